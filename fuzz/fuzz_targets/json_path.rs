@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hpa_jsonpath::{Aggregator, Extractor, Limits, Query};
+use hpa_collectors::jsonpath::{Aggregator, Extractor, Limits, Query};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

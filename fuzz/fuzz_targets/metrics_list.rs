@@ -4,7 +4,7 @@
 #[path = "../../crates/metrics-client/tests/decoding/model.rs"]
 mod model;
 
-use hpa_test_json::fuzz_input;
+use hpa_testbed::decoder_tests::fuzz_input;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -2,10 +2,8 @@
 //! rules that are read can be compiled.
 #![no_main]
 
-use hpa_rules::{
-    ApiResources, Config, ConfigError, RuleSet,
-    config::{Issues, parse_duration},
-};
+use hpa_metrics::resource::ApiResources;
+use hpa_prometheus::rules::{Config, ConfigError, RuleSet, config::{Issues, parse_duration}};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,12 +2,8 @@
 #![no_main]
 
 use hpa_calc::Selector;
-use hpa_rules::{
-    ApiResource, ApiResources, Compat, GroupResource,
-    config::{OverrideTarget, ResourceMapping},
-    labels::ResourceLabels,
-    query::{Context, Objects, QueryTemplate},
-};
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_prometheus::rules::{Compat, config::{OverrideTarget, ResourceMapping}, labels::ResourceLabels, query::{Context, Objects, QueryTemplate}};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &str, Vec<String>)| {

@@ -2,7 +2,7 @@
 //! compiles, matches where it expands, and a template without references expands to itself.
 #![no_main]
 
-use hpa_rules::regex::{GoRegex, RegexProblem};
+use hpa_go_compat::regex::{GoRegex, RegexProblem};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &str, &str)| {

@@ -2,12 +2,8 @@
 #![no_main]
 
 use hpa_calc::Selector;
-use hpa_rules::{
-    ApiResources, Compat,
-    config::ResourceMapping,
-    labels::ResourceLabels,
-    query::{Context, QueryTemplate},
-};
+use hpa_metrics::resource::ApiResources;
+use hpa_prometheus::rules::{Compat, config::ResourceMapping, labels::ResourceLabels, query::{Context, QueryTemplate}};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

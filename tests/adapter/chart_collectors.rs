@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
-use hpa_kube_apiserver::free_ports;
+use hpa_tests::kube_apiserver::free_ports;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use hpa_kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
+use hpa_tests::kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -136,7 +136,7 @@ impl Cluster {
             }
         }
         arguments.extend(more.iter().map(ToString::to_string));
-        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        let mut command = Command::new(hpa_tests::harness::hpa_binary());
         // Without a kubelet, there is no directory with the service account.
         command.args(arguments).env("KUBECONFIG", kubeconfig);
         Process::start(self.dir.path(), name, command)

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use axum::{Json, Router, routing::get};
-use hpa_kube_apiserver::ADMIN;
+use hpa_tests::kube_apiserver::ADMIN;
 use serde_json::json;
 
 use crate::{Cluster, PATIENCE, kubectl};
@@ -18,7 +18,7 @@ pub(crate) const FLAGS: [&str; 3] =
 pub(crate) async fn create_workload(assets: &Path, dir: &Path) -> Result<()> {
     let document = Json(json!({ "rps": 40, "backlog": 20 }));
     let router = Router::new().route("/stats", get(async move || document.clone()));
-    let port = hpa_test_harness::serve(router).await.port();
+    let port = hpa_tests::harness::serve(router).await.port();
     let file = dir.join("collectors.yaml");
     std::fs::write(&file, MANIFESTS.replace("PORT", &port.to_string()))?;
     let file = file.display().to_string();

@@ -12,10 +12,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
-use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
-use hpa_rules::results::QueryResult;
-use hpa_test_harness::objects;
+use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
+use hpa_prometheus::rules::results::QueryResult;
+use hpa_tests::harness::objects;
+use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
 use serde_json::{Value, json};
 use tokio::{
     process::Command,
@@ -102,7 +102,7 @@ impl Cluster {
     /// Starts `hpa adapter`, which is not registered, with the flags of prometheus-adapter and more.
     async fn start_adapter(&self, more: &[&str]) -> Result<(Process, u16)> {
         let [port] = free_ports()?;
-        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.arg("adapter");
         command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
         command.args(more);
@@ -140,7 +140,7 @@ impl Cluster {
     }
 
     async fn run_compare(&self, port: u16) -> Result<Output> {
-        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.args(["rules", "compare", "--right-insecure-skip-tls-verify"]);
         command.arg(format!("--right=https://127.0.0.1:{port}"));
         command.arg("--kubeconfig").arg(self.dir.path().join("admin.kubeconfig"));

@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use axum::{Form, Json, Router, routing::post};
-use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
+use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -84,7 +84,7 @@ impl Cluster {
         let visitor = server.service_account("shop", "visitor").await?;
         write("visitor.kubeconfig", &server.kubeconfig(&visitor).to_string())?;
         let rules = write("rules.yaml", RULES)?;
-        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        let mut command = Command::new(hpa_tests::harness::hpa_binary());
         command.arg("adapter").args(collectors::FLAGS).args([
             format!("--config={}", rules.display()),
             format!("--prometheus-url={}", serve_prometheus().await),
@@ -253,5 +253,5 @@ async fn serve_prometheus() -> String {
     };
     let router =
         Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
-    format!("http://{}", hpa_test_harness::serve(router).await)
+    format!("http://{}", hpa_tests::harness::serve(router).await)
 }

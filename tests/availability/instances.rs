@@ -11,8 +11,8 @@ use std::{
     },
 };
 
-use hpa_test_harness::hpa_binary;
 use hpa_testbed::Testbed;
+use hpa_tests::harness::hpa_binary;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::{process::Command, task::JoinSet};

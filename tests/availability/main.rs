@@ -25,8 +25,8 @@ mod proxy;
 
 use std::{os::unix::process::ExitStatusExt, sync::Arc, time::Duration};
 
-use hpa_test_harness::{SettableMetrics, TestbedExt, long_tests, objects};
 use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{SettableMetrics, TestbedExt, long_tests, objects};
 use rustix::process::Signal;
 use serde_json::Value;
 

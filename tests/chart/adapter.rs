@@ -1,7 +1,8 @@
 //! Checks of the rendered objects of the adapter's chart.
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_rules::{ApiResource, ApiResources, Config, GroupResource, RuleSet};
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_prometheus::rules::{Config, RuleSet};
 use serde_json::{Value, json};
 
 use crate::helm::Helm;

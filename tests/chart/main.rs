@@ -40,7 +40,7 @@ use std::{
 };
 
 use anyhow::Result;
-use hpa_test_harness::hpa_binary;
+use hpa_tests::harness::hpa_binary;
 use serde_json::Value;
 
 use crate::helm::{ADAPTER, CONTROLLER, Helm};
@@ -130,7 +130,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     report.line("debug_api_is_optional_and_complete", debug::api(helm));
     report.line("metrics_from_prometheus", adapter::in_process(helm));
     all.extend(with_adapter(&helm.with_chart(&ADAPTER), &binary, report));
-    match hpa_kube_apiserver::assets::find() {
+    match hpa_tests::kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", &missing.to_string()),
         Ok(assets) => {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");

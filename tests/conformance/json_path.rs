@@ -1,6 +1,8 @@
 //! `json_path`: numbers from JSON documents, by kube-metrics-adapter.
 
-use hpa_jsonpath::{Aggregator, Compat, ErrorKind, ExtractError, Extractor, JsonType, Query};
+use hpa_collectors::jsonpath::{
+    Aggregator, Compat, ErrorKind, ExtractError, Extractor, JsonType, Query,
+};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use hpa_calc::{
     readings::{ReadError, Reading},
     selector::Selector,
 };
-use hpa_metrics_client::wire::{
+use hpa_metrics::wire::{
     ExternalMetricValue, ListItem, external_values, object_value, pod_samples, resource_samples,
 };
 use serde::Deserialize;

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::Selector;
-use hpa_rules::{
-    ApiResource, ApiResources, Compat, CustomRegistry, GroupResource, Rule, RuleSeries, Series,
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_prometheus::rules::{
+    Compat, CustomRegistry, Rule, RuleSeries, Series,
     config::{DiscoveryRule, NameMapping, OverrideTarget, RegexFilter, ResourceMapping},
     registry::{CustomRequest, Source},
     rule::Naming,

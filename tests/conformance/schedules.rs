@@ -1,6 +1,6 @@
 //! `scaling_schedule`: the value of a schedule of kube-metrics-adapter at a time.
 
-use hpa_schedules::{
+use hpa_collectors::schedules::{
     Compat, ScalingScheduleSpec, ScheduleError, ScheduledMetric, Settings, Window,
 };
 use jiff::{SignedDuration, Timestamp};

@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use futures::future::BoxFuture;
-use hpa_test_harness::hpa_binary;
+use hpa_tests::harness::hpa_binary;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control_plane::Kind;
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 
 /// Runs the selected scenarios against one control plane, then against the other.
 async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Result<()> {
-    let assets = hpa_kube_apiserver::assets::find();
+    let assets = hpa_tests::kube_apiserver::assets::find();
     let binary = tokio::task::spawn_blocking(hpa_binary).await?;
     against(&Kind::Testbed, testbed, &binary, report).await;
     match assets {

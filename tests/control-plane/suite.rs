@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use futures::{FutureExt as _, StreamExt as _, stream};
-use hpa_kube_apiserver::Process;
+use hpa_tests::kube_apiserver::Process;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};

@@ -53,7 +53,7 @@ const SERVED: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    match hpa_kube_apiserver::assets::find() {
+    match hpa_tests::kube_apiserver::assets::find() {
         Err(missing) => {
             println!("\nNO CONTROL PLANE: {missing}\n");
             for name in NAMES {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::define;
 
 pub(crate) async fn scaling_schedules(client: &Client) -> Result<()> {
-    for definition in hpa_crd::schedule_definitions()? {
+    for definition in hpa_collectors::schedules::definition::schedule_definitions()? {
         define(client, definition.clone()).await?;
         let kind = text(&definition, "/spec/names/kind");
         let resource = ApiResource {
@@ -56,7 +56,7 @@ async fn objects(api: &Api<DynamicObject>, kind: &str) -> Result<()> {
         ensure!(error.contains(field), "the error does not name {field}: {error}");
     }
     let created = api.create(&PostParams::default(), &object(&period("22:00"))?).await?;
-    let spec: hpa_schedules::ScalingScheduleSpec =
+    let spec: hpa_collectors::schedules::ScalingScheduleSpec =
         serde_json::from_value(object(&period("22:00"))?.data["spec"].clone())?;
     let stored = serde_json::from_value(created.data["spec"].clone())?;
     ensure!(spec == stored, "fields are lost: {}", created.data);

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::TryStreamExt;
-use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, free_ports};
+use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, free_ports};
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api, Client, Config,
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start(assets: PathBuf, address: IpAddr) -> Result<Self> {
-        let binary = hpa_test_harness::hpa_binary();
+        let binary = hpa_tests::harness::hpa_binary();
         let dir = tempfile::Builder::new().prefix("hpa-debug-").tempdir()?;
         let server = KubeApiserver::start(Options::new(&assets), dir.path()).await?;
         let instances = BTreeMap::new();

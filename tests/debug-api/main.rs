@@ -8,7 +8,7 @@
 use std::net::{IpAddr, UdpSocket};
 
 use anyhow::{Context, Result, ensure};
-use hpa_kube_apiserver::assets;
+use hpa_tests::kube_apiserver::assets;
 use serde_json::Value;
 
 mod cluster;

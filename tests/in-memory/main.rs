@@ -12,10 +12,10 @@ use std::{
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
-use hpa_test_harness::{
+use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
+use hpa_tests::harness::{
     NAMESPACE, RunningController, SettableMetrics, TestbedExt, objects, options,
 };
-use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use jiff::SignedDuration;
 use k8s_openapi::api::{
     apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,

@@ -28,11 +28,11 @@ use axum::{
     body::{Body, Bytes},
     routing::post,
 };
-use hpa_test_harness::{TestbedExt, hpa_binary, long_tests, objects};
 use hpa_testbed::{
     ApiError, ChangeListener, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider,
     ObjectChange, Testbed,
 };
+use hpa_tests::harness::{TestbedExt, hpa_binary, long_tests, objects};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -120,7 +120,7 @@ async fn serve_prometheus(len: usize) -> String {
     };
     let router =
         Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
-    format!("http://{}", hpa_test_harness::serve(router).await)
+    format!("http://{}", hpa_tests::harness::serve(router).await)
 }
 
 /// Kills the process when it is dropped.

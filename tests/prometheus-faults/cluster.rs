@@ -3,22 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use hpa_adapter::metrics_api::{InstalledGroups, RequestInfo};
 use hpa_adapter::{
     Access, AccessReviews, Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions,
     Metrics, ReviewError, Trust, User, Version,
 };
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
-use hpa_metrics_api::{InstalledGroups, RequestInfo};
-use hpa_provider::{
-    FixedMapper, ObjectKey, ObjectMetadata, PrometheusProvider, PrometheusSettings, ProviderSource,
-    Servers, test_doubles::FixedObjects,
+use hpa_metrics::provider::{
+    FixedMapper, ObjectKey, ObjectMetadata, ProviderSource, test_doubles::FixedObjects,
 };
-use hpa_rules::{ApiResource, ApiResources, Compat, Config, GroupResource};
-use hpa_test_harness::{
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_prometheus::rules::{Compat, Config};
+use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};
+use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
+use hpa_tests::harness::{
     NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
 };
-use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
 use http::Request;
 use jiff::SignedDuration;
 use serde_json::Value;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use hpa_prometheus::{Client, Settings};
+use hpa_prometheus::client::{Client, Settings};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Bytes, Frame};

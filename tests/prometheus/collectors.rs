@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
-use hpa_collectors::{Environment, Plan, annotations::Annotations, metric_configs};
-use hpa_fetch::{
+use hpa_collectors::fetch::{
     Cluster, Context, Fetchers, Ingress, LookupError, Pod, Policy, RouteGroup, Settings,
 };
-use hpa_prometheus::Client;
+use hpa_collectors::{Environment, Plan, annotations::Annotations, metric_configs};
+use hpa_prometheus::client::Client;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ fn cases(url: &str) -> Vec<Case> {
 
 /// The result of each case.
 pub(crate) async fn check(url: &str) -> Result<Vec<(&'static str, Result<()>)>> {
-    let client = Client::new(hpa_prometheus::Settings::new("default", url)?, Arc::new(()))?;
+    let client = Client::new(hpa_prometheus::client::Settings::new("default", url)?, Arc::new(()))?;
     let addresses = vec![std::net::Ipv4Addr::LOCALHOST.into()];
     let settings = Settings {
         policy: Policy { addresses, ..Policy::default() },

@@ -7,10 +7,9 @@ use hpa_calc::{
     Selector,
     api::{ExternalMetricSource, MetricSpec},
 };
-use hpa_provider::{
-    CustomRequest, ExternalRequest, PrometheusProvider, Provider as _, value::CustomValues,
-};
-use hpa_rules::GroupResource;
+use hpa_metrics::provider::{CustomRequest, ExternalRequest, Provider as _, value::CustomValues};
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     document::Recipe,

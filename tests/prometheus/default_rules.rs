@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_calc::Selector;
-use hpa_provider::{CustomRequest, Provider as _};
-use hpa_rules::GroupResource;
+use hpa_metrics::provider::{CustomRequest, Provider as _};
+use hpa_metrics::resource::GroupResource;
 
 use crate::reader::{NAMESPACE, Reader, compare};
 

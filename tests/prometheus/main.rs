@@ -23,7 +23,7 @@ mod sharing;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hpa_test_harness::hpa_binary;
+use hpa_tests::harness::hpa_binary;
 use jiff::Timestamp;
 
 use crate::{document::Recipe, reader::Reader, server::Server};

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail, ensure};
-use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
-use hpa_provider::{
-    FixedMapper, ObjectKey, ObjectMetadata, PrometheusProvider, PrometheusSettings, Provider as _,
-    Servers, SharingSettings, test_doubles::FixedObjects,
+use hpa_metrics::provider::{
+    FixedMapper, ObjectKey, ObjectMetadata, Provider as _, test_doubles::FixedObjects,
 };
-use hpa_rules::{ApiResource, ApiResources, Config, GroupResource, results::QueryResult};
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
+use hpa_prometheus::rules::{Config, results::QueryResult};
+use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers, SharingSettings};
 use jiff::Timestamp;
 use tokio::time::{Instant, interval};
 

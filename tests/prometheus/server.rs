@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_kube_apiserver::{Process, free_ports};
+use hpa_tests::kube_apiserver::{Process, free_ports};
 use tempfile::TempDir;
 use tokio::process::Command;
 

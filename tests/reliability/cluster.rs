@@ -15,8 +15,8 @@ use hpa_controller::{
     k8s::{ClientLimits, Clients},
     leader_election::Election,
 };
-use hpa_test_harness::{RunningController, TestbedExt, VirtualClock, election, objects};
 use hpa_testbed::{Config, Faults, Restart, Testbed};
+use hpa_tests::harness::{RunningController, TestbedExt, VirtualClock, election, objects};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -400,7 +400,7 @@ fn options() -> Options {
     let window = SignedDuration::try_from(WINDOW).expect("a duration in range");
     let settings =
         Settings::default().with_downscale_stabilization(window).with_strict_scale_to_zero(true);
-    Options { settings, sync_period: PERIOD, ..hpa_test_harness::options() }
+    Options { settings, sync_period: PERIOD, ..hpa_tests::harness::options() }
 }
 
 /// The autoscaler of one of the [`TARGETS`]. Other targets scale like `jobs`, but not to zero.

@@ -4,8 +4,8 @@
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use hpa_controller::{Observer, Reconciled};
-use hpa_test_harness::VirtualClock;
 use hpa_testbed::{Action, ChangeListener, Interceptor, ObjectChange, RequestInfo};
+use hpa_tests::harness::VirtualClock;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;

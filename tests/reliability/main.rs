@@ -22,7 +22,7 @@ mod workloads;
 
 use std::time::Duration;
 
-use hpa_test_harness::NAMESPACE;
+use hpa_tests::harness::NAMESPACE;
 
 /// The sync period.
 const PERIOD: Duration = Duration::from_secs(15);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hpa_test_harness::objects;
+use hpa_tests::harness::objects;
 use serde_json::{Value, json};
 
 use crate::{MAX, NAMESPACE};

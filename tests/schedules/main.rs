@@ -6,10 +6,12 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
+use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
 use hpa_controller::{Clock, Dependencies, Foresight, LeaderTask, Options, k8s::Clients};
-use hpa_provider::{ScheduleClient, Schedules, schedules::schedules_of};
-use hpa_test_harness::{NAMESPACE, RunningController, TestbedExt, VirtualClock, objects, options};
 use hpa_testbed::Testbed;
+use hpa_tests::harness::{
+    NAMESPACE, RunningController, TestbedExt, VirtualClock, objects, options,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, runtime::watcher::watch_object};
@@ -45,7 +47,9 @@ impl Cluster {
     fn start(kind: &str, schedule: Value) -> Self {
         let clock = VirtualClock::start();
         let testbed = Testbed::default();
-        testbed.apply_all(hpa_crd::schedule_definitions().expect("definitions"));
+        testbed.apply_all(
+            hpa_collectors::schedules::definition::schedule_definitions().expect("definitions"),
+        );
         testbed.apply_all([
             objects::namespace(),
             objects::running_deployment("web", 1),
@@ -81,7 +85,7 @@ fn dependencies(
 ) -> Dependencies {
     let clients = Clients { api: testbed.client(), metrics: testbed.client() };
     let dependencies = Dependencies::new(clients, options);
-    let settings = hpa_schedules::Settings { ramp_steps: 100, ..Default::default() };
+    let settings = hpa_collectors::schedules::Settings { ramp_steps: 100, ..Default::default() };
     let now = clock.clone();
     let schedules = Arc::new(Schedules::new(settings, Arc::new(move || now.now())));
     let (watched, client, trigger) =

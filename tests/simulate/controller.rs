@@ -7,11 +7,11 @@ use hpa_controller::{
     k8s::{ClientLimits, Clients},
 };
 use hpa_simulate::Variant;
-use hpa_test_harness::{RunningController, SimulationClock, options};
 use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock},
 };
+use hpa_tests::harness::{RunningController, SimulationClock, options};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 

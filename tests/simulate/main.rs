@@ -15,8 +15,8 @@ mod random;
 use std::{fs, path::Path};
 
 use hpa_simulate::{Run, Study, Variant};
-use hpa_test_harness::long_tests;
 use hpa_testbed::workload::seconds::Seconds;
+use hpa_tests::harness::long_tests;
 
 use self::controller::{Scaling, run_controller};
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use hpa_reviews::ReviewLimit;
+use crate::reviews::ReviewLimit;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

@@ -6,9 +6,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use crate::metrics_api::{Group, InstalledGroups};
+use crate::serve::{CertificateError, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
-use hpa_metrics_api::{Group, InstalledGroups};
-use hpa_serve::{CertificateError, ServingCertificate};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
@@ -351,7 +351,7 @@ mod tests {
         let certificate = ServingCertificate::from_pem(
             chain,
             new.key.as_bytes(),
-            hpa_serve::Handshake::default(),
+            crate::serve::Handshake::default(),
         );
         assert!(certificate.is_ok());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_serve::OpenConnections;
+use crate::serve::OpenConnections;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 

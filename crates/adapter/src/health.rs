@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_metrics_api::Query;
+use crate::metrics_api::Query;
 
 use crate::response::{Reply, text};
 

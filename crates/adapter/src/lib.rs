@@ -1,5 +1,5 @@
 //! An aggregated API server for the Kubernetes metrics APIs: authentication and authorization as
-//! kube-apiserver delegates them, and routes to a [`Provider`](hpa_provider::Provider).
+//! kube-apiserver delegates them, and routes to a [`Provider`](hpa_metrics::provider::Provider).
 //!
 //! ```text
 //!  connection ──► TLS, certificate of the client
@@ -30,17 +30,20 @@ mod der;
 mod describe;
 mod health;
 pub mod metrics;
+pub mod metrics_api;
 mod request_labels;
 mod response;
+pub mod reviews;
+pub mod serve;
 pub mod server;
 pub mod service;
 #[cfg(test)]
 mod test_certificates;
 
-pub use authentication::{Authenticator, Trust};
-pub use hpa_reviews::{
+pub use crate::reviews::{
     Access, AccessReviews, Authorizer, AuthorizerOptions, ReviewError, TokenAuthenticator, User,
 };
+pub use authentication::{Authenticator, Trust};
 pub use metrics::Metrics;
 pub use server::Server;
 pub use service::{Adapter, AdapterOptions, Version};

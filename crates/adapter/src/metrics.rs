@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hpa_metrics_api::Group;
+use crate::metrics_api::Group;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use prometheus::{

@@ -1,6 +1,6 @@
 //! The labels of the metrics about a request.
 
-use hpa_metrics_api::{Group, InstalledGroups, RequestInfo, ResourceAttributes};
+use crate::metrics_api::{Group, InstalledGroups, RequestInfo, ResourceAttributes};
 
 /// The labels of a request, with the values of kube-apiserver's libraries. What clients can choose
 /// freely is not told apart, because there would be no limit to the number of series.
@@ -99,7 +99,7 @@ impl RequestLabels {
 
 #[cfg(test)]
 mod tests {
-    use hpa_metrics_api::Query;
+    use crate::metrics_api::Query;
     use rstest::rstest;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Responses.
 
-use hpa_metrics_api::{EncodeError, MediaType, Query, StatusError, accept};
+use crate::metrics_api::{EncodeError, MediaType, Query, StatusError, accept};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use hyper::body::Bytes;
 use serde::Serialize;

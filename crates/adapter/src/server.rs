@@ -5,7 +5,7 @@ mod tests;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use hpa_serve::{ServingCertificate, WriteDeadline};
+use crate::serve::{ServingCertificate, WriteDeadline};
 use http::Request;
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};

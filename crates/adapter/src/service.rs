@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use hpa_metrics_api::{
+use crate::metrics_api::{
     InstalledGroups, NoRoute, Query, RequestInfo, Route, StatusError, discovery, openapi, query,
     status::Forbidden,
 };
-use hpa_provider::Provider;
-use hpa_reviews::{ANONYMOUS, Authorizer, LogLimit, MASTERS, ReviewError, User};
-use hpa_rules::Compat;
+use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, MASTERS, ReviewError, User};
+use hpa_metrics::provider::Provider;
+use hpa_prometheus::rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
 use hyper::body::Bytes;
 use serde::Serialize;

@@ -81,7 +81,7 @@ pub enum PlanError {
     #[error("invalid {0} config value: {1}")]
     Invalid(&'static str, String),
     #[error(transparent)]
-    JsonPath(hpa_jsonpath::ExtractError),
+    JsonPath(crate::jsonpath::ExtractError),
     #[error("no prometheus query defined")]
     NoObjectQuery,
     #[error("selector for prometheus query is not specified")]

@@ -18,14 +18,18 @@
 #![warn(missing_docs)]
 
 pub mod annotations;
+pub mod collection;
 pub mod config;
 pub mod destination;
 pub mod error;
+pub mod fetch;
+pub mod jsonpath;
 pub mod plan;
 pub mod promql;
+pub mod schedules;
 pub mod store;
 
+pub use crate::schedules::Compat;
 pub use config::{MetricConfig, metric_configs};
 pub use error::{AnnotationProblem, PlanError};
-pub use hpa_schedules::Compat;
 pub use plan::{Environment, Plan};

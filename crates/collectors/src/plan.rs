@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::jsonpath::{Aggregator, Extractor, Query};
 use hpa_calc::{api::CrossVersionObjectReference, go_duration};
-use hpa_jsonpath::{Aggregator, Extractor, Query};
 
 use crate::{
     Compat,
@@ -409,8 +409,8 @@ fn extractor(
         Query::key(key).map_err(PlanError::JsonPath)?
     };
     let compat = match compat {
-        Compat::Off => hpa_jsonpath::Compat::Off,
-        Compat::KubeMetricsAdapter => hpa_jsonpath::Compat::KubeMetricsAdapter,
+        Compat::Off => crate::jsonpath::Compat::Off,
+        Compat::KubeMetricsAdapter => crate::jsonpath::Compat::KubeMetricsAdapter,
     };
     Ok(Extractor::new(query, aggregator).with_compat(compat))
 }

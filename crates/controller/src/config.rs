@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use hpa_calc::settings::Settings;
-use hpa_metrics_client::{ClientSettings, CoalescingSettings};
+use hpa_metrics::{ClientSettings, CoalescingSettings};
 
 use crate::{
     informer::WatchIntervals, reconcile::MAX_POD_AGE, scale_target::MapperConfig, scope::Scope,

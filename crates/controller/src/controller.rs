@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_metrics_client::{
+use hpa_metrics::{
     Coalescing, Isolating, IsolationSettings, KubeMetricsClient, MetricsClient, MetricsSource,
 };
 use kube::{Api, Client};

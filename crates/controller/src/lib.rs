@@ -73,7 +73,7 @@ mod worker;
 /// What the fuzz targets call.
 #[cfg(fuzzing)]
 pub mod fuzzing {
-    use hpa_test_json::fuzz_input;
+    use hpa_testbed::decoder_tests::fuzz_input;
 
     use crate::{
         history_store::differential as history, informer::differential as scales,

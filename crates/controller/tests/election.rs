@@ -9,8 +9,8 @@ use hpa_controller::{
     Clock,
     leader_election::{Candidate, Leadership, Predecessor},
 };
-use hpa_test_harness::{VirtualClock, election};
 use hpa_testbed::Testbed;
+use hpa_tests::harness::{VirtualClock, election};
 use http::{Request, Response, StatusCode};
 use jiff::SignedDuration;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};

@@ -5,10 +5,10 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_controller::{Clock, Dependencies, k8s::Clients};
-use hpa_test_harness::{
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
 };
-use hpa_testbed::{Config, Testbed};
 use rstest::rstest;
 
 /// When the autoscaler is created. The controller runs since 0.

@@ -15,15 +15,14 @@
 #![warn(missing_docs)]
 
 mod definition;
-mod path;
+pub mod path;
 mod rules;
-mod schedules;
-mod schema;
+
+pub mod schema;
 mod targets;
 mod types;
 
 pub use definition::{definition, manifest};
-pub use schedules::{schedule_definitions, schedule_manifest};
 pub use targets::{TARGETS_FIELD, targets};
 pub use types::{type_errors, unknown_fields};
 

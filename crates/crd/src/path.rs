@@ -6,7 +6,7 @@ use crate::DefinitionError;
 
 /// The schema at `path` below `root`, for example `metrics[].object.target`. `[]` are the items of
 /// a list.
-pub(crate) fn schema_at<'a>(
+pub fn schema_at<'a>(
     root: &'a mut Value,
     path: &str,
 ) -> Result<&'a mut Map<String, Value>, DefinitionError> {

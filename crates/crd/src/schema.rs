@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// A section of the object, which decides how strict the schema is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
+pub enum Section {
     /// The spec: enumerations are closed, and essential fields are required.
     Spec,
     /// The status: enumerations are open.
@@ -14,14 +14,14 @@ pub(crate) enum Section {
 }
 
 /// The structural schema of `T`.
-pub(crate) fn structural<T: JsonSchema>(section: Section) -> Value {
+pub fn structural<T: JsonSchema>(section: Section) -> Value {
     let mut schema = inlined::<T>();
     restructure(&mut schema, section);
     schema
 }
 
 /// The schema of a kind.
-pub(crate) fn object(description: &str, spec: &Value, status: &Value) -> Value {
+pub fn object(description: &str, spec: &Value, status: &Value) -> Value {
     json!({
         "type": "object",
         "description": description,
@@ -37,7 +37,7 @@ pub(crate) fn object(description: &str, spec: &Value, status: &Value) -> Value {
 }
 
 /// The structural schema of `T`, with the required fields of its type and without defaults.
-pub(crate) fn plain<T: JsonSchema>() -> Value {
+pub fn plain<T: JsonSchema>() -> Value {
     let mut schema = inlined::<T>();
     simplify(&mut schema);
     schema

@@ -9,7 +9,7 @@ use hpa_controller::{
     k8s::Clients,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
-use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient};
+use hpa_metrics::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},

@@ -61,8 +61,7 @@ pub(crate) async fn follow<K>(
 
 /// The message of the API server, if the error is its answer.
 pub(crate) fn message(error: &watcher::Error) -> String {
-    status(error)
-        .map_or_else(|| hpa_metrics_client::describe(error), |status| status.message.clone())
+    status(error).map_or_else(|| hpa_metrics::describe(error), |status| status.message.clone())
 }
 
 /// The HTTP status of the API server's answer.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use hpa_calc::{Inputs, Readings};
-use hpa_metrics_client::{Coalescing, KubeMetricsClient, read_all};
+use hpa_metrics::{Coalescing, KubeMetricsClient, read_all};
 
 /// Reads metrics.
 #[async_trait]

@@ -10,17 +10,17 @@ use anyhow::{Context, bail};
 use futures::FutureExt;
 use hpa_calc::event::EventType;
 use hpa_collectors::Compat;
+use hpa_collectors::fetch::Fetchers;
+use hpa_collectors::{
+    collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
+    schedules::source::Now,
+};
 use hpa_controller::{
     LeaderTask,
     events::{ObjectReference, RecordedEvent},
 };
-use hpa_fetch::Fetchers;
-use hpa_prometheus::Client;
-use hpa_provider::{
-    KubeObjects,
-    collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
-    schedules::Now,
-};
+use hpa_metrics::provider::KubeObjects;
+use hpa_prometheus::client::Client;
 use jiff::Timestamp;
 use kube::Client as KubeClient;
 use prometheus::{
@@ -82,7 +82,7 @@ pub(crate) fn prometheus_servers(
     for (name, url) in &arguments.additional_prometheus_servers {
         let flag = || format!("--additional-prometheus-server {name}");
         // Credentials of the default server are not sent to others.
-        let mut settings = hpa_prometheus::Settings::new(name, url).with_context(flag)?;
+        let mut settings = hpa_prometheus::client::Settings::new(name, url).with_context(flag)?;
         settings.query_timeout = crate::args::to_std(prometheus.prometheus_query_timeout);
         settings.ca_file.clone_from(&prometheus.prometheus_ca_file);
         settings.token_file = tokens.remove(name.as_str()).map(Into::into);

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use hpa_collectors::collection::{AutoscalerGroup, Collection, CollectionProvider};
 use hpa_controller::{
     AutoscalerApi, Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients,
 };
-use hpa_prometheus::Client;
-use hpa_provider::{
-    Collection, CollectionProvider, DiscoveryMapper, PrometheusProvider, PrometheusSettings,
-    Provider, ProviderSource, RoutedProvider, RulesFile, Servers, collection::AutoscalerGroup,
-};
-use hpa_rules::{Compat, Config};
+use hpa_metrics::provider::{DiscoveryMapper, Provider, ProviderSource, RoutedProvider};
+use hpa_prometheus::client::Client;
+use hpa_prometheus::rules::{Compat, Config};
+use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
 use jiff::Timestamp;
 use tracing::info;
 

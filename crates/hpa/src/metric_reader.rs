@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{Inputs, Readings};
 use hpa_controller::{k8s::Clients, scale_target::RestMapper};
-use hpa_metrics_client::{
+use hpa_metrics::provider::{DiscoveryMapper, ProviderSource};
+use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient, read_all,
 };
-use hpa_provider::{DiscoveryMapper, PrometheusProvider, ProviderSource};
+use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     args::RulesFileArguments,

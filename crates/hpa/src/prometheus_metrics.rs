@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_prometheus::{QueryFailure, RequestObserver};
-use hpa_provider::PrometheusProvider;
+use hpa_prometheus::client::{QueryFailure, RequestObserver};
+use hpa_prometheus::source::PrometheusProvider;
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts,
     core::{Collector, Desc},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_provider::{PrometheusProvider, QueryCounts};
+use hpa_prometheus::source::{PrometheusProvider, QueryCounts};
 use prometheus::{
     IntCounterVec, Opts,
     core::{Collector, Desc},

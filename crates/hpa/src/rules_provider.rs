@@ -3,9 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
-use hpa_prometheus::Client;
-use hpa_provider::{ObjectLister, PrometheusProvider, RelistError, ResourceMapper, Servers};
-use hpa_rules::{Compat, Config};
+use hpa_metrics::provider::{ObjectLister, ResourceMapper};
+use hpa_prometheus::client::Client;
+use hpa_prometheus::rules::{Compat, Config};
+use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};
 
 use crate::args::{PrometheusArguments, RulesFileArguments};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
+use hpa_collectors::schedules::Compat;
+use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
 use hpa_controller::{Dependencies, Foresight, LeaderTask, Options};
-use hpa_provider::{ScheduleClient, Schedules, schedules::schedules_of};
-use hpa_schedules::Compat;
 use jiff::Timestamp;
 
 use crate::args::ScalingScheduleArguments;

@@ -13,11 +13,11 @@ use std::{
 };
 
 use axum::{Router, http::StatusCode, routing::any};
-use hpa_test_harness::{
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
     NAMESPACE, REQUEST_RULES, ServedTestbed, SettableMetrics, TestbedExt, objects,
     prometheus_success, serve,
 };
-use hpa_testbed::{Config, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::{

@@ -4,8 +4,8 @@
 
 use std::{fs, process::Stdio, sync::Arc, time::Duration};
 
-use hpa_test_harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},

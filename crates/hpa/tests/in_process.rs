@@ -23,10 +23,10 @@ use std::{
 };
 
 use axum::{Form, Router, routing::any};
-use hpa_test_harness::{
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
     NAMESPACE, REQUEST_RULES, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
 };
-use hpa_testbed::{Config, Testbed};
 use serde_json::json;
 use tokio::process::{Child, Command};
 

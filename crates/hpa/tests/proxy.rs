@@ -16,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-use hpa_test_harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, RequestInfo, Testbed};
+use hpa_tests::harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::json;

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Api, api::DynamicObject, core::ApiResource};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn schedule(start: Timestamp, value: i64) -> Value {
 
 fn testbed() -> Testbed {
     let testbed = Testbed::new(Config::default());
-    testbed.apply_all(hpa_crd::schedule_definitions().unwrap());
+    testbed.apply_all(hpa_collectors::schedules::definition::schedule_definitions().unwrap());
     let metric = json!({ "type": "Object", "object": {
         "describedObject":
             { "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": "evening" },

@@ -3,8 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hpa_calc::Pod;
-use hpa_workload::{
+use crate::workload::{
     model::{
         ClusterModel, Container, Pod as ModelPod, Queue, WARM_READY_SECONDS, Workload, WorkloadId,
     },
@@ -14,6 +13,7 @@ use hpa_workload::{
     scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
     stateful_set::{OrdinalPod, StatefulSetSpec},
 };
+use hpa_calc::Pod;
 use jiff::Timestamp;
 use serde_json::Value;
 

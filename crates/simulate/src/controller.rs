@@ -1,7 +1,7 @@
 //! The settings of the simulated controller.
 
+use crate::workload::{random, seconds::Seconds};
 use hpa_calc::Settings;
-use hpa_workload::{random, seconds::Seconds};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -45,3 +45,4 @@ pub use self::{
     parallel::map_parallel,
     run::{Point, Problem, Run, RunOptions, Step},
 };
+pub mod workload;

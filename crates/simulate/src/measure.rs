@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hpa_workload::{model::Backlog, number};
+use crate::workload::{model::Backlog, number};
 
 use crate::{
     cluster::Seen,

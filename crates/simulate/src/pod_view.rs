@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use hpa_calc::{
-    Pod,
-    api::{PodPhase, PodRequests, ReadyCondition},
-};
-use hpa_workload::{
+use crate::workload::{
     model::{self, PodState},
     profile::PodProfile,
     seconds::timestamp_at,
+};
+use hpa_calc::{
+    Pod,
+    api::{PodPhase, PodRequests, ReadyCondition},
 };
 use jiff::Timestamp;
 use serde_json::json;

@@ -1,15 +1,15 @@
 //! The answers of the metrics APIs to the queries of a decision.
 
-use hpa_calc::{
-    MetricQuery, MilliValue, PodSample, PodSamples, ReadError, Reading, Selector,
-    api::{CrossVersionObjectReference, ResourceName},
-};
-use hpa_workload::{
+use crate::workload::{
     model::{ClusterModel, Pod, UsageSample},
     number,
     scenario::{MetricsSource, ObjectRef, PodMetricSpec},
     seconds::timestamp_at,
     series::Sample,
+};
+use hpa_calc::{
+    MetricQuery, MilliValue, PodSample, PodSamples, ReadError, Reading, Selector,
+    api::{CrossVersionObjectReference, ResourceName},
 };
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,10 +1,10 @@
 //! A run: the cluster advances second by second, the controller reconciles at its times.
 
+use crate::workload::seconds::timestamp_at;
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
     explain::Reason, pause::Pause,
 };
-use hpa_workload::seconds::timestamp_at;
 use jiff::Timestamp;
 use serde::Serialize;
 

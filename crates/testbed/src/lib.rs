@@ -49,6 +49,8 @@
 
 mod autoscaler_v1;
 mod config;
+#[cfg(feature = "decoder-tests")]
+pub mod decoder_tests;
 mod discovery;
 mod error;
 mod fault_injection;

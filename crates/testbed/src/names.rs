@@ -1,7 +1,7 @@
 //! Generated names, and timestamps in the format of the API.
 
 use fastrand::Rng;
-pub(crate) use hpa_workload::random::suffix as random_suffix;
+pub(crate) use hpa_simulate::workload::random::suffix as random_suffix;
 use jiff::Timestamp;
 
 const SUFFIX_LENGTH: usize = 5;

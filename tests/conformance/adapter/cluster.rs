@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
+use hpa_adapter::metrics_api::Query;
 use hpa_calc::Selector;
-use hpa_metrics_api::Query;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Collected};
 use kube::client::Body;

@@ -2,15 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Trust, Version,
 };
-use hpa_metrics_api::InstalledGroups;
-use hpa_prometheus::{Client, Settings, Verb, parse_header};
-use hpa_provider::{
-    FixedMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, Servers,
-};
-use hpa_rules::{Compat, Config};
+use hpa_metrics::provider::{FixedMapper, KubeObjects, Provider};
+use hpa_prometheus::client::{Client, Settings, Verb, parse_header};
+use hpa_prometheus::rules::{Compat, Config};
+use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};
 use http::Request;
 use serde_json::{Value, json};
 

@@ -118,7 +118,7 @@ fn selected(exchange: &Value) -> Vec<String> {
 fn pairs(text: &str) -> Vec<[String; 2]> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
-        hpa_metrics_api::query::decode(&text).unwrap_or(text)
+        hpa_adapter::metrics_api::query::decode(&text).unwrap_or(text)
     };
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));

@@ -25,7 +25,7 @@ use crate::compare::difference;
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     static KUBECONFIG: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
-    let binary = BINARY.get_or_init(hpa_test_harness::hpa_binary);
+    let binary = BINARY.get_or_init(hpa_tests::harness::hpa_binary);
     let cluster = KUBECONFIG.get_or_init(serve_cluster).as_ref().map_err(Clone::clone)?;
     let kubeconfig = cluster.path().join("kubeconfig");
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;

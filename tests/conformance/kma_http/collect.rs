@@ -6,6 +6,8 @@ use hpa_calc::{
     MilliValue,
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler},
 };
+use hpa_collectors::fetch::{Context, Fetchers, LookupError, Policy, Sample, Settings};
+use hpa_collectors::schedules::{ScalingScheduleSpec, ScheduledMetric};
 use hpa_collectors::{
     Compat, Environment, MetricConfig, Plan, PlanError,
     annotations::{Annotations, MetricType},
@@ -13,9 +15,7 @@ use hpa_collectors::{
     plan::Source,
     store::{GroupResource, ObjectKey, Store, Stored},
 };
-use hpa_fetch::{Context, Fetchers, LookupError, Policy, Sample, Settings};
-use hpa_prometheus::Client;
-use hpa_schedules::{ScalingScheduleSpec, ScheduledMetric};
+use hpa_prometheus::client::Client;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub(super) async fn collect(
     now: Timestamp,
 ) -> Result<Collected, String> {
     let url = format!("http://{}", prometheus.address);
-    let settings = hpa_prometheus::Settings::new("prometheus", &url);
+    let settings = hpa_prometheus::client::Settings::new("prometheus", &url);
     let settings = settings.map_err(|error| error.to_string())?;
     let client = Client::new(settings, Arc::new(())).map_err(|error| error.to_string())?;
     let policy = Policy { addresses: vec![IpAddr::from([127, 0, 0, 1])], ..Policy::default() };
@@ -174,7 +174,7 @@ impl Collection<'_> {
     fn schedule(&self, kind: &str, namespace: &str, name: &str) -> Option<Sample> {
         let schedule = self.objects.get(kind, namespace, name)?;
         let spec = ScalingScheduleSpec::deserialize(&schedule["spec"]).ok()?;
-        let settings = hpa_schedules::Settings { compat: COMPAT, ..Default::default() };
+        let settings = hpa_collectors::schedules::Settings { compat: COMPAT, ..Default::default() };
         let metric = ScheduledMetric::new(&spec, &settings).ok()?;
         let value = MilliValue::from_units(metric.value_at(self.now).ok()?);
         Some(Sample { pod: None, value, at: self.now })

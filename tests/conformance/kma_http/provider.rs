@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hpa_calc::{Quantity, Selector};
 use hpa_collectors::store::{GroupResource as StoredResource, Store, Stored};
-use hpa_provider::{
+use hpa_metrics::provider::{
     ApiGroups, CustomRequest, ExternalRequest, ObjectKey, ProviderError,
     error::NotFound,
     objects::ObjectLister,
@@ -16,7 +16,7 @@ use hpa_provider::{
         ListedExternalMetric, NodeUsage, ObjectKind, Origin, PodUsage, Usage, Value,
     },
 };
-use hpa_rules::GroupResource;
+use hpa_metrics::resource::GroupResource;
 use jiff::Timestamp;
 
 use super::collect::StoredValue;

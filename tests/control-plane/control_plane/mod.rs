@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
-use hpa_kube_apiserver::Process;
+use hpa_tests::kube_apiserver::Process;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;

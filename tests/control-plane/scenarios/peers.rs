@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hpa_kube_apiserver::Process;
+use hpa_tests::kube_apiserver::Process;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 

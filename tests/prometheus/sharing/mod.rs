@@ -13,9 +13,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use hpa_calc::Selector;
-use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
-use hpa_rules::{
-    Compat, Config, GroupResource, NotPerObject, Rule,
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
+use hpa_prometheus::rules::{
+    Compat, Config, NotPerObject, Rule,
     query::{Context, Objects},
     results::{ObjectSamples, QueryResult, Sample},
 };

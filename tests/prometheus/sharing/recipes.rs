@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hpa_calc::Selector;
-use hpa_provider::{
-    CustomRequest, PrometheusProvider, Provider as _, SharingSettings, value::Value,
-};
-use hpa_rules::GroupResource;
+use hpa_metrics::provider::{CustomRequest, Provider as _, value::Value};
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::source::{PrometheusProvider, SharingSettings};
 
 use crate::{
     document::Recipe,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hpa_test_harness::objects;
 use hpa_testbed::{Effect, Fault, Match};
+use hpa_tests::harness::objects;
 use serde_json::json;
 
 use super::{DURATION, cluster, reconciles};
@@ -101,7 +101,7 @@ async fn slow_metrics_api_fails_no_metric() {
         let hpa = cluster.testbed.get(
             "autoscaling/v2",
             "HorizontalPodAutoscaler",
-            hpa_test_harness::NAMESPACE,
+            hpa_tests::harness::NAMESPACE,
             &format!("external-{at}"),
         );
         let hpa = hpa.expect("an autoscaler");

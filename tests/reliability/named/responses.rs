@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
+use hpa_tests::harness::TestbedExt;
 
 use super::scenario::{Scenario, autoscalers, during, metrics, on, pods, scales};
 use crate::cluster::Cluster;

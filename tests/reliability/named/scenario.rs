@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Fault, Faults, Match, Trigger};
+use hpa_tests::harness::TestbedExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Watches that end, break or fall silent, and failing lists.
 
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
+use hpa_tests::harness::TestbedExt;
 
 use super::scenario::{Scenario, autoscalers, on, pods};
 use crate::cluster::Cluster;

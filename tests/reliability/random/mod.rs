@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hpa_test_harness::long_tests;
 use hpa_testbed::{Effect, Fault, FaultId, Faults, Match, Restart, Snapshot};
+use hpa_tests::harness::long_tests;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

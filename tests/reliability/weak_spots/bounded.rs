@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, process::Command, time::Duration};
 
-use hpa_test_harness::{long_tests, objects};
 use hpa_testbed::{Effect, Fault, Faults, Match};
+use hpa_tests::harness::{long_tests, objects};
 
 use super::{on, periods};
 use crate::{

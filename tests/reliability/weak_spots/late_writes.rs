@@ -7,8 +7,8 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use hpa_controller::k8s::Clients;
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Fault, Faults, Match};
+use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 use tower::Service;
 

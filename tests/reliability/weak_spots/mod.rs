@@ -16,8 +16,8 @@ mod zero;
 
 use std::time::Duration;
 
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Fault, Faults, Match};
+use hpa_tests::harness::TestbedExt;
 
 use crate::{PERIOD, WINDOW, cluster::Cluster, invariants::violations, random::CONTROLLER};
 

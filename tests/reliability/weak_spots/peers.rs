@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hpa_controller::RunError;
-use hpa_test_harness::TestbedExt;
+use hpa_tests::harness::TestbedExt;
 use k8s_openapi::api::{
     apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,
 };

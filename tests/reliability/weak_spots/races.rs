@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Faults, Match};
+use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 
 use super::{cluster, finish, on, periods};

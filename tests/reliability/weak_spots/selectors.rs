@@ -1,7 +1,7 @@
 //! Ambiguous selectors become unambiguous when a target has no pods.
 
-use hpa_test_harness::{TestbedExt, objects};
 use hpa_testbed::{Effect, Match};
+use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
 use super::{cluster, on, periods};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hpa_test_harness::{TestbedExt, objects};
 use hpa_testbed::{Effect, Fault, FaultId, Faults, Match};
+use hpa_tests::harness::{TestbedExt, objects};
 use jiff::SignedDuration;
 use serde_json::json;
 

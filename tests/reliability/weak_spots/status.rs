@@ -1,7 +1,7 @@
 //! The status, and the metrics series of an autoscaler.
 
-use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
+use hpa_tests::harness::TestbedExt;
 use serde_json::json;
 
 use super::{cluster, finish, on, periods};

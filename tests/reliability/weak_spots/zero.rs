@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hpa_test_harness::{TestbedExt, objects};
 use hpa_testbed::{Effect, Match};
+use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::json;
 
 use super::{at_zero, cluster, finish, on, periods};

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use hpa_test_harness::{NAMESPACE, VirtualClock, objects::CPU_REQUEST_MILLI, pod_metrics};
 use hpa_testbed::{
     ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
     MetricsProvider, PodMetrics, PodMetricsQuery,
 };
+use hpa_tests::harness::{NAMESPACE, VirtualClock, objects::CPU_REQUEST_MILLI, pod_metrics};
 use parking_lot::Mutex;
 use serde_json::json;
 

@@ -13,8 +13,8 @@ use std::{
 };
 
 use hpa_controller::Clock;
-use hpa_test_harness::{VirtualClock, objects};
 use hpa_testbed::Testbed;
+use hpa_tests::harness::{VirtualClock, objects};
 use serde_json::{Value, json};
 
 pub(crate) use self::loads::{Loads, Metrics};

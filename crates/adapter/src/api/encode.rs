@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use hpa_metrics_api::{
+use crate::metrics_api::{
     CustomVersion, MediaType, StatusError,
     table::Converted,
     usage::{Container, Metadata, Metrics, MetricsKind, MetricsList, MetricsObject, Usage, Values},
     values::{CustomItem, CustomList, DescribedKind, ExternalItem, ExternalList, LabelSelector},
 };
-use hpa_provider::{
+use hpa_metrics::provider::value::UsageValues;
+use hpa_metrics::provider::{
     CustomRequest, ListError, ObjectKey, ObjectMetadata, ProviderError,
     value::{CustomValues, ExternalValues, NodeUsage, PodUsage, Value},
 };
-use hpa_rules::resource_metrics::UsageValues;
 use jiff::Timestamp;
 use tracing::{debug, warn};
 

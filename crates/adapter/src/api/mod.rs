@@ -4,7 +4,7 @@ mod encode;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use hpa_metrics_api::{
+use crate::metrics_api::{
     CustomQuery, CustomVersion, ExternalQuery, Group, RequestInfo, ResourceAttributes,
     ResourceQuery, Route, StatusError,
     accept::Conversions,
@@ -12,11 +12,12 @@ use hpa_metrics_api::{
     table,
     usage::MetricsKind,
 };
-use hpa_provider::{
+use hpa_metrics::provider::{
     CustomRequest, ExternalRequest, ObjectKey, ObjectMetadata,
     value::{ListedCustomMetric, ListedExternalMetric, NodeUsage, PodUsage},
 };
-use hpa_rules::{Compat, GroupResource};
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::rules::Compat;
 use http::{HeaderValue, header};
 use jiff::Timestamp;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_reviews::LogLimit;
+use crate::reviews::LogLimit;
 use tokio_rustls::rustls::{
     DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
     client::danger::HandshakeSignatureValid,

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use hpa_reviews::User;
+use crate::reviews::User;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 

@@ -16,7 +16,7 @@ mod trust_source;
 
 use std::sync::Arc;
 
-use hpa_reviews::{ReviewError, TokenAuthenticator, TokenError, User};
+use crate::reviews::{ReviewError, TokenAuthenticator, TokenError, User};
 use http::HeaderMap;
 use parking_lot::RwLock;
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_reviews::User;
+use crate::reviews::User;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;

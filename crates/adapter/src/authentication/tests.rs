@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use crate::reviews::{ReviewError, TokenReviews, User};
 use async_trait::async_trait;
-use hpa_reviews::{ReviewError, TokenReviews, User};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;

@@ -1,6 +1,6 @@
 //! Clients that don't read their responses.
 
-use hpa_provider::{
+use hpa_metrics::provider::{
     test_doubles::{FixedProvider, value},
     value::ExternalValue,
 };
@@ -43,7 +43,7 @@ async fn connect(
     let names = ["localhost".to_owned()];
     let identity = Identity::generate(&names, jiff::Timestamp::now()).unwrap();
     let handshake =
-        hpa_serve::Handshake { protocols: vec![protocol.to_vec()], ..Default::default() };
+        crate::serve::Handshake { protocols: vec![protocol.to_vec()], ..Default::default() };
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
     let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
     let users = ["system:anonymous"].into();

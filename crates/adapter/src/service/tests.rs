@@ -2,10 +2,10 @@
 
 use std::{collections::HashSet, pin::Pin};
 
+use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
-use hpa_provider::test_doubles::FixedProvider;
-use hpa_reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
+use hpa_metrics::provider::test_doubles::FixedProvider;
 use http::Request;
 use parking_lot::Mutex;
 

@@ -8,7 +8,7 @@ mod server_process;
 use std::{future::Future, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use hpa_kube_apiserver::{Process, free_ports};
+use hpa_tests::kube_apiserver::{Process, free_ports};
 use tempfile::TempDir;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hpa_kube_apiserver::{OnParentExit, Process};
+use hpa_tests::kube_apiserver::{OnParentExit, Process};
 use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use tokio::{

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use hpa_kube_apiserver::{KubeApiserver, Options};
+use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use kube::{Client, Config, config::KubeConfigOptions};

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use hpa_kube_apiserver::{Process, free_ports};
+use hpa_tests::kube_apiserver::{Process, free_ports};
 use kube::Client;
 use tokio::time::sleep;
 

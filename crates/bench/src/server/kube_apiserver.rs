@@ -10,8 +10,8 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use hpa_kube_apiserver::{KubeApiserver, Options};
 use hpa_testbed::Testbed;
+use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 
 use super::{
     apiserver_stats::ApiserverStats,

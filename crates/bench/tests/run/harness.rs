@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 /// The controller. Every call of cargo takes a second and waits for other calls, so it is called once.
-pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(hpa_test_harness::hpa_binary);
+pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(hpa_tests::harness::hpa_binary);
 
 pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));

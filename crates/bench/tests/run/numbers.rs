@@ -1,6 +1,6 @@
 //! The numbers of a measurement, for each load and server.
 
-use hpa_kube_apiserver::assets;
+use hpa_tests::kube_apiserver::assets;
 use rstest::rstest;
 use serde_json::Value;
 

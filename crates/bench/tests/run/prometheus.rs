@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use hpa_kube_apiserver::assets;
+use hpa_tests::kube_apiserver::assets;
 use serde_json::Value;
 
 use crate::harness::{HPA, bench, measure, number};

@@ -6,8 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use hpa_kube_apiserver::assets;
 use hpa_testbed::{ServerHandle, Testbed};
+use hpa_tests::kube_apiserver::assets;
 use rstest::rstest;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_test_json::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, Plain};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::de::Error;
@@ -88,7 +88,7 @@ fn is_plausible(snapshot: &HistorySnapshot) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hpa_test_json::compare;
+    use hpa_testbed::decoder_tests::compare;
     use serde_json::json;
 
     use super::*;

@@ -16,7 +16,7 @@ mod write_schedule;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, ResourceExt, api::PostParams};

@@ -6,7 +6,7 @@ mod tests;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 use kube::{
     Api, Client, Resource,
     runtime::{

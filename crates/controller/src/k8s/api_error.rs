@@ -1,6 +1,6 @@
 //! Failures of requests that are sent through kube.
 
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 use kube::core::Status;
 
 /// Why a request failed. The text ends in conditions, events and logs, so it includes the causes.

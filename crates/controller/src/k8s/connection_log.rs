@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 use http::{Request, Response};
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;

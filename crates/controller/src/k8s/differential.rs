@@ -7,7 +7,7 @@ use hpa_calc::{
     defaults::apply_defaults,
     validation::MAX_METRICS,
 };
-use hpa_test_json::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, Plain};
 use jiff::Timestamp;
 use kube::core::{ObjectList, WatchEvent};
 use serde::de::{DeserializeOwned, Error};
@@ -243,7 +243,7 @@ pub(crate) const HPAS: [&str; 2] = [
 
 #[cfg(test)]
 mod tests {
-    use hpa_test_json::compare;
+    use hpa_testbed::decoder_tests::compare;
 
     use super::*;
 

@@ -260,7 +260,7 @@ mod tests {
         *object_bytes.lock() = 1 << 20;
         let error = list(&client, PODS).await.unwrap_err();
         assert!(
-            hpa_metrics_client::describe(&error).contains("a page of 250 objects is larger"),
+            hpa_metrics::describe(&error).contains("a page of 250 objects is larger"),
             "{error}"
         );
         list(&client, PODS).await.unwrap();

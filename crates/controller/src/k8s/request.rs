@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use hpa_metrics_client::{generic_message, percent_encode};
+use hpa_metrics::{generic_message, percent_encode};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};

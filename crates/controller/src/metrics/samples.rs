@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::readings::MetricsApi;
-use hpa_metrics_client::{FetchError, Items, MetricsSource, Request};
+use hpa_metrics::{FetchError, Items, MetricsSource, Request};
 use jiff::Timestamp;
 
 use super::Telemetry;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
-use hpa_metrics_client::MetricsClient;
+use hpa_metrics::MetricsClient;
 use kube::Client;
 
 use super::{observer::Observer, peer_warnings::PeerWarnings};

@@ -1,7 +1,7 @@
 //! Compares scales in responses with plain decoding, in tests and fuzz targets.
 
 use hpa_calc::api::Scale;
-use hpa_test_json::Plain;
+use hpa_testbed::decoder_tests::Plain;
 
 use super::scale::{RawScale, ScaleObject};
 use crate::k8s::differential::{non_null, object, optional, text};
@@ -52,7 +52,7 @@ pub(crate) const SCALES: [&str; 2] = [
 
 #[cfg(test)]
 mod tests {
-    use hpa_test_json::compare;
+    use hpa_testbed::decoder_tests::compare;
 
     use super::*;
 

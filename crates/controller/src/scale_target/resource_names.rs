@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use async_trait::async_trait;
-use hpa_metrics_client::ResourceNames;
+use hpa_metrics::ResourceNames;
 
 use super::{
     mapper::RestMapper,

@@ -18,7 +18,7 @@ use hpa_controller::{
     reconcile::{PeerWarnings, Reconciler},
     scale_target::{MapperConfig, RestMapper, ScaleClient},
 };
-use hpa_metrics_client::MetricsClient;
+use hpa_metrics::MetricsClient;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;

@@ -11,7 +11,7 @@ use hpa_calc::{
     selector::Selector,
 };
 use hpa_controller::{cache::Origin, reconcile::Reconciler};
-use hpa_metrics_client::MetricsClient;
+use hpa_metrics::MetricsClient;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::{Dispatch, Level};

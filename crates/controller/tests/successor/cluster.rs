@@ -9,10 +9,10 @@ use std::{
 };
 
 use hpa_controller::{Clock, Dependencies, Telemetry, k8s::Clients};
-use hpa_test_harness::{
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
 };
-use hpa_testbed::{Config, Testbed};
 use http::{Method, Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{

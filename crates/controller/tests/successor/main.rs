@@ -13,7 +13,7 @@ mod untrusted_history;
 use std::sync::atomic::Ordering;
 
 use hpa_controller::Telemetry;
-use hpa_test_harness::{TestbedExt, objects};
+use hpa_tests::harness::{TestbedExt, objects};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported};

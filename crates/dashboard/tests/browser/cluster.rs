@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hpa_controller::k8s::{ClientLimits, Clients};
 use hpa_dashboard::{Dashboard, Options};
-use hpa_test_harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 
 const NAMESPACES: [&str; 4] = ["bank", "checkout", "search", NAMESPACE];

@@ -18,7 +18,7 @@ mod cluster;
 use std::{fs, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use hpa_test_harness::{NAMESPACE, TestbedExt, long_tests};
+use hpa_tests::harness::{NAMESPACE, TestbedExt, long_tests};
 use serde_json::json;
 
 use self::{

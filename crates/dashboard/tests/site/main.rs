@@ -13,8 +13,8 @@ use hpa_controller::{
     k8s::{ClientLimits, Clients},
 };
 use hpa_dashboard::{Dashboard, MetricReader, Options, Past, PastDecision, PastSample, PastSource};
-use hpa_test_harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Fault, Faults, Testbed};
+use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -7,24 +7,28 @@ mod serving;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Server,
     TokenAuthenticator, Version,
     authentication::{FrontProxyFlags, Lookup, TrustSettings, TrustSource},
     server::ServerOptions,
 };
+use hpa_collectors::collection::AutoscalerGroup;
+use hpa_collectors::{
+    collection::CollectionProvider,
+    schedules::source::{ScheduleProvider, Schedules},
+};
 use hpa_controller::{
     LeaderTask,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
 };
-use hpa_metrics_api::InstalledGroups;
-use hpa_prometheus::Client;
-use hpa_provider::collection::AutoscalerGroup;
-use hpa_provider::{
-    CollectionProvider, DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings,
-    Provider, ResourceMapper, RoutedProvider, RulesFile, ScheduleProvider, Schedules, Servers,
+use hpa_metrics::provider::{
+    DiscoveryMapper, KubeObjects, Provider, ResourceMapper, RoutedProvider,
 };
-use hpa_rules::{Compat, Config, RuleSet};
+use hpa_prometheus::client::Client;
+use hpa_prometheus::rules::{Compat, Config, RuleSet};
+use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -106,7 +110,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         tokio::spawn(leader::run(election, clients.lister, sources.leader_tasks, stop.clone()))
     });
     tokio::spawn(trust_source.run(authenticator, stop.clone()));
-    let names: Vec<&str> = groups.iter().map(hpa_metrics_api::Group::name).collect();
+    let names: Vec<&str> = groups.iter().map(hpa_adapter::metrics_api::Group::name).collect();
     info!(address = %server.address(), groups = names.join(","), "serving");
     let stopping = adapter.clone();
     let on_stop = stop.clone();

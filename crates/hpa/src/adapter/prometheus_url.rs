@@ -1,7 +1,7 @@
 //! The URL of Prometheus.
 
 use anyhow::bail;
-use hpa_rules::Compat;
+use hpa_prometheus::rules::Compat;
 use tracing::warn;
 
 /// A URL that no server has: each request fails, as those to an unusable URL do in

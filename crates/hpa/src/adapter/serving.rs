@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use hpa_adapter::metrics_api::InstalledGroups;
+use hpa_adapter::serve::{Handshake, ServingCertificate};
 use hpa_adapter::{
     api_service::{Bootstrap, ServiceName},
     authentication::RequestedCertificates,
     certificates::{self, Identity},
     server::ServerOptions,
 };
-use hpa_metrics_api::InstalledGroups;
-use hpa_serve::{Handshake, ServingCertificate};
 use jiff::Timestamp;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use hpa_rules::Compat;
+use hpa_prometheus::rules::Compat;
 use jiff::SignedDuration;
 
 use super::{
@@ -115,10 +115,10 @@ impl CompatArgument {
         }
     }
 
-    pub(crate) fn collectors(self) -> hpa_schedules::Compat {
+    pub(crate) fn collectors(self) -> hpa_collectors::schedules::Compat {
         match self {
-            Self::Off | Self::PrometheusAdapter => hpa_schedules::Compat::Off,
-            Self::KubeMetricsAdapter => hpa_schedules::Compat::KubeMetricsAdapter,
+            Self::Off | Self::PrometheusAdapter => hpa_collectors::schedules::Compat::Off,
+            Self::KubeMetricsAdapter => hpa_collectors::schedules::Compat::KubeMetricsAdapter,
         }
     }
 }

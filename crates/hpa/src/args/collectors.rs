@@ -1,10 +1,10 @@
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
+use hpa_collectors::collection::CollectionSettings;
+use hpa_collectors::fetch::{Credential, InfluxSettings, Limits, ServiceSettings, Settings};
 use hpa_collectors::{Compat, Environment, destination::Policy};
-use hpa_fetch::{Credential, InfluxSettings, Limits, ServiceSettings, Settings};
-use hpa_prometheus::Client;
-use hpa_provider::collection::CollectionSettings;
+use hpa_prometheus::client::Client;
 use jiff::SignedDuration;
 
 use super::{

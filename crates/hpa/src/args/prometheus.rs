@@ -1,9 +1,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hpa_prometheus::{Authentication, Settings, SettingsError, Verb, parse_header};
-use hpa_provider::{PrometheusSettings, ServerPermissions};
-use hpa_rules::Compat;
+use hpa_prometheus::client::{Authentication, Settings, SettingsError, Verb, parse_header};
+use hpa_prometheus::rules::Compat;
+use hpa_prometheus::source::{PrometheusSettings, ServerPermissions};
 use jiff::SignedDuration;
 
 use super::{

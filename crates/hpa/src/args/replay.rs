@@ -1,7 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Arg, Args};
-use hpa_rules::config::parse_duration;
+use hpa_prometheus::rules::config::parse_duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{

@@ -1,5 +1,5 @@
 use clap::Args;
-use hpa_schedules::{Compat, Settings};
+use hpa_collectors::schedules::{Compat, Settings};
 use jiff::SignedDuration;
 
 use super::{boolean::BOOL, values::duration};

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hpa_provider::SharingSettings;
+use hpa_prometheus::source::SharingSettings;
 
 /// Whether queries are shared.
 #[derive(Args, Clone, Copy, Debug)]

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{Inputs, Readings};
-use hpa_metrics_client::describe;
-use hpa_provider::PrometheusProvider;
+use hpa_metrics::describe;
+use hpa_prometheus::source::PrometheusProvider;
 use tokio::{
     sync::watch,
     task::JoinHandle,

@@ -12,7 +12,7 @@ use hpa_controller::{
     scale_target::{MapperConfig, RestMapper},
 };
 use hpa_dashboard::{Dashboard, MetricReader as ReadMetrics, Options};
-use hpa_metrics_client::CoalescingSettings;
+use hpa_metrics::CoalescingSettings;
 use kube::config::Kubeconfig;
 
 use self::{metrics::RuleMetrics, past::ControllerPast};

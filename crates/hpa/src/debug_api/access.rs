@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_metrics_api::{Query, RequestInfo};
-use hpa_reviews::{
+use hpa_adapter::metrics_api::{Query, RequestInfo};
+use hpa_adapter::reviews::{
     AccessReviews, AudienceReviews, Authorizer, AuthorizerOptions, ReviewError, ReviewLimit,
     TokenAuthenticator, TokenError, TokenReviews, User, bearer_token,
 };
@@ -128,7 +128,7 @@ impl From<ReviewError> for Denied {
     fn from(error: ReviewError) -> Self {
         match error {
             ReviewError::TooMany => Self::Busy,
-            error => Self::Unreviewed(hpa_metrics_client::describe(&error)),
+            error => Self::Unreviewed(hpa_metrics::describe(&error)),
         }
     }
 }

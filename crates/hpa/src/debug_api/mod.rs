@@ -12,12 +12,12 @@ use std::{net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use async_trait::async_trait;
 use hpa_adapter::certificates::{Identity, local_names};
+use hpa_adapter::reviews::LogLimit;
+use hpa_adapter::serve::{Handshake, ServingCertificate};
 use hpa_controller::{
     Dependencies, Observer, Options,
     debug::{DebugView, DecisionRecorder, ViewSettings},
 };
-use hpa_reviews::LogLimit;
-use hpa_serve::{Handshake, ServingCertificate};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::{Bytes, Incoming};
 use jiff::Timestamp;

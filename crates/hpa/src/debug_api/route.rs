@@ -1,7 +1,7 @@
 //! Paths and parameters of the debug API.
 
+use hpa_adapter::metrics_api::Query;
 use hpa_controller::{AutoscalerApi, HpaKey, debug::ListFilter};
-use hpa_metrics_api::Query;
 use jiff::Timestamp;
 
 /// How many autoscalers a list has, if the request doesn't say so.

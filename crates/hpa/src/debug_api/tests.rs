@@ -1,8 +1,8 @@
 use std::{sync::Mutex, time::Duration};
 
+use hpa_adapter::metrics_api::RequestInfo;
+use hpa_adapter::reviews::{AccessReviews, ReviewError, TokenReviews, User};
 use hpa_controller::{SystemClock, Telemetry};
-use hpa_metrics_api::RequestInfo;
-use hpa_reviews::{AccessReviews, ReviewError, TokenReviews, User};
 use rstest::rstest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -38,7 +38,7 @@ impl AccessReviews for Accesses {
         &self,
         user: &User,
         request: &RequestInfo,
-    ) -> Result<hpa_reviews::Access, ReviewError> {
+    ) -> Result<hpa_adapter::reviews::Access, ReviewError> {
         let User { name, groups, .. } = user;
         let asked = format!("{name} {groups:?} {} {}", request.verb, request.path);
         self.0.lock().expect("a lock").push(asked);
@@ -46,7 +46,7 @@ impl AccessReviews for Accesses {
             return Err(ReviewError::Timeout);
         }
         let allowed = name == "reader" && request.resource.is_none();
-        Ok(hpa_reviews::Access { allowed, reason: String::new() })
+        Ok(hpa_adapter::reviews::Access { allowed, reason: String::new() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why the debug API can't be read.
 
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 
 use super::lease_name::LeaseName;
 

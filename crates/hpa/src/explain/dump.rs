@@ -12,7 +12,7 @@ use hpa_controller::{
     annotations::AnnotationSettings,
     debug::{AutoscalerDetail, effective_settings},
 };
-use hpa_metrics_client::wire::{
+use hpa_metrics::wire::{
     self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
 use jiff::Timestamp;
@@ -248,7 +248,7 @@ fn decode<'a, I: ListItem>(
     let items: Vec<&Value> = items.collect();
     let list = json!({ "kind": I::LIST_KIND, "items": items }).to_string();
     decode_list(list.as_bytes())
-        .map_err(|error| ReadError::fetch(api, hpa_metrics_client::describe(&error)))
+        .map_err(|error| ReadError::fetch(api, hpa_metrics::describe(&error)))
 }
 
 fn replicas(object: &Value, default: i32, selector: String) -> Scale {

@@ -18,7 +18,7 @@ use hpa_controller::{
     k8s::FieldManager,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
-use hpa_metrics_client::CoalescingSettings;
+use hpa_metrics::CoalescingSettings;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;

@@ -8,8 +8,8 @@ use hpa_controller::{
     Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientSource, Clients},
 };
-use hpa_test_harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
+use hpa_tests::harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -77,7 +77,7 @@ async fn serve_prometheus(queries: watch::Sender<usize>) -> String {
     };
     let router =
         Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
-    format!("http://{}", hpa_test_harness::serve(router).await)
+    format!("http://{}", hpa_tests::harness::serve(router).await)
 }
 
 /// The response of `/metrics` after some reconciles.

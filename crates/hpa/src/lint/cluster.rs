@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::Context;
-use hpa_provider::DiscoveryMapper;
+use hpa_metrics::provider::DiscoveryMapper;
 use kube::Client;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use hpa_provider::{Provider, ResourceMapper, test_doubles::FixedObjects};
+use hpa_metrics::provider::{Provider, ResourceMapper, test_doubles::FixedObjects};
 
 use super::workspace::ServedMetrics;
 use crate::{args::RulesFileArguments, rules_provider};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use hpa_prometheus::{Client, RangeQuery};
+use hpa_prometheus::client::{Client, RangeQuery};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{

@@ -1,12 +1,11 @@
 //! The queries that read an autoscaler's past.
 
 use hpa_calc::{Selector, api::MetricIdentifier};
-use hpa_prometheus::Client;
-use hpa_provider::{CustomRequest, ExternalRequest, PrometheusProvider};
-use hpa_rules::{
-    GroupResource,
-    explain::{Explanation, Verdict},
-};
+use hpa_metrics::provider::{CustomRequest, ExternalRequest};
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::client::Client;
+use hpa_prometheus::rules::explain::{Explanation, Verdict};
+use hpa_prometheus::source::PrometheusProvider;
 
 use super::metric::{Metric, Source};
 

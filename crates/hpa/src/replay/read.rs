@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::Quantity;
-use hpa_prometheus::Client;
-use hpa_provider::{DiscoveryMapper, PrometheusProvider};
-use hpa_rules::Compat;
+use hpa_metrics::provider::DiscoveryMapper;
+use hpa_prometheus::client::Client;
+use hpa_prometheus::rules::Compat;
+use hpa_prometheus::source::PrometheusProvider;
 use jiff::Timestamp;
 
 use super::{

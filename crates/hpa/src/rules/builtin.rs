@@ -1,6 +1,6 @@
 //! The resources of Kubernetes that metrics are about.
 
-use hpa_rules::{ApiResource, ApiResources, GroupResource};
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 
 /// Group, version, plural, kind.
 const RESOURCES: [(&str, &str, &str, &str); 18] = [

@@ -3,11 +3,10 @@
 use std::{error::Error, fmt::Write};
 
 use hpa_calc::Selector;
-use hpa_provider::{
-    CustomRequest, ExternalRequest, PrometheusProvider, Provider,
-    prometheus::{InspectedMetric, RuleInspection},
-};
-use hpa_rules::{Config, GroupResource, RuleSet, explain::Verdict, resource::ApiResources};
+use hpa_metrics::provider::{CustomRequest, ExternalRequest, Provider};
+use hpa_metrics::resource::{ApiResources, GroupResource};
+use hpa_prometheus::rules::{Config, RuleSet, explain::Verdict};
+use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
 
 use super::{mapper, provider, read_config, sample};
 use crate::args::CheckArguments;
@@ -25,7 +24,7 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
     };
     let discovery = provider.relist().await;
     let mut report = Report { provider: &provider, text: String::new(), problems: 0 };
-    if let Err(error @ hpa_provider::RelistError::Mapper(_)) = &discovery {
+    if let Err(error @ hpa_prometheus::source::RelistError::Mapper(_)) = &discovery {
         anyhow::bail!("{}", chain(error));
     }
     for rule in provider.inspect_custom() {
@@ -164,7 +163,7 @@ impl Report<'_> {
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
-        let object = hpa_provider::ObjectKey::new(&request.namespace, &name);
+        let object = hpa_metrics::provider::ObjectKey::new(&request.namespace, &name);
         match self.provider.custom_by_name(&request, &name).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));

@@ -4,14 +4,10 @@ use std::fmt::Write;
 
 use anyhow::{Context, bail};
 use hpa_calc::Selector;
-use hpa_provider::{
-    CustomRequest, ExternalRequest, PrometheusProvider, Provider, RelistError,
-    prometheus::RuleInspection,
-};
-use hpa_rules::{
-    GroupResource,
-    explain::{Explanation, Verdict},
-};
+use hpa_metrics::provider::{CustomRequest, ExternalRequest, Provider};
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::rules::explain::{Explanation, Verdict};
+use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
 use super::{check::chain, provider, read_config, sample};
 use crate::args::{ExplainArguments, MetricsApi};

@@ -12,10 +12,11 @@ use std::{io::Write, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
-use hpa_provider::{
-    DiscoveryMapper, FixedMapper, PrometheusProvider, ResourceMapper, test_doubles::FixedObjects,
+use hpa_metrics::provider::{
+    DiscoveryMapper, FixedMapper, ResourceMapper, test_doubles::FixedObjects,
 };
-use hpa_rules::{Config, config::JSON_SCHEMA, generate::default_rules};
+use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules};
+use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
@@ -40,7 +41,7 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
 
 fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     let GenerateArguments { rate_interval, label_prefix } = arguments;
-    let interval = hpa_rules::config::parse_duration(rate_interval);
+    let interval = hpa_prometheus::rules::config::parse_duration(rate_interval);
     interval.with_context(|| format!("--rate-interval {rate_interval}"))?;
     let text = default_rules(rate_interval, label_prefix);
     // A prefix that no label can have would make an invalid file.

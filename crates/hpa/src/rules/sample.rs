@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use hpa_provider::PrometheusProvider;
-use hpa_rules::results::QueryResult;
+use hpa_prometheus::rules::results::QueryResult;
+use hpa_prometheus::source::PrometheusProvider;
 use jiff::{SignedDuration, Timestamp};
 
 /// How many objects a request without names is about.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context;
-use hpa_schedules::Compat;
+use hpa_collectors::schedules::Compat;
 use jiff::{SignedDuration, Timestamp};
 
 use self::preview::Preview;
@@ -27,7 +27,7 @@ const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Runs a subcommand.
 pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
     let (text, is_valid) = match command {
-        ScheduleCommand::Crd => (hpa_crd::schedule_manifest()?, true),
+        ScheduleCommand::Crd => (hpa_collectors::schedules::definition::schedule_manifest()?, true),
         ScheduleCommand::Preview(arguments) => preview(&arguments)?,
     };
     stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;

@@ -1,7 +1,9 @@
 //! What a manifest's schedules do over some time.
 
 use anyhow::{Context, bail};
-use hpa_schedules::{Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window};
+use hpa_collectors::schedules::{
+    Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window,
+};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-use hpa_schedules::Settings;
+use hpa_collectors::schedules::Settings;
 use jiff::Timestamp;
 
 use super::preview::{Preview, read};

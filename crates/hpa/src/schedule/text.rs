@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_schedules::Problem;
+use hpa_collectors::schedules::Problem;
 use jiff::{Timestamp, Zoned};
 
 use super::{chart, preview::Preview};

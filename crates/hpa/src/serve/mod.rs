@@ -11,8 +11,8 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
+use hpa_adapter::serve::{Handshake, ServingCertificate};
 use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
-use hpa_serve::{Handshake, ServingCertificate};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tracing::info;

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use hpa_serve::ServingCertificate;
+use hpa_adapter::serve::ServingCertificate;
 use http::{Request, Response};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};

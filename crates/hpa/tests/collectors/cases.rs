@@ -3,8 +3,8 @@
 use std::{fs, sync::Arc};
 
 use futures::future::join_all;
-use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use serde_json::{Value, json};
 
 use crate::{

@@ -24,8 +24,8 @@ use std::{
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use futures::StreamExt;
-use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
@@ -57,7 +57,7 @@ async fn document(State(load): State<Load>) -> Result<Json<Value>, StatusCode> {
 
 async fn serve(load: &Load) -> SocketAddr {
     let router = Router::new().route("/metrics", get(document)).with_state(load.clone());
-    hpa_test_harness::serve(router).await
+    hpa_tests::harness::serve(router).await
 }
 
 fn annotated(mut hpa: Value, annotations: &[(&str, String)]) -> Value {

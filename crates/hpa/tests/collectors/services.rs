@@ -57,7 +57,7 @@ impl Services {
             .route("/zmon/api/v1/datapoints/query", post(zmon))
             .route("/nakadi/subscriptions/{id}/stats", get(nakadi))
             .with_state(self);
-        hpa_test_harness::serve(router).await
+        hpa_tests::harness::serve(router).await
     }
 }
 

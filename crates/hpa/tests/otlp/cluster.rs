@@ -2,8 +2,8 @@
 
 use std::{process::ExitStatus, sync::Arc, time::Duration};
 
-use hpa_test_harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, RequestInfo, Testbed};
+use hpa_tests::harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::{process::Child, sync::watch, time::timeout};

@@ -16,11 +16,11 @@ use hpa_controller::{
     Dependencies, Options,
     k8s::{ClientLimits, Clients},
 };
-use hpa_test_harness::{RunningController, SimulationClock, options};
 use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
 };
+use hpa_tests::harness::{RunningController, SimulationClock, options};
 use jiff::Timestamp;
 use tokio::runtime::Runtime;
 
@@ -117,5 +117,5 @@ async fn serve(pages: Receiver<String>, scraped: SyncSender<()>) -> SocketAddr {
     };
     let page = Arc::new(page);
     let router = Router::new().route("/metrics", get(move || async move { page() }));
-    hpa_test_harness::serve(router).await
+    hpa_tests::harness::serve(router).await
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use hpa_calc::HorizontalPodAutoscaler;
-use hpa_workload::{
+use crate::workload::{
     samples::parse_csv,
     scenario::{Scenario, ScenarioError, WorkloadSpec},
 };
+use hpa_calc::HorizontalPodAutoscaler;
 use serde_json::{Map, Value};
 
 use super::{
@@ -116,7 +116,7 @@ fn variant(
 fn read_samples(
     file: &str,
     read: ReadFile<'_>,
-) -> Result<Vec<(hpa_workload::seconds::Seconds, f64)>, StudyError> {
+) -> Result<Vec<(crate::workload::seconds::Seconds, f64)>, StudyError> {
     let file = file.to_owned();
     let text = read(&file).map_err(|message| StudyError::File { file: file.clone(), message })?;
     parse_csv(&text).map_err(|source| StudyError::Samples { file, source })

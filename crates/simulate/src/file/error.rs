@@ -1,6 +1,6 @@
 //! Errors of scenario files.
 
-use hpa_workload::samples::SamplesError;
+use crate::workload::samples::SamplesError;
 
 use super::position::Position;
 

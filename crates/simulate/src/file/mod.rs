@@ -8,8 +8,8 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+use crate::workload::scenario::{Scenario, WorkloadSpec};
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_workload::scenario::{Scenario, WorkloadSpec};
 use serde_json::Value;
 
 pub use self::{

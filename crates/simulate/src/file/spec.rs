@@ -1,12 +1,12 @@
 //! The schema of scenario files.
 
-use hpa_calc::HorizontalPodAutoscaler;
-use hpa_workload::{
+use crate::workload::{
     scenario::{
         ExternalMetricSpec, Incident, MetricsSettings, ObjectMetricSpec, QueueSpec, WorkloadSpec,
     },
     seconds::Seconds,
 };
+use hpa_calc::HorizontalPodAutoscaler;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

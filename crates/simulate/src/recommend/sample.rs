@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hpa_workload::random::{self, Rng};
+use crate::workload::random::{self, Rng};
 use serde_json::Value;
 
 use super::{

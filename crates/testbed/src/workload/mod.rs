@@ -72,11 +72,11 @@ pub mod clock;
 mod controllers;
 mod simulation;
 
-pub use hpa_workload::{
+pub use hpa_simulate::workload::{
     load,
     model::{self, Observation, QueueObservation, WorkloadId, WorkloadObservation},
     profile, samples, scenario, seconds, series,
 };
-use hpa_workload::{number, random, rollout, stateful_set};
+use hpa_simulate::workload::{number, random, rollout, stateful_set};
 
 pub use self::simulation::{RunningSimulation, Simulation};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_kube_apiserver::Process;
+use hpa_tests::kube_apiserver::Process;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use tokio::process::Command;

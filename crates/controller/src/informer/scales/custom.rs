@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt, time::Duration};
 
 use hpa_calc::api::Scale;
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::Client;
 use serde::{

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use hpa_calc::selector::{LabelSelector, Selector};
-use hpa_test_json::{Document, Plain};
+use hpa_testbed::decoder_tests::{Document, Plain};
 use serde::{
     Deserialize,
     de::{DeserializeOwned, Error},
@@ -197,7 +197,7 @@ pub(crate) const DEFINITIONS: [&str; 1] = [r#"{"spec":{"group":"g","versions":[
 
 #[cfg(test)]
 mod tests {
-    use hpa_test_json::compare;
+    use hpa_testbed::decoder_tests::compare;
 
     use super::*;
 

@@ -5,7 +5,7 @@
 
 use std::{env, path::PathBuf};
 
-use hpa_proxy::ProxyError;
+use hpa_go_compat::proxy::ProxyError;
 use kube::{
     Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError},
@@ -182,7 +182,8 @@ async fn from_kubeconfig(
     };
     let (config, proxy) = match kubeconfig {
         Ok(kubeconfig) => {
-            let proxy = hpa_proxy::of_kubeconfig(&kubeconfig, context, cluster.as_deref());
+            let proxy =
+                hpa_go_compat::proxy::of_kubeconfig(&kubeconfig, context, cluster.as_deref());
             (Config::from_custom_kubeconfig(kubeconfig, &options).await, proxy)
         }
         Err(error) => (Err(error), None),
@@ -209,8 +210,10 @@ fn in_cluster() -> Result<(Config, String), ClientError> {
 /// Replaces the proxy that kube chose.
 fn with_proxy(mut config: Config, configured: Option<&str>) -> Result<Config, ClientError> {
     let server = config.cluster_url.host().unwrap_or_default();
-    let proxy = hpa_proxy::for_server(&config.cluster_url, configured, |name| env::var(name).ok())
-        .map_err(|source| ClientError::Proxy { server: server.to_owned(), source })?;
+    let proxy = hpa_go_compat::proxy::for_server(&config.cluster_url, configured, |name| {
+        env::var(name).ok()
+    })
+    .map_err(|source| ClientError::Proxy { server: server.to_owned(), source })?;
     if let Some(proxy) = &proxy {
         info!(server, %proxy, origin = proxy.origin, "using a proxy for the API server");
     }

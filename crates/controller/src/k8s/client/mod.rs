@@ -24,7 +24,7 @@ use super::{
     timeout::RequestTimeoutLayer,
     watch_throttle::WatchThrottleLayer,
 };
-pub use hpa_proxy::ProxyError;
+pub use hpa_go_compat::proxy::ProxyError;
 pub use kubeconfig::{
     ClientBuildError, ClientError, ClientSource, KubeconfigOverrides, KubeconfigProblem,
 };

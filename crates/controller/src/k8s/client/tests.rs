@@ -3,7 +3,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hpa_metrics_client::describe;
+use hpa_metrics::describe;
 use rstest::rstest;
 
 use super::{ClientConfig, ClientSource, Clients};

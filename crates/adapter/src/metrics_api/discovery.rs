@@ -1,0 +1,261 @@
+//! Discovery documents.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::metrics_api::group::{Group, GroupVersion, InstalledGroups};
+
+/// A resource as discovery lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource {
+    /// The name: `pods/http_requests`, `queue_length`, `nodes`.
+    pub name: String,
+    singular_name: &'static str,
+    /// Whether its objects are in a namespace.
+    pub namespaced: bool,
+    kind: &'static str,
+    verbs: &'static [&'static str],
+}
+
+impl Resource {
+    /// A custom metric. `resource` has its group: `deployments.apps`.
+    pub fn custom(resource: &str, metric: &str, namespaced: bool) -> Self {
+        let name = format!("{resource}/{metric}");
+        Self { name, singular_name: "", namespaced, kind: "MetricValueList", verbs: &["get"] }
+    }
+
+    /// An external metric.
+    pub fn external(metric: &str, namespaced: bool) -> Self {
+        let kind = "ExternalMetricValueList";
+        let name = metric.to_owned();
+        Self { name, singular_name: "", namespaced, kind, verbs: &["get"] }
+    }
+
+    /// The resources of `metrics.k8s.io`.
+    pub fn resource_metrics() -> Vec<Self> {
+        let resource = |name: &str, namespaced, kind| Self {
+            name: name.to_owned(),
+            singular_name: "",
+            namespaced,
+            kind,
+            verbs: &["get", "list"],
+        };
+        vec![resource("nodes", false, "NodeMetrics"), resource("pods", true, "PodMetrics")]
+    }
+
+    const fn scope(&self) -> &'static str {
+        if self.namespaced { "Namespaced" } else { "Cluster" }
+    }
+}
+
+/// The document of a version: `/apis/GROUP/VERSION`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceList {
+    kind: &'static str,
+    api_version: &'static str,
+    group_version: String,
+    resources: Vec<Resource>,
+}
+
+impl ResourceList {
+    /// The document with these resources.
+    pub fn new(version: GroupVersion, resources: Vec<Resource>) -> Self {
+        let group_version = version.to_string();
+        Self { kind: "APIResourceList", api_version: "v1", group_version, resources }
+    }
+}
+
+/// Which versions discovery lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// All.
+    All,
+    /// Only the preferred one of a group, as the reference does. The others are served, too.
+    Preferred,
+}
+
+fn version_names(group: Group, versions: Versions) -> &'static [&'static str] {
+    match versions {
+        Versions::All => group.versions(),
+        Versions::Preferred => group.versions().get(..1).unwrap_or_default(),
+    }
+}
+
+fn group_versions(group: Group, versions: Versions) -> Vec<Value> {
+    let names = version_names(group, versions).iter();
+    let document = |version: &&'static str| {
+        let group_version = GroupVersion { group, version };
+        json!({ "groupVersion": group_version.to_string(), "version": version })
+    };
+    names.map(document).collect()
+}
+
+/// The document of a group: `/apis/GROUP`.
+pub fn group(group: Group, versions: Versions) -> Value {
+    let versions = group_versions(group, versions);
+    json!({
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": group.name(),
+        "preferredVersion": versions.first(),
+        "versions": versions,
+    })
+}
+
+/// The document of all groups: `/apis`.
+pub fn groups(installed: InstalledGroups, versions: Versions, port: u16) -> Value {
+    let groups = installed.iter().map(|group| {
+        let versions = group_versions(group, versions);
+        json!({
+            "name": group.name(),
+            "preferredVersion": versions.first(),
+            "versions": versions,
+            "serverAddressByClientCIDRs": [
+                { "clientCIDR": "0.0.0.0/0", "serverAddress": format!(":{port}") },
+            ],
+        })
+    });
+    json!({ "kind": "APIGroupList", "groups": groups.collect::<Vec<_>>() })
+}
+
+/// The media type of [`aggregated`].
+pub const AGGREGATED_TYPE: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The document of all groups with all their resources, which `/apis` serves to clients that ask
+/// for it. `resources` are those of a group.
+pub fn aggregated(
+    groups: impl IntoIterator<Item = Group>,
+    resources: impl Fn(Group) -> Vec<Resource>,
+) -> Value {
+    let items = groups.into_iter().map(|group| {
+        let resources = resources(group);
+        let versions = group.versions().iter().map(|version| {
+            json!({
+                "version": version,
+                "freshness": "Current",
+                "resources": with_subresources(GroupVersion { group, version }, &resources),
+            })
+        });
+        json!({
+            "metadata": { "name": group.name() },
+            "versions": versions.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items.collect::<Vec<_>>(),
+    })
+}
+
+/// Resources with their subresources nested. A custom metric is a subresource.
+fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value> {
+    let kind = |kind: &str| json!({ "group": version.group.name(), "version": version.version, "kind": kind });
+    let mut parents: Vec<(&str, Value, Vec<Value>)> = Vec::new();
+    let mut sorted: Vec<&Resource> = resources.iter().collect();
+    sorted.sort();
+    for resource in sorted {
+        let Some((parent, subresource)) = resource.name.split_once('/') else {
+            let document = json!({
+                "resource": resource.name,
+                "responseKind": kind(resource.kind),
+                "scope": resource.scope(),
+                "singularResource": resource.singular_name,
+                "verbs": resource.verbs,
+            });
+            parents.push((&resource.name, document, Vec::new()));
+            continue;
+        };
+        if parents.last().is_none_or(|(last, ..)| *last != parent) {
+            let document = json!({
+                "resource": parent,
+                "responseKind": kind(""),
+                "scope": resource.scope(),
+                "singularResource": "",
+                "verbs": [],
+            });
+            parents.push((parent, document, Vec::new()));
+        }
+        let document = json!({
+            "subresource": subresource,
+            "responseKind": kind(resource.kind),
+            "verbs": resource.verbs,
+        });
+        if let Some((_, _, subresources)) = parents.last_mut() {
+            subresources.push(document);
+        }
+    }
+    let documents = parents.into_iter().map(|(_, mut document, subresources)| {
+        if let (Some(fields), false) = (document.as_object_mut(), subresources.is_empty()) {
+            fields.insert("subresources".to_owned(), subresources.into());
+        }
+        document
+    });
+    documents.collect()
+}
+
+/// The paths that exist, which `/` and unknown paths list.
+pub fn paths(installed: InstalledGroups, other: &[&str]) -> Value {
+    let mut paths: Vec<String> = other.iter().map(|path| (*path).to_owned()).collect();
+    paths.push("/apis".to_owned());
+    for group in installed.iter() {
+        paths.push(format!("/apis/{}", group.name()));
+        for version in group.versions() {
+            paths.push(format!("/apis/{}", GroupVersion { group, version }));
+        }
+    }
+    paths.sort();
+    json!({ "paths": paths })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: InstalledGroups = InstalledGroups { custom: true, external: true, resource: true };
+
+    #[test]
+    fn groups_list_the_preferred_version_first() {
+        let document = group(Group::Custom, Versions::All);
+        assert_eq!(document["preferredVersion"]["version"], "v1beta1");
+        assert_eq!(document["versions"][1]["groupVersion"], "custom.metrics.k8s.io/v1beta2");
+        let document = groups(ALL, Versions::Preferred, 6443);
+        let group = &document["groups"][0];
+        assert_eq!(group["versions"].as_array().map(Vec::len), Some(1));
+        assert_eq!(group["serverAddressByClientCIDRs"][0]["serverAddress"], ":6443");
+    }
+
+    #[test]
+    fn metrics_are_subresources_of_objects() {
+        let resources = |group| match group {
+            Group::Custom => vec![
+                Resource::custom("pods", "b", true),
+                Resource::custom("nodes", "a", false),
+                Resource::custom("pods", "a", true),
+            ],
+            Group::External => vec![Resource::external("queue", true)],
+            Group::Resource => Resource::resource_metrics(),
+        };
+        let document = aggregated(ALL.iter(), resources);
+        let version = &document["items"][0]["versions"][1];
+        assert_eq!(version["version"], "v1beta2");
+        let pods = &version["resources"][1];
+        assert_eq!((&pods["resource"], &pods["scope"]), (&json!("pods"), &json!("Namespaced")));
+        let subresources = pods["subresources"].as_array().expect("two metrics");
+        assert_eq!(subresources[1]["subresource"], "b");
+        assert_eq!(subresources[1]["responseKind"]["version"], "v1beta2");
+        let nodes = &document["items"][2]["versions"][0]["resources"][0];
+        assert_eq!((&nodes["resource"], &nodes["verbs"][1]), (&json!("nodes"), &json!("list")));
+    }
+
+    #[test]
+    fn paths_are_sorted() {
+        let installed = InstalledGroups { resource: true, ..InstalledGroups::default() };
+        let expected = ["/apis", "/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/livez"];
+        assert_eq!(paths(installed, &["/livez"]), json!({ "paths": expected }));
+    }
+}

@@ -1,0 +1,214 @@
+//! Requests for metrics, with everything that they select.
+
+use hpa_calc::Selector;
+
+use crate::metrics_api::{
+    field_selector::FieldSelector, list_options::ListOptions, query::Query,
+    request_info::ResourceAttributes, status::StatusError,
+};
+
+/// A request for a custom metric of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomQuery {
+    /// The resource as the client wrote it, with an optional group: `pods`, `deployments.apps`.
+    pub resource: String,
+    /// The namespace. It is empty for objects without one.
+    pub namespace: String,
+    /// The name of the object. `None` for all that the selector selects.
+    pub name: Option<String>,
+    /// The name of the metric.
+    pub metric: String,
+    /// Selects objects.
+    pub object_selector: Selector,
+    /// Selects series of the metric.
+    pub metric_selector: Selector,
+}
+
+impl CustomQuery {
+    /// Reads a request. Metrics of `namespaces/NAME/metrics/METRIC` describe the namespace.
+    pub fn new(attributes: &ResourceAttributes, query: &Query) -> Result<Self, StatusError> {
+        let mut target = attributes.clone();
+        if target.resource == "metrics" && !target.namespace.is_empty() {
+            target = ResourceAttributes {
+                resource: "namespaces".to_owned(),
+                namespace: String::new(),
+                name: target.namespace,
+                subresource: target.name,
+                segments: target.segments + 1,
+                ..target
+            };
+        }
+        if target.segments < 3 {
+            return Err(StatusError::bad_request("invalid request path"));
+        }
+        let options = list_options(query)?;
+        let fields = single_object(options.field_selector, &target.name)?;
+        let name = fields.exact_match("metadata.name").filter(|name| *name != "*");
+        let metric_selector = query.get("metricLabelSelector").unwrap_or_default();
+        let metric_selector = Selector::parse(metric_selector)
+            .map_err(|error| StatusError::unclassified(error.to_string()))?;
+        Ok(Self {
+            name: name.map(str::to_owned),
+            resource: target.resource,
+            namespace: target.namespace,
+            metric: target.subresource,
+            object_selector: options.label_selector,
+            metric_selector,
+        })
+    }
+
+    /// The resource and its group, which is empty if the client wrote none.
+    pub fn resource_and_group(&self) -> (&str, &str) {
+        self.resource.split_once('.').unwrap_or((&self.resource, ""))
+    }
+}
+
+/// A request for an external metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalQuery {
+    /// The namespace.
+    pub namespace: String,
+    /// The name of the metric.
+    pub metric: String,
+    /// Selects series of the metric.
+    pub metric_selector: Selector,
+}
+
+impl ExternalQuery {
+    /// Reads a request.
+    pub fn new(attributes: &ResourceAttributes, query: &Query) -> Result<Self, StatusError> {
+        let options = list_options(query)?;
+        single_object(options.field_selector, &attributes.name)?;
+        if options.watch {
+            return Err(StatusError::watch_not_supported("*.external.metrics.k8s.io"));
+        }
+        Ok(Self {
+            namespace: attributes.namespace.clone(),
+            metric: attributes.resource.clone(),
+            metric_selector: options.label_selector,
+        })
+    }
+}
+
+/// A request for the metrics of several pods or nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceQuery {
+    /// The namespace. It is empty for all, and for nodes.
+    pub namespace: String,
+    /// Selects objects by labels.
+    pub label_selector: Selector,
+    /// Selects objects by name and namespace.
+    pub field_selector: FieldSelector,
+}
+
+impl ResourceQuery {
+    /// Reads a request.
+    pub fn new(attributes: &ResourceAttributes, query: &Query) -> Result<Self, StatusError> {
+        let options = list_options(query)?;
+        let field_selector = single_object(options.field_selector, &attributes.name)?;
+        if options.watch {
+            let resource = format!("{}.metrics.k8s.io", attributes.resource);
+            return Err(StatusError::watch_not_supported(&resource));
+        }
+        Ok(Self {
+            namespace: attributes.namespace.clone(),
+            label_selector: options.label_selector,
+            field_selector,
+        })
+    }
+}
+
+fn list_options(query: &Query) -> Result<ListOptions, StatusError> {
+    let bad_request = |message: String| StatusError::bad_request(message);
+    let options = ListOptions::parse(query).map_err(|error| bad_request(error.to_string()))?;
+    options.field_selector.check_fields().map_err(|error| bad_request(error.to_string()))?;
+    Ok(options)
+}
+
+/// A name counts as a field selector, and must not contradict the one of the query.
+fn single_object(selector: FieldSelector, name: &str) -> Result<FieldSelector, StatusError> {
+    if name.is_empty() {
+        return Ok(selector);
+    }
+    if selector.is_empty() {
+        return Ok(FieldSelector::for_name(name));
+    }
+    if selector.exact_match("metadata.name") == Some(name) {
+        return Ok(selector);
+    }
+    Err(StatusError::bad_request("fieldSelector metadata.name doesn't match requested name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::metrics_api::RequestInfo;
+
+    const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta1";
+
+    fn custom(target: &str) -> Result<CustomQuery, String> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let query = Query::parse(query);
+        let info = RequestInfo::new("GET", &format!("{CUSTOM}{path}"), &query).unwrap();
+        CustomQuery::new(&info.resource.unwrap(), &query)
+            .map_err(|error| format!("{} {}", error.code, error.message))
+    }
+
+    #[rstest]
+    #[case("/namespaces/a/pods/*/m", "a", "pods", None, "m")]
+    #[case("/namespaces/a/pods/p/m?fieldSelector=metadata.name%3Dp", "a", "pods", Some("p"), "m")]
+    #[case("/namespaces/a/metrics/m", "", "namespaces", Some("a"), "m")]
+    #[case("/namespaces/a/metrics/m/x", "", "namespaces", Some("a"), "m")]
+    #[case("/namespaces/*/metrics/m", "", "namespaces", None, "m")]
+    #[case("/nodes/n/m", "", "nodes", Some("n"), "m")]
+    fn custom_queries_name_objects(
+        #[case] target: &str,
+        #[case] namespace: &str,
+        #[case] resource: &str,
+        #[case] name: Option<&str>,
+        #[case] metric: &str,
+    ) {
+        let query = custom(target).unwrap();
+        assert_eq!(
+            (&*query.namespace, &*query.resource, query.name.as_deref(), &*query.metric),
+            (namespace, resource, name, metric)
+        );
+    }
+
+    #[rstest]
+    #[case("/namespaces/a/pods", "400 invalid request path")]
+    #[case("/namespaces/a/metrics", "400 invalid request path")]
+    #[case("/namespaces//metrics/m", "400 invalid request path")]
+    #[case("/watch/pods/p", "400 invalid request path")]
+    #[case(
+        "/nodes/*/m?fieldSelector=metadata.name%3Dx",
+        "400 fieldSelector metadata.name doesn't match requested name"
+    )]
+    #[case(
+        "/nodes/*/m?fieldSelector=a%3Dx",
+        "400 \"a\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    )]
+    #[case(
+        "/nodes/*/m?labelSelector=%2C",
+        "400 found ',', expected: !, identifier, or 'end of string'"
+    )]
+    #[case(
+        "/nodes/*/m?metricLabelSelector=%2C",
+        "500 found ',', expected: !, identifier, or 'end of string'"
+    )]
+    fn invalid_custom_queries_are_reported(#[case] target: &str, #[case] message: &str) {
+        assert_eq!(custom(target).unwrap_err(), message);
+    }
+
+    #[test]
+    fn metrics_can_not_be_watched() {
+        let query = Query::parse("watch=true");
+        let path = "/apis/metrics.k8s.io/v1beta1/pods";
+        let info = RequestInfo::new("GET", path, &query).unwrap();
+        let error = ResourceQuery::new(&info.resource.unwrap(), &query).unwrap_err();
+        let message = "watch is not supported on resources of kind \"pods.metrics.k8s.io\"";
+        assert_eq!((error.code, &*error.message), (405, message));
+    }
+}

@@ -1,0 +1,197 @@
+//! From a path to what is served there.
+
+use crate::metrics_api::{
+    accept::Representations,
+    group::{CustomVersion, Group, GroupVersion, InstalledGroups},
+    status::StatusError,
+};
+
+/// What a path serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// `/apis`: the groups.
+    Groups,
+    /// `/apis/GROUP`: the versions of a group.
+    Group(Group),
+    /// `/apis/GROUP/VERSION`: the resources.
+    Resources(GroupVersion),
+    /// A custom metric of objects.
+    Custom(CustomVersion),
+    /// An external metric.
+    External,
+    /// The metrics of pods, in a namespace or in all.
+    Pods,
+    /// The metrics of a pod.
+    Pod,
+    /// The metrics of all nodes.
+    Nodes,
+    /// The metrics of a node.
+    Node,
+}
+
+/// Why a path serves nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoRoute {
+    /// The path is not one of an installed group. The response lists the paths that exist.
+    UnknownPath,
+    /// The group has no such resource, or the method or the media type is not served.
+    Refused(StatusError),
+}
+
+impl Route {
+    /// Finds what a decoded path serves, for a method and the media types that the client accepts.
+    pub fn find(
+        groups: InstalledGroups,
+        method: &str,
+        path: &str,
+        accept: &str,
+    ) -> Result<Self, NoRoute> {
+        let route = Self::of_path(groups, path)?;
+        if method != "GET" {
+            return Err(NoRoute::Refused(StatusError::method_not_allowed()));
+        }
+        let representations = route.representations();
+        if !representations.are_accepted(accept) {
+            let error = StatusError::no_representation(representations.names());
+            return Err(NoRoute::Refused(error));
+        }
+        Ok(route)
+    }
+
+    fn of_path(groups: InstalledGroups, path: &str) -> Result<Self, NoRoute> {
+        if matches!(path, "/apis" | "/apis/") {
+            return Ok(Self::Groups);
+        }
+        let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let ["apis", group, rest @ ..] = segments.as_slice() else {
+            return Err(NoRoute::UnknownPath);
+        };
+        let group = Group::from_name(group).filter(|group| groups.contains(*group));
+        let group = group.filter(|_| path.starts_with('/')).ok_or(NoRoute::UnknownPath)?;
+        let [version, rest @ ..] = rest else { return Ok(Self::Group(group)) };
+        let unknown = || NoRoute::Refused(StatusError::unknown_resource());
+        let version = group.versions().iter().copied().find(|known| known == version);
+        let version = version.ok_or_else(unknown)?;
+        if rest.is_empty() {
+            return Ok(Self::Resources(GroupVersion { group, version }));
+        }
+        match group {
+            Group::Custom => {
+                let version = CustomVersion::from_name(version).ok_or_else(unknown)?;
+                is_custom(rest).then_some(Self::Custom(version)).ok_or_else(unknown)
+            }
+            Group::External => {
+                let is_external = matches!(rest, ["namespaces", _, _]);
+                is_external.then_some(Self::External).ok_or_else(unknown)
+            }
+            Group::Resource => match rest {
+                ["pods"] | ["namespaces", _, "pods"] => Ok(Self::Pods),
+                ["namespaces", _, "pods", _] => Ok(Self::Pod),
+                ["nodes"] => Ok(Self::Nodes),
+                ["nodes", _] => Ok(Self::Node),
+                _ => Err(unknown()),
+            },
+        }
+    }
+
+    fn representations(self) -> Representations {
+        match self {
+            Self::Groups | Self::Group(_) | Self::Resources(_) | Self::Pod | Self::Node => {
+                Representations::Document
+            }
+            Self::Custom(_) | Self::External | Self::Pods | Self::Nodes => Representations::List,
+        }
+    }
+}
+
+/// `RESOURCE/NAME/METRIC`, `namespaces/NAMESPACE/metrics/METRIC` or
+/// `namespaces/NAMESPACE/RESOURCE/NAME/METRIC`.
+fn is_custom(segments: &[&str]) -> bool {
+    matches!(segments, [_, _, _] | ["namespaces", _, "metrics", _] | ["namespaces", _, _, _, _])
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const ALL: InstalledGroups = InstalledGroups { custom: true, external: true, resource: true };
+    const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2";
+    const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
+    const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1";
+
+    fn find(path: &str) -> Result<Route, u16> {
+        Route::find(ALL, "GET", path, "").map_err(|error| match error {
+            NoRoute::UnknownPath => 0,
+            NoRoute::Refused(error) => error.code,
+        })
+    }
+
+    #[rstest]
+    #[case("/namespaces/a/pods/*/m", true)]
+    #[case("/namespaces//pods/*/m", true)]
+    #[case("/namespaces/a/metrics/m", true)]
+    #[case("/nodes/*/m/", true)]
+    #[case("/namespaces/a/pods", true)]
+    #[case("/namespaces/a", false)]
+    #[case("/namespaces/a/pods/b", false)]
+    #[case("/watch/namespaces/a/pods/*/m", false)]
+    #[case("/a/b/c/d/e/f/g", false)]
+    fn custom_metrics_have_three_paths(#[case] path: &str, #[case] is_found: bool) {
+        let expected = if is_found { Ok(Route::Custom(CustomVersion::V1Beta2)) } else { Err(404) };
+        assert_eq!(find(&format!("{CUSTOM}{path}")), expected);
+    }
+
+    #[rstest]
+    #[case("/pods", Ok(Route::Pods))]
+    #[case("/namespaces/a/pods", Ok(Route::Pods))]
+    #[case("/namespaces/a/pods/b", Ok(Route::Pod))]
+    #[case("/nodes", Ok(Route::Nodes))]
+    #[case("/nodes/a", Ok(Route::Node))]
+    #[case("/namespaces/a/nodes", Err(404))]
+    #[case("/pods/a", Err(404))]
+    #[case("/widgets", Err(404))]
+    fn resource_metrics_have_five_paths(#[case] path: &str, #[case] expected: Result<Route, u16>) {
+        assert_eq!(find(&format!("{RESOURCE}{path}")), expected);
+    }
+
+    #[rstest]
+    #[case("/apis", Ok(Route::Groups))]
+    #[case("/apis/metrics.k8s.io", Ok(Route::Group(Group::Resource)))]
+    #[case("/apis/metrics.k8s.io/v1", Err(404))]
+    #[case("/apis/apps/v1", Err(0))]
+    #[case("/api", Err(0))]
+    #[case("/", Err(0))]
+    fn discovery_has_a_path_for_each_level(
+        #[case] path: &str,
+        #[case] expected: Result<Route, u16>,
+    ) {
+        assert_eq!(find(path), expected);
+    }
+
+    #[test]
+    fn external_metrics_have_one_path() {
+        assert_eq!(find(&format!("{EXTERNAL}/namespaces/a/m")), Ok(Route::External));
+        assert_eq!(find(&format!("{EXTERNAL}/m")), Err(404));
+        assert_eq!(find(&format!("{EXTERNAL}/namespaces/a/m/x")), Err(404));
+    }
+
+    #[test]
+    fn groups_that_are_not_installed_have_no_paths() {
+        let groups = InstalledGroups { custom: true, ..InstalledGroups::default() };
+        let found = Route::find(groups, "GET", RESOURCE, "");
+        assert_eq!(found, Err(NoRoute::UnknownPath));
+    }
+
+    #[test]
+    fn method_is_checked_before_the_media_type() {
+        let code = |method, path: &str, accept| match Route::find(ALL, method, path, accept) {
+            Err(NoRoute::Refused(error)) => error.code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code("POST", RESOURCE, "text/html"), 405);
+        assert_eq!(code("GET", RESOURCE, "text/html"), 406);
+        assert_eq!(code("POST", &format!("{RESOURCE}/widgets"), ""), 404);
+    }
+}

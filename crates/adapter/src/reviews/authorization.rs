@@ -1,0 +1,221 @@
+//! Who may send which request.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::metrics_api::RequestInfo;
+
+use crate::reviews::{
+    limit::ReviewLimit,
+    review::{Access, AccessReviews, ReviewError},
+    ttl_cache::TtlCache,
+    user::{MASTERS, User},
+};
+
+/// How many reviews are kept. kube-controller-manager needs one for each metric and namespace.
+const CAPACITY: usize = 4096;
+
+/// Reviews of a longer user and request are not cached, so that the cache's memory is bounded.
+const MAX_KEY_BYTES: usize = 4096;
+
+/// Decides which requests are allowed.
+pub struct Authorizer {
+    reviews: Arc<dyn AccessReviews>,
+    always_allowed: Vec<AllowedPath>,
+    allowed_lifetime: Duration,
+    denied_lifetime: Duration,
+    cache: TtlCache<Key, Access>,
+}
+
+type Key = (User, Arc<str>);
+
+/// A path that everybody may read, or a prefix of such paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AllowedPath {
+    path: String,
+    is_prefix: bool,
+}
+
+/// How long reviews are cached, and which paths need none.
+#[derive(Clone, Debug)]
+pub struct AuthorizerOptions {
+    /// Paths that everybody may read. A path that ends with `*` is a prefix.
+    pub always_allowed: Vec<String>,
+    /// How long a review is cached that allows the access.
+    pub allowed_lifetime: Duration,
+    /// How long a review is cached that doesn't.
+    pub denied_lifetime: Duration,
+}
+
+impl Authorizer {
+    /// An authorizer that asks for reviews.
+    pub fn new(reviews: Arc<dyn AccessReviews>, options: &AuthorizerOptions) -> Self {
+        let always_allowed = options.always_allowed.iter().map(|path| {
+            let path = path.trim_start_matches('/');
+            let prefix = path.strip_suffix('*');
+            AllowedPath { path: prefix.unwrap_or(path).to_owned(), is_prefix: prefix.is_some() }
+        });
+        Self {
+            reviews,
+            always_allowed: always_allowed.collect(),
+            allowed_lifetime: options.allowed_lifetime,
+            denied_lifetime: options.denied_lifetime,
+            cache: TtlCache::new(CAPACITY),
+        }
+    }
+
+    /// Whether a user may send a request. The API server may have to review it, within the limit.
+    pub async fn authorize(
+        &self,
+        user: &User,
+        request: &RequestInfo,
+        limit: &ReviewLimit,
+    ) -> Result<Access, ReviewError> {
+        let allowed = Access { allowed: true, reason: String::new() };
+        if user.is_in(MASTERS) || self.is_always_allowed(request) {
+            return Ok(allowed);
+        }
+        let key = (user.clone(), key(request));
+        if let Some(access) = self.cache.get(&key) {
+            return Ok(access);
+        }
+        limit.run(self.review(key, user, request)).await
+    }
+
+    async fn review(
+        &self,
+        key: Key,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<Access, ReviewError> {
+        // An equal request may have been first.
+        if let Some(access) = self.cache.get(&key) {
+            return Ok(access);
+        }
+        let access = self.reviews.review_access(user, request).await?;
+        let lifetime = if access.allowed { self.allowed_lifetime } else { self.denied_lifetime };
+        if user.text_bytes() + key.1.len() <= MAX_KEY_BYTES {
+            self.cache.insert(key, access.clone(), lifetime);
+        }
+        Ok(access)
+    }
+
+    /// Whether everybody may send a request.
+    pub fn is_always_allowed(&self, request: &RequestInfo) -> bool {
+        let path = request.path.trim_start_matches('/');
+        request.resource.is_none()
+            && self.always_allowed.iter().any(|allowed| {
+                if allowed.is_prefix {
+                    path.starts_with(&allowed.path)
+                } else {
+                    path == allowed.path
+                }
+            })
+    }
+}
+
+/// Everything that a review depends on besides the user, as JSON, so that different requests can't
+/// have the same key.
+fn key(request: &RequestInfo) -> Arc<str> {
+    match &request.resource {
+        None => serde_json::json!([request.verb, request.path]).to_string().into(),
+        Some(resource) => serde_json::json!([
+            request.verb,
+            resource.group,
+            resource.version,
+            resource.namespace,
+            resource.resource,
+            resource.subresource,
+            resource.name,
+        ])
+        .to_string()
+        .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::metrics_api::Query;
+    use async_trait::async_trait;
+    use parking_lot::Mutex;
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Allows what a user with the name of the verb asks for.
+    #[derive(Default)]
+    struct Verbs {
+        reviewed: Mutex<Vec<String>>,
+    }
+
+    #[async_trait]
+    impl AccessReviews for Verbs {
+        async fn review_access(
+            &self,
+            user: &User,
+            request: &RequestInfo,
+        ) -> Result<Access, ReviewError> {
+            self.reviewed.lock().push(format!("{} {}", user.name, request.path));
+            Ok(Access { allowed: user.name == request.verb, reason: "rule".to_owned() })
+        }
+    }
+
+    fn authorizer(verbs: &Arc<Verbs>) -> Authorizer {
+        let options = AuthorizerOptions {
+            always_allowed: vec!["/healthz".to_owned(), "/public/*".to_owned()],
+            allowed_lifetime: Duration::from_secs(60),
+            denied_lifetime: Duration::from_secs(10),
+        };
+        Authorizer::new(verbs.clone(), &options)
+    }
+
+    fn request(path: &str) -> RequestInfo {
+        RequestInfo::new("GET", path, &Query::default()).unwrap()
+    }
+
+    async fn is_allowed(authorizer: &Authorizer, user: &User, path: &str) -> bool {
+        let limit = ReviewLimit::new(1, 1);
+        authorizer.authorize(user, &request(path), &limit).await.unwrap().allowed
+    }
+
+    #[rstest]
+    #[case("eve", &[], "/healthz", true, false)]
+    #[case("eve", &[], "/healthz/x", false, true)]
+    #[case("eve", &[], "/public/x", true, false)]
+    #[case("eve", &[], "/metrics", false, true)]
+    #[case("get", &[], "/metrics", true, true)]
+    #[case("eve", &["system:masters"], "/metrics", true, false)]
+    #[case("system:masters", &[], "/metrics", false, true)]
+    #[case("eve", &[], "/apis/g/v/public/x", false, true)]
+    #[tokio::test]
+    async fn masters_and_public_paths_need_no_review(
+        #[case] user: &str,
+        #[case] groups: &[&str],
+        #[case] path: &str,
+        #[case] allowed: bool,
+        #[case] is_reviewed: bool,
+    ) {
+        let verbs = Arc::<Verbs>::default();
+        let authorizer = authorizer(&verbs);
+        assert_eq!(is_allowed(&authorizer, &User::new(user, groups), path).await, allowed);
+        assert_eq!(!verbs.reviewed.lock().is_empty(), is_reviewed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reviews_are_cached_by_user_and_request() {
+        let verbs = Arc::<Verbs>::default();
+        let authorizer = authorizer(&verbs);
+        let (get, eve) = (User::new("get", &[]), User::new("eve", &[]));
+        for _ in 0..2 {
+            assert!(is_allowed(&authorizer, &get, "/metrics").await);
+            assert!(!is_allowed(&authorizer, &eve, "/metrics").await);
+            assert!(!is_allowed(&authorizer, &eve, "/version").await);
+        }
+        let other_group = User::new("get", &["admins"]);
+        assert!(is_allowed(&authorizer, &other_group, "/metrics").await);
+        assert_eq!(verbs.reviewed.lock().len(), 4);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        is_allowed(&authorizer, &eve, "/metrics").await;
+        is_allowed(&authorizer, &get, "/metrics").await;
+        assert_eq!(verbs.reviewed.lock().len(), 5, "denials are cached for less time");
+    }
+}

@@ -1,0 +1,181 @@
+//! Reviews of tokens and accesses by the API server.
+
+use std::time::Duration;
+
+use crate::metrics_api::RequestInfo;
+use async_trait::async_trait;
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
+    authorization::v1::{
+        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    },
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::timeout;
+
+use crate::reviews::user::User;
+
+/// How long a review may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no review.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// The request failed.
+    #[error("the request for a review failed")]
+    Request(#[from] kube::Error),
+    /// The API server doesn't answer.
+    #[error("the API server sent no review within {} s", TIMEOUT.as_secs())]
+    Timeout,
+    /// Too many reviews wait.
+    #[error("too many requests wait for a review")]
+    TooMany,
+    /// The review allows and denies the access.
+    #[error("the review allows and denies the access")]
+    Contradiction,
+}
+
+/// Reviews tokens.
+#[async_trait]
+pub trait TokenReviews: Send + Sync {
+    /// The user of a token. `None` if the token is not valid.
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError>;
+}
+
+/// The result of a review of an access.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Whether the access is allowed.
+    pub allowed: bool,
+    /// Why. It may be empty.
+    pub reason: String,
+}
+
+/// Reviews accesses.
+#[async_trait]
+pub trait AccessReviews: Send + Sync {
+    /// Whether a user may send a request.
+    async fn review_access(
+        &self,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<Access, ReviewError>;
+}
+
+#[async_trait]
+impl TokenReviews for Client {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        Ok(review(self, spec).await?.and_then(|status| status.user).map(user))
+    }
+}
+
+/// Reviews tokens that were issued for an audience. Other tokens of the same user are not valid.
+#[derive(Clone)]
+pub struct AudienceReviews {
+    client: Client,
+    audience: String,
+}
+
+impl AudienceReviews {
+    /// Reviews by this client.
+    pub fn new(client: Client, audience: &str) -> Self {
+        Self { client, audience: audience.to_owned() }
+    }
+}
+
+#[async_trait]
+impl TokenReviews for AudienceReviews {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        let audiences = Some(vec![self.audience.clone()]);
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences };
+        let status = review(&self.client, spec).await?;
+        // An authenticator that ignores audiences returns none.
+        let is_for_audience = |status: &TokenReviewStatus| {
+            status.audiences.iter().flatten().any(|audience| *audience == self.audience)
+        };
+        Ok(status.filter(is_for_audience).and_then(|status| status.user).map(user))
+    }
+}
+
+/// The status of a review, if the token is valid.
+async fn review(
+    client: &Client,
+    spec: TokenReviewSpec,
+) -> Result<Option<TokenReviewStatus>, ReviewError> {
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let reviews: Api<TokenReview> = Api::all(client.clone());
+    let parameters = PostParams::default();
+    let created = timeout(TIMEOUT, reviews.create(&parameters, &review)).await;
+    let created = created.map_err(|_| ReviewError::Timeout)??;
+    Ok(created.status.filter(|status| status.authenticated == Some(true)))
+}
+
+fn user(info: UserInfo) -> User {
+    User {
+        name: info.username.unwrap_or_default(),
+        uid: info.uid.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+        extra: info.extra.unwrap_or_default(),
+    }
+}
+
+#[async_trait]
+impl AccessReviews for Client {
+    async fn review_access(
+        &self,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<Access, ReviewError> {
+        let review = SubjectAccessReview {
+            spec: access_spec(user, request),
+            ..SubjectAccessReview::default()
+        };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.clone());
+        let parameters = PostParams::default();
+        let created = timeout(TIMEOUT, reviews.create(&parameters, &review)).await;
+        let status = created.map_err(|_| ReviewError::Timeout)??.status.unwrap_or_default();
+        let is_denied = status.denied == Some(true);
+        if is_denied && status.allowed {
+            return Err(ReviewError::Contradiction);
+        }
+        let reason = status.reason.unwrap_or_default();
+        Ok(Access { allowed: status.allowed && !is_denied, reason })
+    }
+}
+
+fn access_spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
+    let mut spec = SubjectAccessReviewSpec {
+        user: Some(user.name.clone()),
+        uid: text(&user.uid),
+        groups: Some(user.groups.clone()).filter(|groups| !groups.is_empty()),
+        extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
+        ..SubjectAccessReviewSpec::default()
+    };
+    match &request.resource {
+        Some(resource) => {
+            spec.resource_attributes = Some(ResourceAttributes {
+                namespace: text(&resource.namespace),
+                verb: text(&request.verb),
+                group: text(&resource.group),
+                version: text(&resource.version),
+                resource: text(&resource.resource),
+                subresource: text(&resource.subresource),
+                name: text(&resource.name),
+                ..ResourceAttributes::default()
+            });
+        }
+        None => {
+            spec.non_resource_attributes = Some(NonResourceAttributes {
+                path: text(&request.path),
+                verb: text(&request.verb),
+            });
+        }
+    }
+    spec
+}
+
+fn text(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}

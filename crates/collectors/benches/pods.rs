@@ -1,0 +1,247 @@
+//! Collects a metric of 1000 pods by json-path, over real connections, as many times as in a minute
+//! with a period of 15 s. Prints CPU, memory and connections, and fails if they exceed the bounds.
+//!
+//! The pods are a process of their own: `127.0.1.0` to `127.0.4.231`, with one listener. Arguments:
+//! `--pods N`, `--connections N`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark, which stops at the first error and prints results"
+)]
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    process::{Child, Command, ExitCode, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use hpa_calc::api::CrossVersionObjectReference;
+use hpa_collectors::fetch::{
+    Cluster, Context, Fetchers, Ingress, Limits, LookupError, Pod, Policy, RouteGroup, Settings,
+};
+use hpa_collectors::jsonpath::{Aggregator, Extractor, Query};
+use hpa_collectors::plan::{PodSource, Source};
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+/// What the issue asks for: CPU of a pod in a minute, memory, connections.
+const MAX_CPU: Duration = Duration::from_millis(2);
+const MAX_MEMORY_KIB: u64 = 40 << 10;
+const ROUNDS: u32 = 4;
+
+struct Pods(Vec<Pod>);
+
+#[async_trait]
+impl Cluster for Pods {
+    async fn pods(
+        &self,
+        _: &str,
+        _: &CrossVersionObjectReference,
+    ) -> Result<Vec<Pod>, LookupError> {
+        Ok(self.0.clone())
+    }
+
+    async fn replicas(&self, _: &str, _: &CrossVersionObjectReference) -> Result<i32, LookupError> {
+        Err(LookupError::NotSynced("replicas"))
+    }
+
+    async fn ingress(&self, _: &str, _: &str) -> Result<Ingress, LookupError> {
+        Err(LookupError::NotSynced("Ingresses"))
+    }
+
+    async fn route_group(&self, _: &str, _: &str) -> Result<RouteGroup, LookupError> {
+        Err(LookupError::NotSynced("RouteGroups"))
+    }
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("serve") {
+        serve();
+    }
+    let (pods, connections) = (argument("--pods", 1000), argument("--connections", 32));
+    let mut server = Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let sockets = Sockets::start();
+    let (start, cpu) = (Instant::now(), cpu_time());
+    runtime.block_on(collect(pods, connections, server.port));
+    let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
+    let per_pod = cpu / u32::try_from(pods).expect("a number of pods");
+    let (memory, open) = (peak_memory_kib(), sockets.stop());
+    server.stop();
+    println!("{pods} pods, {ROUNDS} collections in {} ms", wall.as_millis());
+    println!(
+        "CPU of a pod in a minute: {} us (at most {} us)",
+        per_pod.as_micros(),
+        MAX_CPU.as_micros()
+    );
+    println!("peak memory of the process: {memory} KiB (less than {MAX_MEMORY_KIB} KiB)");
+    println!("open connections: {open} (at most {connections})");
+    let is_good = per_pod <= MAX_CPU && memory < MAX_MEMORY_KIB && open <= connections;
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn argument(name: &str, default: usize) -> usize {
+    let mut arguments = std::env::args();
+    arguments.find(|argument| argument == name);
+    arguments.next().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+async fn collect(count: usize, connections: usize, port: u16) {
+    let ip = |index: usize| {
+        Ipv4Addr::from_bits(
+            Ipv4Addr::new(127, 0, 1, 0).to_bits() + u32::try_from(index).expect("an index"),
+        )
+    };
+    let now = Timestamp::now();
+    let pod = |index| Pod {
+        name: format!("web-{index:04}"),
+        ip: ip(index).to_string(),
+        ready_since: Some(now),
+        is_terminating: false,
+    };
+    let addresses = (0..count).map(|index| IpAddr::from(ip(index))).collect();
+    let settings = Settings {
+        policy: Policy { addresses, ..Policy::default() },
+        limits: Limits { connections, connections_per_fetch: connections, ..Limits::default() },
+        ..Settings::default()
+    };
+    let fetchers = Fetchers::new(settings, Arc::new(Pods((0..count).map(pod).collect())));
+    let fetchers = fetchers.expect("settings");
+    let query = Query::key("$.queues[*].length").expect("a path");
+    let source = Source::Pods(Box::new(PodSource {
+        extractor: Extractor::new(query, Some(Aggregator::Sum)),
+        scheme: "http".to_owned(),
+        path: "/metrics".to_owned(),
+        port: i64::from(port),
+        raw_query: String::new(),
+        request_timeout: 15_000_000_000,
+        connect_timeout: 15_000_000_000,
+        min_pod_ready_age: 0,
+    }));
+    let target = CrossVersionObjectReference::default();
+    for _ in 0..ROUNDS {
+        let context = Context { namespace: "shop", target: &target, now };
+        let fetched = fetchers.fetch(&source, &context).await.expect("values");
+        assert_eq!(fetched.samples.len(), count, "{:?}", fetched.failures.first());
+    }
+}
+
+/// User and system time of the process.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
+fn peak_memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the status of the process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kib.expect("the peak of the memory")
+}
+
+/// The process with the pods.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let program = std::env::current_exe().expect("the path of this program");
+        let mut process = Command::new(program)
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process for the pods");
+        let mut line = String::new();
+        let output = process.stdout.as_mut().expect("the output");
+        BufReader::new(output.by_ref()).read_line(&mut line).expect("the port");
+        Self { process, port: line.trim().parse().expect("a port") }
+    }
+
+    fn stop(&mut self) {
+        drop(self.process.stdin.take());
+        self.process.wait().expect("the process ends");
+    }
+}
+
+/// Counts the sockets of this process, again and again.
+struct Sockets {
+    /// Those of the runtime.
+    others: usize,
+    most: Arc<AtomicUsize>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Sockets {
+    fn start() -> Self {
+        let sockets =
+            Self { others: open_sockets(), most: Arc::default(), is_stopped: Arc::default() };
+        let (most, is_stopped) = (sockets.most.clone(), sockets.is_stopped.clone());
+        std::thread::spawn(move || {
+            while !is_stopped.load(Ordering::SeqCst) {
+                most.fetch_max(open_sockets(), Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        sockets
+    }
+
+    /// The most sockets to pods.
+    fn stop(self) -> usize {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        self.most.load(Ordering::SeqCst).saturating_sub(self.others)
+    }
+}
+
+/// The sockets of the process.
+fn open_sockets() -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").expect("the files of the process");
+    let is_inet = |path: &std::path::Path| path.to_string_lossy().starts_with("socket:");
+    let targets = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    targets.filter(|target| is_inet(target)).count()
+}
+
+/// Serves the pods until the input ends.
+fn serve() -> ! {
+    let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
+    println!("{}", listener.local_addr().expect("an address").port());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || respond(stream));
+        }
+    });
+    std::io::stdin().read_to_end(&mut Vec::new()).ok();
+    std::process::exit(0)
+}
+
+fn respond(mut stream: TcpStream) {
+    let mut request = [0; 1024];
+    let mut length = 0;
+    while !request[..length].ends_with(b"\r\n\r\n") {
+        match stream.read(&mut request[length..]) {
+            Ok(count) if count > 0 => length += count,
+            _ => break,
+        }
+    }
+    let queue = r#"{"name": "orders", "length": 12, "consumers": [1, 2, 3]}"#;
+    let body = format!(r#"{{"queues": [{}], "version": "1.2.3"}}"#, [queue; 8].join(", "));
+    let length = body.len();
+    let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(response.as_bytes()).ok();
+    stream.shutdown(Shutdown::Write).ok();
+}

@@ -1,0 +1,203 @@
+//! Reads the objects that collectors need from an API server.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::fetch::{Cluster, Ingress, LookupError, Pod, RouteGroup};
+use async_trait::async_trait;
+use hpa_calc::{Selector, api::CrossVersionObjectReference};
+use k8s_openapi::api::autoscaling::v1::Scale;
+use kube::{Api, Client, api::DynamicObject, core::ApiResource};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::plural::{group, plural};
+use hpa_metrics::provider::{kube_objects::KubeObjects, objects::ListError};
+
+/// How long a target's selector is cached.
+const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Looks up the pods of targets.
+#[async_trait]
+pub trait Targets: Send + Sync {
+    /// The selector of a target's pods.
+    async fn selector(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Selector, LookupError>;
+}
+
+/// Reads pods from a cache, scales with a short cache for their selectors, and other objects when
+/// they are asked for.
+pub struct KubeCluster {
+    client: Client,
+    objects: Arc<KubeObjects>,
+    selectors: Mutex<HashMap<TargetKey, (Instant, Selector)>>,
+}
+
+/// Namespace, API version, kind and name.
+type TargetKey = (String, String, String, String);
+
+impl KubeCluster {
+    /// `objects` must watch pods.
+    pub fn new(client: Client, objects: Arc<KubeObjects>) -> Self {
+        Self { client, objects, selectors: Mutex::default() }
+    }
+
+    fn api(&self, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let version = api_version.rsplit_once('/').map_or(api_version, |(_, version)| version);
+        let resource = ApiResource {
+            group: group(api_version).to_owned(),
+            version: version.to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural(kind),
+        };
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+
+    async fn scale(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Scale, LookupError> {
+        let api = self.api(namespace, &target.api_version, &target.kind);
+        let scale = api.get_scale(&target.name).await;
+        scale.map_err(|error| lookup_error(&target.kind, namespace, &target.name, error))
+    }
+
+    async fn get<T: for<'de> Deserialize<'de>>(
+        &self,
+        namespace: &str,
+        (api_version, kind): (&str, &str),
+        name: &str,
+    ) -> Result<(T, BTreeMap<String, String>), LookupError> {
+        let object = self.api(namespace, api_version, kind).get(name).await;
+        let object = object.map_err(|error| lookup_error(kind, namespace, name, error))?;
+        let spec = object.data.get("spec").cloned().unwrap_or_default();
+        let spec = serde_json::from_value(spec).map_err(|error| LookupError::Request {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            source: Arc::new(error),
+        })?;
+        Ok((spec, object.metadata.annotations.unwrap_or_default()))
+    }
+}
+
+fn lookup_error(kind: &str, namespace: &str, name: &str, error: kube::Error) -> LookupError {
+    let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+    match error {
+        kube::Error::Api(status) if status.code == 404 => {
+            LookupError::NotFound { kind, namespace, name }
+        }
+        error => LookupError::Request { kind, namespace, name, source: Arc::new(error) },
+    }
+}
+
+#[async_trait]
+impl Targets for KubeCluster {
+    async fn selector(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Selector, LookupError> {
+        let CrossVersionObjectReference { api_version, kind, name, .. } = target;
+        let key = (namespace.to_owned(), api_version.clone(), kind.clone(), name.clone());
+        if let Some((at, selector)) = self.selectors.lock().get(&key)
+            && at.elapsed() < SELECTOR_LIFETIME
+        {
+            return Ok(selector.clone());
+        }
+        let scale = self.scale(namespace, target).await?;
+        let text = scale.status.and_then(|status| status.selector).unwrap_or_default();
+        let selector = Selector::parse(&text).map_err(|error| LookupError::Request {
+            kind: kind.clone(),
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+            source: Arc::new(error),
+        })?;
+        let mut selectors = self.selectors.lock();
+        selectors.retain(|_, (at, _)| at.elapsed() < SELECTOR_LIFETIME);
+        selectors.insert(key, (Instant::now(), selector.clone()));
+        Ok(selector)
+    }
+}
+
+#[async_trait]
+impl Cluster for KubeCluster {
+    async fn pods(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Vec<Pod>, LookupError> {
+        let selector = self.selector(namespace, target).await?;
+        if selector.is_empty() {
+            // It would select all pods of the namespace.
+            return Ok(Vec::new());
+        }
+        self.objects.pods(namespace, &selector).map_err(|error| match error {
+            ListError::NotSynced(kind) => LookupError::NotSynced(kind),
+            error => LookupError::Request {
+                kind: "Pod".to_owned(),
+                namespace: namespace.to_owned(),
+                name: selector.to_string(),
+                source: Arc::new(error),
+            },
+        })
+    }
+
+    async fn replicas(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<i32, LookupError> {
+        let scale = self.scale(namespace, target).await?;
+        Ok(scale.status.map_or(0, |status| status.replicas))
+    }
+
+    async fn ingress(&self, namespace: &str, name: &str) -> Result<Ingress, LookupError> {
+        #[derive(Deserialize)]
+        struct Rule {
+            #[serde(default)]
+            host: String,
+        }
+        #[derive(Deserialize)]
+        struct Spec {
+            #[serde(default)]
+            rules: Vec<Rule>,
+        }
+        let kind = ("networking.k8s.io/v1", "Ingress");
+        let (spec, annotations) = self.get::<Spec>(namespace, kind, name).await?;
+        Ok(Ingress { hosts: spec.rules.into_iter().map(|rule| rule.host).collect(), annotations })
+    }
+
+    async fn route_group(&self, namespace: &str, name: &str) -> Result<RouteGroup, LookupError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Backend {
+            #[serde(default)]
+            backend_name: String,
+            #[serde(default)]
+            weight: i64,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            #[serde(default)]
+            hosts: Vec<String>,
+            #[serde(default)]
+            default_backends: Vec<Backend>,
+        }
+        let kind = ("zalando.org/v1", "RouteGroup");
+        let (spec, _) = self.get::<Spec>(namespace, kind, name).await?;
+        let backends = spec.default_backends.into_iter();
+        let default_backends = backends.map(|own| (own.backend_name, own.weight)).collect();
+        Ok(RouteGroup { hosts: spec.hosts, default_backends })
+    }
+}

@@ -1,0 +1,50 @@
+//! Resources of kinds.
+
+use hpa_metrics::resource::GroupResource;
+
+/// The plural of a kind, by the rule of apimachinery (`UnsafeGuessKindToResource`).
+pub(super) fn plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    if let Some(stem) = singular.strip_suffix('y') {
+        return format!("{stem}ies");
+    }
+    match singular.as_str() {
+        "endpoints" => singular,
+        name if name.ends_with('s') => format!("{name}es"),
+        name => format!("{name}s"),
+    }
+}
+
+/// The group of an API version.
+pub(super) fn group(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+/// Whether a client that names a resource means objects of this kind. It may leave the group out.
+pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
+    let own = group(api_version);
+    let is_group = resource.group == own || resource.group.is_empty() || own.is_empty();
+    is_group && (resource.resource == plural(kind) || resource.resource == kind.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plurals_are_those_of_apimachinery() {
+        for (kind, expected) in [
+            ("Ingress", "ingresses"),
+            ("RouteGroup", "routegroups"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("Endpoints", "endpoints"),
+        ] {
+            assert_eq!(plural(kind), expected);
+        }
+        let ingresses = GroupResource::new("networking.k8s.io", "ingresses");
+        assert!(is_of_kind(&ingresses, "networking.k8s.io/v1", "Ingress"));
+        assert!(is_of_kind(&GroupResource::new("", "ingress"), "networking.k8s.io/v1", "Ingress"));
+        assert!(!is_of_kind(&ingresses, "example.org/v1", "Ingress"));
+        assert!(!is_of_kind(&ingresses, "networking.k8s.io/v1", "RouteGroup"));
+    }
+}

@@ -1,0 +1,365 @@
+//! Collected metrics as a provider.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use crate::annotations::MetricType;
+use crate::fetch::{FetchError, Sample};
+use async_trait::async_trait;
+use futures::{FutureExt, StreamExt, stream};
+use hpa_calc::Selector;
+use hpa_metrics::resource::{ApiResource, GroupResource};
+
+use super::{
+    Collection,
+    metric::{Collected, CollectedMetric},
+    plural,
+};
+use hpa_metrics::provider::{
+    error::{NotFound, ProviderError},
+    objects::ObjectLister,
+    provider::{ApiGroups, Provider},
+    request::{CustomRequest, ExternalRequest, ObjectKey},
+    value::{
+        CustomValue, CustomValues, ExternalValue, ExternalValues, ListedCustomMetric,
+        ListedExternalMetric, NodeUsage, ObjectKind, Origin, PodUsage, Usage, Value,
+    },
+};
+
+/// How many metrics one request collects at a time.
+const MAX_CONCURRENT: usize = 8;
+
+/// A metric, and what was collected.
+type Read = (Arc<CollectedMetric>, Result<Arc<Collected>, Arc<FetchError>>);
+
+/// The metrics of a [`Collection`].
+pub struct CollectionProvider(Arc<Collection>);
+
+impl CollectionProvider {
+    /// A provider for these metrics.
+    pub fn new(collection: Arc<Collection>) -> Self {
+        Self(collection)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.index.lock().is_synced
+    }
+
+    fn named(
+        &self,
+        namespace: &str,
+        metric_type: MetricType,
+        name: &str,
+    ) -> Vec<Arc<CollectedMetric>> {
+        self.0.index.lock().named(namespace, metric_type, name)
+    }
+
+    /// The pods of a namespace that a selector selects.
+    async fn pods(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<BTreeSet<String>, ProviderError> {
+        let pods = ApiResource {
+            group_resource: GroupResource::pods(),
+            version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            singular: "pod".to_owned(),
+        };
+        let names = self.0.objects.names(&pods, namespace, selector).await;
+        names.map(|names| names.into_iter().collect()).map_err(ProviderError::List)
+    }
+
+    /// The metrics whose targets have pods among these. If the selector is that of one target, it
+    /// is the only one.
+    async fn of_pods(
+        &self,
+        metrics: Vec<Arc<CollectedMetric>>,
+        selector: Option<&Selector>,
+        pods: &BTreeSet<String>,
+    ) -> Result<Vec<Arc<CollectedMetric>>, ProviderError> {
+        if metrics.len() < 2 {
+            return Ok(metrics);
+        }
+        let mut found = Vec::new();
+        for metric in metrics {
+            let own = self.0.targets.selector(&metric.namespace, &metric.target).await;
+            // The target of another autoscaler may be gone.
+            let Ok(own) = own else { continue };
+            if selector.is_some_and(|selector| selector.to_string() == own.to_string()) {
+                return Ok(vec![metric]);
+            }
+            if !self.pods(&metric.namespace, &own).await?.is_disjoint(pods) {
+                found.push(metric);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The values of metrics, in their order.
+    async fn read_all(&self, metrics: Vec<Arc<CollectedMetric>>) -> Vec<Read> {
+        let reads = metrics.into_iter().map(|metric| {
+            let reader = self.0.reader.clone();
+            let read = async move {
+                let collected = metric.read(&reader).await;
+                (metric, collected)
+            };
+            read.boxed()
+        });
+        let reads: Vec<_> = reads.collect();
+        stream::iter(reads).buffered(MAX_CONCURRENT).collect().await
+    }
+
+    /// The values of the pods. Those of pods that are gone are left out.
+    async fn pod_values(
+        &self,
+        request: &CustomRequest,
+        selector: Option<&Selector>,
+        pods: &BTreeSet<String>,
+    ) -> Result<CustomValues, ProviderError> {
+        let metrics = self.named(&request.namespace, MetricType::Pods, &request.metric);
+        let metrics = self.of_pods(metrics, selector, pods).await?;
+        let origin = origin(metrics.first());
+        let mut by_pod = BTreeMap::new();
+        let mut failure = None;
+        for (_, collected) in self.read_all(metrics).await {
+            match collected {
+                Ok(collected) => {
+                    for sample in &collected.samples {
+                        let Some(pod) = sample.pod.as_ref().filter(|pod| pods.contains(*pod))
+                        else {
+                            continue;
+                        };
+                        by_pod.entry(pod.clone()).or_insert_with(|| value(sample));
+                    }
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        if let (true, Some(error)) = (by_pod.is_empty(), failure) {
+            return Err(fetch_error(error));
+        }
+        let item = |(pod, value): (String, Value)| CustomValue {
+            object: ObjectKey::new(&request.namespace, &pod),
+            value,
+        };
+        Ok(CustomValues {
+            object_kind: ObjectKind {
+                resource: GroupResource::pods(),
+                version: "v1".to_owned(),
+                kind: "Pod".to_owned(),
+            },
+            items: by_pod.into_iter().map(item).collect(),
+            omitted: Vec::new(),
+            origin,
+        })
+    }
+
+    /// The metric of an object, of which the first autoscaler counts.
+    fn of_object(&self, request: &CustomRequest, name: &str) -> Option<Arc<CollectedMetric>> {
+        let metrics = self.named(&request.namespace, MetricType::Object, &request.metric);
+        metrics.into_iter().find(|metric| {
+            let object = metric.config.object.as_ref();
+            object.is_some_and(|object| {
+                object.name == name
+                    && plural::is_of_kind(&request.resource, &object.api_version, &object.kind)
+            }) && request.metric_selector.matches(&labels(metric).unwrap_or_default())
+        })
+    }
+}
+
+fn labels(metric: &CollectedMetric) -> Option<BTreeMap<String, String>> {
+    metric.config.labels().cloned()
+}
+
+fn origin(metric: Option<&Arc<CollectedMetric>>) -> Arc<Origin> {
+    let rule = metric.map(|metric| format!("collector {}", metric.collector()));
+    Arc::new(Origin { rule: rule.unwrap_or_default(), ..Origin::default() })
+}
+
+fn value(sample: &Sample) -> Value {
+    Value { quantity: sample.value.into(), timestamp: sample.at, window: None }
+}
+
+fn fetch_error(error: Arc<FetchError>) -> ProviderError {
+    ProviderError::Fetch(error)
+}
+
+fn unknown(request: &CustomRequest) -> ProviderError {
+    let CustomRequest { resource, namespace, metric, .. } = request;
+    let reason = format!(
+        "no autoscaler of the namespace {namespace} has annotations for the metric {metric} of \
+         {resource}"
+    );
+    ProviderError::UnknownMetric(NotFound::Other(reason))
+}
+
+#[async_trait]
+impl Provider for CollectionProvider {
+    fn groups(&self) -> ApiGroups {
+        ApiGroups { custom: true, external: true, resource: false }
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        let problem = || vec!["the autoscalers have not been read".to_owned()];
+        self.is_ready().then_some(()).ok_or_else(problem)
+    }
+
+    /// In no namespace: see [`Provider::has_custom_in`].
+    fn has_custom(&self, _: &GroupResource, _: bool, _: &str) -> bool {
+        false
+    }
+
+    fn has_external(&self, _: &str) -> bool {
+        false
+    }
+
+    fn has_custom_in(&self, request: &CustomRequest) -> bool {
+        let is_pods =
+            GroupResource::pods() == request.resource || request.resource.resource == "pod";
+        let index = self.0.index.lock();
+        if is_pods && request.resource.group.is_empty() {
+            return !index.named(&request.namespace, MetricType::Pods, &request.metric).is_empty();
+        }
+        let metrics = index.named(&request.namespace, MetricType::Object, &request.metric);
+        metrics
+            .iter()
+            .filter_map(|metric| metric.config.object.as_ref())
+            .any(|object| plural::is_of_kind(&request.resource, &object.api_version, &object.kind))
+    }
+
+    fn has_external_in(&self, request: &ExternalRequest) -> bool {
+        let index = self.0.index.lock();
+        !index.named(&request.namespace, MetricType::External, &request.metric).is_empty()
+    }
+
+    fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+        let index = self.0.index.lock();
+        let listed = index.metrics().filter_map(|metric| {
+            let resource = match (metric.config.metric_type, &metric.config.object) {
+                (MetricType::Pods, _) => GroupResource::pods(),
+                (MetricType::Object, Some(object)) => GroupResource::new(
+                    plural::group(&object.api_version),
+                    &plural::plural(&object.kind),
+                ),
+                _ => return None,
+            };
+            let metric = metric.config.metric.name.clone();
+            Some(ListedCustomMetric { resource, metric, is_namespaced: true })
+        });
+        let listed: BTreeSet<_> = listed.collect();
+        let mut listed: Vec<_> = listed.into_iter().collect();
+        listed.sort_by(|a, b| (&a.metric, &a.resource).cmp(&(&b.metric, &b.resource)));
+        listed
+    }
+
+    fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+        let index = self.0.index.lock();
+        let external =
+            index.metrics().filter(|metric| metric.config.metric_type == MetricType::External);
+        let names: BTreeSet<_> = external.map(|metric| metric.config.metric.name.clone()).collect();
+        let listed = |metric| ListedExternalMetric { metric, is_namespaced: true };
+        names.into_iter().map(listed).collect()
+    }
+
+    async fn custom_by_name(
+        &self,
+        request: &CustomRequest,
+        name: &str,
+    ) -> Result<CustomValues, ProviderError> {
+        if matches!(request.resource.resource.as_str(), "pods" | "pod") {
+            let all = self.pods(&request.namespace, &Selector::everything()).await?;
+            let pods: BTreeSet<String> = all.into_iter().filter(|pod| pod == name).collect();
+            let values = self.pod_values(request, None, &pods).await?;
+            if values.items.is_empty() {
+                let reason = format!("the pod {name} doesn't exist, isn't ready, or failed");
+                return Err(ProviderError::NoValueForObject(NotFound::Other(reason)));
+            }
+            return Ok(values);
+        }
+        let metric = self.of_object(request, name).ok_or_else(|| unknown(request))?;
+        let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
+        let no_value = || {
+            let reason = "the collector has no value".to_owned();
+            ProviderError::NoValueForObject(NotFound::Other(reason))
+        };
+        let (sample, object) =
+            collected.samples.first().zip(metric.config.object.as_ref()).ok_or_else(no_value)?;
+        let version = object.api_version.rsplit('/').next().unwrap_or_default();
+        Ok(CustomValues {
+            object_kind: ObjectKind {
+                resource: GroupResource::new(
+                    plural::group(&object.api_version),
+                    &plural::plural(&object.kind),
+                ),
+                version: version.to_owned(),
+                kind: object.kind.clone(),
+            },
+            items: vec![CustomValue {
+                object: ObjectKey::new(&request.namespace, name),
+                value: value(sample),
+            }],
+            omitted: Vec::new(),
+            origin: origin(Some(&metric)),
+        })
+    }
+
+    async fn custom_by_selector(
+        &self,
+        request: &CustomRequest,
+        objects: &Selector,
+    ) -> Result<CustomValues, ProviderError> {
+        if !matches!(request.resource.resource.as_str(), "pods" | "pod") {
+            let reason = "metrics of objects are read by name".to_owned();
+            return Err(ProviderError::UnknownMetric(NotFound::Other(reason)));
+        }
+        let pods = self.pods(&request.namespace, objects).await?;
+        self.pod_values(request, Some(objects), &pods).await
+    }
+
+    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
+        let metrics = self.named(&request.namespace, MetricType::External, &request.metric);
+        // Of several autoscalers with the same labels, the first one counts.
+        let mut seen = HashSet::new();
+        let selected: Vec<_> = metrics
+            .into_iter()
+            .filter(|metric| {
+                let own = labels(metric).unwrap_or_default();
+                request.metric_selector.matches(&own)
+                    && seen.insert(own.into_iter().collect::<Vec<_>>())
+            })
+            .collect();
+        let origin = origin(selected.first());
+        let mut items = Vec::new();
+        let mut failure = None;
+        for (metric, collected) in self.read_all(selected).await {
+            match collected {
+                Ok(collected) => {
+                    let value =
+                        |sample| ExternalValue { labels: labels(&metric), value: value(sample) };
+                    items.extend(collected.samples.iter().map(value));
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        // A sum of some series would be wrong.
+        if let Some(error) = failure {
+            return Err(fetch_error(error));
+        }
+        Ok(ExternalValues { items, omitted: Vec::new(), origin })
+    }
+
+    async fn pod_usage(&self, _: &[ObjectKey]) -> Usage<PodUsage> {
+        Usage::default()
+    }
+
+    async fn node_usage(&self, _: &[String]) -> Usage<NodeUsage> {
+        Usage::default()
+    }
+
+    fn objects(&self) -> &dyn ObjectLister {
+        &*self.0.objects
+    }
+}

@@ -1,0 +1,383 @@
+use std::sync::{
+    Weak,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::fetch::{Context, FetchError, Fetched, LookupError, Sample};
+use crate::{annotations::MetricType, plan::Source};
+use async_trait::async_trait;
+use hpa_calc::{MilliValue, Selector, api::CrossVersionObjectReference};
+use hpa_metrics::resource::{ApiResource, GroupResource};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{metric::CollectedMetric, *};
+use hpa_metrics::provider::{
+    error::ProviderError,
+    objects::{ListError, ObjectMetadata},
+    provider::Provider,
+    request::{CustomRequest, ExternalRequest, ObjectKey},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Pods with the label `app`, of which each has the value 5. A collection takes half a second.
+#[derive(Default)]
+struct World {
+    pods: Mutex<Vec<(String, String)>>,
+    is_failing: Mutex<bool>,
+    calls: AtomicUsize,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+}
+
+impl World {
+    fn names_of(&self, selector: &Selector) -> Vec<String> {
+        let pods = self.pods.lock();
+        let selected = pods.iter().filter(|(_, app)| {
+            selector.matches(&BTreeMap::from([("app".to_owned(), app.clone())]))
+        });
+        selected.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Fetch for World {
+    async fn fetch(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_running.fetch_max(running, Ordering::SeqCst);
+        sleep(SECOND / 2).await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        if *self.is_failing.lock() {
+            return Err(FetchError::NotConfigured("the backend"));
+        }
+        let sample = |pod| Sample { pod, value: MilliValue::from_units(5), at: context.now };
+        let samples = if matches!(source, Source::Pods(_)) {
+            let selector = selector_of(context.target);
+            self.names_of(&selector).into_iter().map(|pod| sample(Some(pod))).collect()
+        } else {
+            vec![sample(None)]
+        };
+        Ok(Fetched { samples, failures: Vec::new() })
+    }
+}
+
+/// A target selects the pods whose label has its name.
+fn selector_of(target: &CrossVersionObjectReference) -> Selector {
+    Selector::parse(&format!("app={}", target.name)).unwrap()
+}
+
+#[async_trait]
+impl Targets for World {
+    async fn selector(
+        &self,
+        _: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Selector, LookupError> {
+        Ok(selector_of(target))
+    }
+}
+
+#[async_trait]
+impl ObjectLister for World {
+    async fn names(
+        &self,
+        _: &ApiResource,
+        _: &str,
+        selector: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        Ok(self.names_of(selector))
+    }
+
+    async fn running_pods(&self, _: &str, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotSynced("pods"))
+    }
+
+    async fn running_pod(&self, _: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
+        Err(ListError::NotSynced("pods"))
+    }
+
+    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotSynced("nodes"))
+    }
+
+    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
+        Err(ListError::NotSynced("nodes"))
+    }
+}
+
+struct Fixture {
+    world: Arc<World>,
+    collection: Arc<Collection>,
+    provider: CollectionProvider,
+    start: Instant,
+}
+
+impl Fixture {
+    fn new(concurrency: usize) -> Self {
+        let world = Arc::new(World::default());
+        for (name, app) in [("web-0", "web"), ("web-1", "web"), ("api-0", "api")] {
+            world.pods.lock().push((name.to_owned(), app.to_owned()));
+        }
+        let start = Instant::now();
+        let now = move || Timestamp::UNIX_EPOCH + start.elapsed();
+        let settings = CollectionSettings { concurrency, ..CollectionSettings::default() };
+        let collection = Arc::new(Collection::new(
+            settings,
+            world.clone(),
+            world.clone(),
+            world.clone(),
+            Arc::new(now),
+            Arc::new(()),
+        ));
+        let provider = CollectionProvider::new(collection.clone());
+        Self { world, collection, provider, start }
+    }
+
+    fn apply(&self, hpa: &HorizontalPodAutoscaler) {
+        self.collection.apply(key(hpa), hpa);
+    }
+
+    async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<String>, ProviderError> {
+        let request = CustomRequest {
+            resource: GroupResource::pods(),
+            namespace: namespace.to_owned(),
+            metric: "rps".to_owned(),
+            metric_selector: Selector::everything(),
+        };
+        let selector = Selector::parse(selector).unwrap();
+        let values = self.provider.custom_by_selector(&request, &selector).await?;
+        Ok(values.items.into_iter().map(|item| item.object.name).collect())
+    }
+
+    /// The value and its age in seconds.
+    async fn external(&self, selector: &str) -> Result<(String, i64), String> {
+        let request = ExternalRequest {
+            namespace: "shop".to_owned(),
+            metric: "queue".to_owned(),
+            metric_selector: Selector::parse(selector).unwrap(),
+        };
+        let values = self.provider.external(&request).await.map_err(|error| error.describe())?;
+        let item = &values.items[0];
+        let now = Timestamp::UNIX_EPOCH + self.start.elapsed();
+        let age = now.duration_since(item.value.timestamp).as_secs();
+        Ok((item.value.quantity.to_string(), age))
+    }
+}
+
+fn key(hpa: &HorizontalPodAutoscaler) -> (String, String, String) {
+    let metadata = &hpa.metadata;
+    ("autoscaling".to_owned(), metadata.namespace.clone(), metadata.name.clone())
+}
+
+fn hpa(name: &str, annotations: &[(&str, &str)], metrics: Value) -> HorizontalPodAutoscaler {
+    let annotations: BTreeMap<&str, &str> = annotations.iter().copied().collect();
+    serde_json::from_value(json!({
+        "metadata": { "namespace": "shop", "name": name, "uid": name, "annotations": annotations },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
+            "maxReplicas": 9, "metrics": metrics,
+        },
+    }))
+    .unwrap()
+}
+
+const JSON_KEY: (&str, &str) = ("metric-config.pods.rps.json-path/json-key", "$.rps");
+const PORT: (&str, &str) = ("metric-config.pods.rps.json-path/port", "80");
+
+fn pods_hpa(name: &str) -> HorizontalPodAutoscaler {
+    let metric = json!([{ "type": "Pods", "pods": {
+        "metric": { "name": "rps" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    hpa(name, &[JSON_KEY, PORT], metric)
+}
+
+/// Collects a queue every 10 s.
+fn external_hpa(name: &str) -> HorizontalPodAutoscaler {
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "queue",
+            "selector": { "matchLabels": { "type": "json-path", "q": name } } },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let annotations = [
+        ("metric-config.external.queue.json-path/endpoint", "http://queue/length"),
+        ("metric-config.external.queue.json-path/json-key", "$.length"),
+        ("metric-config.external.queue.json-path/interval", "10s"),
+    ];
+    hpa(name, &annotations, metric)
+}
+
+#[tokio::test(start_paused = true)]
+async fn value_is_collected_when_it_is_asked_for_and_reused_for_an_interval() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&external_hpa("web"));
+    sleep(SECOND * 600).await;
+    assert_eq!(fixture.world.calls(), 0, "nothing is polled");
+    assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
+    sleep(SECOND * 5).await;
+    assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 5));
+    assert_eq!(fixture.world.calls(), 1);
+    sleep(SECOND * 5).await;
+    assert_eq!(fixture.external("").await.unwrap(), ("5".to_owned(), 0));
+    assert_eq!(fixture.world.calls(), 2);
+    sleep(SECOND * 600).await;
+    assert_eq!(fixture.world.calls(), 2, "nothing is polled after a request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_requests_share_a_collection() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&external_hpa("web"));
+    let requests = (0..100).map(|_| fixture.external("q=web"));
+    let results = futures::future::join_all(requests).await;
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(fixture.world.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn value_of_a_failing_backend_disappears_after_its_bounded_age() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&external_hpa("web"));
+    fixture.external("q=web").await.unwrap();
+    *fixture.world.is_failing.lock() = true;
+    // Two intervals of 10 s.
+    let mut ages = Vec::new();
+    let failure = loop {
+        assert!(ages.len() < 10, "a value that is too old: {ages:?}");
+        sleep(SECOND * 5).await;
+        match fixture.external("q=web").await {
+            Ok((_, age)) => ages.push(age),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(failure, "unable to fetch metrics: the backend is not configured");
+    assert!(ages.iter().all(|age| *age <= 20) && ages.contains(&5), "{ages:?}");
+    *fixture.world.is_failing.lock() = false;
+    sleep(SECOND * 10).await;
+    assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_pod_has_no_value_and_foreign_pods_have_none() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&pods_hpa("web"));
+    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
+    assert_eq!(fixture.pods("shop", "").await.unwrap(), ["web-0", "web-1"]);
+    fixture.world.pods.lock().retain(|(name, _)| name != "web-0");
+    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-1"]);
+    assert_eq!(fixture.world.calls(), 1);
+    assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_metric_of_the_selected_pods_is_collected() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&pods_hpa("web"));
+    fixture.apply(&pods_hpa("api"));
+    assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), ["api-0"]);
+    assert_eq!(fixture.world.calls(), 1);
+    assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["api-0", "web-0", "web-1"]);
+    assert_eq!(fixture.world.calls(), 2);
+}
+
+#[test]
+fn metric_is_known_in_its_namespace_only() {
+    let fixture = Fixture::new(1);
+    fixture.apply(&pods_hpa("web"));
+    let request = |namespace: &str, metric: &str| CustomRequest {
+        resource: GroupResource::pods(),
+        namespace: namespace.to_owned(),
+        metric: metric.to_owned(),
+        metric_selector: Selector::everything(),
+    };
+    assert!(fixture.provider.has_custom_in(&request("shop", "rps")));
+    assert!(!fixture.provider.has_custom_in(&request("bank", "rps")));
+    assert!(!fixture.provider.has_custom_in(&request("shop", "other")));
+    let listed = fixture.provider.custom_metrics();
+    assert_eq!((listed.len(), &*listed[0].metric), (1, "rps"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn collections_at_a_time_are_limited() {
+    let fixture = Fixture::new(4);
+    for index in 0..40 {
+        fixture.apply(&external_hpa(&format!("web-{index}")));
+    }
+    let selectors: Vec<String> = (0..40).map(|index| format!("q=web-{index}")).collect();
+    let requests = selectors.iter().map(|selector| fixture.external(selector));
+    assert!(futures::future::join_all(requests).await.iter().all(Result::is_ok));
+    assert_eq!(fixture.world.calls(), 40);
+    assert_eq!(fixture.world.most_running.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn problem_names_the_annotation_and_spares_other_metrics() {
+    let fixture = Fixture::new(1);
+    let mut broken = pods_hpa("web");
+    let rest = external_hpa("web");
+    broken.metadata.annotations.extend(rest.metadata.annotations.clone());
+    broken.spec.metrics.extend(rest.spec.metrics);
+    let interval = "metric-config.pods.rps.json-path/interval";
+    broken.metadata.annotations.insert(interval.to_owned(), "soon".to_owned());
+    fixture.apply(&broken);
+    let messages = || fixture.collection.problems().into_iter().map(|it| it.message);
+    assert_eq!(
+        messages().collect::<Vec<_>>(),
+        ["Failed to create new metrics collector: annotation \
+          metric-config.pods.rps.json-path/interval: failed to parse interval value soon for \
+          {Pods rps}: time: invalid duration \"soon\""]
+    );
+    let names = |metric_type, name: &str| {
+        fixture.collection.index.lock().named("shop", metric_type, name).len()
+    };
+    assert_eq!((names(MetricType::Pods, "rps"), names(MetricType::External, "queue")), (0, 1));
+
+    broken.metadata.annotations.remove(interval);
+    broken.metadata.annotations.remove(JSON_KEY.0);
+    fixture.apply(&broken);
+    assert_eq!(
+        messages().collect::<Vec<_>>(),
+        ["Failed to create new metrics collector: annotations \
+          metric-config.pods.rps.json-path/*: config value json-key or json-eval must be set"]
+    );
+    fixture.apply(&pods_hpa("web"));
+    assert_eq!(messages().count(), 0);
+    // Metrics of other providers are not reported.
+    let mut foreign = pods_hpa("api");
+    foreign.metadata.annotations.clear();
+    fixture.apply(&foreign);
+    assert_eq!(messages().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_autoscalers_that_come_and_go_leave_nothing() {
+    let fixture = Fixture::new(32);
+    let mut metrics: Vec<Weak<CollectedMetric>> = Vec::new();
+    for index in 0..10_000 {
+        let mut first = external_hpa(&format!("web-{index}"));
+        fixture.apply(&first);
+        if index % 100 == 0 {
+            fixture.external(&format!("q=web-{index}")).await.unwrap();
+        }
+        metrics.extend(fixture.collection.index.lock().metrics().map(Arc::downgrade));
+        // A broken one has a problem, and a renamed one is another one.
+        let endpoint = "metric-config.external.queue.json-path/endpoint";
+        first.metadata.annotations.insert(endpoint.to_owned(), "no URL".to_owned());
+        fixture.apply(&first);
+        let renamed = external_hpa(&format!("renamed-{index}"));
+        fixture.apply(&renamed);
+        fixture.collection.remove(&key(&first));
+        fixture.collection.remove(&key(&renamed));
+    }
+    assert!(fixture.collection.index.lock().is_empty());
+    sleep(SECOND * 2).await;
+    assert!(metrics.iter().all(|metric| metric.strong_count() == 0));
+    assert!(metrics.len() >= 10_000);
+    assert_eq!(fixture.collection.reader.free_slots("http"), Some(32));
+}

@@ -1,0 +1,111 @@
+//! The watch of autoscalers, with all their annotations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, future::join_all};
+use hpa_calc::HorizontalPodAutoscaler;
+use kube::{
+    Api, Client, ResourceExt,
+    api::DynamicObject,
+    core::ApiResource,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::{Collection, index::AutoscalerKey};
+
+/// An API with autoscalers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoscalerGroup {
+    /// `autoscaling/v2`
+    Core,
+    /// `autoscaling.hpa-rs.dev/v2`
+    Custom,
+}
+
+impl AutoscalerGroup {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Core => "autoscaling",
+            Self::Custom => "autoscaling.hpa-rs.dev",
+        }
+    }
+
+    fn resource(self) -> ApiResource {
+        ApiResource {
+            group: self.name().to_owned(),
+            version: "v2".to_owned(),
+            api_version: format!("{}/v2", self.name()),
+            kind: "HorizontalPodAutoscaler".to_owned(),
+            plural: "horizontalpodautoscalers".to_owned(),
+        }
+    }
+}
+
+impl Collection {
+    /// Keeps the metrics up to date with the autoscalers of these APIs. Never ends.
+    pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup]) {
+        join_all(groups.iter().map(|group| self.watch_group(client.clone(), *group))).await;
+    }
+
+    async fn watch_group(&self, client: Client, group: AutoscalerGroup) {
+        let api: Api<DynamicObject> = Api::all_with(client, &group.resource());
+        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let mut listed = BTreeSet::new();
+        let mut has_failed = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Init) => listed.clear(),
+                Ok(watcher::Event::InitApply(object)) => {
+                    listed.insert(self.apply_object(group, object));
+                }
+                Ok(watcher::Event::InitDone) => {
+                    self.finish_list(group.name(), &std::mem::take(&mut listed));
+                    self.reader.observer.updated(false);
+                    has_failed = false;
+                }
+                Ok(watcher::Event::Apply(object)) => _ = self.apply_object(group, object),
+                Ok(watcher::Event::Delete(object)) => self.remove(&key(group, &object)),
+                Err(error) => {
+                    self.reader.observer.updated(true);
+                    if !std::mem::replace(&mut has_failed, true) {
+                        let error = hpa_metrics::provider::error::describe(&error);
+                        let group = group.name();
+                        warn!(group, error, "unable to watch autoscalers for collectors, retrying");
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply_object(&self, group: AutoscalerGroup, object: DynamicObject) -> AutoscalerKey {
+        let key = key(group, &object);
+        match decode(object) {
+            Some(hpa) => self.apply(key.clone(), &hpa),
+            // The controller reports it.
+            None => self.remove(&key),
+        }
+        key
+    }
+}
+
+fn key(group: AutoscalerGroup, object: &DynamicObject) -> AutoscalerKey {
+    (group.name().to_owned(), object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// The parts that collectors need.
+fn decode(object: DynamicObject) -> Option<HorizontalPodAutoscaler> {
+    let DynamicObject { metadata, mut data, .. } = object;
+    let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
+    let relevant = annotations.into_iter().filter(|(name, _)| name.starts_with("metric-config."));
+    let hpa = json!({
+        "metadata": {
+            "name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            "annotations": relevant.collect::<BTreeMap<_, _>>(),
+        },
+        "spec": data.get_mut("spec").map(Value::take),
+    });
+    serde_json::from_value(hpa).ok()
+}

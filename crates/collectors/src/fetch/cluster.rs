@@ -1,0 +1,80 @@
+//! The objects of the cluster that collectors read.
+
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+use async_trait::async_trait;
+use hpa_calc::api::CrossVersionObjectReference;
+pub use hpa_metrics::provider::objects::Pod;
+
+/// Looks up objects, from caches or at the API server.
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// The pods that the target's selector selects, also those that are unready or terminating.
+    async fn pods(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Vec<Pod>, LookupError>;
+
+    /// `status.replicas` of the target.
+    async fn replicas(
+        &self,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<i32, LookupError>;
+
+    /// An Ingress.
+    async fn ingress(&self, namespace: &str, name: &str) -> Result<Ingress, LookupError>;
+
+    /// A `RouteGroup`.
+    async fn route_group(&self, namespace: &str, name: &str) -> Result<RouteGroup, LookupError>;
+}
+
+/// What a query depends on in an Ingress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ingress {
+    /// `spec.rules[].host`
+    pub hosts: Vec<String>,
+    /// The annotations, some of which have weights of backends.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What a query depends on in a `RouteGroup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteGroup {
+    /// `spec.hosts`
+    pub hosts: Vec<String>,
+    /// `spec.defaultBackends[]`: the name and the weight in percent.
+    pub default_backends: Vec<(String, i64)>,
+}
+
+/// Why an object can't be looked up.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// There is no such object.
+    #[error("{kind} {namespace}/{name} not found")]
+    NotFound {
+        /// Its kind.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// The request to the API server failed.
+    #[error("unable to read {kind} {namespace}/{name}")]
+    Request {
+        /// The kind of the object.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The failure.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The cache of the objects has not synced yet.
+    #[error("the cache of {0} has not synced yet")]
+    NotSynced(&'static str),
+}

@@ -1,0 +1,195 @@
+//! A JSON document.
+
+use crate::jsonpath::{ExtractError, Limits, quote::unquote, scan::Scanner};
+
+/// A value of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeId(u32);
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Null,
+    Bool(bool),
+    /// `None` is out of the range of 64-bit floats.
+    Number(Option<f64>),
+    Text(Vec<u8>),
+    Array(Vec<NodeId>),
+    /// Sorted by key. The last of equal keys counts.
+    Object(Vec<(Vec<u8>, NodeId)>),
+}
+
+/// The values of a document. The first one is the root.
+#[derive(Debug)]
+pub(crate) struct Document {
+    nodes: Vec<Node>,
+}
+
+impl Document {
+    pub(crate) const ROOT: NodeId = NodeId(0);
+
+    pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, ExtractError> {
+        if bytes.len() > limits.document_bytes {
+            return Err(ExtractError::Document { position: 0, problem: "too large" });
+        }
+        let scanner = Scanner::new(bytes);
+        let mut parser = Parser { scanner, nodes: Vec::new(), depth: 0, limits };
+        parser.root()?;
+        parser.sort_members();
+        Ok(Self { nodes: parser.nodes })
+    }
+
+    /// A literal of an expression.
+    pub(crate) fn parse_literal(bytes: &[u8]) -> Option<Kind> {
+        let document = Self::parse(bytes, &Limits::default()).ok()?;
+        document.nodes.into_iter().next().map(|node| node.kind)
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        const NULL: Node = Node { parent: None, kind: Kind::Null };
+        self.nodes.get(id.0 as usize).unwrap_or(const { &NULL })
+    }
+}
+
+struct Parser<'d> {
+    scanner: Scanner<'d>,
+    nodes: Vec<Node>,
+    depth: usize,
+    limits: &'d Limits,
+}
+
+impl Parser<'_> {
+    fn error(&self, problem: &'static str) -> ExtractError {
+        ExtractError::Document { position: self.scanner.position(), problem }
+    }
+
+    fn root(&mut self) -> Result<(), ExtractError> {
+        self.value(None)?;
+        // The reference adds what follows a comma to the array or object that is the root.
+        while self.scanner.skip_space().is_some() {
+            self.expect(b',')?;
+            self.member_of(Document::ROOT)?;
+        }
+        Ok(())
+    }
+
+    /// Sorts the members of objects. The last of equal keys counts.
+    fn sort_members(&mut self) {
+        for node in &mut self.nodes {
+            if let Kind::Object(members) = &mut node.kind {
+                members.reverse();
+                members.sort_by(|(left, _), (right, _)| left.cmp(right));
+                members.dedup_by(|(later, _), (earlier, _)| later == earlier);
+            }
+        }
+    }
+
+    /// Parses an element or a member.
+    fn member_of(&mut self, parent: NodeId) -> Result<(), ExtractError> {
+        let key = match self.kind_of(parent) {
+            Some(Kind::Array(_)) => None,
+            Some(Kind::Object(_)) => Some(self.key()?),
+            _ => return Err(self.error("unexpected comma")),
+        };
+        let child = self.value(Some(parent))?;
+        match (self.nodes.get_mut(parent.0 as usize).map(|node| &mut node.kind), key) {
+            (Some(Kind::Array(items)), _) => items.push(child),
+            (Some(Kind::Object(members)), Some(key)) => members.push((key, child)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kind_of(&self, id: NodeId) -> Option<&Kind> {
+        self.nodes.get(id.0 as usize).map(|node| &node.kind)
+    }
+
+    fn value(&mut self, parent: Option<NodeId>) -> Result<NodeId, ExtractError> {
+        let first = self.scanner.skip_space();
+        let simple = match first {
+            None => return Err(self.error("unexpected end")),
+            Some(b'{') => return self.container(parent, Kind::Object(Vec::new()), b'}'),
+            Some(b'[') => return self.container(parent, Kind::Array(Vec::new()), b']'),
+            Some(b'"') => Kind::Text(self.text()?),
+            Some(b'-' | b'0'..=b'9') => {
+                let number = self.scanner.number();
+                let number = number.ok_or_else(|| self.error("invalid number"))?;
+                Kind::Number(number.parse().ok().filter(|number: &f64| number.is_finite()))
+            }
+            Some(b't') => self.word("true", Kind::Bool(true))?,
+            Some(b'f') => self.word("false", Kind::Bool(false))?,
+            Some(b'n') => self.word("null", Kind::Null)?,
+            Some(_) => return Err(self.error("unexpected character")),
+        };
+        self.push(parent, simple)
+    }
+
+    fn push(&mut self, parent: Option<NodeId>, kind: Kind) -> Result<NodeId, ExtractError> {
+        let id =
+            u32::try_from(self.nodes.len()).ok().filter(|_| self.nodes.len() < self.limits.values);
+        let id = NodeId(id.ok_or_else(|| self.error("too many values"))?);
+        self.nodes.push(Node { parent, kind });
+        Ok(id)
+    }
+
+    /// Parses an array or object. Recursion is bounded by `limits.depth`.
+    fn container(
+        &mut self,
+        parent: Option<NodeId>,
+        kind: Kind,
+        end: u8,
+    ) -> Result<NodeId, ExtractError> {
+        self.scanner.advance();
+        if self.depth >= self.limits.depth {
+            return Err(self.error("nested too deeply"));
+        }
+        let id = self.push(parent, kind)?;
+        self.depth += 1;
+        self.members(id, end)?;
+        self.depth -= 1;
+        Ok(id)
+    }
+
+    fn members(&mut self, id: NodeId, end: u8) -> Result<(), ExtractError> {
+        if self.scanner.skip_space() == Some(end) {
+            self.scanner.advance();
+            return Ok(());
+        }
+        loop {
+            self.member_of(id)?;
+            if self.scanner.skip_space() == Some(end) {
+                self.scanner.advance();
+                return Ok(());
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    fn key(&mut self) -> Result<Vec<u8>, ExtractError> {
+        if self.scanner.skip_space() != Some(b'"') {
+            return Err(self.error("expected a key"));
+        }
+        let key = self.text()?;
+        self.scanner.skip_space();
+        self.expect(b':')?;
+        Ok(key)
+    }
+
+    fn text(&mut self) -> Result<Vec<u8>, ExtractError> {
+        let quoted = self.scanner.quoted(b'"').and_then(|quoted| unquote(quoted, b'"'));
+        quoted.ok_or_else(|| self.error("invalid string"))
+    }
+
+    fn word(&mut self, word: &str, kind: Kind) -> Result<Kind, ExtractError> {
+        if self.scanner.take(word.as_bytes()) { Ok(kind) } else { Err(self.error("invalid word")) }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), ExtractError> {
+        if self.scanner.take(&[byte]) { Ok(()) } else { Err(self.error("unexpected character")) }
+    }
+}

@@ -1,0 +1,340 @@
+//! What paths select and expressions calculate.
+
+use crate::jsonpath::{
+    context::Budget,
+    document::Document,
+    error::EvalError,
+    functions::{integer, is_true, length, number},
+    index::{from_start, parse, slice},
+    math::{format_shortest, to_integer},
+    quote::unquote,
+    syntax::{Constant, Expression, Instruction, Key, Path, Step},
+    value::{Type, Value},
+};
+
+/// The values that a path selects, from the current value.
+pub(crate) fn apply(
+    path: &Path,
+    current: &Value,
+    document: &Document,
+    budget: &Budget,
+) -> Result<Vec<Value>, EvalError> {
+    let mut selection = Selection { values: Vec::new(), left_over: None, document, budget };
+    for (place, step) in path.steps.iter().enumerate() {
+        budget.spend(1)?;
+        match step {
+            Step::Root if place == 0 => selection.values.push(current.root()),
+            Step::Current if place == 0 => selection.values.push(current.clone()),
+            Step::Root | Step::Current => {}
+            Step::Descend => selection.descend()?,
+            Step::Children => selection.children()?,
+            Step::Slice { parts, text } => selection.slice(parts, text)?,
+            Step::Filter(condition) => selection.filter(condition)?,
+            Step::Script(expression) => selection.script(expression)?,
+            Step::Keys { keys, text } => selection.keys(keys, text)?,
+            Step::Invalid(error) => return Err(error.clone()),
+        }
+    }
+    Ok(selection.values)
+}
+
+struct Selection<'e> {
+    values: Vec<Value>,
+    /// The last result of a filter or script, if it is true. In the reference, a name that follows
+    /// selects it from the first value that has no children.
+    left_over: Option<Value>,
+    document: &'e Document,
+    budget: &'e Budget,
+}
+
+impl Selection<'_> {
+    fn descend(&mut self) -> Result<(), EvalError> {
+        let mut below = Vec::new();
+        for value in &self.values {
+            if value.is_missing() {
+                return Err(EvalError::Missing);
+            }
+            containers(value, self.document, self.budget, &mut below)?;
+        }
+        self.values.append(&mut below);
+        Ok(())
+    }
+
+    fn children(&mut self) -> Result<(), EvalError> {
+        let mut children = Vec::new();
+        for value in &self.values {
+            let found = value.children(self.document);
+            self.budget.spend(found.len())?;
+            children.extend(found.iter());
+        }
+        self.values = children;
+        Ok(())
+    }
+
+    fn slice(&mut self, parts: &[Key], text: &str) -> Result<(), EvalError> {
+        let mut elements = Vec::new();
+        for value in &self.values {
+            let is_array = value.kind(self.document) == Type::Array;
+            if is_array && value.children(self.document).len() > 0 {
+                elements.append(&mut self.slice_of(value, parts, text)?);
+            }
+        }
+        self.values = elements;
+        Ok(())
+    }
+
+    fn slice_of(&self, array: &Value, parts: &[Key], text: &str) -> Result<Vec<Value>, EvalError> {
+        let part = |at: usize| match parts.get(at) {
+            Some(key) => index(array, key, self.document, self.budget),
+            None => Ok(None),
+        };
+        let error = || EvalError::Slice(text.to_owned());
+        let (start, end) = (part(0).map_err(|_| error())?, part(1).map_err(|_| error())?);
+        match part(2)?.unwrap_or(1) {
+            0 => Err(error()),
+            step => slice(array, start, end, step, self.document, self.budget),
+        }
+    }
+
+    fn filter(&mut self, condition: &Expression) -> Result<(), EvalError> {
+        let mut accepted = Vec::new();
+        for value in std::mem::take(&mut self.values) {
+            if value.is_missing() {
+                return Err(EvalError::Missing);
+            }
+            for child in value.children(self.document).iter() {
+                let result = evaluate(condition, &child, self.document, self.budget)?;
+                // A condition that can't be decided is false.
+                let is_accepted = is_true(&result, self.document).unwrap_or_default();
+                self.left_over = is_accepted.then_some(result);
+                if is_accepted {
+                    accepted.push(child);
+                }
+            }
+        }
+        self.values = accepted;
+        Ok(())
+    }
+
+    fn script(&mut self, expression: &Expression) -> Result<(), EvalError> {
+        let mut found = Vec::new();
+        for value in std::mem::take(&mut self.values) {
+            if value.is_missing() {
+                return Err(EvalError::Missing);
+            }
+            if !value.is_container(self.document) {
+                continue;
+            }
+            let result = evaluate(expression, &value, self.document, self.budget)?;
+            if let Some(is_true) = result.as_bool(self.document) {
+                self.left_over = is_true.then_some(Value::Missing);
+                if is_true {
+                    let children = value.children(self.document);
+                    self.budget.spend(children.len())?;
+                    found.extend(children.iter());
+                }
+                continue;
+            }
+            if self.left_over.is_some() {
+                // The reference overwrites the value, but not that there is one.
+                self.left_over = Some(Value::Missing);
+            }
+            let Some(key) = self.key_of(&result, &value)? else { continue };
+            let child = value.child(&key, self.document);
+            if let (Some(left_over), Some(child)) = (&mut self.left_over, &child) {
+                *left_over = child.clone();
+            }
+            found.extend(child);
+        }
+        self.values = found;
+        Ok(())
+    }
+
+    /// The key that the result of a script stands for. `None` if it has another type.
+    fn key_of(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
+        if let Some(text) = result.as_text(self.document) {
+            return Ok(Some(text.to_vec()));
+        }
+        if result.kind(self.document) != Type::Number {
+            return Ok(None);
+        }
+        let key = match integer("a script", result, self.document) {
+            // As the reference, which means to count from the end.
+            Ok(index) if index < 0 => {
+                let size = i64::try_from(container.children(self.document).len());
+                size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()
+            }
+            Ok(index) => index.to_string(),
+            Err(_) => format_shortest(number("a script", result, self.document)?),
+        };
+        Ok(Some(key.into_bytes()))
+    }
+
+    fn keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
+        let mut found = Vec::new();
+        for key in keys {
+            // In the reference, a negative index stands for the same element of all arrays: it is
+            // resolved once.
+            let mut key = key.clone();
+            for value in &self.values {
+                self.budget.spend(1)?;
+                let child = match value.kind(self.document) {
+                    Type::Array => self.element(value, &mut key, text)?,
+                    Type::Object => {
+                        key = unquoted(key);
+                        value.child(&key.text, self.document)
+                    }
+                    _ => self.left_over.take(),
+                };
+                if matches!(value.kind(self.document), Type::Array | Type::Object) {
+                    self.left_over = None;
+                }
+                found.extend(child);
+            }
+        }
+        self.values = found;
+        Ok(())
+    }
+
+    fn element(
+        &self,
+        array: &Value,
+        key: &mut Key,
+        text: &str,
+    ) -> Result<Option<Value>, EvalError> {
+        if [b"length".as_slice(), b"'length'", b"\"length\""].contains(&key.text.as_slice()) {
+            return Ok(Some(length(array, self.document)));
+        }
+        let size = array.children(self.document).len();
+        let number = if key.expression.is_some() {
+            let number = index(array, key, self.document, self.budget)?;
+            number.ok_or_else(|| EvalError::Index(text.to_owned()))?
+        } else {
+            *key = unquoted(key.clone());
+            let Some(number) = parse(&key.text) else { return Ok(None) };
+            number
+        };
+        if size == 0 {
+            return Ok(None);
+        }
+        let number = from_start(number, size);
+        *key = Key::new(number.to_string().into_bytes(), 0);
+        Ok(array.child(&key.text, self.document))
+    }
+}
+
+/// The key without its quotes. It is empty if the quoted text is invalid.
+fn unquoted(key: Key) -> Key {
+    match key.text.as_slice() {
+        [quote @ (b'"' | b'\''), .., last] if quote == last => {
+            Key::new(unquote(&key.text, *quote).unwrap_or_default(), 0)
+        }
+        _ => key,
+    }
+}
+
+/// Adds the containers below a value: first the children, then what is below each. Recursion is
+/// bounded by the depth of the document.
+fn containers(
+    value: &Value,
+    document: &Document,
+    budget: &Budget,
+    found: &mut Vec<Value>,
+) -> Result<(), EvalError> {
+    let children = value.children(document);
+    budget.spend(children.len())?;
+    let start = found.len();
+    found.extend(children.iter().filter(|child| child.is_container(document)));
+    for at in start..found.len() {
+        let Some(child) = found.get(at).cloned() else { break };
+        containers(&child, document, budget, found)?;
+    }
+    Ok(())
+}
+
+/// The index that a key stands for in an array. `None` if the key is empty.
+fn index(
+    array: &Value,
+    key: &Key,
+    document: &Document,
+    budget: &Budget,
+) -> Result<Option<i64>, EvalError> {
+    let invalid = || EvalError::Index(String::from_utf8_lossy(&key.text).into_owned());
+    match &key.expression {
+        _ if key.text.is_empty() => Ok(None),
+        Some(expression) if expression.is_length => {
+            let length = i64::try_from(array.children(document).len());
+            length.map(Some).map_err(|_| invalid())
+        }
+        Some(expression) => {
+            let value = evaluate(expression, array, document, budget)?;
+            integer("an index", &value, document).map(Some)
+        }
+        // The reference converts to a float and back, which changes numbers above 2^53.
+        None => {
+            let index = parse(&key.text).ok_or_else(invalid)?;
+            Ok(Some(to_integer(index as f64)))
+        }
+    }
+}
+
+/// The value of an expression. A missing value becomes null.
+pub(crate) fn evaluate(
+    expression: &Expression,
+    current: &Value,
+    document: &Document,
+    budget: &Budget,
+) -> Result<Value, EvalError> {
+    if current.is_missing() {
+        return Ok(Value::Missing);
+    }
+    let incomplete = || EvalError::Incomplete("the expression".to_owned());
+    let mut stack: Vec<Value> = Vec::new();
+    for instruction in expression.program()? {
+        budget.spend(1)?;
+        let value = match instruction {
+            Instruction::Fail(error) => return Err(error.clone()),
+            Instruction::Push(constant) => constant.value(),
+            Instruction::Select(path) => {
+                let mut values = apply(path, current, document, budget)?;
+                match (values.len(), values.pop()) {
+                    (2.., Some(last)) => {
+                        values.push(last);
+                        // The reference copies them, which fails for missing ones.
+                        if values.iter().any(Value::is_missing) {
+                            return Err(EvalError::Missing);
+                        }
+                        Value::Several(values.into())
+                    }
+                    (_, only) => only.unwrap_or(Value::Missing),
+                }
+            }
+            Instruction::Call(function) => {
+                let value = stack.pop().ok_or_else(incomplete)?;
+                function.call(&value, document, budget)?
+            }
+            Instruction::Apply(operator) => {
+                let right = stack.pop().ok_or_else(incomplete)?;
+                let left = stack.pop().ok_or_else(incomplete)?;
+                operator.apply(&left, &right, document, budget)?
+            }
+        };
+        stack.push(value);
+    }
+    match (stack.pop(), stack.is_empty()) {
+        (Some(Value::Missing) | None, true) => Ok(Value::Null),
+        (Some(value), true) => Ok(value),
+        _ => Err(incomplete()),
+    }
+}
+
+impl Constant {
+    fn value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Number(number) => Value::Number(*number),
+            Self::Text(text) => Value::text(text),
+        }
+    }
+}

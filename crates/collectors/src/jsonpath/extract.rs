@@ -1,0 +1,119 @@
+//! From a document to a number.
+
+use crate::jsonpath::{
+    Aggregator, Compat, ExtractError, JsonType, Limits,
+    context::Budget,
+    document::Document,
+    error::EvalError,
+    evaluate::{apply, evaluate},
+    syntax::{Expression, Path},
+    value::{NoNumber, Type, Value},
+};
+
+/// What selects or calculates the value.
+#[derive(Clone, Debug)]
+pub struct Query(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Key(Path),
+    Expression(Expression),
+}
+
+impl Query {
+    /// A path, of `json-key`.
+    pub fn key(path: &str) -> Result<Self, ExtractError> {
+        Path::parse(path.as_bytes(), 0).map(|path| Self(Kind::Key(path)))
+    }
+
+    /// An expression, of `json-eval`. As in the reference, a wrong syntax is an error only when a
+    /// document is evaluated: see [`Self::check`].
+    pub fn expression(text: &str) -> Self {
+        Self(Kind::Expression(Expression::parse(text.as_bytes(), 0)))
+    }
+
+    /// Whether no document can have a value, because an expression's syntax is wrong.
+    pub fn check(&self) -> Result<(), ExtractError> {
+        match &self.0 {
+            Kind::Key(_) => Ok(()),
+            Kind::Expression(expression) => Ok(expression.program().map(|_| ())?),
+        }
+    }
+}
+
+/// Extracts a number from documents.
+#[derive(Clone, Debug)]
+pub struct Extractor {
+    query: Query,
+    aggregator: Option<Aggregator>,
+    limits: Limits,
+    compat: Compat,
+}
+
+impl Extractor {
+    /// An extractor with the default limits. Several numbers need an aggregator.
+    pub fn new(query: Query, aggregator: Option<Aggregator>) -> Self {
+        Self { query, aggregator, limits: Limits::default(), compat: Compat::Off }
+    }
+
+    /// Changes the limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Changes whether harmful details of the reference are reproduced.
+    #[must_use]
+    pub fn with_compat(self, compat: Compat) -> Self {
+        Self { compat, ..self }
+    }
+
+    /// The number of a document. It can be NaN or infinite.
+    pub fn extract(&self, document: &[u8]) -> Result<f64, ExtractError> {
+        let document = Document::parse(document, &self.limits)?;
+        let budget = Budget::new(self.limits.steps, self.compat);
+        let root = Value::Node(Document::ROOT);
+        let values = match &self.query.0 {
+            Kind::Key(path) => apply(path, &root, &document, &budget)?,
+            Kind::Expression(expression) => {
+                vec![evaluate(expression, &root, &document, &budget)?]
+            }
+        };
+        match values.as_slice() {
+            [] => Err(ExtractError::Empty),
+            [only] if only.kind(&document) == Type::Array => {
+                self.aggregate(only.children(&document).iter(), &document)
+            }
+            [only] => self.single(only, &document),
+            several => self.aggregate(several.iter().cloned(), &document),
+        }
+    }
+
+    fn aggregate(
+        &self,
+        values: impl Iterator<Item = Value>,
+        document: &Document,
+    ) -> Result<f64, ExtractError> {
+        let aggregator = self.aggregator.ok_or(ExtractError::NoAggregator)?;
+        let numbers: Result<Vec<f64>, _> = values.map(|value| value.number(document)).collect();
+        Ok(aggregator.apply(&numbers.map_err(|_| ExtractError::NotNumeric)?))
+    }
+
+    fn single(&self, value: &Value, document: &Document) -> Result<f64, ExtractError> {
+        match (value.number(document), self.compat) {
+            (Ok(number), _) => return Ok(number),
+            (Err(NoNumber::TooLarge), Compat::KubeMetricsAdapter) => return Ok(0.0),
+            (Err(NoNumber::TooLarge), Compat::Off) => return Err(ExtractError::TooLarge),
+            (Err(NoNumber::OtherType), _) => {}
+        }
+        if value.is_missing() {
+            return Err(EvalError::Missing.into());
+        }
+        Err(ExtractError::Type(match value.kind(document) {
+            Type::Bool => JsonType::Bool,
+            Type::Text => JsonType::String,
+            Type::Object => JsonType::Object,
+            Type::Null | Type::Number | Type::Array => JsonType::Null,
+        }))
+    }
+}

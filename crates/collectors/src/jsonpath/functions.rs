@@ -1,0 +1,253 @@
+//! Functions of one value.
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{
+        DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig,
+        general_purpose::{STANDARD as PADDED, STANDARD_NO_PAD},
+    },
+};
+
+use crate::jsonpath::{
+    Compat,
+    context::Budget,
+    document::Document,
+    error::EvalError,
+    math,
+    value::{NoNumber, Type, Value},
+};
+
+/// A function by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    Math(&'static str, fn(f64) -> f64),
+    Other(&'static str),
+}
+
+/// Functions that are not mathematical.
+const OTHERS: [&str; 26] = [
+    "pow10",
+    "length",
+    "size",
+    "factorial",
+    "avg",
+    "b64decode",
+    "b64encoden",
+    "b64encode",
+    "sum",
+    "not",
+    "rand",
+    "randint",
+    "last",
+    "first",
+    "parent",
+    "root",
+    "key",
+    "is_null",
+    "is_numeric",
+    "is_int",
+    "is_uint",
+    "is_float",
+    "is_string",
+    "is_bool",
+    "is_array",
+    "is_object",
+];
+
+/// Go accepts bits after the last byte, and ignores line breaks.
+const DECODER: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+const DECODER_NO_PAD: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
+impl Function {
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        let other = OTHERS.into_iter().find(|other| *other == name).map(Self::Other);
+        other.or_else(|| math::function(name).map(|(name, function)| Self::Math(name, function)))
+    }
+
+    pub(crate) fn call(
+        self,
+        value: &Value,
+        document: &Document,
+        budget: &Budget,
+    ) -> Result<Value, EvalError> {
+        let name = match self {
+            Self::Math(name, function) => {
+                let number = number(name, value, document)?;
+                return Ok(Value::Number(Some(function(number))));
+            }
+            Self::Other(name) => name,
+        };
+        let children = value.children(document);
+        let is_array = value.kind(document) == Type::Array;
+        let type_is = |kind| {
+            if value.is_missing() { Value::Null } else { Value::Bool(value.kind(document) == kind) }
+        };
+        Ok(match name {
+            "is_null" => type_is(Type::Null),
+            "is_numeric" => type_is(Type::Number),
+            "is_string" => type_is(Type::Text),
+            "is_bool" => type_is(Type::Bool),
+            "is_array" => type_is(Type::Array),
+            "is_object" => type_is(Type::Object),
+            "is_int" | "is_uint" | "is_float" if value.is_missing() => Value::Null,
+            "is_int" => Value::Bool(integer(name, value, document).is_ok()),
+            "is_uint" => Value::Bool(unsigned(name, value, document).is_ok()),
+            "is_float" => {
+                let is_number = value.kind(document) == Type::Number;
+                Value::Bool(is_number && integer(name, value, document).is_err())
+            }
+            "not" => Value::Bool(!is_true(value, document)?),
+            "length" => length(value, document),
+            "size" => Value::Number(Some(children.len() as f64)),
+            "first" if is_array => children.get(0).unwrap_or(Value::Null),
+            "last" if is_array => {
+                let last = children.len().checked_sub(1).and_then(|last| children.get(last));
+                last.unwrap_or(Value::Null)
+            }
+            "parent" => value.parent(document).unwrap_or(Value::Null),
+            "root" if !value.is_missing() => value.root(),
+            "key" => key(value, document, budget)?,
+            "sum" | "avg" => return total(name, value, document, budget),
+            "pow10" | "factorial" if value.is_missing() => Value::Number(None),
+            "pow10" => Value::Number(Some(math::power_of_ten(integer(name, value, document)?))),
+            "factorial" => factorial(unsigned(name, value, document)?, budget.compat)?,
+            "b64decode" | "b64encode" | "b64encoden" => {
+                return base64(name, value, document, budget);
+            }
+            "rand" | "randint" => return Err(EvalError::Random(name)),
+            _ => Value::Null,
+        })
+    }
+}
+
+/// The number of elements or bytes; 1 for other values.
+pub(crate) fn length(value: &Value, document: &Document) -> Value {
+    let length = match value.kind(document) {
+        _ if value.is_missing() => 0,
+        Type::Array => value.children(document).len(),
+        Type::Text => value.as_text(document).map_or(0, <[u8]>::len),
+        _ => 1,
+    };
+    Value::Number(Some(length as f64))
+}
+
+fn key(value: &Value, document: &Document, budget: &Budget) -> Result<Value, EvalError> {
+    let (Some(parent), Some(node)) = (value.parent(document), value.node()) else {
+        return Ok(Value::Null);
+    };
+    let siblings = parent.children(document);
+    // They are searched.
+    budget.spend(siblings.len() / 8)?;
+    Ok(siblings.key_of(node).map_or(Value::Null, Value::text))
+}
+
+fn total(
+    name: &'static str,
+    value: &Value,
+    document: &Document,
+    budget: &Budget,
+) -> Result<Value, EvalError> {
+    if !value.is_container(document) {
+        let is_number = value.kind(document) == Type::Number;
+        return if is_number {
+            Ok(Value::Number(Some(number(name, value, document)?)))
+        } else {
+            Ok(Value::Null)
+        };
+    }
+    let children = value.children(document);
+    budget.spend(children.len())?;
+    let mut sum = 0.0;
+    for child in children.iter() {
+        sum += number(name, &child, document)?;
+    }
+    let is_mean = name == "avg" && children.len() > 0;
+    Ok(Value::Number(Some(if is_mean { sum / children.len() as f64 } else { sum })))
+}
+
+fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
+    // The reference ends with a stack overflow for large numbers.
+    let largest = if compat == Compat::Off { 20 } else { 1_000_000 };
+    if number > largest {
+        return Err(EvalError::Overflow("factorial"));
+    }
+    Ok(Value::Number(Some(math::wrapping_factorial(number) as f64)))
+}
+
+fn base64(
+    name: &'static str,
+    value: &Value,
+    document: &Document,
+    budget: &Budget,
+) -> Result<Value, EvalError> {
+    let Some(text) = value.as_text(document) else { return Ok(Value::Null) };
+    budget.spend(text.len() / 16)?;
+    let result = match name {
+        "b64encode" => PADDED.encode(text).into_bytes(),
+        "b64encoden" => STANDARD_NO_PAD.encode(text).into_bytes(),
+        _ => {
+            let text: Vec<u8> =
+                text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+            let decoded = DECODER.decode(&text).or_else(|_| DECODER_NO_PAD.decode(&text));
+            decoded.map_err(|_| EvalError::Base64)?
+        }
+    };
+    Ok(Value::text(&result))
+}
+
+/// A number as an operand of `name`.
+pub(crate) fn number(
+    name: &'static str,
+    value: &Value,
+    document: &Document,
+) -> Result<f64, EvalError> {
+    value.number(document).map_err(|error| match error {
+        NoNumber::OtherType => EvalError::Operand(name, "a number"),
+        NoNumber::TooLarge => EvalError::TooLarge,
+    })
+}
+
+pub(crate) fn integer(
+    name: &'static str,
+    value: &Value,
+    document: &Document,
+) -> Result<i64, EvalError> {
+    let number = number(name, value, document)?;
+    // Also false for NaN and infinities.
+    if number % 1.0 == 0.0 {
+        Ok(math::to_integer(number))
+    } else {
+        Err(EvalError::Operand(name, "an integer"))
+    }
+}
+
+pub(crate) fn unsigned(
+    name: &'static str,
+    value: &Value,
+    document: &Document,
+) -> Result<u64, EvalError> {
+    let integer = integer(name, value, document)?;
+    u64::try_from(integer).map_err(|_| EvalError::Operand(name, "an integer of at least 0"))
+}
+
+/// Whether a value counts as true: not 0, not empty, not null.
+pub(crate) fn is_true(value: &Value, document: &Document) -> Result<bool, EvalError> {
+    Ok(match value.kind(document) {
+        Type::Null => false,
+        Type::Bool => value.as_bool(document).unwrap_or_default(),
+        Type::Number => number("a condition", value, document)? != 0.0,
+        Type::Text => value.as_text(document).is_some_and(|text| !text.is_empty()),
+        Type::Array | Type::Object => value.children(document).len() > 0,
+    })
+}

@@ -1,0 +1,50 @@
+//! Numbers from JSON documents, by the JSONPath dialect and the expressions of ajson ("the
+//! reference" here), as the json-path collectors of kube-metrics-adapter use them. Pure functions.
+//!
+//! [`Extractor`] has a path (`json-key`) or an expression (`json-eval`), and an aggregator for
+//! several numbers:
+//!
+//! ```
+//! use hpa_jsonpath::{Aggregator, Extractor, Query};
+//!
+//! let query = Query::key("$.queues[?(@.len > 1)].len")?;
+//! let extractor = Extractor::new(query, Some(Aggregator::Sum));
+//! let document = br#"{"queues": [{"len": 1}, {"len": 5}, {"len": 7}]}"#;
+//! assert_eq!(extractor.extract(document)?, 12.0);
+//! # Ok::<(), hpa_collectors::jsonpath::ExtractError>(())
+//! ```
+//!
+//! # Bounds
+//!
+//! Documents and expressions come from tenants. [`Limits`] bounds size and depth of a document and
+//! the steps of an evaluation. An input on which the reference panics is an error here.
+//!
+//! # Compatibility
+//!
+//! Results are those of the reference, including its peculiarities. [`Compat`] selects only whether
+//! a number that can't be represented counts as 0.
+
+#![warn(missing_docs)]
+
+mod aggregate;
+mod context;
+mod document;
+mod error;
+mod evaluate;
+mod extract;
+mod functions;
+mod index;
+mod math;
+mod operators;
+mod quote;
+mod scan;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod value;
+
+pub use aggregate::{Aggregator, UnknownAggregator};
+pub use context::{Compat, Limits};
+pub use error::{ErrorKind, ExtractError, JsonType};
+pub use extract::{Extractor, Query};

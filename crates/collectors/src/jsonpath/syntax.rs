@@ -1,0 +1,314 @@
+//! Paths and expressions, which contain each other. Expressions are in postfix notation.
+
+use crate::jsonpath::{
+    ExtractError,
+    document::{Document, Kind},
+    error::{EvalError, shown},
+    functions::Function,
+    math,
+    operators::Operator,
+    quote::unquote,
+    scan::{Scanner, starts_operator},
+    tokens::{lower, split, tokens},
+};
+
+/// Size of a path or expression. Some steps of the parser take time in proportion to its square.
+const MAX_BYTES: usize = 16 << 10;
+
+/// Depth of expressions in paths in expressions.
+const MAX_NESTING: usize = 16;
+
+/// A compiled path.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// `$`: the root, if it is first. Otherwise it has no effect.
+    Root,
+    /// `@`: the current value, if it is first. Otherwise it has no effect.
+    Current,
+    /// `..`: also all containers below.
+    Descend,
+    /// `*`: all children.
+    Children,
+    /// `[a:b:c]`: the parts between the colons.
+    Slice { parts: Vec<Key>, text: String },
+    /// `[?(...)]`.
+    Filter(Expression),
+    /// `[(...)]`.
+    Script(Expression),
+    /// Names, separated by commas.
+    Keys { keys: Vec<Key>, text: String },
+    /// A step that can't be evaluated.
+    Invalid(EvalError),
+}
+
+/// A name, an index, or an expression in parentheses.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) text: Vec<u8>,
+    pub(crate) expression: Option<Expression>,
+}
+
+impl Key {
+    pub(crate) fn new(text: Vec<u8>, nesting: usize) -> Self {
+        let inner = text.strip_prefix(b"(").and_then(|text| text.strip_suffix(b")"));
+        let expression = inner.map(|inner| Expression::parse(inner, nesting + 1));
+        Self { text, expression }
+    }
+}
+
+impl Path {
+    /// Parses a path. Steps that can't be evaluated are an error only when they are reached.
+    pub(crate) fn parse(text: &[u8], nesting: usize) -> Result<Self, ExtractError> {
+        if text.len() > MAX_BYTES {
+            let problem = "more than 16 KiB";
+            return Err(ExtractError::Path { position: MAX_BYTES, problem });
+        }
+        let steps = split(text)?;
+        let step = |step: &[u8]| {
+            if nesting > MAX_NESTING {
+                return Step::Invalid(EvalError::TooDeep);
+            }
+            Step::parse(step, nesting).unwrap_or_else(Step::Invalid)
+        };
+        Ok(Self { steps: steps.into_iter().map(step).collect() })
+    }
+}
+
+impl Step {
+    fn parse(text: &[u8], nesting: usize) -> Result<Self, EvalError> {
+        // Also the steps below must have valid tokens.
+        let tokens = tokens(text)?;
+        let has = |token: &[u8]| tokens.iter().any(|other| other == token);
+        let keys = |separator: &[u8]| {
+            let parts = tokens.split(|token| token == separator);
+            parts.map(|part| Key::new(part.concat(), nesting)).collect::<Vec<_>>()
+        };
+        let inside = |prefix: &[u8]| text.strip_prefix(prefix)?.strip_suffix(b")");
+        Ok(match text {
+            b"$" => Self::Root,
+            b"@" => Self::Current,
+            b".." => Self::Descend,
+            b"*" => Self::Children,
+            _ if has(b":") => {
+                let parts = keys(b":");
+                if parts.len() > 4 {
+                    return Err(EvalError::Slice(shown(text)));
+                }
+                Self::Slice { parts, text: shown(text) }
+            }
+            _ if let Some(inner) = inside(b"?(") => {
+                Self::Filter(Expression::parse(inner, nesting + 1).required()?)
+            }
+            _ if let Some(inner) = inside(b"(") => {
+                Self::Script(Expression::parse(inner, nesting + 1).required()?)
+            }
+            _ if has(b",") => Self::Keys { keys: keys(b","), text: shown(text) },
+            _ => Self::Keys { keys: vec![Key::new(text.to_vec(), nesting)], text: shown(text) },
+        })
+    }
+}
+
+/// A compiled expression, or why it is invalid.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    program: Result<Vec<Instruction>, EvalError>,
+    /// It is `@.length`, which is the number of children of any container.
+    pub(crate) is_length: bool,
+}
+
+/// An instruction of a stack machine.
+#[derive(Clone, Debug)]
+pub(crate) enum Instruction {
+    Call(Function),
+    Apply(Operator),
+    /// Pushes what the path selects.
+    Select(Path),
+    Push(Constant),
+    /// Fails when it is reached.
+    Fail(EvalError),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Constant {
+    Null,
+    Bool(bool),
+    Number(Option<f64>),
+    Text(Vec<u8>),
+}
+
+/// An operator or function whose operands are not complete.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Parenthesis,
+    Operator(Operator),
+    Function(Function),
+}
+
+impl Expression {
+    pub(crate) fn parse(text: &[u8], nesting: usize) -> Self {
+        if text.len() > MAX_BYTES {
+            return Self { program: Err(EvalError::TooLong), is_length: false };
+        }
+        let mut parser = Parser { text, nesting, pending: Vec::new(), program: Vec::new() };
+        let program = parser.parse().map(|()| parser.program);
+        Self { program, is_length: text == b"@.length" }
+    }
+
+    /// The instructions.
+    pub(crate) fn program(&self) -> Result<&[Instruction], EvalError> {
+        self.program.as_deref().map_err(Clone::clone)
+    }
+
+    /// Fails now if the syntax is wrong.
+    pub(crate) fn required(self) -> Result<Self, EvalError> {
+        self.program().map(|_| ())?;
+        Ok(self)
+    }
+}
+
+struct Parser<'t> {
+    text: &'t [u8],
+    nesting: usize,
+    pending: Vec<Pending>,
+    program: Vec<Instruction>,
+}
+
+impl Parser<'_> {
+    fn parse(&mut self) -> Result<(), EvalError> {
+        let mut scanner = Scanner::new(self.text);
+        let mut after_value = false;
+        while let Some(byte) = scanner.skip_space() {
+            let start = scanner.position();
+            if starts_operator(byte) && after_value {
+                after_value = false;
+                let operator = scanner.operator().and_then(Operator::new);
+                let operator = operator.ok_or_else(|| self.syntax(start))?;
+                self.operator(operator);
+                continue;
+            }
+            after_value = byte != b'(';
+            match byte {
+                b'-' | b'+' | b'.' | b'0'..=b'9' => {
+                    let number = scanner.number().ok_or_else(|| self.syntax(start))?;
+                    self.program.push(literal(number.as_bytes()));
+                }
+                _ if starts_operator(byte) => return Err(self.syntax(start)),
+                b'"' | b'\'' => {
+                    let text = scanner.quoted(byte).and_then(|quoted| unquote(quoted, byte));
+                    let text = text.ok_or_else(|| self.syntax(start))?;
+                    self.program.push(Instruction::Push(Constant::Text(text)));
+                }
+                b'$' | b'@' => {
+                    let variable = scanner.variable().ok_or_else(|| self.syntax(start))?;
+                    self.select(variable);
+                }
+                b'(' => {
+                    scanner.advance();
+                    self.pending.push(Pending::Parenthesis);
+                }
+                b')' => {
+                    scanner.advance();
+                    self.close()?;
+                }
+                _ => after_value = self.name(&mut scanner)?,
+            }
+        }
+        while let Some(pending) = self.pending.pop() {
+            let instruction = pending.instruction().ok_or_else(|| self.parentheses())?;
+            self.program.push(instruction);
+        }
+        if self.program.is_empty() { Err(EvalError::Incomplete(self.shown())) } else { Ok(()) }
+    }
+
+    /// A function or constant. Returns whether it is a value.
+    fn name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
+        let (name, is_function) = scanner.name();
+        let name = String::from_utf8_lossy(&lower(name)).into_owned();
+        if is_function {
+            let function = Function::new(&name).ok_or(EvalError::UnknownFunction(name))?;
+            self.pending.push(Pending::Function(function));
+            return Ok(false);
+        }
+        let constant = match name.as_str() {
+            "true" => Constant::Bool(true),
+            "false" => Constant::Bool(false),
+            "null" => Constant::Null,
+            _ => match math::constant(&name) {
+                Some(number) => Constant::Number(Some(number)),
+                None => return Err(EvalError::UnknownConstant(name)),
+            },
+        };
+        self.program.push(Instruction::Push(constant));
+        Ok(true)
+    }
+
+    /// Emits the pending operators that bind more strongly, and functions.
+    fn operator(&mut self, operator: Operator) {
+        while let Some(pending) = self.pending.last() {
+            let is_first = match pending {
+                Pending::Function(_) => true,
+                Pending::Operator(pending) => pending.binds_before(operator),
+                Pending::Parenthesis => false,
+            };
+            if !is_first {
+                break;
+            }
+            self.program.extend(self.pending.pop().and_then(Pending::instruction));
+        }
+        self.pending.push(Pending::Operator(operator));
+    }
+
+    /// Emits what is pending since the opening parenthesis.
+    fn close(&mut self) -> Result<(), EvalError> {
+        loop {
+            let pending = self.pending.pop().ok_or_else(|| self.parentheses())?;
+            match pending.instruction() {
+                Some(instruction) => self.program.push(instruction),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn select(&mut self, path: &[u8]) {
+        let instruction = match Path::parse(path, self.nesting) {
+            Ok(path) => Instruction::Select(path),
+            Err(_) => Instruction::Fail(EvalError::Syntax(0, shown(path))),
+        };
+        self.program.push(instruction);
+    }
+
+    fn syntax(&self, position: usize) -> EvalError {
+        EvalError::Syntax(position, self.shown())
+    }
+
+    fn parentheses(&self) -> EvalError {
+        EvalError::Parentheses(self.shown())
+    }
+
+    fn shown(&self) -> String {
+        shown(self.text)
+    }
+}
+
+impl Pending {
+    fn instruction(self) -> Option<Instruction> {
+        match self {
+            Self::Parenthesis => None,
+            Self::Operator(operator) => Some(Instruction::Apply(operator)),
+            Self::Function(function) => Some(Instruction::Call(function)),
+        }
+    }
+}
+
+fn literal(text: &[u8]) -> Instruction {
+    match Document::parse_literal(text) {
+        Some(Kind::Number(number)) => Instruction::Push(Constant::Number(number)),
+        _ => Instruction::Fail(EvalError::Syntax(0, shown(text))),
+    }
+}

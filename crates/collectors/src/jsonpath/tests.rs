@@ -1,0 +1,191 @@
+use rstest::rstest;
+
+use super::*;
+use crate::jsonpath::{context::Budget, error::EvalError};
+
+const DOCUMENT: &str = r#"{
+    "rps": 12.5, "list": [3, 4, 5], "empty": [], "text": "7", "flag": true, "nothing": null,
+    "queues": [{"name": "a", "len": 5}, {"name": "b", "len": 7.5}, {"name": "c", "len": "x"}],
+    "a b": {"c.d": 1}, "deep": {"x": {"len": 1}, "y": {"len": 2}}, "huge": 1e999
+}"#;
+
+fn key(path: &str, aggregator: &str) -> Result<f64, ExtractError> {
+    Extractor::new(Query::key(path)?, aggregator.parse().ok()).extract(DOCUMENT.as_bytes())
+}
+
+fn eval(text: &str) -> Result<f64, ExtractError> {
+    Extractor::new(Query::expression(text), None).extract(DOCUMENT.as_bytes())
+}
+
+#[rstest]
+#[case("$.rps", "", 12.5)]
+#[case("$['a b']['c.d']", "", 1.0)]
+#[case("$.list", "sum", 12.0)]
+#[case("$.list[*]", "avg", 4.0)]
+#[case("$.list[-1]", "", 5.0)]
+#[case("$.list[(@.length-1)]", "", 5.0)]
+#[case("$.list[0:2]", "max", 4.0)]
+#[case("$.list[::-2]", "min", 3.0)]
+#[case("$.list.length", "", 3.0)]
+#[case("$.queues[?(@.name=='b')].len", "", 7.5)]
+#[case("$.queues[0,1].len", "sum", 12.5)]
+#[case("$.deep..len", "sum", 3.0)]
+#[case("$.empty", "max", f64::NEG_INFINITY)]
+fn path_selects(#[case] path: &str, #[case] aggregator: &str, #[case] expected: f64) {
+    assert_eq!(key(path, aggregator), Ok(expected));
+}
+
+#[rstest]
+#[case("$.rps * 2 + 1", 26.0)]
+#[case("1 + 2 * 3 ** 2", 19.0)]
+#[case("2 ** 3 ** 2", 512.0)]
+// On the left of another operator, the reference applies `^` first.
+#[case("1 ^ 2 * 3", 9.0)]
+#[case("sum($.list) / length($.list)", 4.0)]
+#[case("avg($..len[0])", f64::NAN)]
+#[case("7 % 4", 3.0)]
+#[case("1 << 70", 0.0)]
+#[case("pow10(3)", 1000.0)]
+#[case("factorial(5)", 120.0)]
+#[case("length(parent($.list[0]))", 3.0)]
+fn expression_calculates(#[case] text: &str, #[case] expected: f64) {
+    let result = eval(text);
+    if expected.is_nan() {
+        assert_eq!(result, Err(ExtractError::Type(JsonType::Null)));
+    } else {
+        assert_eq!(result, Ok(expected), "{text}");
+    }
+}
+
+#[rstest]
+#[case("$.nothing", ExtractError::Type(JsonType::Null))]
+#[case("$.text", ExtractError::Type(JsonType::String))]
+#[case("$.flag", ExtractError::Type(JsonType::Bool))]
+#[case("$.deep", ExtractError::Type(JsonType::Object))]
+#[case("$.list", ExtractError::NoAggregator)]
+#[case("$.none", ExtractError::Empty)]
+#[case("$.huge", ExtractError::TooLarge)]
+#[case("$a", ExtractError::Path { position: 1, problem: "expected a dot or a bracket" })]
+#[case("$.a[", ExtractError::Path { position: 3, problem: "the bracket is not closed" })]
+fn error_says_what_is_wrong(#[case] path: &str, #[case] expected: ExtractError) {
+    assert_eq!(key(path, ""), Err(expected));
+    assert_eq!(key("$.queues[*].len", "sum"), Err(ExtractError::NotNumeric));
+}
+
+#[test]
+fn number_out_of_range_is_zero_if_compatible() {
+    let extractor = Extractor::new(Query::key("$.huge").expect("a path"), None);
+    let compatible = extractor.with_compat(Compat::KubeMetricsAdapter);
+    assert_eq!(compatible.extract(DOCUMENT.as_bytes()), Ok(0.0));
+    let factorial = Extractor::new(Query::expression("factorial(21)"), None);
+    factorial.extract(b"0").expect_err("too large");
+    let compatible = factorial.with_compat(Compat::KubeMetricsAdapter);
+    assert_eq!(compatible.extract(b"0"), Ok(14_197_454_024_290_336_768.0));
+}
+
+/// The reference panics on them, which ends its process.
+#[rstest]
+#[case::remainder_of_zero("$.rps % 0")]
+#[case::remainder_of_zero_literal("1 % 0")]
+#[case::random_number_below_zero("randint(0)")]
+#[case::factorial_overflows_the_stack("factorial(1000000000)")]
+fn expression_that_panics_in_the_reference_is_an_error(#[case] text: &str) {
+    for compat in [Compat::Off, Compat::KubeMetricsAdapter] {
+        let extractor = Extractor::new(Query::expression(text), None).with_compat(compat);
+        let error = extractor.extract(DOCUMENT.as_bytes()).expect_err(text);
+        assert_eq!(error.kind(), ErrorKind::Evaluation);
+    }
+}
+
+#[rstest]
+#[case::remainder_of_zero("$.list[?(@ % 0 == 1)]")]
+// A script that is true leaves a missing value behind, which the name selects.
+#[case::filter_after_missing_value("$.list[(true)].x[?(@)]")]
+#[case::descent_after_missing_value("$.list[(true)].x..y")]
+#[case::script_after_missing_value("$.list[(true)].x[(1)]")]
+#[case::missing_value("$.list[(true)].x")]
+fn path_that_panics_in_the_reference_is_an_error(#[case] path: &str) {
+    let error = key(path, "").expect_err(path);
+    assert_eq!(error.kind(), ErrorKind::Evaluation, "{error}");
+}
+
+#[test]
+fn random_numbers_are_refused() {
+    let error = Query::expression("rand(1)");
+    error.check().expect("the syntax is valid");
+    let text = eval("rand(1)").expect_err("random").to_string();
+    assert!(text.contains("must not be random"), "{text}");
+}
+
+#[test]
+fn invalid_expression_is_found_before_any_document() {
+    let error = Query::expression("sum(").check().expect_err("incomplete");
+    assert_eq!(error.to_string(), r#"evaluation failed: unbalanced parentheses in "sum(""#);
+    let error = Query::expression("max($.a)").check().expect_err("no such function");
+    assert_eq!(error.to_string(), r#"evaluation failed: "max" is not a function"#);
+}
+
+#[test]
+fn depth_and_size_of_documents_are_bounded() {
+    let extractor = || Extractor::new(Query::key("$..x").expect("a path"), None);
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    assert_eq!(extractor().extract(nested(200).as_bytes()), Err(ExtractError::Empty));
+    let error = extractor().extract(nested(201).as_bytes()).expect_err("too deep");
+    assert_eq!(error.to_string(), "invalid document at byte 201: nested too deeply");
+    let limits = Limits { values: 3, ..Limits::default() };
+    let error = extractor().with_limits(limits).extract(b"[1,2,3]").expect_err("too many");
+    assert!(error.to_string().contains("too many values"), "{error}");
+    let limits = Limits { document_bytes: 3, ..Limits::default() };
+    let error = extractor().with_limits(limits).extract(b"[1,2]").expect_err("too large");
+    assert!(error.to_string().contains("too large"), "{error}");
+}
+
+#[test]
+fn steps_of_an_evaluation_are_bounded() {
+    let document = format!("[{}]", vec!["[[[]]]"; 50].join(","));
+    // Each descent repeats the containers of the one before.
+    let path = format!("${}", "..".repeat(40));
+    let limits = Limits { steps: 10_000, ..Limits::default() };
+    let error = Extractor::new(Query::key(&path).expect("a path"), None)
+        .with_limits(limits)
+        .extract(document.as_bytes())
+        .expect_err("too many steps");
+    assert_eq!(error.to_string(), "evaluation failed: more than 10000 steps");
+    let mut nested = "@".to_owned();
+    for _ in 0..40 {
+        nested = format!("$[?({nested})]");
+    }
+    Query::key(&nested).expect("a path");
+    let budget = Budget::new(2, Compat::Off);
+    assert_eq!(budget.spend(3), Err(EvalError::TooManySteps(2)));
+}
+
+#[test]
+fn size_of_paths_and_expressions_is_bounded() {
+    let long = "(".repeat(20_000);
+    let error = eval(&long).expect_err("too long").to_string();
+    assert_eq!(error, "evaluation failed: the expression has more than 16 KiB");
+    let error = key(&format!("$['{long}']"), "").expect_err("too long").to_string();
+    assert_eq!(error, "invalid path at byte 16384: more than 16 KiB");
+    let error = eval(&"(".repeat(16_000)).expect_err("unbalanced").to_string();
+    assert!(error.len() < 200, "{error}");
+}
+
+#[test]
+fn inverse_of_the_error_function_is_exact() {
+    for number in [1e-300, 1e-9, 0.1, 0.49, 0.5, 0.9, 0.999, 1.0 - 1e-9] {
+        let root = eval(&format!("erfinv({number})")).expect("a number");
+        let error = (libm::erf(root) - number).abs() / number;
+        assert!(error < 1e-14, "{number}: {error}");
+    }
+}
+
+#[rstest]
+#[case(1.5, "1.5")]
+#[case(-0.0001, "-0.0001")]
+#[case(0.00001, "1e-05")]
+#[case(1_234_567.5, "1.2345675e+06")]
+#[case(f64::NEG_INFINITY, "-Inf")]
+fn float_is_formatted_as_by_go(#[case] number: f64, #[case] expected: &str) {
+    assert_eq!(math::format_shortest(number), expected);
+}

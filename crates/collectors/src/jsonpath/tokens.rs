@@ -1,0 +1,120 @@
+//! From a path to the texts of its steps, and from a step to its tokens.
+
+use crate::jsonpath::{
+    ExtractError,
+    error::{EvalError, shown},
+    scan::{Scanner, starts_operator},
+};
+
+/// Splits a path into its steps.
+pub(crate) fn split(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
+    let mut scanner = Scanner::new(text);
+    let mut steps = Vec::new();
+    while let Some(byte) = scanner.peek() {
+        let start = scanner.position();
+        scanner.advance();
+        match byte {
+            b'$' | b'@' => steps.push(scanner.since(start)),
+            b'.' => match scanner.peek() {
+                None => {}
+                // The second dot also starts the next step.
+                Some(b'.') => steps.push(b"..".as_slice()),
+                Some(_) => {
+                    while scanner.peek().is_some_and(|byte| !b".[".contains(&byte))
+                        || (scanner.peek().is_some() && scanner.is_escaped())
+                    {
+                        scanner.advance();
+                    }
+                    let name = scanner.since(start + 1);
+                    if !name.is_empty() {
+                        steps.push(name);
+                    }
+                }
+            },
+            b'[' => steps.push(bracketed(&mut scanner)?),
+            _ => {
+                return Err(ExtractError::Path {
+                    position: start,
+                    problem: "expected a dot or a bracket",
+                });
+            }
+        }
+    }
+    Ok(steps)
+}
+
+/// Takes what is in brackets, and the closing bracket. Brackets in quotes don't count.
+fn bracketed<'t>(scanner: &mut Scanner<'t>) -> Result<&'t [u8], ExtractError> {
+    let start = scanner.position();
+    let mut depth = 1_usize;
+    let mut quote = None;
+    while let Some(byte) = scanner.peek() {
+        match (byte, quote) {
+            (b'\'' | b'"', None) => quote = Some(byte),
+            (_, Some(open)) if byte == open && !scanner.is_escaped() => quote = None,
+            (b'[', None) if !scanner.is_escaped() => depth += 1,
+            (b']', None) if !scanner.is_escaped() => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let inner = scanner.since(start);
+            scanner.advance();
+            return Ok(inner);
+        }
+        scanner.advance();
+    }
+    Err(ExtractError::Path { position: start - 1, problem: "the bracket is not closed" })
+}
+
+/// Splits a step into tokens. Spaces between them are dropped, and names become lower-case.
+pub(crate) fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
+    let mut scanner = Scanner::new(text);
+    let mut tokens = Vec::new();
+    let mut after_value = false;
+    while let Some(byte) = scanner.skip_space() {
+        let start = scanner.position();
+        let error = || EvalError::Syntax(start, shown(text));
+        let is_sign = matches!(byte, b'-' | b'+');
+        if starts_operator(byte) && (after_value || !is_sign) {
+            after_value = false;
+            tokens.push(scanner.operator().ok_or_else(error)?.as_bytes().to_vec());
+            continue;
+        }
+        let token = match byte {
+            b'-' | b'+' | b'0'..=b'9' => scanner.number().ok_or_else(error)?.as_bytes().to_vec(),
+            b'.' => {
+                scanner.advance();
+                b".".to_vec()
+            }
+            b'"' | b'\'' => scanner.quoted(byte).ok_or_else(error)?.to_vec(),
+            b'$' | b'@' => scanner.variable().ok_or_else(error)?.to_vec(),
+            b'(' | b')' => {
+                scanner.advance();
+                vec![byte]
+            }
+            _ => {
+                let (name, _) = scanner.name();
+                if name.is_empty() {
+                    scanner.advance();
+                }
+                lower(scanner.since(start))
+            }
+        };
+        after_value = match byte {
+            b'(' => false,
+            b'-' | b'+' | b'0'..=b'9' | b'.' | b'"' | b'\'' | b'$' | b'@' | b')' => true,
+            _ => scanner.peek() != Some(b'(') || scanner.since(start).len() == 1 && !is_word(byte),
+        };
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+fn is_word(byte: u8) -> bool {
+    matches!(byte, b'A'..=b'z' | b'0'..=b'9')
+}
+
+/// The text in lower case. Other than ASCII, as far as it is valid.
+pub(crate) fn lower(text: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(text).to_lowercase().into_bytes()
+}

@@ -1,0 +1,213 @@
+//! Values of an evaluation.
+
+use std::rc::Rc;
+
+use crate::jsonpath::document::{Document, Kind, NodeId};
+
+/// A value: of the document, or calculated.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Nothing, for example a path that selects nothing.
+    Missing,
+    Null,
+    Bool(bool),
+    /// `None` is out of the range of 64-bit floats.
+    Number(Option<f64>),
+    Text(Rc<[u8]>),
+    /// A value of the document.
+    Node(NodeId),
+    /// The values that a path selects, if there are several.
+    Several(Rc<[Value]>),
+    /// A value of the document in such an array: the node, and the node that is the element.
+    Copy {
+        array: Rc<[Value]>,
+        element: NodeId,
+        node: NodeId,
+    },
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Null,
+    Bool,
+    Number,
+    Text,
+    Array,
+    Object,
+}
+
+/// Why a value is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoNumber {
+    OtherType,
+    /// It is out of the range of 64-bit floats.
+    TooLarge,
+}
+
+/// The children of a value, in the order of their indices or keys.
+pub(crate) struct Children<'v> {
+    value: &'v Value,
+    nodes: Nodes<'v>,
+}
+
+enum Nodes<'v> {
+    None,
+    Items(&'v [NodeId]),
+    Members(&'v [(Vec<u8>, NodeId)]),
+    Values(&'v Rc<[Value]>),
+}
+
+impl Value {
+    pub(crate) fn text(bytes: &[u8]) -> Self {
+        Self::Text(bytes.into())
+    }
+
+    /// The node of a value of the document.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Node(node) | Self::Copy { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
+    }
+
+    /// The type. A missing value counts as null.
+    pub(crate) fn kind(&self, document: &Document) -> Type {
+        if let Some(node) = self.node() {
+            return match document.node(node).kind {
+                Kind::Null => Type::Null,
+                Kind::Bool(_) => Type::Bool,
+                Kind::Number(_) => Type::Number,
+                Kind::Text(_) => Type::Text,
+                Kind::Array(_) => Type::Array,
+                Kind::Object(_) => Type::Object,
+            };
+        }
+        match self {
+            Self::Bool(_) => Type::Bool,
+            Self::Number(_) => Type::Number,
+            Self::Text(_) => Type::Text,
+            Self::Several(_) => Type::Array,
+            _ => Type::Null,
+        }
+    }
+
+    pub(crate) fn is_container(&self, document: &Document) -> bool {
+        matches!(self.kind(document), Type::Array | Type::Object)
+    }
+
+    pub(crate) fn number(&self, document: &Document) -> Result<f64, NoNumber> {
+        let kind = self.node().map(|node| &document.node(node).kind);
+        let ((_, Some(Kind::Number(number))) | (Self::Number(number), _)) = (self, kind) else {
+            return Err(NoNumber::OtherType);
+        };
+        number.ok_or(NoNumber::TooLarge)
+    }
+
+    pub(crate) fn as_text<'v>(&'v self, document: &'v Document) -> Option<&'v [u8]> {
+        match (self, self.node().map(|node| &document.node(node).kind)) {
+            (_, Some(Kind::Text(text))) => Some(text),
+            (Self::Text(text), _) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_bool(&self, document: &Document) -> Option<bool> {
+        match (self, self.node().map(|node| &document.node(node).kind)) {
+            (_, Some(Kind::Bool(value))) | (Self::Bool(value), _) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn children<'v>(&'v self, document: &'v Document) -> Children<'v> {
+        let nodes = match (self, self.node().map(|node| &document.node(node).kind)) {
+            (_, Some(Kind::Array(items))) => Nodes::Items(items),
+            (_, Some(Kind::Object(members))) => Nodes::Members(members),
+            (Self::Several(values), _) => Nodes::Values(values),
+            _ => Nodes::None,
+        };
+        Children { value: self, nodes }
+    }
+
+    /// A child by its key, which is its index in an array.
+    pub(crate) fn child(&self, key: &[u8], document: &Document) -> Option<Self> {
+        let children = self.children(document);
+        if let Nodes::Members(members) = children.nodes {
+            let at = members.binary_search_by(|(other, _)| other.as_slice().cmp(key)).ok()?;
+            return members.get(at).map(|(_, node)| self.below(*node));
+        }
+        // Only the canonical form is a key: not `01`.
+        let index: usize = std::str::from_utf8(key).ok()?.parse().ok()?;
+        if index.to_string().as_bytes() == key { children.get(index) } else { None }
+    }
+
+    /// A node below this value.
+    fn below(&self, node: NodeId) -> Self {
+        match self {
+            Self::Copy { array, element, .. } => {
+                Self::Copy { array: array.clone(), element: *element, node }
+            }
+            _ => Self::Node(node),
+        }
+    }
+
+    pub(crate) fn parent(&self, document: &Document) -> Option<Self> {
+        match self {
+            Self::Copy { array, element, node } if element == node => {
+                Some(Self::Several(array.clone()))
+            }
+            _ => document.node(self.node()?).parent.map(|parent| self.below(parent)),
+        }
+    }
+
+    pub(crate) fn root(&self) -> Self {
+        match self {
+            Self::Copy { array, .. } => Self::Several(array.clone()),
+            Self::Node(_) => Self::Node(Document::ROOT),
+            other => other.clone(),
+        }
+    }
+}
+
+impl Children<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self.nodes {
+            Nodes::None => 0,
+            Nodes::Items(items) => items.len(),
+            Nodes::Members(members) => members.len(),
+            Nodes::Values(values) => values.len(),
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Value> {
+        match self.nodes {
+            Nodes::None => None,
+            Nodes::Items(items) => items.get(index).map(|node| self.value.below(*node)),
+            Nodes::Members(members) => members.get(index).map(|(_, node)| self.value.below(*node)),
+            Nodes::Values(values) => values.get(index).map(|value| match value.node() {
+                Some(node) => Value::Copy { array: values.clone(), element: node, node },
+                None => value.clone(),
+            }),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Value> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// The key of a member of an object.
+    pub(crate) fn key_at(&self, index: usize) -> Option<&[u8]> {
+        let Nodes::Members(members) = self.nodes else { return None };
+        members.get(index).map(|(key, _)| key.as_slice())
+    }
+
+    /// The key of a node.
+    pub(crate) fn key_of(&self, node: NodeId) -> Option<&[u8]> {
+        let Nodes::Members(members) = self.nodes else { return None };
+        members.iter().find(|(_, other)| *other == node).map(|(key, _)| key.as_slice())
+    }
+}

@@ -1,0 +1,178 @@
+//! One entry of a schedule, compiled.
+
+use jiff::{
+    SignedDuration, Timestamp,
+    civil::{Date, Time, Weekday},
+    tz::TimeZone,
+};
+
+use crate::schedules::{
+    Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, Window, zone,
+};
+
+/// How many days before and after a time the windows of a repeating entry are computed. Windows
+/// repeat weekly, and those of an entry end in the order of their starts, so the last start up to
+/// that time and the first one after it decide.
+const DAYS_AROUND: i32 = 8;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    index: usize,
+    pub(crate) value: i64,
+    duration: SignedDuration,
+    when: When,
+}
+
+#[derive(Clone, Debug)]
+enum When {
+    Once(Result<(Timestamp, Timestamp), Problem>),
+    Repeating {
+        zone: TimeZone,
+        days: Vec<Weekday>,
+        times: Result<(Time, Option<Time>), Problem>,
+    },
+    /// The period is missing.
+    Invalid(Problem),
+}
+
+impl Entry {
+    /// Compiles an entry. Adds what is wrong with it to `problems`.
+    pub(crate) fn new(
+        index: usize,
+        schedule: &Schedule,
+        default_zone: &TimeZone,
+        settings: &Settings,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let when = match (schedule.r#type, &schedule.period) {
+            (ScheduleType::OneTime, _) => When::Once(dates(index, schedule)),
+            (ScheduleType::Repeating, None) => When::Invalid(Problem::MissingPeriod { index }),
+            (ScheduleType::Repeating, Some(period)) => {
+                let zone = zone::find(&settings.time_zones, &period.timezone);
+                if zone.is_none() && !period.timezone.is_empty() {
+                    let (text, used) = (period.timezone.clone(), &settings.default_time_zone);
+                    problems.push(Problem::UnknownTimeZone { index, text, used: used.clone() });
+                }
+                When::Repeating {
+                    zone: zone.unwrap_or_else(|| default_zone.clone()),
+                    days: period.days.iter().copied().map(weekday).collect(),
+                    times: times(index, period),
+                }
+            }
+        };
+        let (When::Invalid(problem)
+        | When::Once(Err(problem))
+        | When::Repeating { times: Err(problem), .. }) = &when
+        else {
+            return Self::with(index, schedule, when);
+        };
+        problems.push(problem.clone());
+        Self::with(index, schedule, when)
+    }
+
+    fn with(index: usize, schedule: &Schedule, when: When) -> Self {
+        // About 1900 years, so that the number of seconds can't overflow.
+        let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
+        Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), when }
+    }
+
+    /// The time zone of a repeating entry.
+    pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
+        match &self.when {
+            When::Repeating { zone, .. } => Some(zone),
+            When::Once(_) | When::Invalid(_) => None,
+        }
+    }
+
+    /// The error that the entry causes at `now`: of a repeating one, only on its days.
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), Problem> {
+        match &self.when {
+            When::Invalid(problem) | When::Once(Err(problem)) => Err(problem.clone()),
+            When::Once(Ok(_)) => Ok(()),
+            When::Repeating { zone, days, times } => {
+                let today = zone.to_datetime(now).date().weekday();
+                if days.contains(&today) { times.clone().map(|_| ()) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// The windows that can have a value between two times, in the order of their starts.
+    pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
+        match &self.when {
+            When::Invalid(_) | When::Once(Err(_)) | When::Repeating { times: Err(_), .. } => {
+                Vec::new()
+            }
+            When::Once(Ok((start, end))) => vec![self.window(*start, *end)],
+            When::Repeating { zone, days, times: Ok((start, end)) } => {
+                let day = |time: Timestamp, offset: i32| {
+                    let date = zone.to_datetime(time).date();
+                    date.saturating_add(jiff::Span::new().days(offset))
+                };
+                let around = if compat == Compat::Off { DAYS_AROUND } else { 0 };
+                let last = day(to, around);
+                let dates = day(from, -around).series(jiff::Span::new().days(1));
+                dates
+                    .take_while(|date| *date <= last)
+                    .filter(|date| days.contains(&date.weekday()))
+                    .map(|date| self.window_of(date, *start, *end, zone, compat))
+                    .collect()
+            }
+        }
+    }
+
+    fn window_of(
+        &self,
+        date: Date,
+        start: Time,
+        end: Option<Time>,
+        zone: &TimeZone,
+        compat: Compat,
+    ) -> Window {
+        let starts = zone::instant(date, start, zone);
+        let ends = end.map_or(starts, |end| {
+            let is_next_day = compat == Compat::Off && end < start;
+            let date = if is_next_day { date.tomorrow().unwrap_or(Date::MAX) } else { date };
+            zone::instant(date, end, zone)
+        });
+        self.window(starts, ends)
+    }
+
+    fn window(&self, start: Timestamp, end: Timestamp) -> Window {
+        let shortest = start.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
+        Window { entry: self.index, start, end: end.max(shortest), value: self.value }
+    }
+}
+
+fn dates(index: usize, schedule: &Schedule) -> Result<(Timestamp, Timestamp), Problem> {
+    let parse = |field, text: &str| {
+        let invalid = || Problem::InvalidDate { index, field, text: text.to_owned() };
+        zone::parse_date(text).ok_or_else(invalid)
+    };
+    let date = schedule.date.as_deref().ok_or(Problem::MissingDate { index })?;
+    let start = parse("date", date)?;
+    let end = schedule.end_date.as_deref().filter(|text| !text.is_empty());
+    Ok((start, end.map_or(Ok(start), |text| parse("endDate", text))?))
+}
+
+fn times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), Problem> {
+    let start = zone::parse_time(&period.start_time)
+        .ok_or_else(|| Problem::InvalidStartTime { index, text: period.start_time.clone() })?;
+    if period.end_time.is_empty() {
+        return Ok((start, None));
+    }
+    let end = zone::parse_time(&period.end_time)
+        .ok_or_else(|| Problem::InvalidEndTime { index, text: period.end_time.clone() })?;
+    Ok((start, Some(end)))
+}
+
+fn weekday(day: ScheduleDay) -> Weekday {
+    match day {
+        ScheduleDay::Sun => Weekday::Sunday,
+        ScheduleDay::Mon => Weekday::Monday,
+        ScheduleDay::Tue => Weekday::Tuesday,
+        ScheduleDay::Wed => Weekday::Wednesday,
+        ScheduleDay::Thu => Weekday::Thursday,
+        ScheduleDay::Fri => Weekday::Friday,
+        ScheduleDay::Sat => Weekday::Saturday,
+    }
+}

@@ -1,0 +1,134 @@
+//! The value of a schedule.
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+
+use crate::schedules::{
+    Compat, Problem, ScalingScheduleSpec, ScheduleError, Settings, Window, entry::Entry, zone,
+};
+
+/// A compiled schedule.
+#[derive(Clone, Debug)]
+pub struct ScheduledMetric {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) ramp: Ramp,
+    compat: Compat,
+    problems: Vec<Problem>,
+}
+
+/// How values rise and fall.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ramp {
+    pub(crate) duration: SignedDuration,
+    pub(crate) steps: u32,
+}
+
+impl ScheduledMetric {
+    /// Compiles a spec. An entry that can't be evaluated is no error here: see
+    /// [`Self::problems`] and [`Self::value_at`].
+    pub fn new(spec: &ScalingScheduleSpec, settings: &Settings) -> Result<Self, ScheduleError> {
+        let duration = match spec.scaling_window_duration_minutes {
+            Some(minutes) if minutes < 0 => {
+                return Err(ScheduleError::NegativeScalingWindow(minutes));
+            }
+            // About 1900 years, so that the number of seconds can't overflow.
+            Some(minutes) => SignedDuration::from_mins(minutes.min(1_000_000_000)),
+            None => settings.default_scaling_window,
+        };
+        let default_zone = &settings.default_time_zone;
+        let default_zone = zone::find(&settings.time_zones, default_zone)
+            .ok_or_else(|| ScheduleError::UnknownDefaultTimeZone(default_zone.clone()))?;
+        let mut problems = Vec::new();
+        let entries = spec.schedules.iter().enumerate().map(|(index, schedule)| {
+            Entry::new(index, schedule, &default_zone, settings, &mut problems)
+        });
+        let entries = entries.collect();
+        let ramp = Ramp { duration, steps: settings.ramp_steps };
+        Ok(Self { entries, ramp, compat: settings.compat, problems })
+    }
+
+    /// What is wrong with entries, whether it matters at the moment or not.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Duration of the ramps.
+    pub fn ramp_duration(&self) -> SignedDuration {
+        self.ramp.duration
+    }
+
+    /// The time zone of the first repeating entry.
+    pub fn time_zone(&self) -> Option<&TimeZone> {
+        self.entries.iter().find_map(Entry::time_zone)
+    }
+
+    /// The value at a time. It fails if an entry can't be evaluated. If that is a repeating entry,
+    /// it fails on the days of the entry only, as the reference.
+    pub fn value_at(&self, now: Timestamp) -> Result<i64, ScheduleError> {
+        self.check(now)?;
+        Ok(self.valid_value_at(now))
+    }
+
+    /// The value at a time, without the entries that can't be evaluated.
+    pub fn valid_value_at(&self, now: Timestamp) -> i64 {
+        self.value_in(&self.windows(now, now), now)
+    }
+
+    /// Whether an entry is in its window or in one of its ramps: `status.active`.
+    pub fn is_active_at(&self, now: Timestamp) -> Result<bool, ScheduleError> {
+        self.check(now)?;
+        Ok(self.windows(now, now).iter().any(|window| {
+            let (rise, fall) = self.ramp.around(window);
+            rise <= now && now < fall
+        }))
+    }
+
+    /// The windows that can have a value between two times, ramps included, by entry.
+    pub fn windows(&self, from: Timestamp, to: Timestamp) -> Vec<Window> {
+        let entries = self.entries.iter();
+        entries.flat_map(|entry| entry.windows(from, to, self.compat)).collect()
+    }
+
+    fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
+        Ok(self.entries.iter().try_for_each(|entry| entry.check(now))?)
+    }
+
+    /// The value, if `windows` has all windows around `now`.
+    pub(crate) fn value_in(&self, windows: &[Window], now: Timestamp) -> i64 {
+        let values = windows.iter().map(|window| self.ramp.value(window, now));
+        values.max().unwrap_or_default().max(0)
+    }
+}
+
+impl Ramp {
+    /// Start of the ramp before a window, and end of the ramp after it.
+    pub(crate) fn around(self, window: &Window) -> (Timestamp, Timestamp) {
+        let rise = window.start.saturating_sub(self.duration).unwrap_or(Timestamp::MIN);
+        let fall = window.end.saturating_add(self.duration).unwrap_or(Timestamp::MAX);
+        (rise, fall)
+    }
+
+    /// The value that a window contributes.
+    fn value(self, window: &Window, now: Timestamp) -> i64 {
+        let (rise, fall) = self.around(window);
+        if window.start <= now && now < window.end {
+            window.value
+        } else if rise <= now && now < window.start {
+            self.part(now.duration_since(rise), window.value)
+        } else if window.end <= now && now < fall {
+            self.part(fall.duration_since(now), window.value)
+        } else {
+            0
+        }
+    }
+
+    /// The part of a value in the step of a ramp. The order of the operations decides how floats
+    /// are rounded.
+    fn part(self, elapsed: SignedDuration, value: i64) -> i64 {
+        let steps = f64::from(self.steps);
+        let fraction = elapsed.as_nanos() as f64 / self.duration.as_nanos() as f64;
+        let part = (fraction * steps).floor() * (value as f64 / steps);
+        #[expect(clippy::cast_possible_truncation, reason = "a part of the value")]
+        let part = part as i64;
+        part
+    }
+}

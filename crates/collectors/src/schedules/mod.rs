@@ -1,0 +1,53 @@
+//! Metrics that follow a schedule: `ScalingSchedule` and `ClusterScalingSchedule` of
+//! `zalando.org/v1`, as kube-metrics-adapter ("the reference" here) defines them. Pure functions,
+//! without clock or async runtime.
+//!
+//! [`ScheduledMetric::new`] compiles a spec. The value at a time is the largest value of its
+//! entries: the full value inside a window, a part of it in steps while it ramps up before the
+//! window and down after it, and 0 otherwise.
+//!
+//! ```
+//! use hpa_schedules::{ScalingScheduleSpec, ScheduledMetric, Settings};
+//!
+//! let spec: ScalingScheduleSpec = serde_json::from_str(
+//!     r#"{"schedules": [{
+//!         "type": "Repeating", "value": 100,
+//!         "period": {"startTime": "22:00", "endTime": "02:00", "days": ["Fri"], "timezone": "UTC"}
+//!     }]}"#,
+//! )?;
+//! let metric = ScheduledMetric::new(&spec, &Settings::default())?;
+//! // Saturday, in the window that started on Friday.
+//! assert_eq!(metric.value_at("2026-11-28T01:00:00Z".parse()?)?, 100);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Compatibility
+//!
+//! The reference evaluates a repeating entry for the current day only. It loses the part of a
+//! window or ramp that is on the other side of midnight, and a window whose end is before its start
+//! has no length. Here, such a window ends on the next day, and all days count.
+//! [`Compat::KubeMetricsAdapter`] reproduces the reference. There is no other difference.
+
+#![warn(missing_docs)]
+
+mod changes;
+pub mod definition;
+mod entry;
+mod error;
+mod metric;
+mod settings;
+pub mod source;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod window;
+mod zone;
+
+pub use changes::Change;
+pub use error::{Problem, ScheduleError};
+pub use metric::ScheduledMetric;
+pub use settings::{Compat, Settings};
+pub use spec::{
+    ScalingScheduleSpec, ScalingScheduleStatus, Schedule, ScheduleDay, SchedulePeriod, ScheduleType,
+};
+pub use window::Window;

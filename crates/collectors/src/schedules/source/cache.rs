@@ -1,0 +1,209 @@
+//! The schedules in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus, ScheduledMetric, Settings};
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::kind::{ScheduleKey, ScheduleKind};
+
+/// The schedules, and how complete they are.
+#[derive(Default)]
+pub(super) struct Cache {
+    state: RwLock<State>,
+    changes: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<ScheduleKey, Arc<Entry>>,
+    /// By kind and namespace of a watch, which is empty for all.
+    health: BTreeMap<(ScheduleKind, String), Health>,
+}
+
+/// Whether the schedules of a watch are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Synced,
+    /// The resource is not installed.
+    Absent,
+    /// With the last failure.
+    NotSynced(Option<String>),
+}
+
+/// A schedule.
+pub(super) struct Entry {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) resource_version: String,
+    /// `status.active`
+    pub(super) is_active: bool,
+    spec: Value,
+    metric: Result<ScheduledMetric, String>,
+    /// When the value changes after a time. Autoscalers of a schedule share it.
+    next_change: Mutex<Option<(Timestamp, Option<Timestamp>)>>,
+}
+
+impl Entry {
+    pub(super) fn new(object: DynamicObject, settings: &Settings) -> Self {
+        let DynamicObject { metadata, mut data, .. } = object;
+        let spec = data.get_mut("spec").map(Value::take).unwrap_or_default();
+        let status = data.get_mut("status").map(Value::take).unwrap_or_default();
+        let status: ScalingScheduleStatus = serde_json::from_value(status).unwrap_or_default();
+        let compiled = serde_json::from_value::<ScalingScheduleSpec>(spec.clone())
+            .map_err(|error| format!("spec: {error}"))
+            .and_then(|spec| {
+                ScheduledMetric::new(&spec, settings).map_err(|error| error.to_string())
+            });
+        Self {
+            labels: metadata.labels.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            is_active: status.active,
+            spec,
+            metric: compiled,
+            next_change: Mutex::default(),
+        }
+    }
+
+    pub(super) fn value_at(&self, now: Timestamp) -> Result<i64, String> {
+        let metric = self.metric.as_ref().map_err(Clone::clone)?;
+        metric.value_at(now).map_err(|error| error.to_string())
+    }
+
+    /// Whether the schedule is active. `None` if it can't be evaluated.
+    pub(super) fn is_active_at(&self, now: Timestamp) -> Option<bool> {
+        self.metric.as_ref().ok()?.is_active_at(now).ok()
+    }
+
+    pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
+        let metric = self.metric.as_ref().ok()?;
+        let mut known = self.next_change.lock();
+        if let Some((since, next)) = *known
+            && since <= now
+            && next.is_none_or(|next| now < next)
+            // Without a change within days, there may be one later.
+            && (next.is_some() || now.duration_since(since) < jiff::SignedDuration::from_hours(1))
+        {
+            return next;
+        }
+        let next = metric.next_change(now).ok()?.map(|change| change.at);
+        *known = Some((now, next));
+        next
+    }
+}
+
+impl Cache {
+    pub(super) fn get(&self, key: &ScheduleKey) -> Option<Arc<Entry>> {
+        self.state.read().entries.get(key).cloned()
+    }
+
+    /// The schedules of a kind that the autoscalers of a namespace can use; of all namespaces if it
+    /// is empty.
+    pub(super) fn of_namespace(
+        &self,
+        kind: ScheduleKind,
+        namespace: &str,
+    ) -> Vec<(ScheduleKey, Arc<Entry>)> {
+        let is_in_scope = |key: &ScheduleKey| {
+            let is_all = kind == ScheduleKind::Cluster || namespace.is_empty();
+            key.kind == kind && (is_all || key.namespace == namespace)
+        };
+        self.all().into_iter().filter(|(key, _)| is_in_scope(key)).collect()
+    }
+
+    pub(super) fn all(&self) -> Vec<(ScheduleKey, Arc<Entry>)> {
+        let state = self.state.read();
+        state.entries.iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
+    /// Whether a schedule would be known.
+    pub(super) fn health(&self, key: &ScheduleKey) -> Health {
+        let state = self.state.read();
+        let own = |namespace: &str| state.health.get(&(key.kind, namespace.to_owned()));
+        own(&key.namespace).or_else(|| own("")).cloned().unwrap_or(Health::NotSynced(None))
+    }
+
+    /// The watches that have not synced.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let state = self.state.read();
+        if state.health.is_empty() {
+            return vec!["scaling schedules are not watched yet".to_owned()];
+        }
+        let not_synced = state.health.iter().filter_map(|((kind, _), health)| match health {
+            Health::NotSynced(_) => Some(format!("{} have not been read", kind.resource())),
+            Health::Synced | Health::Absent => None,
+        });
+        not_synced.collect()
+    }
+
+    /// A receiver that is notified of changes.
+    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Sets the state of a watch. Without the resource, there are no schedules; after a failure,
+    /// those that are known remain.
+    pub(super) fn set_health(&self, kind: ScheduleKind, namespace: &str, health: Health) {
+        let mut state = self.state.write();
+        let current =
+            state.health.entry((kind, namespace.to_owned())).or_insert(Health::NotSynced(None));
+        if *current == Health::Synced && matches!(health, Health::NotSynced(_)) {
+            return;
+        }
+        current.clone_from(&health);
+        if health == Health::Absent {
+            state.entries.retain(|key, _| !is_of_watch(key, kind, namespace));
+        }
+    }
+
+    /// Replaces the schedules of a watch, and returns those whose values may differ.
+    pub(super) fn replace(
+        &self,
+        kind: ScheduleKind,
+        namespace: &str,
+        listed: BTreeMap<ScheduleKey, Entry>,
+    ) -> BTreeSet<ScheduleKey> {
+        let known: Vec<ScheduleKey> = {
+            let state = self.state.read();
+            let own = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
+            own.filter(|key| !listed.contains_key(key)).cloned().collect()
+        };
+        let mut changed = BTreeSet::new();
+        for key in known {
+            self.remove(&key);
+            changed.insert(key);
+        }
+        for (key, entry) in listed {
+            if self.insert(key.clone(), entry) {
+                changed.insert(key);
+            }
+        }
+        self.set_health(kind, namespace, Health::Synced);
+        changed
+    }
+
+    /// Returns whether the values may differ.
+    pub(super) fn insert(&self, key: ScheduleKey, entry: Entry) -> bool {
+        let mut state = self.state.write();
+        let has_same_spec = state.entries.get(&key).is_some_and(|known| known.spec == entry.spec);
+        state.entries.insert(key, Arc::new(entry));
+        drop(state);
+        self.changes.send_replace(());
+        !has_same_spec
+    }
+
+    pub(super) fn remove(&self, key: &ScheduleKey) {
+        self.state.write().entries.remove(key);
+        self.changes.send_replace(());
+    }
+}
+
+fn is_of_watch(key: &ScheduleKey, kind: ScheduleKind, namespace: &str) -> bool {
+    key.kind == kind && (namespace.is_empty() || key.namespace == namespace)
+}

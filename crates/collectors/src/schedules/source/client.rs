@@ -1,0 +1,44 @@
+//! Metrics of schedules for the controller.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hpa_calc::{MetricQuery, MetricsApi, MilliValue, ReadError, Reading, Selector};
+use hpa_metrics::MetricsClient;
+
+use super::{ScheduleKey, Schedules};
+
+/// Answers queries for metrics of schedules, and passes others on. It is above the client that
+/// reuses responses, because the value must be the one of the moment.
+pub struct ScheduleClient {
+    schedules: Arc<Schedules>,
+    next: Arc<dyn MetricsClient>,
+}
+
+impl ScheduleClient {
+    /// `next` answers the other queries.
+    pub fn new(schedules: Arc<Schedules>, next: Arc<dyn MetricsClient>) -> Self {
+        Self { schedules, next }
+    }
+}
+
+#[async_trait]
+impl MetricsClient for ScheduleClient {
+    async fn read(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        query: &MetricQuery,
+    ) -> Result<Reading, ReadError> {
+        let schedule = match query {
+            MetricQuery::Object { object, .. } => ScheduleKey::for_object(namespace, object),
+            _ => None,
+        };
+        let Some(schedule) = schedule else { return self.next.read(namespace, pods, query).await };
+        let (value, _) = self
+            .schedules
+            .value(&schedule)
+            .map_err(|error| ReadError::fetch(MetricsApi::Custom, error))?;
+        Ok(Reading::Object(MilliValue::from_units(value)))
+    }
+}

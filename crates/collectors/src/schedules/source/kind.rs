@@ -1,0 +1,101 @@
+//! The kinds of schedules, and what identifies a schedule.
+
+use std::fmt;
+
+use hpa_calc::api::CrossVersionObjectReference;
+use hpa_metrics::resource::GroupResource;
+
+pub(super) const GROUP: &str = "zalando.org";
+pub(super) const VERSION: &str = "v1";
+
+/// A kind of schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScheduleKind {
+    /// `ScalingSchedule`, for the autoscalers of its namespace.
+    Namespaced,
+    /// `ClusterScalingSchedule`, for all autoscalers.
+    Cluster,
+}
+
+impl ScheduleKind {
+    pub(super) const ALL: [Self; 2] = [Self::Namespaced, Self::Cluster];
+
+    /// The kind in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespaced => "ScalingSchedule",
+            Self::Cluster => "ClusterScalingSchedule",
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Namespaced => "scalingschedules",
+            Self::Cluster => "clusterscalingschedules",
+        }
+    }
+
+    /// The resource.
+    pub fn resource(self) -> GroupResource {
+        GroupResource::new(GROUP, self.plural())
+    }
+
+    /// The kind that a client names by its plural or singular.
+    pub(super) fn for_resource(resource: &GroupResource) -> Option<Self> {
+        let is_group = resource.group.is_empty() || resource.group == GROUP;
+        let name = resource.resource.as_str();
+        let is_named = |kind: &Self| {
+            name == kind.plural() || kind.plural().strip_suffix('s').is_some_and(|one| one == name)
+        };
+        Self::ALL.into_iter().find(is_named).filter(|_| is_group)
+    }
+
+    pub(super) fn api_resource(self) -> kube::core::ApiResource {
+        kube::core::ApiResource {
+            group: GROUP.to_owned(),
+            version: VERSION.to_owned(),
+            api_version: format!("{GROUP}/{VERSION}"),
+            kind: self.name().to_owned(),
+            plural: self.plural().to_owned(),
+        }
+    }
+}
+
+/// Identifies a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScheduleKey {
+    /// The kind.
+    pub kind: ScheduleKind,
+    /// Empty for a `ClusterScalingSchedule`.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ScheduleKey {
+    /// A schedule for the autoscalers of a namespace.
+    pub fn new(kind: ScheduleKind, namespace: &str, name: &str) -> Self {
+        let namespace = if kind == ScheduleKind::Cluster { "" } else { namespace };
+        Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// The schedule that a metric of an autoscaler in this namespace describes. `None` if it
+    /// describes another object.
+    pub fn for_object(namespace: &str, object: &CrossVersionObjectReference) -> Option<Self> {
+        if !object.is_scaling_schedule() {
+            return None;
+        }
+        let kind = ScheduleKind::ALL.into_iter().find(|kind| kind.name() == object.kind)?;
+        Some(Self::new(kind, namespace, &object.name))
+    }
+}
+
+impl fmt::Display for ScheduleKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name } = self;
+        match kind {
+            ScheduleKind::Namespaced => write!(f, "{} {namespace}/{name}", kind.name()),
+            ScheduleKind::Cluster => write!(f, "{} {name}", kind.name()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Metrics that follow a `ScalingSchedule` or `ClusterScalingSchedule`.
+
+mod cache;
+mod client;
+mod kind;
+mod provider;
+mod status;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::sync::Arc;
+
+use hpa_calc::{HorizontalPodAutoscaler, api::MetricSourceType};
+use jiff::Timestamp;
+
+pub use client::ScheduleClient;
+pub use kind::{ScheduleKey, ScheduleKind};
+pub use provider::ScheduleProvider;
+
+use self::cache::{Cache, Health};
+
+/// The time, from a clock that tests control.
+pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The schedules of the cluster, which [`Schedules::watch`] keeps up to date.
+pub struct Schedules {
+    settings: crate::schedules::Settings,
+    now: Now,
+    cache: Cache,
+}
+
+/// Why a schedule has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoScheduleValue {
+    /// There is no such schedule.
+    #[error("there is no {0}")]
+    NotFound(ScheduleKey),
+    /// The API server doesn't have the resource.
+    #[error("{} are not installed (hpa schedule crd prints their definition)", .0.resource())]
+    NotInstalled(ScheduleKind),
+    /// The schedules have not been read.
+    #[error("{} have not been read{reason}", kind.resource())]
+    NotSynced {
+        /// Which schedules.
+        kind: ScheduleKind,
+        /// The last failure, after a colon.
+        reason: String,
+    },
+    /// The schedule can't be evaluated.
+    #[error("{key}: {problem}")]
+    Invalid {
+        /// The schedule.
+        key: ScheduleKey,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Schedules {
+    /// Nothing is known until [`Self::watch`] has read the schedules.
+    pub fn new(settings: crate::schedules::Settings, now: Now) -> Self {
+        Self { settings, now, cache: Cache::default() }
+    }
+
+    /// The value of a schedule now, and that time.
+    pub fn value(&self, key: &ScheduleKey) -> Result<(i64, Timestamp), NoScheduleValue> {
+        let now = (self.now)();
+        let Some(entry) = self.cache.get(key) else {
+            return Err(match self.cache.health(key) {
+                Health::Synced => NoScheduleValue::NotFound(key.clone()),
+                Health::Absent => NoScheduleValue::NotInstalled(key.kind),
+                Health::NotSynced(reason) => {
+                    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+                    NoScheduleValue::NotSynced { kind: key.kind, reason }
+                }
+            });
+        };
+        let value = entry.value_at(now);
+        let invalid = |problem| NoScheduleValue::Invalid { key: key.clone(), problem };
+        value.map(|value| (value, now)).map_err(invalid)
+    }
+
+    /// The first time after `now` at which the value of a schedule of the autoscaler changes.
+    pub fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
+        let entries = schedules_of(hpa).filter_map(|key| self.cache.get(&key));
+        entries.filter_map(|entry| entry.next_change(now)).min()
+    }
+
+    /// What prevents that schedules are known, by kind. Not installed is known.
+    pub fn readiness(&self) -> Result<(), Vec<String>> {
+        let problems = self.cache.problems();
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+}
+
+/// The schedules that metrics of an autoscaler follow.
+pub fn schedules_of(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = ScheduleKey> {
+    let is_object =
+        |metric: &&hpa_calc::api::MetricSpec| metric.source_type == MetricSourceType::Object;
+    let objects = hpa.spec.metrics.iter().filter(is_object).filter_map(|it| it.object.as_ref());
+    objects.filter_map(|object| {
+        ScheduleKey::for_object(&hpa.metadata.namespace, &object.described_object)
+    })
+}

@@ -1,0 +1,251 @@
+use std::time::Duration;
+
+use hpa_calc::Selector;
+use hpa_metrics::resource::GroupResource;
+use hpa_testbed::Testbed;
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use hpa_metrics::provider::{provider::Provider, request::CustomRequest};
+
+/// Monday 2027-01-11, 08:00 UTC.
+const START: i64 = 1_799_654_400;
+
+fn start() -> Timestamp {
+    Timestamp::from_second(START).unwrap()
+}
+
+/// Schedules of a testbed, in virtual time.
+struct Cluster {
+    testbed: Testbed,
+    schedules: Arc<Schedules>,
+    changed: Arc<Mutex<Vec<String>>>,
+}
+
+impl Cluster {
+    fn start(testbed: &Testbed) -> Self {
+        let origin = Instant::now();
+        let now = move || start() + origin.elapsed();
+        let schedules =
+            Arc::new(Schedules::new(crate::schedules::Settings::default(), Arc::new(now)));
+        let changed = Arc::<Mutex<Vec<String>>>::default();
+        tokio::spawn({
+            let (schedules, client) = (schedules.clone(), testbed.client());
+            let changed = changed.clone();
+            async move {
+                let on_change = |keys: &[ScheduleKey]| {
+                    changed.lock().extend(keys.iter().map(ToString::to_string));
+                };
+                schedules.watch(client, &[], on_change).await;
+            }
+        });
+        Self { testbed: testbed.clone(), schedules, changed }
+    }
+
+    fn apply(&self, kind: &str, name: &str, entry: Value) {
+        self.testbed.apply(schedule(kind, name, entry)).unwrap();
+    }
+
+    fn value(&self, kind: ScheduleKind, name: &str) -> Result<i64, String> {
+        let value = self.schedules.value(&ScheduleKey::new(kind, "shop", name));
+        value.map(|(value, _)| value).map_err(|error| error.to_string())
+    }
+
+    fn is_active(&self, name: &str) -> Option<bool> {
+        let object = self.testbed.get("zalando.org/v1", "ScalingSchedule", "shop", name).unwrap();
+        object["status"]["active"].as_bool()
+    }
+}
+
+fn testbed_with_definitions() -> Testbed {
+    let testbed = Testbed::default();
+    for definition in crate::schedules::definition::schedule_definitions().unwrap() {
+        testbed.apply(definition).unwrap();
+    }
+    testbed.apply(namespace()).unwrap();
+    testbed
+}
+
+fn namespace() -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } })
+}
+
+/// With ramps of one minute.
+fn schedule(kind: &str, name: &str, entry: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "zalando.org/v1", "kind": kind,
+        "metadata": { "name": name, "labels": { "team": name } },
+        "spec": { "scalingWindowDurationMinutes": 1, "schedules": [entry] },
+    });
+    if kind == "ScalingSchedule" {
+        object["metadata"]["namespace"] = "shop".into();
+    }
+    object
+}
+
+/// The value 10 for a minute, some seconds after the start.
+fn once(seconds: i64) -> Value {
+    let date = start() + SignedDuration::from_secs(seconds);
+    json!({ "type": "OneTime", "date": date.to_string(), "durationMinutes": 1, "value": 10 })
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedules_are_known_once_they_are_installed() {
+    let cluster = Cluster::start(&Testbed::default());
+    cluster.testbed.apply(namespace()).unwrap();
+    let value = || cluster.value(ScheduleKind::Namespaced, "noon");
+    assert_eq!(value().unwrap_err(), "scalingschedules.zalando.org have not been read");
+    assert!(cluster.schedules.readiness().is_err());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        value().unwrap_err(),
+        "scalingschedules.zalando.org are not installed (hpa schedule crd prints their definition)"
+    );
+    assert_eq!(cluster.schedules.readiness(), Ok(()));
+
+    for definition in crate::schedules::definition::schedule_definitions().unwrap() {
+        cluster.testbed.apply(definition).unwrap();
+    }
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(value().unwrap_err(), "there is no ScalingSchedule shop/noon");
+    let entry = json!({ "type": "OneTime", "value": 7, "durationMinutes": 60,
+        "date": "2027-01-11T08:00:00Z" });
+    cluster.apply("ScalingSchedule", "noon", entry);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(value(), Ok(7));
+    cluster.testbed.delete("zalando.org/v1", "ScalingSchedule", "shop", "noon").unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(value().unwrap_err(), "there is no ScalingSchedule shop/noon");
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_schedule_is_named_with_its_field_and_spares_others() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    cluster.apply("ScalingSchedule", "bad", json!({ "type": "OneTime", "value": 1 }));
+    cluster.apply("ScalingSchedule", "good", once(-90));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        cluster.value(ScheduleKind::Namespaced, "bad").unwrap_err(),
+        "ScalingSchedule shop/bad: spec.schedules[0].date: required, because the type is OneTime"
+    );
+    assert!(cluster.value(ScheduleKind::Namespaced, "good").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_changes_of_the_spec_are_reported() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    let mut object = schedule("ScalingSchedule", "noon", once(600));
+    cluster.testbed.apply(object.clone()).unwrap();
+    cluster.apply("ClusterScalingSchedule", "all", once(600));
+    sleep(Duration::from_secs(1)).await;
+    let take = || {
+        let mut taken = std::mem::take(&mut *cluster.changed.lock());
+        taken.sort();
+        taken
+    };
+    assert_eq!(take(), ["ClusterScalingSchedule all", "ScalingSchedule shop/noon"]);
+    object["status"] = json!({ "active": true });
+    cluster.testbed.apply(object.clone()).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(take(), [""; 0]);
+    object["spec"]["schedules"][0]["value"] = 11.into();
+    cluster.testbed.apply(object).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(take(), ["ScalingSchedule shop/noon"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_change_is_each_step_of_a_ramp() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    cluster.apply("ScalingSchedule", "noon", once(120));
+    sleep(Duration::from_secs(1)).await;
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        "metadata": { "namespace": "shop", "name": "web" },
+        "spec": { "maxReplicas": 1, "scaleTargetRef": {}, "metrics": [
+            { "type": "Resource", "resource": { "name": "cpu", "target": {} } },
+            { "type": "Object", "object": { "metric": { "name": "m" }, "target": {},
+                "describedObject": { "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+                    "name": "noon" } } },
+        ] },
+    }))
+    .unwrap();
+    let mut now = start();
+    let mut seconds = Vec::new();
+    while let Some(next) = cluster.schedules.next_change(&hpa, now) {
+        now = next;
+        seconds.push(now.duration_since(start()).as_secs());
+    }
+    // Ten steps of a ramp of one minute up to the value 10; the first one has the value 0.
+    let up = [66, 72, 78, 84, 90, 96, 102, 108, 114, 120];
+    assert_eq!(seconds[..up.len()], up);
+    // The last step down has the value 0.
+    assert_eq!(seconds.last(), Some(&234));
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_is_written_when_a_schedule_becomes_active_and_inactive() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    let (schedules, client) = (cluster.schedules.clone(), cluster.testbed.client());
+    tokio::spawn(async move { schedules.write_statuses(client).await });
+    cluster.apply("ScalingSchedule", "noon", once(120));
+    // The first ramp starts after a minute, and the last one ends after four.
+    let mut states = Vec::new();
+    for _ in 0..6 {
+        sleep(Duration::from_secs(50)).await;
+        states.push(cluster.is_active("noon").unwrap_or_default());
+    }
+    assert_eq!(states, [false, true, true, true, false, false]);
+    // Each change is written once.
+    let version = cluster.testbed.resource_version();
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(cluster.testbed.resource_version(), version);
+}
+
+fn request(resource: &str, namespace: &str) -> CustomRequest {
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    CustomRequest {
+        resource: GroupResource::new(group, resource),
+        namespace: namespace.to_owned(),
+        metric: "anything".to_owned(),
+        metric_selector: Selector::everything(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_answers_by_name_and_by_selector() {
+    let cluster = Cluster::start(&testbed_with_definitions());
+    cluster.apply("ScalingSchedule", "noon", once(0));
+    cluster.apply("ScalingSchedule", "night", once(10_000));
+    cluster.apply("ClusterScalingSchedule", "all", once(0));
+    sleep(Duration::from_secs(1)).await;
+    let provider = ScheduleProvider::new(cluster.schedules.clone());
+    for (resource, namespace, name) in [
+        ("scalingschedules.zalando.org", "shop", "noon"),
+        ("scalingschedule", "shop", "noon"),
+        ("clusterscalingschedules.zalando.org", "shop", "all"),
+        ("clusterscalingschedules.zalando.org", "", "all"),
+    ] {
+        let request = request(resource, namespace);
+        assert!(provider.has_custom(&request.resource, !namespace.is_empty(), "anything"));
+        let values = provider.custom_by_name(&request, name).await.unwrap();
+        let item = &values.items[0];
+        assert_eq!((&*item.object.namespace, &*item.object.name), (namespace, name));
+        assert_eq!(item.value.quantity.to_string(), "10");
+        assert_eq!(item.value.timestamp, start() + SignedDuration::from_secs(1));
+    }
+    for resource in ["pods", "scalingschedules.example.org"] {
+        assert!(!provider.has_custom(&request(resource, "shop").resource, true, "anything"));
+    }
+    assert!(!provider.has_custom(&request("scalingschedules", "").resource, false, "anything"));
+
+    let schedules = request("scalingschedules.zalando.org", "shop");
+    let missing = provider.custom_by_name(&schedules, "other").await.unwrap_err();
+    assert!(missing.is_not_found());
+    let selector = Selector::parse("team in (noon,night)").unwrap();
+    let values = provider.custom_by_selector(&schedules, &selector).await.unwrap();
+    let values: Vec<_> = values.items.iter().map(|it| it.value.quantity.to_string()).collect();
+    assert_eq!(values, ["0", "10"]);
+}

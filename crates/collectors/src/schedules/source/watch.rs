@@ -1,0 +1,125 @@
+//! Watches that keep the schedules up to date.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, future::join_all};
+use kube::{
+    Api, Client, ResourceExt,
+    api::DynamicObject,
+    runtime::{WatchStreamExt, watcher},
+};
+use tracing::{info, warn};
+
+use super::{
+    Schedules,
+    cache::{Entry, Health},
+    kind::{ScheduleKey, ScheduleKind},
+};
+
+impl Schedules {
+    /// Keeps the schedules up to date, in these namespaces or in all. Never ends. A resource that
+    /// is not installed has no schedules until it is. Passes the schedules whose values may differ
+    /// to `on_change`.
+    pub async fn watch(
+        &self,
+        client: Client,
+        namespaces: &[String],
+        on_change: impl Fn(&[ScheduleKey]) + Sync,
+    ) {
+        let all = [String::new()];
+        let scopes = if namespaces.is_empty() { &all[..] } else { namespaces };
+        let scopes = scopes.iter().map(|scope| (ScheduleKind::Namespaced, &**scope));
+        let scopes = scopes.chain([(ScheduleKind::Cluster, "")]);
+        let watches = scopes
+            .map(|(kind, namespace)| self.watch_scope(client.clone(), kind, namespace, &on_change));
+        join_all(watches).await;
+    }
+
+    async fn watch_scope(
+        &self,
+        client: Client,
+        kind: ScheduleKind,
+        namespace: &str,
+        on_change: &(impl Fn(&[ScheduleKey]) + Sync),
+    ) {
+        self.cache.set_health(kind, namespace, Health::NotSynced(None));
+        let resource = kind.api_resource();
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(client, &resource)
+        } else {
+            Api::namespaced_with(client, namespace, &resource)
+        };
+        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let mut listed = BTreeMap::new();
+        let mut has_failed = false;
+        let key = |object: &DynamicObject| {
+            ScheduleKey::new(kind, &object.namespace().unwrap_or_default(), &object.name_any())
+        };
+        while let Some(event) = events.next().await {
+            let changed = match event {
+                Ok(watcher::Event::Init) => {
+                    listed.clear();
+                    continue;
+                }
+                Ok(watcher::Event::InitApply(object)) => {
+                    listed.insert(key(&object), Entry::new(object, &self.settings));
+                    continue;
+                }
+                Ok(watcher::Event::InitDone) => {
+                    if std::mem::take(&mut has_failed) {
+                        info!(resource = %kind.resource(), "scaling schedules are watched again");
+                    }
+                    let listed = std::mem::take(&mut listed);
+                    self.cache.replace(kind, namespace, listed).into_iter().collect()
+                }
+                Ok(watcher::Event::Apply(object)) => {
+                    let key = key(&object);
+                    let entry = Entry::new(object, &self.settings);
+                    if !self.cache.insert(key.clone(), entry) {
+                        continue;
+                    }
+                    vec![key]
+                }
+                Ok(watcher::Event::Delete(object)) => {
+                    let key = key(&object);
+                    self.cache.remove(&key);
+                    vec![key]
+                }
+                Err(error) => {
+                    self.failed(kind, namespace, &error, std::mem::replace(&mut has_failed, true));
+                    continue;
+                }
+            };
+            if !changed.is_empty() {
+                on_change(&changed);
+            }
+        }
+    }
+
+    /// Logs the first of consecutive failures.
+    fn failed(
+        &self,
+        kind: ScheduleKind,
+        namespace: &str,
+        error: &watcher::Error,
+        is_repeated: bool,
+    ) {
+        let is_absent = matches!(
+            error,
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+        );
+        let resource = kind.resource();
+        if is_absent {
+            self.cache.set_health(kind, namespace, Health::Absent);
+            if !is_repeated {
+                info!(%resource, "not installed: autoscalers can't use them until they are");
+            }
+            return;
+        }
+        let reason = hpa_metrics::provider::error::describe(error);
+        if !is_repeated {
+            warn!(%resource, namespace, error = reason, "unable to watch scaling schedules, retrying");
+        }
+        self.cache.set_health(kind, namespace, Health::NotSynced(Some(reason)));
+    }
+}

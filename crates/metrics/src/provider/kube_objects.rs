@@ -1,0 +1,400 @@
+//! The objects of an API server.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error,
+    net::IpAddr,
+    sync::Arc,
+};
+
+use crate::resource::{ApiResource, GroupResource};
+use async_trait::async_trait;
+use futures::StreamExt;
+use hpa_calc::Selector;
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+    core::ObjectMeta,
+    runtime::{WatchStreamExt, watcher},
+};
+use parking_lot::RwLock;
+use serde::Deserialize;
+
+use crate::provider::{
+    objects::{ListError, ObjectLister, ObjectMetadata, Pod},
+    request::ObjectKey,
+};
+
+/// The number of objects in one response of a list.
+const PAGE_SIZE: u32 = 500;
+
+/// The objects of an API server. Pods and nodes come from caches that [`KubeObjects::watch`] keeps
+/// up to date; other objects are listed for each request.
+pub struct KubeObjects {
+    client: Client,
+    pods: ObjectCache,
+    nodes: ObjectCache,
+    lists_pods: bool,
+}
+
+/// An object, reduced to what is cached.
+#[derive(Clone, Debug, Deserialize)]
+struct SlimObject {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Option<SlimStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimStatus {
+    #[serde(default)]
+    phase: Option<String>,
+    #[serde(default, rename = "podIP")]
+    pod_ip: Option<String>,
+    #[serde(default)]
+    conditions: Option<Vec<SlimCondition>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimCondition {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    last_transition_time: Option<String>,
+}
+
+impl SlimStatus {
+    /// Since when the object is ready.
+    fn ready_since(&self) -> Option<Timestamp> {
+        let mut conditions = self.conditions.iter().flatten();
+        let ready = conditions.find(|own| own.r#type == "Ready" && own.status == "True")?;
+        let since = ready.last_transition_time.as_ref().and_then(|time| time.parse().ok());
+        Some(since.unwrap_or_default())
+    }
+}
+
+impl kube::Resource for SlimObject {
+    type DynamicType = kube::core::ApiResource;
+    type Scope = kube::core::DynamicResourceScope;
+
+    fn kind(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+
+    fn group(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+
+    fn version(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+
+    fn plural(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// The objects of a kind, by namespace and name.
+#[derive(Debug, Default)]
+struct ObjectCache {
+    synced: RwLock<Option<Objects>>,
+}
+
+type Objects = HashMap<String, BTreeMap<String, CachedObject>>;
+
+#[derive(Clone, Debug)]
+struct CachedObject {
+    metadata: ObjectMetadata,
+    is_running: bool,
+    ip: Option<IpAddr>,
+    ready_since: Option<Timestamp>,
+    is_terminating: bool,
+}
+
+impl KubeObjects {
+    /// Caches pods and nodes, if `watch` runs.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            pods: ObjectCache::default(),
+            nodes: ObjectCache::default(),
+            lists_pods: false,
+        }
+    }
+
+    /// Lists pods for each custom metric, as the reference does. Pods for resource metrics come
+    /// from the cache.
+    #[must_use]
+    pub fn listing_pods(self) -> Self {
+        Self { lists_pods: true, ..self }
+    }
+
+    /// Whether the caches have synced.
+    pub fn has_synced(&self) -> bool {
+        self.pods.synced.read().is_some() && self.nodes.synced.read().is_some()
+    }
+
+    /// Keeps the cache of pods up to date. Never ends.
+    pub async fn watch_pods(&self) {
+        self.pods.watch(&self.client, &GroupResource::pods(), "Pod").await;
+    }
+
+    /// The selected pods, with their addresses.
+    pub fn pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
+        self.pods.select_pods(namespace, selector).ok_or(ListError::NotSynced("pods"))
+    }
+
+    /// Keeps the caches up to date. Never ends.
+    pub async fn watch(&self) {
+        let (pods, nodes) = (GroupResource::pods(), GroupResource::nodes());
+        tokio::join!(
+            self.pods.watch(&self.client, &pods, "Pod"),
+            self.nodes.watch(&self.client, &nodes, "Node"),
+        );
+    }
+
+    async fn list(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        let kind = kube_resource(&resource.group_resource, &resource.version, &resource.kind);
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(self.client.clone(), &kind)
+        } else {
+            Api::namespaced_with(self.client.clone(), namespace, &kind)
+        };
+        let mut params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
+        let mut names = Vec::new();
+        loop {
+            let page = api.list_metadata(&params).await.map_err(|error| ListError::Request {
+                resource: resource.group_resource.to_string(),
+                source: Arc::new(error),
+            })?;
+            names.extend(page.items.into_iter().filter_map(|object| object.metadata.name));
+            match page.metadata.continue_ {
+                Some(token) if !token.is_empty() => params = params.continue_token(&token),
+                _ => return Ok(names),
+            }
+        }
+    }
+}
+
+fn kube_resource(resource: &GroupResource, version: &str, kind: &str) -> kube::core::ApiResource {
+    let api_version = if resource.group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{}/{version}", resource.group)
+    };
+    kube::core::ApiResource {
+        group: resource.group.clone(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: resource.resource.clone(),
+    }
+}
+
+#[async_trait]
+impl ObjectLister for KubeObjects {
+    async fn names(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        if resource.group_resource == GroupResource::pods() && !self.lists_pods {
+            let selected = self.pods.select(namespace, selector, |_| true);
+            if let Some(pods) = selected {
+                return Ok(pods.into_iter().map(|pod| pod.key.name).collect());
+            }
+        }
+        self.list(resource, namespace, selector).await
+    }
+
+    async fn running_pods(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<ObjectMetadata>, ListError> {
+        let selected = self.pods.select(namespace, selector, |pod| pod.is_running);
+        selected.ok_or(ListError::NotSynced("pods"))
+    }
+
+    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
+        let pod = self.pods.get(pod, "pods")?;
+        Ok(pod.filter(|pod| pod.is_running).map(|pod| pod.metadata))
+    }
+
+    async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        self.nodes.select("", selector, |_| true).ok_or(ListError::NotSynced("nodes"))
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
+        let node = self.nodes.get(&ObjectKey::new("", name), "nodes")?;
+        Ok(node.map(|node| node.metadata))
+    }
+}
+
+impl ObjectCache {
+    /// Lists and watches all objects. Never ends.
+    async fn watch(&self, client: &Client, resource: &GroupResource, kind: &str) {
+        let kind = kube_resource(resource, "v1", kind);
+        let api: Api<SlimObject> = Api::all_with(client.clone(), &kind);
+        let events = watcher(api, watcher::Config::default()).default_backoff();
+        let mut events = std::pin::pin!(events);
+        let mut listed = Objects::default();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.apply(event, &mut listed),
+                Err(error) => tracing::warn!(
+                    resource = %resource,
+                    error = &error as &dyn Error,
+                    "unable to watch objects for metrics, retrying"
+                ),
+            }
+        }
+    }
+
+    fn apply(&self, event: watcher::Event<SlimObject>, listed: &mut Objects) {
+        match event {
+            watcher::Event::Init => listed.clear(),
+            watcher::Event::InitApply(object) => insert(listed, object),
+            watcher::Event::InitDone => *self.synced.write() = Some(std::mem::take(listed)),
+            watcher::Event::Apply(object) => {
+                if let Some(objects) = &mut *self.synced.write() {
+                    insert(objects, object);
+                }
+            }
+            watcher::Event::Delete(object) => {
+                if let Some(objects) = &mut *self.synced.write() {
+                    let namespace = object.metadata.namespace.unwrap_or_default();
+                    let name = object.metadata.name.unwrap_or_default();
+                    if let Some(own) = objects.get_mut(&namespace) {
+                        own.remove(&name);
+                        if own.is_empty() {
+                            objects.remove(&namespace);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The selected objects, sorted. `None` before the cache has synced.
+    fn select(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        filter: impl Fn(&CachedObject) -> bool,
+    ) -> Option<Vec<ObjectMetadata>> {
+        let guard = self.synced.read();
+        let objects = guard.as_ref()?;
+        let is_selected =
+            |object: &&CachedObject| filter(object) && selector.matches(&object.metadata.labels);
+        if !namespace.is_empty() {
+            let own = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
+            return Some(own.filter(is_selected).map(|one| one.metadata.clone()).collect());
+        }
+        let all = objects.values().flat_map(BTreeMap::values).filter(is_selected);
+        let mut all: Vec<ObjectMetadata> = all.map(|one| one.metadata.clone()).collect();
+        all.sort_by(|one, other| one.key.cmp(&other.key));
+        Some(all)
+    }
+
+    /// The selected pods of a namespace. `None` before the cache has synced.
+    fn select_pods(&self, namespace: &str, selector: &Selector) -> Option<Vec<Pod>> {
+        let guard = self.synced.read();
+        let own = guard.as_ref()?.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let selected = own.filter(|pod| selector.matches(&pod.metadata.labels));
+        let pod = |own: &CachedObject| Pod {
+            name: own.metadata.key.name.clone(),
+            ip: own.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+            ready_since: own.ready_since,
+            is_terminating: own.is_terminating,
+        };
+        Some(selected.map(pod).collect())
+    }
+
+    /// The object, if there is one.
+    fn get(&self, key: &ObjectKey, kind: &'static str) -> Result<Option<CachedObject>, ListError> {
+        let guard = self.synced.read();
+        let objects = guard.as_ref().ok_or(ListError::NotSynced(kind))?;
+        Ok(objects.get(&key.namespace).and_then(|own| own.get(&key.name)).cloned())
+    }
+}
+
+fn insert(objects: &mut Objects, object: SlimObject) {
+    let ObjectMeta { name, namespace, labels, creation_timestamp, deletion_timestamp, .. } =
+        object.metadata;
+    let key =
+        ObjectKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() };
+    let status = object.status.unwrap_or_default();
+    let cached = CachedObject {
+        metadata: ObjectMetadata {
+            key: key.clone(),
+            labels: labels.unwrap_or_default(),
+            creation_timestamp: creation_timestamp.map(|time| time.0),
+        },
+        is_running: status.phase.as_deref() == Some("Running"),
+        ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
+        ready_since: status.ready_since(),
+        is_terminating: deletion_timestamp.is_some(),
+    };
+    objects.entry(key.namespace).or_default().insert(key.name, cached);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(namespace: &str, name: &str, app: &str, phase: &str) -> SlimObject {
+        serde_json::from_value(serde_json::json!({
+            "metadata": { "namespace": namespace, "name": name, "labels": { "app": app } },
+            "status": { "phase": phase },
+        }))
+        .unwrap()
+    }
+
+    fn names(cache: &ObjectCache, namespace: &str, selector: &str) -> Option<Vec<String>> {
+        let selector = Selector::parse(selector).unwrap();
+        let pods = cache.select(namespace, &selector, |pod| pod.is_running)?;
+        Some(pods.iter().map(|pod| pod.key.to_string()).collect())
+    }
+
+    #[test]
+    fn cache_has_the_objects_of_the_last_list_and_later_changes() {
+        let (cache, mut listed) = (ObjectCache::default(), Objects::default());
+        let mut apply = |event| cache.apply(event, &mut listed);
+        apply(watcher::Event::Init);
+        apply(watcher::Event::InitApply(pod("shop", "web-1", "web", "Running")));
+        apply(watcher::Event::InitApply(pod("shop", "web-0", "web", "Running")));
+        apply(watcher::Event::InitApply(pod("shop", "web-2", "web", "Pending")));
+        assert_eq!(names(&cache, "shop", ""), None, "not synced");
+        apply(watcher::Event::InitDone);
+        assert_eq!(names(&cache, "shop", "app=web").unwrap(), ["shop/web-0", "shop/web-1"]);
+        assert_eq!(names(&cache, "shop", "app=api").unwrap(), [""; 0]);
+
+        apply(watcher::Event::Apply(pod("api", "api-0", "api", "Running")));
+        apply(watcher::Event::Delete(pod("shop", "web-0", "web", "Running")));
+        assert_eq!(names(&cache, "", "").unwrap(), ["api/api-0", "shop/web-1"]);
+
+        apply(watcher::Event::Init);
+        apply(watcher::Event::InitDone);
+        assert_eq!(names(&cache, "", "").unwrap(), [""; 0]);
+    }
+}

@@ -1,0 +1,118 @@
+//! The objects of the cluster, as far as metrics need them.
+
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+use crate::resource::ApiResource;
+use async_trait::async_trait;
+use hpa_calc::Selector;
+use jiff::Timestamp;
+
+use crate::provider::request::ObjectKey;
+
+/// Lists objects of the cluster.
+#[async_trait]
+pub trait ObjectLister: Send + Sync {
+    /// The names of the selected objects, in the order of the API server's list. The namespace is
+    /// empty for all namespaces and for objects without one.
+    async fn names(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<String>, ListError>;
+
+    /// The running pods in a namespace, or in all if it is empty, sorted by namespace and name.
+    async fn running_pods(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<ObjectMetadata>, ListError>;
+
+    /// A running pod. `None` if there is none with this name.
+    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError>;
+
+    /// The nodes, sorted by name.
+    async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError>;
+
+    /// A node. `None` if there is none with this name.
+    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError>;
+}
+
+/// What the resource metrics API shows of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectMetadata {
+    /// The object.
+    pub key: ObjectKey,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it was created.
+    pub creation_timestamp: Option<Timestamp>,
+}
+
+/// A pod as collectors read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// `status.podIP`, of IPv4 or IPv6. Empty if it has none yet.
+    pub ip: String,
+    /// Since when the condition `Ready` is `True`. `None` if it isn't.
+    pub ready_since: Option<Timestamp>,
+    /// Whether it has a deletion timestamp.
+    pub is_terminating: bool,
+}
+
+/// Why objects can't be listed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// The API has no such resource.
+    #[error(transparent)]
+    Resource(#[from] crate::resource::ResourceError),
+    /// The request failed.
+    #[error("listing {resource} failed")]
+    Request {
+        /// The resource.
+        resource: String,
+        /// The failure.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The cache of the objects has not synced yet.
+    #[error("the cache of {0} has not synced yet")]
+    NotSynced(&'static str),
+    /// Objects of this resource are not cached, and may not be listed.
+    #[error("{0} can't be selected: they are not cached")]
+    NotCached(String),
+}
+
+/// For providers that select no objects of the cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObjects;
+
+#[async_trait]
+impl ObjectLister for NoObjects {
+    async fn names(
+        &self,
+        resource: &ApiResource,
+        _: &str,
+        _: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        Err(ListError::NotCached(resource.group_resource.to_string()))
+    }
+
+    async fn running_pods(&self, _: &str, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("pods".to_owned()))
+    }
+
+    async fn running_pod(&self, _: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("pods".to_owned()))
+    }
+
+    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("nodes".to_owned()))
+    }
+
+    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("nodes".to_owned()))
+    }
+}

@@ -1,0 +1,191 @@
+//! The resources of the Kubernetes API, and how rules refer to them.
+
+use std::{collections::HashMap, fmt};
+
+/// A resource without its version: `pods`, `deployments.apps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupResource {
+    /// The API group. It is empty for the core group.
+    pub group: String,
+    /// The plural name in lower case.
+    pub resource: String,
+}
+
+impl GroupResource {
+    /// A resource of a group. The group is empty for the core group.
+    pub fn new(group: &str, resource: &str) -> Self {
+        Self { group: group.to_owned(), resource: resource.to_owned() }
+    }
+
+    /// `namespaces`.
+    pub fn namespaces() -> Self {
+        Self::new("", "namespaces")
+    }
+
+    /// `nodes`.
+    pub fn nodes() -> Self {
+        Self::new("", "nodes")
+    }
+
+    /// `pods`.
+    pub fn pods() -> Self {
+        Self::new("", "pods")
+    }
+
+    /// Whether metrics of this resource are read per namespace. The reference treats all others
+    /// than namespaces, nodes and persistent volumes as namespaced, whatever the API says.
+    pub fn has_namespaced_metrics(&self) -> bool {
+        let is_root_scoped = self.group.is_empty()
+            && matches!(&*self.resource, "namespaces" | "nodes" | "persistentvolumes");
+        !is_root_scoped
+    }
+}
+
+impl fmt::Display for GroupResource {
+    /// `resource.group`, or `resource` for the core group.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// A resource as API discovery describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiResource {
+    /// The group and the plural name.
+    pub group_resource: GroupResource,
+    /// The version that the API server prefers.
+    pub version: String,
+    /// The kind of its objects.
+    pub kind: String,
+    /// The singular name in lower case.
+    pub singular: String,
+}
+
+/// Why a resource can't be resolved. The messages are those of apimachinery's `RESTMapper`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceError {
+    /// The name of the resource is empty.
+    #[error("a resource must be present, got: {group}/, Resource=")]
+    Empty {
+        /// The group that was given.
+        group: String,
+    },
+    /// The API has no such resource.
+    #[error("no matches for {group}/, Resource={resource}")]
+    Unknown {
+        /// The group that was given.
+        group: String,
+        /// The name that was given.
+        resource: String,
+    },
+}
+
+impl ResourceError {
+    /// The group that was given.
+    pub fn group(&self) -> &str {
+        match self {
+            Self::Empty { group } | Self::Unknown { group, .. } => group,
+        }
+    }
+
+    /// The name that was given.
+    pub fn resource(&self) -> &str {
+        match self {
+            Self::Empty { .. } => "",
+            Self::Unknown { resource, .. } => resource,
+        }
+    }
+}
+
+/// The resources that the API server has.
+#[derive(Clone, Debug, Default)]
+pub struct ApiResources {
+    resources: Vec<ApiResource>,
+    /// The positions of resources by plural and singular name.
+    by_name: HashMap<String, Vec<usize>>,
+}
+
+impl ApiResources {
+    /// Resources in the order of their priority, which is that of discovery: if a name without a
+    /// group has several meanings, the first one counts.
+    pub fn new(resources: impl IntoIterator<Item = ApiResource>) -> Self {
+        let mut all = Self::default();
+        for resource in resources {
+            let position = all.resources.len();
+            let mut add = |name: &str| {
+                let positions = all.by_name.entry(name.to_owned()).or_default();
+                if !positions.contains(&position) {
+                    positions.push(position);
+                }
+            };
+            add(&resource.group_resource.resource);
+            add(&resource.singular);
+            all.resources.push(resource);
+        }
+        all
+    }
+
+    /// The resource with a plural or singular name, in any case. An empty group means any group.
+    /// If no group has the given name, the first one counts that starts with it.
+    pub fn resolve(&self, group: &str, name: &str) -> Result<&ApiResource, ResourceError> {
+        if name.is_empty() {
+            return Err(ResourceError::Empty { group: group.to_owned() });
+        }
+        let positions = self.by_name.get(&name.to_lowercase());
+        let positions = positions.map(Vec::as_slice).unwrap_or_default();
+        let named = || positions.iter().filter_map(|position| self.resources.get(*position));
+        let exact = named().find(|resource| resource.group_resource.group == group);
+        let found = if group.is_empty() {
+            named().next()
+        } else {
+            exact.or_else(|| {
+                named().find(|resource| resource.group_resource.group.starts_with(group))
+            })
+        };
+        found.ok_or_else(|| ResourceError::Unknown {
+            group: group.to_owned(),
+            resource: name.to_owned(),
+        })
+    }
+
+    /// The resource itself.
+    pub fn get(&self, resource: &GroupResource) -> Option<&ApiResource> {
+        let positions = self.by_name.get(&resource.resource)?;
+        let found = positions.iter().filter_map(|position| self.resources.get(*position));
+        found.into_iter().find(|known| known.group_resource == *resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use crate::provider::test_doubles::resources;
+
+    #[rstest]
+    #[case::plural("", "pods", "pods")]
+    #[case::singular("", "pod", "pods")]
+    #[case::any_case("", "Pod", "pods")]
+    #[case::any_group("", "ingress", "ingresses.networking.k8s.io")]
+    #[case::exact_group("apps", "deployment", "deployments.apps")]
+    #[case::group_prefix("networking", "ingress", "ingresses.networking.k8s.io")]
+    #[case::first_of_several("", "event", "events")]
+    #[case::second_of_several("events.k8s.io", "event", "events.events.k8s.io")]
+    fn names_resolve(#[case] group: &str, #[case] name: &str, #[case] expected: &str) {
+        let resources = resources();
+        let resolved = resources.resolve(group, name).unwrap();
+        assert_eq!(resolved.group_resource.to_string(), expected);
+    }
+
+    #[rstest]
+    #[case::unknown("", "Widget", "no matches for /, Resource=Widget")]
+    #[case::other_group("apps", "pod", "no matches for apps/, Resource=pod")]
+    #[case::short_name("", "po", "no matches for /, Resource=po")]
+    #[case::empty("apps", "", "a resource must be present, got: apps/, Resource=")]
+    fn other_names_fail(#[case] group: &str, #[case] name: &str, #[case] expected: &str) {
+        let error = resources().resolve(group, name).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}

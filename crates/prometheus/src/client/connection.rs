@@ -1,0 +1,338 @@
+//! Connections to a server. They are set up again when a file changes that they depend on.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hpa_go_compat::proxy::ProxyError;
+use http::{HeaderMap, HeaderValue, Uri, header, uri::Scheme};
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::client::{
+    forward,
+    settings::{Authentication, Settings},
+};
+
+/// The files of a service account.
+const CA: &str = "ca.crt";
+const TOKEN: &str = "token";
+
+/// How often files are checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Why the connection can't be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// A file can't be read.
+    #[error("unable to read {purpose} {}", path.display())]
+    File {
+        /// What the file has.
+        purpose: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: std::io::Error,
+    },
+    /// The content of a file can't be sent as a header.
+    #[error("{purpose} {} has characters that a header can't have", path.display())]
+    Header {
+        /// What the file has.
+        purpose: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A kubeconfig file can't be used.
+    #[error("unable to use the kubeconfig file {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// The proxy can't be used.
+    #[error("unable to use the proxy for {server}")]
+    Proxy {
+        /// The host of the server.
+        server: String,
+        /// What is wrong.
+        source: ProxyError,
+    },
+    /// The certificates can't be used.
+    #[error("unable to set up TLS with {files}")]
+    Tls {
+        /// The files that were used.
+        files: String,
+        /// What is wrong.
+        source: Box<kube::Error>,
+    },
+}
+
+/// What requests are sent with.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub(crate) client: kube::Client,
+    pub(crate) headers: Arc<HeaderMap>,
+}
+
+/// Returns the value of an environment variable.
+pub(crate) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Sets up connections.
+pub(crate) struct Connector {
+    settings: Arc<Settings>,
+    variables: Variables,
+    current: Mutex<Option<Current>>,
+}
+
+struct Current {
+    connection: Connection,
+    versions: Vec<FileVersion>,
+    checked: Instant,
+}
+
+/// The time of the last change and the length of a file. `None` if it can't be read.
+type FileVersion = Option<(SystemTime, u64)>;
+
+impl Connector {
+    /// A connector that chooses a proxy by environment variables.
+    pub(crate) fn new(settings: Arc<Settings>, variables: Variables) -> Self {
+        Self { settings, variables, current: Mutex::new(None) }
+    }
+
+    /// A connector that sends all requests with `client`.
+    pub(crate) fn fixed(settings: &Arc<Settings>, client: kube::Client) -> Self {
+        let headers = Arc::new(settings.headers.iter().fold(HeaderMap::new(), append));
+        let current = Current {
+            connection: Connection { client, headers },
+            versions: file_versions(settings),
+            checked: Instant::now(),
+        };
+        let current = Mutex::new(Some(current));
+        Self { settings: settings.clone(), variables: Arc::new(|_| None), current }
+    }
+
+    /// The connection to use. If files have changed and can't be used, the previous one stays.
+    pub(crate) async fn connection(&self) -> Result<Connection, ConnectionError> {
+        let mut current = self.current.lock().await;
+        let now = Instant::now();
+        if let Some(current) = &*current
+            && now.duration_since(current.checked) < CHECK_INTERVAL
+        {
+            return Ok(current.connection.clone());
+        }
+        // Before the files are read, so that a change in between is noticed next time.
+        let versions = file_versions(&self.settings);
+        if let Some(current) = &mut *current {
+            current.checked = now;
+            if current.versions == versions {
+                return Ok(current.connection.clone());
+            }
+        }
+        match (connect(&self.settings, &*self.variables).await, &mut *current) {
+            (Ok(connection), current) => {
+                *current = Some(Current { connection: connection.clone(), versions, checked: now });
+                Ok(connection)
+            }
+            (Err(error), None) => Err(error),
+            (Err(error), Some(current)) => {
+                tracing::warn!(
+                    server = self.settings.name,
+                    error = &error as &dyn std::error::Error,
+                    "new certificates or credentials can't be used, the previous ones stay"
+                );
+                Ok(current.connection.clone())
+            }
+        }
+    }
+}
+
+fn file_versions(settings: &Settings) -> Vec<FileVersion> {
+    let version = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    files(settings).into_iter().map(|(_, path)| version(&path)).collect()
+}
+
+/// The files that a connection depends on.
+fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
+    // As in the reference, a CA file replaces both.
+    let authentication = match settings.ca_file {
+        None => &settings.authentication,
+        Some(_) => &Authentication::None,
+    };
+    let (kubeconfig, service_account) = match authentication {
+        Authentication::Kubeconfig(path) => (Some(path.clone()), None),
+        Authentication::InCluster => (None, Some(&settings.service_account)),
+        Authentication::None => (None, None),
+    };
+    let files = [
+        ("the kubeconfig file", kubeconfig),
+        ("the service account's CA file", service_account.map(|account| account.join(CA))),
+        ("the service account's token", service_account.map(|account| account.join(TOKEN))),
+        ("the CA file", settings.ca_file.clone()),
+        ("the client certificate", settings.client_certificate_file.clone()),
+        ("the client key", settings.client_key_file.clone()),
+        ("the token file", settings.token_file.clone()),
+        ("the password file", settings.password_file.clone()),
+    ];
+    files.into_iter().filter_map(|(purpose, path)| Some((purpose, path?))).collect()
+}
+
+async fn connect(
+    settings: &Settings,
+    variables: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+) -> Result<Connection, ConnectionError> {
+    for (purpose, path) in files(settings) {
+        read(purpose, &path)?;
+    }
+    let mut headers = headers(settings)?;
+    let (mut config, configured_proxy) = base_config(settings).await?;
+    config.cluster_url = without_user(&settings.url);
+    config.default_retry = false;
+    config.read_timeout = None;
+    if let Some(ca_file) = &settings.ca_file {
+        config.root_cert = None;
+        config.root_cert_file = Some(ca_file.clone());
+    }
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    if let Some(certificate) = &settings.client_certificate_file {
+        config.auth_info.client_certificate = Some(text(certificate));
+        config.auth_info.client_key = settings.client_key_file.as_ref().map(text);
+    }
+    if headers.contains_key(header::AUTHORIZATION) {
+        // As in the reference, an explicit header counts.
+        let info = &mut config.auth_info;
+        (info.token, info.token_file, info.exec, info.auth_provider) = (None, None, None, None);
+        (info.username, info.password) = (None, None);
+    }
+    let server = || settings.url.host().unwrap_or_default().to_owned();
+    let proxy =
+        hpa_go_compat::proxy::for_server(&settings.url, configured_proxy.as_deref(), variables)
+            .map_err(|source| ConnectionError::Proxy { server: server(), source })?;
+    if let Some(proxy) = &proxy {
+        let (server, origin) = (server(), proxy.origin);
+        tracing::info!(server, %proxy, origin, "using a proxy for Prometheus");
+    }
+    config.proxy_url = proxy.as_ref().map(|proxy| proxy.url.clone());
+    let has_scheme = |url: &Uri| url.scheme() == Some(&Scheme::HTTP);
+    let forwarding = proxy.filter(|proxy| has_scheme(&proxy.url) && has_scheme(&settings.url));
+    let client = match &forwarding {
+        Some(proxy) => {
+            let user = user_of(&proxy.url).map(basic_authorization);
+            let user = user.and_then(|user| HeaderValue::try_from(user).ok());
+            headers.extend(user.map(|user| (header::PROXY_AUTHORIZATION, user)));
+            forward::client(&config, proxy)
+        }
+        None => kube::Client::try_from(config),
+    };
+    let client = client.map_err(|source| {
+        let files: Vec<_> =
+            files(settings).iter().map(|(_, path)| path.display().to_string()).collect();
+        let files = if files.is_empty() { "no files".to_owned() } else { files.join(", ") };
+        ConnectionError::Tls { files, source: Box::new(source) }
+    })?;
+    Ok(Connection { client, headers: Arc::new(headers) })
+}
+
+/// TLS settings and credentials of a kubeconfig or a service account, and the kubeconfig's proxy.
+/// The reference ignores them if there is a CA file.
+async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), ConnectionError> {
+    match &settings.authentication {
+        _ if settings.ca_file.is_some() => Ok((Config::new(settings.url.clone()), None)),
+        Authentication::None => Ok((Config::new(settings.url.clone()), None)),
+        Authentication::InCluster => {
+            let mut config = Config::new(settings.url.clone());
+            config.root_cert_file = Some(settings.service_account.join(CA));
+            let token = settings.service_account.join(TOKEN);
+            // kube reads it again.
+            config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
+            Ok((config, None))
+        }
+        Authentication::Kubeconfig(path) => {
+            let error = |source| ConnectionError::Kubeconfig {
+                path: path.clone(),
+                source: Box::new(source),
+            };
+            let kubeconfig = Kubeconfig::read_from(path).map_err(error)?;
+            let proxy = hpa_go_compat::proxy::of_kubeconfig(&kubeconfig, None, None);
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            Ok((config.map_err(error)?, proxy))
+        }
+    }
+}
+
+/// The configured headers, and the credentials unless they are among them.
+fn headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
+    let mut headers = settings.headers.iter().fold(HeaderMap::new(), append);
+    if headers.contains_key(header::AUTHORIZATION) {
+        return Ok(headers);
+    }
+    let credential = if let Some(path) = &settings.token_file {
+        let token = read("the token file", path)?;
+        Some((format!("Bearer {}", token.trim()), "the token file", path.clone()))
+    } else if let (Some(user), Some(path)) = (&settings.username, &settings.password_file) {
+        let password = read("the password file", path)?;
+        let password = password.trim_end_matches(['\r', '\n']);
+        let user = basic_authorization(format!("{user}:{password}"));
+        Some((user, "the password file", path.clone()))
+    } else {
+        user_of(&settings.url).map(|user| (basic_authorization(user), "the URL", PathBuf::new()))
+    };
+    if let Some((text, purpose, path)) = credential {
+        let mut value =
+            HeaderValue::try_from(text).map_err(|_| ConnectionError::Header { purpose, path })?;
+        value.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+/// A user name and a password as a header.
+fn basic_authorization(user: String) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(user))
+}
+
+/// The user name and the password of a URL.
+fn user_of(url: &Uri) -> Option<String> {
+    let (user, _) = url.authority()?.as_str().rsplit_once('@')?;
+    Some(percent_decoded(user))
+}
+
+/// The URL without user name and password, which are sent as a header.
+fn without_user(url: &Uri) -> Uri {
+    let mut parts = url.clone().into_parts();
+    let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());
+    parts.authority = host.and_then(|host| host.parse().ok());
+    Uri::from_parts(parts).unwrap_or_else(|_| url.clone())
+}
+
+/// A user name and a password from a URL.
+fn percent_decoded(user: &str) -> String {
+    // A plus sign means a space only in forms.
+    let form = format!("u={}", user.replace('+', "%2B").replace('&', "%26"));
+    let decoded = form_urlencoded::parse(form.as_bytes()).next();
+    decoded.map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+fn append(mut headers: HeaderMap, (name, value): &(header::HeaderName, HeaderValue)) -> HeaderMap {
+    headers.append(name, value.clone());
+    headers
+}
+
+fn read(purpose: &'static str, path: &Path) -> Result<String, ConnectionError> {
+    std::fs::read_to_string(path).map_err(|source| ConnectionError::File {
+        purpose,
+        path: path.to_owned(),
+        source,
+    })
+}

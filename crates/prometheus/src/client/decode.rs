@@ -1,0 +1,209 @@
+//! From the response of a query to its result.
+//!
+//! The reference reads the first JSON value of the body, and accepts a status 400 whose body
+//! reports success.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use crate::rules::{
+    Compat,
+    results::{QueryResult, Sample},
+};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use crate::client::{error::QueryFailure, time::parse_ms};
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(default, borrow)]
+    status: Cow<'a, str>,
+    #[serde(default, borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(default, rename = "errorType", borrow)]
+    error_type: Cow<'a, str>,
+    #[serde(default, borrow)]
+    error: Cow<'a, str>,
+}
+
+/// The data of a successful response.
+#[derive(Deserialize)]
+pub(crate) struct Data<'a> {
+    #[serde(default, rename = "resultType", borrow)]
+    pub(crate) result_type: Cow<'a, str>,
+    #[serde(default, borrow)]
+    pub(crate) result: Option<&'a RawValue>,
+}
+
+/// A time and a value. The value is a text, because JSON has no NaN.
+#[derive(Deserialize)]
+pub(crate) struct Point<'a>(#[serde(borrow)] &'a RawValue, #[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct VectorSample<'a> {
+    #[serde(default)]
+    metric: Option<BTreeMap<String, String>>,
+    #[serde(default, borrow)]
+    value: Option<Point<'a>>,
+    #[serde(default, borrow)]
+    histogram: Option<(&'a RawValue, IgnoredAny)>,
+}
+
+/// The data of a response, if it reports success.
+pub(crate) fn success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
+    if response.status == "error" {
+        return Err(api_error(response.error_type.into_owned(), response.error.into_owned()));
+    }
+    let data = response.data.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?;
+    parse(data)
+}
+
+/// Decodes the response of a query.
+pub fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
+    let Data { result_type, result } = success(body)?;
+    let missing = || QueryFailure::Decode("it has no result".to_owned());
+    match &*result_type {
+        "vector" => {
+            let Some(result) = result else {
+                return Ok(QueryResult::Vector(None));
+            };
+            let samples: Vec<VectorSample<'_>> = parse(result)?;
+            let samples = samples.into_iter().map(|sample| sample.convert(compat));
+            Ok(QueryResult::Vector(Some(samples.collect::<Result<_, _>>()?)))
+        }
+        "scalar" => {
+            let (timestamp_ms, value) =
+                parse::<Point<'_>>(result.ok_or_else(missing)?)?.convert()?;
+            Ok(QueryResult::Scalar { timestamp_ms, value })
+        }
+        "matrix" => Ok(QueryResult::Other("matrix".to_owned())),
+        other => {
+            Err(QueryFailure::Decode(format!("no support for query result value type {other:?}")))
+        }
+    }
+}
+
+/// An error that Prometheus reports.
+pub(crate) fn api_error(error_type: String, message: String) -> QueryFailure {
+    QueryFailure::Api { error_type, message }
+}
+
+pub(crate) fn decode_error(error: serde_json::Error) -> QueryFailure {
+    QueryFailure::Decode(error.to_string())
+}
+
+pub(crate) fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, QueryFailure> {
+    serde_json::from_str(value.get()).map_err(decode_error)
+}
+
+fn time_ms(time: &RawValue) -> Result<i64, QueryFailure> {
+    let invalid = || QueryFailure::Decode(format!("invalid time {}", time.get()));
+    parse_ms(time.get()).ok_or_else(invalid)
+}
+
+impl Point<'_> {
+    pub(crate) fn convert(&self) -> Result<(i64, f64), QueryFailure> {
+        let invalid = |_| QueryFailure::Decode(format!("invalid value {:?}", self.1));
+        Ok((time_ms(self.0)?, self.1.parse().map_err(invalid)?))
+    }
+}
+
+impl VectorSample<'_> {
+    fn convert(self, compat: Compat) -> Result<Sample, QueryFailure> {
+        let labels = self.metric.unwrap_or_default();
+        let (timestamp_ms, value) = match (&self.histogram, &self.value) {
+            // A native histogram is no number. The reference takes it for zero.
+            (Some((time, _)), _) => {
+                let value = if compat == Compat::PrometheusAdapter { 0.0 } else { f64::NAN };
+                (time_ms(time)?, value)
+            }
+            (None, Some(point)) => point.convert()?,
+            (None, None) if compat == Compat::PrometheusAdapter => (0, 0.0),
+            (None, None) => {
+                return Err(QueryFailure::Decode("a sample has no value".to_owned()));
+            }
+        };
+        Ok(Sample { labels, timestamp_ms, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn vector(samples: &str) -> String {
+        format!(r#"{{"status":"success","data":{{"resultType":"vector","result":{samples}}}}}"#)
+    }
+
+    fn decode(body: &str) -> Result<QueryResult, QueryFailure> {
+        query_result(body.as_bytes(), Compat::Off)
+    }
+
+    #[test]
+    fn vector_has_samples_with_labels_and_milliseconds() {
+        let body = vector(r#"[{"metric":{"pod":"a\u0062"},"value":[1.5,"2e+03"]}] trailing"#);
+        let body = body.replace("] trailing}}", "]}} trailing");
+        let Ok(QueryResult::Vector(Some(samples))) = decode(&body) else {
+            panic!("not a vector: {body}");
+        };
+        let labels = [("pod".to_owned(), "ab".to_owned())].into();
+        assert_eq!(samples, [Sample { labels, timestamp_ms: 1500, value: 2000.0 }]);
+    }
+
+    #[test]
+    fn special_values_are_numbers() {
+        let body = vector(r#"[{"value":[1,"NaN"]},{"value":[1,"+Inf"]},{"value":[1,"-Inf"]}]"#);
+        let Ok(QueryResult::Vector(Some(samples))) = decode(&body) else { panic!("{body}") };
+        let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+        assert!(values[0].is_nan());
+        assert_eq!(values[1..], [f64::INFINITY, f64::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn native_histogram_is_no_number() {
+        let body = vector(r#"[{"metric":{},"histogram":[2.25,{"count":"1"}]}]"#);
+        let value = |compat| match query_result(body.as_bytes(), compat) {
+            Ok(QueryResult::Vector(Some(samples))) => (samples[0].timestamp_ms, samples[0].value),
+            other => panic!("{other:?}"),
+        };
+        assert!(value(Compat::Off).1.is_nan());
+        assert_eq!(value(Compat::PrometheusAdapter), (2250, 0.0));
+    }
+
+    #[test]
+    fn other_results_are_told_apart() {
+        assert_eq!(decode(&vector("null")).unwrap(), QueryResult::Vector(None));
+        let scalar = vector(r#"[1,"42.5"]"#).replace("vector", "scalar");
+        let expected = QueryResult::Scalar { timestamp_ms: 1000, value: 42.5 };
+        assert_eq!(decode(&scalar).unwrap(), expected);
+        let matrix = vector("[]").replace("vector", "matrix");
+        assert_eq!(decode(&matrix).unwrap(), QueryResult::Other("matrix".to_owned()));
+    }
+
+    #[rstest]
+    #[case::empty("", "EOF")]
+    #[case::html("<html>", "expected value")]
+    #[case::half(r#"{"status":"success","data":{"resu"#, "EOF")]
+    #[case::no_data(r#"{"status":"success"}"#, "no data")]
+    #[case::null_data(r#"{"status":"success","data":null}"#, "no data")]
+    #[case::string(
+        r#"{"status":"success","data":{"resultType":"string","result":[1,"x"]}}"#,
+        "no support for query result value type \"string\""
+    )]
+    #[case::no_number(
+        r#"{"status":"success","data":{"resultType":"scalar","result":[1,"x"]}}"#,
+        "invalid value"
+    )]
+    #[case::error(
+        r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#,
+        "bad_data: parse error"
+    )]
+    fn other_responses_are_errors(#[case] body: &str, #[case] expected: &str) {
+        let error = decode(body).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

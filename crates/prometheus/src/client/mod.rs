@@ -1,0 +1,37 @@
+//! A client of the Prometheus HTTP API, for queries and the discovery of series.
+//!
+//! - [`Settings`] says how to reach a server. All options of prometheus-adapter ("the reference"
+//!   here) are supported, and basic authentication. Certificates and tokens are read again when
+//!   their files change.
+//! - [`Client::query`] sends an instant query. Equal concurrent queries share one request.
+//! - [`Client::query_range`] sends a range query.
+//! - [`Client::read_series`] streams the series of a selector, so that memory doesn't depend on
+//!   their number.
+//!
+//! Works with everything that has the API of Prometheus: Thanos, `VictoriaMetrics`, Mimir.
+
+#![warn(missing_docs)]
+
+mod connection;
+mod decode;
+mod error;
+mod forward;
+mod observer;
+mod range;
+mod requests;
+mod series;
+mod settings;
+mod single_flight;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+pub use connection::ConnectionError;
+pub use decode::query_result as decode_query;
+pub use error::QueryFailure;
+pub use observer::RequestObserver;
+pub use range::{RangeQuery, RangeSeries};
+pub use requests::{Client, InstantQuery, TimeoutParameter};
+pub use series::SeriesReader;
+pub use settings::{Authentication, Settings, SettingsError, Verb, parse_header};

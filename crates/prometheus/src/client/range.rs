@@ -1,0 +1,90 @@
+//! Range queries.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::client::{
+    decode::{Data, Point, parse, success},
+    error::QueryFailure,
+};
+
+/// A range query: an expression, evaluated at `start` and after every `step` until `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeQuery {
+    /// The expression.
+    pub query: String,
+    /// The first time.
+    pub start: Timestamp,
+    /// No time is later.
+    pub end: Timestamp,
+    /// The time between two evaluations.
+    pub step: Duration,
+}
+
+/// A series in the result of a range query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RangeSeries {
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// Time in milliseconds and value, in the order of time. Times without a value are left out.
+    pub points: Vec<(i64, f64)>,
+}
+
+#[derive(Deserialize)]
+struct MatrixSeries<'a> {
+    #[serde(default)]
+    metric: BTreeMap<String, String>,
+    /// Absent if there are histograms only.
+    #[serde(default, borrow)]
+    values: Vec<Point<'a>>,
+}
+
+/// Decodes the response of a range query.
+pub(crate) fn range_result(body: &[u8]) -> Result<Vec<RangeSeries>, QueryFailure> {
+    let Data { result_type, result } = success(body)?;
+    let ("matrix", Some(result)) = (&*result_type, result) else {
+        let message = format!("expected a matrix, not a result of type {result_type:?}");
+        return Err(QueryFailure::Decode(message));
+    };
+    let series: Vec<MatrixSeries<'_>> = parse(result)?;
+    let convert = |series: MatrixSeries<'_>| {
+        let points = series.values.iter().map(Point::convert).collect::<Result<_, _>>()?;
+        Ok(RangeSeries { labels: series.metric, points })
+    };
+    series.into_iter().map(convert).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(data: &str) -> Result<Vec<RangeSeries>, QueryFailure> {
+        range_result(format!(r#"{{"status":"success","data":{data}}}"#).as_bytes())
+    }
+
+    #[test]
+    fn series_have_labels_and_points() {
+        let series = decode(
+            r#"{"resultType":"matrix","result":[
+                {"metric":{"pod":"a"},"values":[[1,"2.5"],[16.5,"NaN"]]},
+                {"metric":{},"histograms":[[1,{"count":"1"}]]}]}"#,
+        );
+        let series = series.unwrap();
+        assert_eq!(series[0].labels, [("pod".to_owned(), "a".to_owned())].into());
+        assert_eq!(series[0].points[0], (1000, 2.5));
+        assert_eq!(series[0].points[1].0, 16_500);
+        assert!(series[0].points[1].1.is_nan());
+        assert_eq!(series[1], RangeSeries::default());
+    }
+
+    #[test]
+    fn other_results_are_errors() {
+        for data in [r#"{"resultType":"vector","result":[]}"#, r#"{"resultType":"matrix"}"#] {
+            assert!(matches!(decode(data), Err(QueryFailure::Decode(_))), "{data}");
+        }
+        let error = range_result(br#"{"status":"error","errorType":"bad_data","error":"no"}"#);
+        assert_eq!(error.unwrap_err().to_string(), "bad_data: no");
+    }
+}

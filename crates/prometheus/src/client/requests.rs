@@ -1,0 +1,403 @@
+//! Requests to a server.
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::rules::{Compat, results::QueryResult};
+use futures::{StreamExt, TryStreamExt, stream};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use kube::client::Body;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
+use tokio_util::{
+    bytes::{Bytes, BytesMut},
+    io::StreamReader,
+};
+
+use crate::client::{
+    connection::{ConnectionError, Connector},
+    decode,
+    error::{QueryFailure, hint},
+    observer::RequestObserver,
+    range::{RangeQuery, RangeSeries, range_result},
+    series::SeriesReader,
+    settings::{Settings, SettingsError, Verb},
+    single_flight::SingleFlight,
+    time,
+};
+
+const QUERY_PATH: &str = "/api/v1/query";
+const RANGE_PATH: &str = "/api/v1/query_range";
+const SERIES_PATH: &str = "/api/v1/series";
+/// The part of a list of series that waits for its reader.
+const PIPE_BYTES: usize = 128 << 10;
+
+/// Responses up to this size are read at the same time. Larger ones wait for each other, because
+/// several of them, decoded, could take all memory.
+const SMALL_RESPONSE: usize = 1 << 20;
+
+/// An instant query, which is evaluated at the time of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InstantQuery {
+    /// The expression.
+    pub query: String,
+    /// The parameter `timeout`.
+    pub timeout: TimeoutParameter,
+}
+
+/// The parameter `timeout`, with which Prometheus cancels a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TimeoutParameter {
+    /// The time limit of the request.
+    #[default]
+    Limit,
+    /// No value, as the reference sends it for custom and external metrics.
+    Empty,
+    /// No parameter, as the reference for resource metrics.
+    Absent,
+}
+
+/// Sends requests to a server. Failed requests are not repeated.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+    queries: Arc<SingleFlight<InstantQuery, Result<Arc<QueryResult>, QueryFailure>>>,
+}
+
+struct Inner {
+    settings: Arc<Settings>,
+    connector: Connector,
+    slots: Arc<Semaphore>,
+    large_response: Semaphore,
+    observer: Arc<dyn RequestObserver>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("server", &self.inner.settings.name).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client with an observer of its requests. Reads no file and sends nothing.
+    pub fn new(
+        settings: Settings,
+        observer: Arc<dyn RequestObserver>,
+    ) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        let settings = Arc::new(settings);
+        let variables = Arc::new(|name: &str| std::env::var(name).ok());
+        let connector = Connector::new(settings.clone(), variables);
+        Ok(Self::from_parts(settings, connector, observer))
+    }
+
+    /// A client that takes environment variables from a function.
+    #[cfg(test)]
+    pub(crate) fn with_variables(
+        settings: Settings,
+        variables: crate::client::connection::Variables,
+    ) -> Self {
+        let settings = Arc::new(settings);
+        let connector = Connector::new(settings.clone(), variables);
+        Self::from_parts(settings, connector, Arc::new(()))
+    }
+
+    /// A client that sends its requests with a client of kube, for tests.
+    pub fn from_kube_client(settings: Settings, client: kube::Client) -> Self {
+        let settings = Arc::new(settings);
+        let connector = Connector::fixed(&settings, client);
+        Self::from_parts(settings, connector, Arc::new(()))
+    }
+
+    fn from_parts(
+        settings: Arc<Settings>,
+        connector: Connector,
+        observer: Arc<dyn RequestObserver>,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
+        let large_response = Semaphore::new(1);
+        let inner = Arc::new(Inner { settings, connector, slots, large_response, observer });
+        Self { inner, queries: Arc::new(SingleFlight::new()) }
+    }
+
+    /// How the server is reached.
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// Reads the files of the connection, so that their errors are reported early.
+    pub async fn check_files(&self) -> Result<(), Arc<ConnectionError>> {
+        self.inner.connector.connection().await.map(drop).map_err(Arc::new)
+    }
+
+    /// Sends an instant query. Equal concurrent queries share a request.
+    pub async fn query(&self, query: &InstantQuery) -> Result<Arc<QueryResult>, QueryFailure> {
+        let start = || {
+            let (inner, query) = (self.inner.clone(), query.clone());
+            async move { inner.query(&query).await.map(Arc::new) }
+        };
+        self.queries.run(query.clone(), start).await
+    }
+
+    /// Sends a range query. Prometheus refuses one with more than 11 000 points per series.
+    pub async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
+        self.inner.query_range(query).await
+    }
+
+    /// Reads the series that a selector matches and that have samples since `since`. Fails if their
+    /// list is longer than `max_bytes`. `read` runs in a thread in which it may block.
+    pub async fn read_series<T: Send + 'static>(
+        &self,
+        selector: &str,
+        since: Timestamp,
+        max_bytes: u64,
+        read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
+    ) -> Result<T, QueryFailure> {
+        self.inner.clone().read_series(selector, since, max_bytes, read).await
+    }
+}
+
+impl Inner {
+    async fn query(&self, query: &InstantQuery) -> Result<QueryResult, QueryFailure> {
+        let limit = self.settings.query_timeout;
+        let timeout = match query.timeout {
+            TimeoutParameter::Limit => Some(format!("{}ms", limit.as_millis())),
+            TimeoutParameter::Empty => Some(String::new()),
+            TimeoutParameter::Absent => None,
+        };
+        let mut parameters = vec![("query", &*query.query)];
+        let now = time::parameter(Timestamp::now());
+        if self.settings.compat == Compat::PrometheusAdapter {
+            // Without it, the server uses its own clock, with which samples have their times.
+            parameters.push(("time", &now));
+        }
+        parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
+
+        let result = async |deadline| {
+            let _slot = self.slot(limit, deadline).await?;
+            let response = self.send(QUERY_PATH, &parameters, limit, deadline).await?;
+            let (body, _large) = self.body(response, limit, deadline).await?;
+            decode::query_result(&body, self.settings.compat)
+        };
+        self.observed(QUERY_PATH, limit, result).await
+    }
+
+    async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
+        let limit = self.settings.query_timeout;
+        let (start, end) = (time::parameter(query.start), time::parameter(query.end));
+        let step = format!("{}ms", query.step.as_millis());
+        let timeout = format!("{}ms", limit.as_millis());
+        let parameters = [
+            ("query", &*query.query),
+            ("start", &start),
+            ("end", &end),
+            ("step", &step),
+            ("timeout", &timeout),
+        ];
+        let result = async |deadline| {
+            let _slot = self.slot(limit, deadline).await?;
+            let response = self.send(RANGE_PATH, &parameters, limit, deadline).await?;
+            let (body, _large) = self.body(response, limit, deadline).await?;
+            range_result(&body)
+        };
+        self.observed(RANGE_PATH, limit, result).await
+    }
+
+    async fn read_series<T: Send + 'static>(
+        self: Arc<Self>,
+        selector: &str,
+        since: Timestamp,
+        max_bytes: u64,
+        read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
+    ) -> Result<T, QueryFailure> {
+        let limit = self.settings.series_timeout;
+        let since = time::parameter(since);
+        let parameters = [("match[]", selector), ("start", &since)];
+        let result = async |deadline| {
+            let _slot = self.slot(limit, deadline).await?;
+            let response = self.send(SERIES_PATH, &parameters, limit, deadline).await?;
+            let received = Arc::new(AtomicU64::new(0));
+            let mut body = reader(response, deadline, max_bytes, received.clone());
+            // Copied here, so that the threads of the runtime, which allocate the parts of the body,
+            // free them, too. If another thread does, mimalloc keeps them for a while: 22 MB more
+            // when 200 000 series were read.
+            let (pipe, mut feed) = tokio::io::duplex(PIPE_BYTES);
+            let reader = SeriesReader::new(Box::new(pipe));
+            let task = tokio::task::spawn_blocking(move || read(reader));
+            let copied = async move { tokio::io::copy_buf(&mut body, &mut feed).await };
+            let (copied, task) = tokio::join!(copied, task);
+            match task {
+                // As the timeout, the body reports it as an error of the connection.
+                Ok(Err(_)) if received.load(Ordering::Relaxed) > max_bytes => {
+                    Err(QueryFailure::TooManySeries(max_bytes))
+                }
+                // The body reports the timeout as an error of the connection.
+                Ok(Err(_)) if Instant::now() >= deadline => Err(QueryFailure::Timeout(limit)),
+                Ok(Err(failure)) => Err(match copied {
+                    // The reader has closed the pipe, because of its own failure.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
+                    Err(error) => QueryFailure::Body(Arc::new(error)),
+                    Ok(_) => failure,
+                }),
+                Ok(result) => result,
+                Err(error) => Err(QueryFailure::Decode(format!("reading it panicked: {error}"))),
+            }
+        };
+        self.observed(SERIES_PATH, limit, result).await
+    }
+
+    async fn observed<T>(
+        &self,
+        path: &'static str,
+        limit: Duration,
+        request: impl AsyncFnOnce(Instant) -> Result<T, QueryFailure>,
+    ) -> Result<T, QueryFailure> {
+        let start = Instant::now();
+        let result = request(start + limit).await;
+        let duration = start.elapsed();
+        self.observer.observe(&self.settings.name, path, duration, result.as_ref().err());
+        result
+    }
+
+    /// Waits until a request may be sent.
+    async fn slot(
+        &self,
+        limit: Duration,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, QueryFailure> {
+        let slot = timeout_at(deadline, self.slots.clone().acquire_owned()).await;
+        slot.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))
+    }
+
+    /// Sends a request and checks the status of the response.
+    async fn send(
+        &self,
+        path: &'static str,
+        parameters: &[(&str, &str)],
+        limit: Duration,
+        deadline: Instant,
+    ) -> Result<Response<Body>, QueryFailure> {
+        let connection = timeout_at(deadline, self.connector.connection()).await;
+        let connection = connection.map_err(|_| QueryFailure::Timeout(limit))?.map_err(Arc::new)?;
+        let mut request = self.request(path, parameters);
+        for (name, value) in &*connection.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        let response = timeout_at(deadline, connection.client.send(request)).await;
+        let response = response.map_err(|_| QueryFailure::Timeout(limit))?;
+        let response = response.map_err(|error| QueryFailure::Request(Arc::new(error)))?;
+        check_status(&response)?;
+        Ok(response)
+    }
+
+    /// The client adds the server and the path of its URL.
+    fn request(&self, path: &str, parameters: &[(&str, &str)]) -> Request<Body> {
+        let mut encoded = form_urlencoded::Serializer::new(String::new());
+        encoded.extend_pairs(parameters);
+        let mut encoded = encoded.finish();
+        let own_query = self.settings.url.query().filter(|query| !query.is_empty());
+        let is_compat = self.settings.compat == Compat::PrometheusAdapter;
+        let (method, uri, body) = match (self.settings.verb, own_query) {
+            // The reference replaces the parameters of the URL.
+            (Verb::Get, Some(own)) if !is_compat => {
+                encoded = format!("{own}&{encoded}");
+                (Method::GET, format!("{path}?{encoded}"), Vec::new())
+            }
+            (Verb::Get, _) => (Method::GET, format!("{path}?{encoded}"), Vec::new()),
+            (Verb::Post, Some(own)) => {
+                (Method::POST, format!("{path}?{own}"), encoded.into_bytes())
+            }
+            (Verb::Post, None) => (Method::POST, path.to_owned(), encoded.into_bytes()),
+        };
+        let mut request = Request::new(Body::from(body));
+        // All characters are encoded, and the parameters of the URL were parsed before.
+        *request.uri_mut() = uri.parse().unwrap_or_default();
+        if method == Method::POST {
+            let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+            request.headers_mut().insert(header::CONTENT_TYPE, form);
+        }
+        *request.method_mut() = method;
+        request
+    }
+
+    /// The body, and the permit for it if it is large, which must be held until it is decoded.
+    async fn body(
+        &self,
+        response: Response<Body>,
+        limit: Duration,
+        deadline: Instant,
+    ) -> Result<(BytesMut, Option<SemaphorePermit<'_>>), QueryFailure> {
+        let max = self.settings.max_response_bytes;
+        let mut chunks = response.into_body().into_data_stream();
+        let (mut body, mut large) = (BytesMut::new(), None);
+        loop {
+            let chunk = timeout_at(deadline, chunks.try_next()).await;
+            let chunk = chunk.map_err(|_| QueryFailure::Timeout(limit))?;
+            let chunk =
+                chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
+            let Some(chunk) = chunk else {
+                return Ok((body, large));
+            };
+            let len = body.len() + chunk.len();
+            if len > max {
+                return Err(QueryFailure::TooLong(max));
+            }
+            if len > SMALL_RESPONSE && large.is_none() {
+                let permit = timeout_at(deadline, self.large_response.acquire()).await;
+                large = Some(permit.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))?);
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+}
+
+/// Prometheus responds with JSON to a success, 400, 422 and 503.
+fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
+    let status = response.status();
+    let is_known = status.is_success()
+        || [
+            StatusCode::BAD_REQUEST,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ]
+        .contains(&status);
+    if is_known {
+        return Ok(());
+    }
+    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    Err(QueryFailure::Status { status: status.as_u16(), hint: hint(status, location) })
+}
+
+/// The body as a reader, which fails at the deadline, and when it has received too many bytes.
+fn reader(
+    response: Response<Body>,
+    deadline: Instant,
+    max_bytes: u64,
+    received: Arc<AtomicU64>,
+) -> impl tokio::io::AsyncBufRead + Send + Unpin {
+    let chunks = response.into_body().into_data_stream();
+    let chunks = stream::try_unfold(chunks.boxed(), move |mut chunks| {
+        let received = received.clone();
+        async move {
+            let chunk = timeout_at(deadline, chunks.try_next()).await;
+            let chunk = chunk.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+            let chunk = chunk.map_err(io::Error::other)?;
+            let len = chunk.as_ref().map_or(0, |chunk: &Bytes| chunk.len() as u64);
+            if received.fetch_add(len, Ordering::Relaxed).saturating_add(len) > max_bytes {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            Ok::<_, io::Error>(chunk.map(|chunk| (chunk, chunks)))
+        }
+    });
+    StreamReader::new(chunks.boxed())
+}

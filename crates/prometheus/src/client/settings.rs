@@ -1,0 +1,249 @@
+//! How to reach a server.
+
+use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
+
+use crate::rules::Compat;
+use http::{HeaderName, HeaderValue, Uri};
+
+/// How to reach a server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the server in messages and metrics.
+    pub name: String,
+    /// The URL. The API is below its path.
+    pub url: Uri,
+    /// The method of requests.
+    pub verb: Verb,
+    /// Headers of all requests. A header can have several values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The source of the TLS settings and credentials that the other fields don't set.
+    pub authentication: Authentication,
+    /// The directory with the token and the authorities of the pod's service account.
+    pub service_account: PathBuf,
+    /// The certificates of authorities that the server's certificate is verified with. The default
+    /// is those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate of the client.
+    pub client_certificate_file: Option<PathBuf>,
+    /// The private key of the client.
+    pub client_key_file: Option<PathBuf>,
+    /// A file with a bearer token.
+    pub token_file: Option<PathBuf>,
+    /// The user of basic authentication.
+    pub username: Option<String>,
+    /// A file with the password of basic authentication.
+    pub password_file: Option<PathBuf>,
+    /// The time limit of a query.
+    pub query_timeout: Duration,
+    /// The time limit of reading the series of a selector.
+    pub series_timeout: Duration,
+    /// How many requests may be sent at a time.
+    pub concurrency: NonZeroUsize,
+    /// The maximum length of a query's response. In memory, its samples can take ten times as much.
+    pub max_response_bytes: usize,
+    /// Whether requests are exactly those of the reference.
+    pub compat: Compat,
+}
+
+/// The method of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verb {
+    /// Parameters are in the URL, whose length servers limit.
+    Get,
+    /// Parameters are in the body.
+    #[default]
+    Post,
+}
+
+/// A source of TLS settings and credentials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// None.
+    #[default]
+    None,
+    /// The service account of the pod, in [`Settings::service_account`].
+    InCluster,
+    /// A kubeconfig file. Its server is not used.
+    Kubeconfig(PathBuf),
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The URL can't be parsed.
+    #[error("the URL {url:?} of Prometheus is invalid: {message}")]
+    Url {
+        /// The URL without credentials.
+        url: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The verb is unknown. The text is that of the reference.
+    #[error("unsupported Prometheus HTTP verb {0:?}; supported verbs: \"GET\" and \"POST\"")]
+    Verb(String),
+    /// The header can't be parsed.
+    #[error("the header {0:?} is invalid")]
+    Header(String),
+    /// A client certificate without a key, or a key without a certificate.
+    #[error("a client certificate needs both a certificate file and a key file")]
+    HalfIdentity,
+    /// A user without a password, or a password without a user.
+    #[error("basic authentication needs both a user name and a password file")]
+    HalfBasicAuth,
+    /// There are two kinds of credentials.
+    #[error("a token file and basic authentication exclude each other")]
+    TwoCredentials,
+}
+
+impl Settings {
+    /// A server without credentials, with the default limits.
+    pub fn new(name: &str, url: &str) -> Result<Self, SettingsError> {
+        const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+        Ok(Self {
+            name: name.to_owned(),
+            url: parse_url(url)?,
+            verb: Verb::default(),
+            headers: Vec::new(),
+            authentication: Authentication::default(),
+            service_account: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
+            ca_file: None,
+            client_certificate_file: None,
+            client_key_file: None,
+            token_file: None,
+            username: None,
+            password_file: None,
+            query_timeout: Duration::from_secs(10),
+            series_timeout: Duration::from_secs(60),
+            concurrency: CONCURRENCY,
+            max_response_bytes: 4 << 20,
+            compat: Compat::default(),
+        })
+    }
+
+    /// Checks that fields fit together.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        if self.client_certificate_file.is_some() != self.client_key_file.is_some() {
+            return Err(SettingsError::HalfIdentity);
+        }
+        if self.username.is_some() != self.password_file.is_some() {
+            return Err(SettingsError::HalfBasicAuth);
+        }
+        if self.username.is_some() && self.token_file.is_some() {
+            return Err(SettingsError::TwoCredentials);
+        }
+        Ok(())
+    }
+
+    /// The URL without credentials and parameters, for messages.
+    pub fn display_url(&self) -> String {
+        let host = self
+            .url
+            .authority()
+            .map_or("", |authority| authority.as_str().rsplit('@').next().unwrap_or_default());
+        let path = self.url.path().trim_end_matches('/');
+        format!("{}://{host}{path}", self.url.scheme_str().unwrap_or("http"))
+    }
+}
+
+fn parse_url(text: &str) -> Result<Uri, SettingsError> {
+    let error = |message: String| {
+        // Credentials are before an `@`.
+        let url = text.rsplit('@').next().unwrap_or_default().to_owned();
+        SettingsError::Url { url, message }
+    };
+    let url: Uri =
+        text.parse().map_err(|source: http::uri::InvalidUri| error(source.to_string()))?;
+    match url.scheme_str() {
+        Some("http" | "https") => {}
+        _ => return Err(error("it must start with http:// or https://".to_owned())),
+    }
+    Ok(url)
+}
+
+impl FromStr for Verb {
+    type Err = SettingsError;
+
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
+        match text {
+            "GET" => Ok(Self::Get),
+            "POST" => Ok(Self::Post),
+            _ => Err(SettingsError::Verb(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+        })
+    }
+}
+
+/// Parses `NAME=VALUE`. Without `=`, the value is empty.
+pub fn parse_header(text: &str) -> Result<(HeaderName, HeaderValue), SettingsError> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let error = || SettingsError::Header(name.to_owned());
+    let name = name.parse().map_err(|_| error())?;
+    let mut value: HeaderValue = value.parse().map_err(|_| error())?;
+    // Headers often contain credentials.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::no_scheme("prometheus:9090")]
+    #[case::other_scheme("ftp://prometheus")]
+    #[case::no_host("http://")]
+    #[case::space("http://a b")]
+    fn invalid_urls_are_refused(#[case] url: &str) {
+        assert!(matches!(Settings::new("p", url), Err(SettingsError::Url { .. })));
+    }
+
+    #[test]
+    fn credentials_in_a_url_are_not_displayed() {
+        let settings = Settings::new("p", "http://user:secret@prometheus/prefix/?tenant=a");
+        assert_eq!(settings.unwrap().display_url(), "http://prometheus/prefix");
+        let error = Settings::new("p", "ftp://user:secret@prometheus").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[rstest]
+    #[case::value("X-Scope-OrgID=team", "x-scope-orgid", "team")]
+    #[case::equals_sign("X-Tenant=a=b", "x-tenant", "a=b")]
+    #[case::no_value("X-Empty", "x-empty", "")]
+    fn headers_are_parsed(#[case] text: &str, #[case] name: &str, #[case] value: &str) {
+        let header = parse_header(text).unwrap();
+        assert_eq!((header.0.as_str(), header.1.to_str().unwrap()), (name, value));
+    }
+
+    #[test]
+    fn verb_is_get_or_post() {
+        assert_eq!("GET".parse(), Ok(Verb::Get));
+        let error = "get".parse::<Verb>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            r#"unsupported Prometheus HTTP verb "get"; supported verbs: "GET" and "POST""#
+        );
+    }
+
+    #[test]
+    fn incomplete_credentials_are_refused() {
+        let settings = || Settings::new("p", "http://p").unwrap();
+        let half = Settings { client_key_file: Some("key".into()), ..settings() };
+        assert_eq!(half.validate(), Err(SettingsError::HalfIdentity));
+        let half = Settings { username: Some("me".into()), ..settings() };
+        assert_eq!(half.validate(), Err(SettingsError::HalfBasicAuth));
+        let two =
+            Settings { token_file: Some("token".into()), password_file: Some("p".into()), ..half };
+        assert_eq!(two.validate(), Err(SettingsError::TwoCredentials));
+    }
+}

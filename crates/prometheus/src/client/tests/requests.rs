@@ -1,0 +1,337 @@
+//! What is sent, and what is made of responses.
+
+use std::{
+    convert::Infallible,
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::rules::{
+    Compat,
+    results::{QueryResult, Sample},
+};
+use futures::StreamExt;
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use jiff::Timestamp;
+use kube::client::Body;
+use parking_lot::Mutex;
+use rstest::rstest;
+use tokio::sync::Semaphore;
+use tokio_util::bytes::Bytes;
+
+use crate::client::{
+    Client, InstantQuery, QueryFailure, Settings, TimeoutParameter, Verb, parse_header,
+};
+
+const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","result":[
+    {"metric":{"pod":"a"},"value":[1,"2"]}]}}"#;
+
+#[derive(Debug)]
+struct Sent {
+    method: Method,
+    uri: String,
+    headers: HeaderMap,
+    body: String,
+}
+
+/// Responds to all requests alike, when the gate has a permit for each.
+#[derive(Clone)]
+struct Server {
+    sent: Arc<Mutex<Vec<Sent>>>,
+    gate: Arc<Semaphore>,
+    in_flight: Arc<AtomicUsize>,
+    max_in_flight: Arc<AtomicUsize>,
+    status: u16,
+    body: Arc<str>,
+}
+
+impl Server {
+    fn new(status: u16, body: &str) -> Self {
+        Self {
+            sent: Arc::default(),
+            gate: Arc::new(Semaphore::new(1000)),
+            in_flight: Arc::default(),
+            max_in_flight: Arc::default(),
+            status,
+            body: body.into(),
+        }
+    }
+
+    fn closed(body: &str) -> Self {
+        Self { gate: Arc::new(Semaphore::new(0)), ..Self::new(200, body) }
+    }
+
+    fn client(&self, settings: Settings) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.respond(request).await) }
+        });
+        Client::from_kube_client(settings, kube::Client::new(service, "default"))
+    }
+
+    async fn respond(&self, request: Request<Body>) -> Response<Body> {
+        let in_flight = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_in_flight.fetch_max(in_flight, Ordering::SeqCst);
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        self.sent.lock().push(Sent {
+            method: parts.method,
+            uri: parts.uri.to_string(),
+            headers: parts.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        });
+        self.gate.acquire().await.unwrap().forget();
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let body = Body::from(self.body.as_bytes().to_vec());
+        Response::builder().status(self.status).body(body).unwrap()
+    }
+}
+
+fn settings() -> Settings {
+    Settings::new("main", "http://prometheus/?tenant=a").unwrap()
+}
+
+fn query(text: &str) -> InstantQuery {
+    InstantQuery { query: text.to_owned(), timeout: TimeoutParameter::Limit }
+}
+
+/// Replaces the number after `time=` by `T`.
+fn without_time(text: &str) -> String {
+    let Some((before, after)) = text.split_once("time=") else { return text.to_owned() };
+    let end = after.find(|char: char| !char.is_ascii_digit() && char != '.');
+    format!("{before}time=T{}", &after[end.unwrap_or(after.len())..])
+}
+
+#[rstest]
+#[case::post(
+    Verb::Post,
+    Compat::Off,
+    "/api/v1/query?tenant=a",
+    "query=up%7Ba%3D%22b+c%22%7D&timeout=10000ms"
+)]
+#[case::get(
+    Verb::Get,
+    Compat::Off,
+    "/api/v1/query?tenant=a&query=up%7Ba%3D%22b+c%22%7D&timeout=10000ms",
+    ""
+)]
+#[case::get_of_the_reference(
+    Verb::Get,
+    Compat::PrometheusAdapter,
+    "/api/v1/query?query=up%7Ba%3D%22b+c%22%7D&time=T&timeout=10000ms",
+    ""
+)]
+#[tokio::test]
+async fn query_is_sent_by_verb(
+    #[case] verb: Verb,
+    #[case] compat: Compat,
+    #[case] uri: &str,
+    #[case] body: &str,
+) {
+    let server = Server::new(200, VECTOR);
+    let client = server.client(Settings { verb, compat, ..settings() });
+    let result = client.query(&query(r#"up{a="b c"}"#)).await.unwrap();
+    let labels = [("pod".to_owned(), "a".to_owned())].into();
+    let samples = vec![Sample { labels, timestamp_ms: 1000, value: 2.0 }];
+    assert_eq!(*result, QueryResult::Vector(Some(samples)));
+    let sent = server.sent.lock().remove(0);
+    assert_eq!((without_time(&sent.uri), without_time(&sent.body)), (uri.into(), body.into()));
+    let form = (verb == Verb::Post).then_some("application/x-www-form-urlencoded");
+    let content_type = sent.headers.get("content-type").map(|value| value.to_str().unwrap());
+    assert_eq!((sent.method.as_str(), content_type), (&*verb.to_string(), form));
+}
+
+#[rstest]
+#[case::limit(TimeoutParameter::Limit, "query=up&timeout=10000ms")]
+#[case::empty(TimeoutParameter::Empty, "query=up&timeout=")]
+#[case::absent(TimeoutParameter::Absent, "query=up")]
+#[tokio::test]
+async fn timeout_is_sent_as_asked(#[case] timeout: TimeoutParameter, #[case] expected: &str) {
+    let server = Server::new(200, VECTOR);
+    let client = server.client(settings());
+    client.query(&InstantQuery { query: "up".to_owned(), timeout }).await.unwrap();
+    assert_eq!(without_time(&server.sent.lock()[0].body), expected);
+}
+
+#[tokio::test]
+async fn header_can_have_several_values() {
+    let server = Server::new(200, VECTOR);
+    let headers = ["X-Tenant=a=b", "X-Tenant=c", "X-Empty"];
+    let headers = headers.map(|header| parse_header(header).unwrap()).to_vec();
+    server.client(Settings { headers, ..settings() }).query(&query("up")).await.unwrap();
+    let sent = server.sent.lock().remove(0);
+    assert_eq!(sent.headers.get_all("x-tenant").iter().collect::<Vec<_>>(), ["a=b", "c"]);
+    assert_eq!(sent.headers["x-empty"], "");
+}
+
+#[rstest]
+#[case::bad_request_with_success(400, VECTOR, None)]
+#[case::partial(206, VECTOR, None)]
+#[case::error(
+    422,
+    r#"{"status":"error","errorType":"execution","error":"boom"}"#,
+    Some("execution: boom")
+)]
+#[case::html(503, "<html>", Some("isn't a response of Prometheus"))]
+#[case::too_long_for_get(414, "", Some("unknown response code 414: the query is too long for GET"))]
+#[case::other(500, VECTOR, Some("unknown response code 500"))]
+#[case::nothing(204, "", Some("isn't a response of Prometheus"))]
+#[tokio::test]
+async fn response_counts_by_status(
+    #[case] status: u16,
+    #[case] body: &str,
+    #[case] expected: Option<&str>,
+) {
+    let result = Server::new(status, body).client(settings()).query(&query("up")).await;
+    match (result, expected) {
+        (Ok(_), None) => {}
+        (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+        (result, expected) => panic!("{result:?} instead of {expected:?}"),
+    }
+}
+
+#[tokio::test]
+async fn equal_concurrent_queries_share_a_request() {
+    let server = Server::closed(VECTOR);
+    let client = server.client(settings());
+    let query = query("up");
+    let both = async { tokio::join!(client.query(&query), client.query(&query)) };
+    let open = async { server.gate.add_permits(1) };
+    let ((first, second), ()) = tokio::join!(both, open);
+    assert!(Arc::ptr_eq(&first.unwrap(), &second.unwrap()));
+    assert_eq!(server.sent.lock().len(), 1);
+    server.gate.add_permits(1);
+    client.query(&query).await.unwrap();
+    assert_eq!(server.sent.lock().len(), 2, "a later query has a request of its own");
+}
+
+#[tokio::test]
+async fn requests_at_a_time_are_limited() {
+    let server = Server::closed(VECTOR);
+    let concurrency = NonZeroUsize::new(2).unwrap();
+    let client = server.client(Settings { concurrency, ..settings() });
+    let queries: Vec<InstantQuery> = (0..5).map(|index| query(&format!("up{index}"))).collect();
+    let all = futures::future::join_all(queries.iter().map(|query| client.query(query)));
+    let open = async {
+        while server.in_flight.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        server.gate.add_permits(5);
+    };
+    let (results, ()) = tokio::join!(all, open);
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(server.max_in_flight.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_server_is_a_timeout() {
+    let client = Server::closed(VECTOR).client(settings());
+    let start = tokio::time::Instant::now();
+    let error = client.query(&query("up")).await.unwrap_err();
+    assert!(matches!(error, QueryFailure::Timeout(_)), "{error}");
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn long_response_is_refused() {
+    let settings = Settings { max_response_bytes: VECTOR.len() - 1, ..settings() };
+    let error = Server::new(200, VECTOR).client(settings).query(&query("up")).await.unwrap_err();
+    assert!(matches!(error, QueryFailure::TooLong(_)), "{error}");
+}
+
+/// A response of two mebibytes, whose second half comes when the gate has a permit.
+fn large_response(
+    gate: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+) -> Response<impl http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static> {
+    let chunks = futures::stream::iter([false, true, true]).then(move |is_rest| {
+        let (gate, waiting) = (gate.clone(), waiting.clone());
+        async move {
+            if is_rest {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                gate.acquire().await.unwrap().forget();
+            }
+            Ok(Frame::data(Bytes::from(" ".repeat(700 << 10))))
+        }
+    });
+    Response::new(StreamBody::new(chunks))
+}
+
+#[tokio::test]
+async fn large_responses_are_read_one_after_the_other() {
+    let gate = Arc::new(Semaphore::new(2));
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let service = tower::service_fn({
+        let (gate, waiting) = (gate.clone(), waiting.clone());
+        move |_: Request<Body>| {
+            let response = large_response(gate.clone(), waiting.clone());
+            async move { Ok::<_, Infallible>(response) }
+        }
+    });
+    let client = Client::from_kube_client(settings(), kube::Client::new(service, "default"));
+    let queries = [query("a"), query("b")];
+    let both = async { tokio::join!(client.query(&queries[0]), client.query(&queries[1])) };
+    let open = async {
+        // Both have read 1.4 MB. One asks for its third chunk while the other waits.
+        while waiting.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(waiting.load(Ordering::SeqCst), 3);
+        gate.add_permits(2);
+    };
+    let ((first, second), ()) = tokio::join!(both, open);
+    for result in [first, second] {
+        assert!(matches!(result, Err(QueryFailure::Decode(_))), "{result:?}");
+    }
+}
+
+/// In real time: the thread that reads the series would stop virtual time.
+#[tokio::test]
+async fn series_that_stall_are_a_timeout() {
+    let service = tower::service_fn(async |_: Request<Body>| {
+        let start = Bytes::from(r#"{"status":"success","data":[{"__name__":"a"},"#);
+        let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(start))]);
+        Ok::<_, Infallible>(Response::new(StreamBody::new(start.chain(futures::stream::pending()))))
+    });
+    let settings = Settings { series_timeout: Duration::from_millis(50), ..settings() };
+    let client = Client::from_kube_client(settings, kube::Client::new(service, "default"));
+    let read = client
+        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
+    let error = read.await.unwrap_err();
+    assert!(matches!(error, QueryFailure::Timeout(_)), "{error}");
+}
+
+#[tokio::test]
+async fn series_are_streamed() {
+    let server = Server::new(200, r#"{"status":"success","data":[{"__name__":"a","pod":"p"}]}"#);
+    let client = server.client(settings());
+    let since = Timestamp::from_second(5).unwrap();
+    let series = client.read_series(r#"{pod!=""}"#, since, 1 << 20, |reader| {
+        let mut all = Vec::new();
+        reader.for_each(|name, labels| all.push((name.to_owned(), labels.to_vec())))?;
+        Ok(all)
+    });
+    assert_eq!(series.await.unwrap(), [("a".to_owned(), vec!["pod".to_owned()])]);
+    let sent = server.sent.lock().remove(0);
+    assert_eq!(sent.uri, "/api/v1/series?tenant=a");
+    assert_eq!(sent.body, "match%5B%5D=%7Bpod%21%3D%22%22%7D&start=5");
+}
+
+#[tokio::test]
+async fn half_a_list_of_series_is_an_error() {
+    let client = Server::new(200, r#"{"status":"success","data":[{"__na"#).client(settings());
+    let read = client
+        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
+    let error = read.await.unwrap_err();
+    assert!(matches!(error, QueryFailure::Decode(_)), "{error}");
+}

@@ -1,0 +1,182 @@
+//! The rules file of prometheus-adapter.
+//!
+//! The file is read strictly: unknown and repeated fields are errors. All errors are reported at
+//! once, with line and column. Scalars have their YAML 1.1 meaning, as in the reference: `no` is
+//! false, a number is also a text, and `null` is the same as an absent field.
+
+mod decode;
+mod duration;
+mod error;
+mod overrides;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::{collections::BTreeMap, time::Duration};
+
+pub use duration::{DurationError, parse_duration};
+pub use error::{ConfigError, Issue, Issues};
+pub use overrides::{OverrideTarget, Overrides};
+
+/// The maximum length of a file in bytes.
+pub const MAX_FILE_LEN: usize = 1 << 22;
+
+/// The JSON Schema of a rules file, for editors.
+pub const JSON_SCHEMA: &str = include_str!("../../../rules.schema.json");
+
+/// A rules file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// `rules`: metrics of `custom.metrics.k8s.io`.
+    pub rules: Vec<DiscoveryRule>,
+    /// `externalRules`: metrics of `external.metrics.k8s.io`.
+    pub external_rules: Vec<DiscoveryRule>,
+    /// `resourceRules`: `metrics.k8s.io`.
+    pub resource_rules: Option<ResourceRules>,
+    /// `servers`: Prometheus servers that rules refer to. The reference has one server only.
+    pub servers: Vec<Server>,
+    /// Where the fields are in the file.
+    pub positions: Positions,
+}
+
+/// An item of `rules` or `externalRules`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveryRule {
+    /// The selector of series, which is sent as it is.
+    pub series_query: String,
+    /// Conditions on the names of the series. All of them must hold.
+    pub series_filters: Vec<RegexFilter>,
+    /// Which labels are objects of which resource.
+    pub resources: ResourceMapping,
+    /// How metrics are named.
+    pub name: NameMapping,
+    /// The template of the query.
+    pub metrics_query: String,
+    /// The name of the server, from `servers`. Empty for the server of the command line.
+    pub server: String,
+}
+
+/// A condition on the name of a series. Exactly one of the fields is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegexFilter {
+    /// A regular expression that must match a part of the name.
+    pub is: String,
+    /// A regular expression that must not match.
+    pub is_not: String,
+}
+
+/// Which labels are objects of which resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceMapping {
+    /// The template of a label for `.Group` and `.Resource`.
+    pub template: String,
+    /// Labels that don't follow the template.
+    pub overrides: Overrides,
+    /// Whether queries of external metrics select the namespace of the request. `None` is true.
+    pub namespaced: Option<bool>,
+}
+
+/// How metrics are named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameMapping {
+    /// A regular expression that matches a part of a series' name. Empty matches all.
+    pub matches: String,
+    /// The name of the metric, with references to groups of the expression.
+    pub as_template: String,
+}
+
+/// `resourceRules`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRules {
+    /// CPU usage in cores.
+    pub cpu: ResourceRule,
+    /// Memory usage in bytes.
+    pub memory: ResourceRule,
+    /// The window that is reported with the values.
+    pub window: Duration,
+    /// The name of the server, from `servers`. Empty for the server of the command line.
+    pub server: String,
+}
+
+/// A Prometheus server. Its fields are the flags of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// The name that rules refer to.
+    pub name: String,
+    /// The URL.
+    pub url: String,
+    /// `GET` or `POST`. Empty for the default.
+    pub verb: String,
+    /// Headers, as `NAME=VALUE`.
+    pub headers: Vec<String>,
+    /// Whether to use the service account of the pod.
+    pub auth_in_cluster: Option<bool>,
+    /// A kubeconfig file with credentials.
+    pub auth_config: String,
+    /// The file with certificates of authorities.
+    pub ca_file: String,
+    /// The file with the client's certificate.
+    pub client_tls_cert_file: String,
+    /// The file with the client's key.
+    pub client_tls_key_file: String,
+    /// The file with a bearer token.
+    pub token_file: String,
+    /// The user of basic authentication.
+    pub username: String,
+    /// The file with the password of basic authentication.
+    pub password_file: String,
+    /// The time limit of a query. Zero for the default.
+    pub timeout: Duration,
+}
+
+/// How to query a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRule {
+    /// The template of the query for containers.
+    pub container_query: String,
+    /// The template of the query for nodes.
+    pub node_query: String,
+    /// Which labels are objects of which resource.
+    pub resources: ResourceMapping,
+    /// The label for the name of a container.
+    pub container_label: String,
+}
+
+/// A place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The line, starting at 1.
+    pub line: usize,
+    /// The column in characters, starting at 1.
+    pub column: usize,
+}
+
+/// Where fields are in the file, by their path, such as `rules[0].name.matches`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Positions(BTreeMap<String, Position>);
+
+impl Positions {
+    /// The position of a field, or else of what contains it.
+    pub fn get(&self, path: &str) -> Option<Position> {
+        let mut path = path;
+        loop {
+            if let Some(position) = self.0.get(path) {
+                return Some(*position);
+            }
+            path = path.get(..path.rfind(['.', '['])?)?;
+        }
+    }
+}
+
+impl Config {
+    /// Parses a rules file.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if text.len() > MAX_FILE_LEN {
+            return Err(ConfigError::TooLong);
+        }
+        match yaml::parse(text)? {
+            Some(document) => decode::decode(&document),
+            None => Ok(Self::default()),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Explanations as text, with what to change.
+
+use std::{error::Error, fmt};
+
+use super::{Explanation, Refusal, RequestProblem, RuleReport, Verdict, Warning};
+use crate::rules::query::QueryError;
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(problem) = &self.request_problem {
+            writeln!(f, "{problem}")?;
+        }
+        if self.rules.is_empty() {
+            writeln!(f, "there are no rules")?;
+        }
+        self.rules.iter().try_for_each(|report| writeln!(f, "{report}"))
+    }
+}
+
+impl fmt::Display for RuleReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}: {}", self.index, self.verdict)
+    }
+}
+
+impl fmt::Display for RequestProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoObjects => f.write_str("no objects: the selector selects none"),
+            Self::UnknownResource(error) => write!(f, "the API has no such resource: {error}"),
+            Self::NeedsNamespace(resource) => {
+                write!(f, "metrics of {resource} are read in a namespace: add it to the request")
+            }
+            Self::HasNamespace(resource) => {
+                write!(f, "metrics of {resource} are read without a namespace: remove it")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => {
+                write!(f, "the rule is refused: {error}")?;
+                error.source().map_or(Ok(()), |source| write!(f, ": {source}"))
+            }
+            Self::NoSeries { series_query } => write!(
+                f,
+                "Prometheus has no series for the seriesQuery `{series_query}`. Check names and \
+                 labels in it, and whether the series is older than the maximum age"
+            ),
+            Self::AllFiltered { names } => {
+                f.write_str("seriesFilters and name.matches accept no series:")?;
+                names.iter().try_for_each(|(name, refusal)| write!(f, " {name} ({refusal})"))
+            }
+            Self::SeriesFiltered(refusal) => write!(f, "the series exists, but {refusal}"),
+            Self::NamedOtherwise { metric } => {
+                write!(
+                    f,
+                    "the series exists, but its metric is named `{metric}`: ask for that name"
+                )
+            }
+            Self::OtherMetrics { similar, count } if similar.is_empty() => {
+                write!(f, "it has none of that name among its {count} metrics")
+            }
+            Self::OtherMetrics { similar, count } => {
+                let similar = similar.join(", ");
+                write!(f, "it has none of that name among its {count} metrics. Similar: {similar}")
+            }
+            Self::OtherResources { resources, labels, expected } => {
+                f.write_str("it has the metric, but not for this resource")?;
+                if !resources.is_empty() {
+                    let names: Vec<String> = resources.iter().map(ToString::to_string).collect();
+                    write!(f, ", only for {}", names.join(", "))?;
+                }
+                let labels = labels.join(", ");
+                match expected {
+                    Ok(label) => write!(
+                        f,
+                        ". No series has the label `{label}`; the labels are {labels}. Change the \
+                         override or the template to the label with the object's name"
+                    ),
+                    Err(_) => write!(
+                        f,
+                        ". No override and no template has the resource; the labels are {labels}. \
+                         Add an override for the label with the object's name"
+                    ),
+                }
+            }
+            Self::NoQuery { series, error } => {
+                write!(f, "the query for the series {series} can't be built: {error}")?;
+                f.write_str(advice(error))
+            }
+            Self::Shadowed { by, query } => write!(
+                f,
+                "rule {by} has the metric, too, and the last rule counts. Rename the metric in one \
+                 of them, or change their order. Not used: {query}"
+            ),
+            Self::Applies { series, query, warnings, .. } => {
+                write!(f, "applies with the series {series}: {query}")?;
+                warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))?;
+                self.sharing().map_or(Ok(()), |sharing| write!(f, "\n  {sharing}"))
+            }
+        }
+    }
+}
+
+/// What to change if a query can't be built.
+fn advice(error: &QueryError) -> &'static str {
+    match error {
+        QueryError::Label(_) => {
+            ". Add an override or a template for it, or, in an external rule, set \
+             resources.namespaced to false"
+        }
+        QueryError::UnsupportedOperator => ". Don't use < and > in the selector",
+        QueryError::Template(_) => ". Correct metricsQuery",
+        QueryError::Empty => ". metricsQuery must not be empty",
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filter { index, expression, must_match: true } => {
+                write!(f, "seriesFilters[{index}].is `{expression}` doesn't match it")
+            }
+            Self::Filter { index, expression, must_match: false } => {
+                write!(f, "seriesFilters[{index}].isNot `{expression}` matches it")
+            }
+            Self::Name { expression } => write!(f, "name.matches `{expression}` doesn't match it"),
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CounterWithoutRate { series } => write!(
+                f,
+                "{series} looks like a counter, which only grows: use rate({series}{{…}}[2m])"
+            ),
+            Self::NoMatchers => f.write_str(
+                "the query selects no objects: use <<.LabelMatchers>> in metricsQuery, or the \
+                 result can be that of other objects",
+            ),
+            Self::Unit { series, unit, hint } => {
+                write!(f, "the values of {series} are in {unit}: {hint}")
+            }
+            Self::NotGroupedBy { label } => write!(
+                f,
+                "the query aggregates, but not by `{label}`: use by (<<.GroupBy>>), or no object \
+                 is found in its result"
+            ),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Why a metric is found or not, rule by rule.
+
+mod display;
+mod similar;
+#[cfg(test)]
+mod tests;
+
+use hpa_calc::Selector;
+
+use crate::rules::{
+    compat::Compat,
+    query::{Objects, QueryError},
+    registry::{CustomRequest, Source},
+    rule::Naming,
+    ruleset::InvalidRule,
+    series::{MetricSeries, RuleSeries},
+    shape::NotPerObject,
+};
+use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
+use similar::most_similar;
+
+/// The number of names that a verdict has as examples.
+const MAX_EXAMPLES: usize = 5;
+
+/// A rule of the file, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub enum Candidate<'a> {
+    /// A rule with its series.
+    Compiled(&'a Source),
+    /// A rule that is refused, with its position in the file.
+    Refused(usize, &'a InvalidRule),
+}
+
+/// What decides on a request, and each rule that was considered.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What is wrong with the request itself. The rules are still explained if possible.
+    pub request_problem: Option<RequestProblem>,
+    /// The rules in the order of the file.
+    pub rules: Vec<RuleReport>,
+}
+
+/// What is wrong with a request, whatever the rules are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestProblem {
+    /// No object was asked for. A selector selects nothing.
+    NoObjects,
+    /// The API has no such resource.
+    UnknownResource(ResourceError),
+    /// The resource's metrics are read with a namespace, and the request has none.
+    NeedsNamespace(GroupResource),
+    /// The resource's metrics are read without a namespace, and the request has one.
+    HasNamespace(GroupResource),
+}
+
+/// What a rule makes of a request.
+#[derive(Clone, Debug)]
+pub struct RuleReport {
+    /// The position of the rule in the file.
+    pub index: usize,
+    /// Whether it applies, and why.
+    pub verdict: Verdict,
+}
+
+/// Whether a rule applies to a request, and why.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The rule is refused.
+    Refused(InvalidRule),
+    /// Prometheus has no series for the rule's query, or they are too old.
+    NoSeries {
+        /// The rule's `seriesQuery`.
+        series_query: String,
+    },
+    /// No name of a series passes the filters and `name.matches`.
+    AllFiltered {
+        /// Names of series, and what refuses them.
+        names: Vec<(String, Refusal)>,
+    },
+    /// There is a series with the requested name, but it is filtered.
+    SeriesFiltered(Refusal),
+    /// There is a series with the requested name, but the metric is named otherwise.
+    NamedOtherwise {
+        /// The name of the metric.
+        metric: String,
+    },
+    /// The rule has other metrics.
+    OtherMetrics {
+        /// The most similar names.
+        similar: Vec<String>,
+        /// The number of all names.
+        count: usize,
+    },
+    /// The rule has the metric, but not for the resource.
+    OtherResources {
+        /// The resources for which it has the metric.
+        resources: Vec<GroupResource>,
+        /// The labels of the metric's series.
+        labels: Vec<String>,
+        /// The label that would name the resource, or why there is none.
+        expected: Result<String, String>,
+    },
+    /// The rule has the metric, but its query can't be built.
+    NoQuery {
+        /// The series that would be read.
+        series: String,
+        /// Why not.
+        error: QueryError,
+    },
+    /// A later rule has the metric, too, and that counts.
+    Shadowed {
+        /// The position of the later rule.
+        by: usize,
+        /// The query that is not used.
+        query: String,
+    },
+    /// The rule applies.
+    Applies {
+        /// The series that is read.
+        series: String,
+        /// The query.
+        query: String,
+        /// What looks like a mistake in the query.
+        warnings: Vec<Warning>,
+        /// Whether autoscalers of a namespace can share the query, or why they can't. `None` for
+        /// external metrics.
+        sharing: Option<Result<(), NotPerObject>>,
+    },
+}
+
+/// What refuses the name of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `seriesFilters`.
+    Filter {
+        /// The position of the filter.
+        index: usize,
+        /// Its expression.
+        expression: String,
+        /// Whether the expression must match, or must not.
+        must_match: bool,
+    },
+    /// `name.matches`.
+    Name {
+        /// The expression.
+        expression: String,
+    },
+}
+
+/// What looks like a mistake in a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The series looks like a counter, and the query doesn't calculate a rate.
+    CounterWithoutRate {
+        /// The series.
+        series: String,
+    },
+    /// The query doesn't select the objects, so it reads all of them.
+    NoMatchers,
+    /// The series' name says that its values are not in base units.
+    Unit {
+        /// The series.
+        series: String,
+        /// The unit of the values.
+        unit: &'static str,
+        /// What a value of the unit means for a target.
+        hint: &'static str,
+    },
+    /// The query aggregates, but not by the label that names the objects.
+    NotGroupedBy {
+        /// The label.
+        label: String,
+    },
+}
+
+impl Verdict {
+    /// Says whether autoscalers share the query.
+    pub fn sharing(&self) -> Option<String> {
+        let Self::Applies { sharing: Some(sharing), .. } = self else {
+            return None;
+        };
+        Some(match sharing {
+            Ok(()) => "autoscalers of a namespace share its queries".to_owned(),
+            Err(reason) => format!("autoscalers don't share its queries: {reason}"),
+        })
+    }
+}
+
+impl Explanation {
+    /// The rule that applies.
+    pub fn applied(&self) -> Option<&RuleReport> {
+        let mut rules = self.rules.iter().filter(|_| self.request_problem.is_none());
+        rules.find(|report| matches!(report.verdict, Verdict::Applies { .. }))
+    }
+}
+
+/// Explains a request for a custom metric.
+pub fn explain_custom(
+    request: &CustomRequest<'_>,
+    candidates: &[Candidate<'_>],
+    resources: &ApiResources,
+    compat: Compat,
+) -> Explanation {
+    let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
+    let resource = resolved.as_ref().map_or(&request.resource, |known| &known.group_resource);
+    let request_problem = match &resolved {
+        Err(error) => Some(RequestProblem::UnknownResource(error.clone())),
+        Ok(_) if resource.has_namespaced_metrics() != request.is_namespaced => {
+            Some(if request.is_namespaced {
+                RequestProblem::HasNamespace(resource.clone())
+            } else {
+                RequestProblem::NeedsNamespace(resource.clone())
+            })
+        }
+        Ok(_) => request.names.is_empty().then_some(RequestProblem::NoObjects),
+    };
+    let objects = Objects { resource, namespace: request.namespace, names: request.names };
+    let rules = reports(candidates, |source| {
+        let Some(found) = source.series.metric(request.metric) else {
+            return without_metric(source, request.metric);
+        };
+        let Some(series) = found.for_resource(resource) else {
+            return other_resources(source, request.metric, resource, resources);
+        };
+        let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
+        let label = source.rule.labels().label(resource, resources).unwrap_or_default();
+        let shared = source.rule.shared_query(series, objects, request.selector, resources, compat);
+        verdict(source, series, query, Some((&label, shared.map(drop))))
+    });
+    Explanation { request_problem, rules }
+}
+
+/// Explains a request for an external metric.
+pub fn explain_external(
+    namespace: &str,
+    metric: &str,
+    selector: &Selector,
+    candidates: &[Candidate<'_>],
+    resources: &ApiResources,
+    compat: Compat,
+) -> Explanation {
+    let rules = reports(candidates, |source| {
+        let Some(found) = source.series.metric(metric) else {
+            return without_metric(source, metric);
+        };
+        let series = found.last;
+        let query = source.rule.external_query(series, namespace, selector, resources, compat);
+        verdict(source, series, query, None)
+    });
+    Explanation { request_problem: None, rules }
+}
+
+/// The reports of all rules. Of those that apply, the last one counts.
+fn reports(candidates: &[Candidate<'_>], explain: impl Fn(&Source) -> Verdict) -> Vec<RuleReport> {
+    let mut applied = None;
+    let mut reports: Vec<RuleReport> = Vec::with_capacity(candidates.len());
+    for candidate in candidates.iter().rev() {
+        let (index, mut verdict) = match candidate {
+            Candidate::Compiled(source) => (source.index, explain(source)),
+            Candidate::Refused(index, error) => (*index, Verdict::Refused((*error).clone())),
+        };
+        // A rule with the metric counts even if its query can't be built.
+        let has_metric = matches!(verdict, Verdict::Applies { .. } | Verdict::NoQuery { .. });
+        match (&verdict, applied) {
+            (Verdict::Applies { query, .. }, Some(by)) => {
+                verdict = Verdict::Shadowed { by, query: query.clone() };
+            }
+            _ if has_metric => applied = applied.or(Some(index)),
+            _ => {}
+        }
+        reports.push(RuleReport { index, verdict });
+    }
+    reports.reverse();
+    reports
+}
+
+/// The verdict on a rule that doesn't have the metric.
+fn without_metric(source: &Source, metric: &str) -> Verdict {
+    let Source { rule, series, .. } = source;
+    if series.seen() == 0 {
+        return Verdict::NoSeries { series_query: rule.series_query().to_owned() };
+    }
+    match series.naming(metric) {
+        Some(Naming::Metric(metric)) => return Verdict::NamedOtherwise { metric },
+        Some(refused) => return Verdict::SeriesFiltered(refusal(source, &refused)),
+        None => {}
+    }
+    let names: Vec<&str> = series.metrics().map(|metric| metric.metric).collect();
+    if names.is_empty() {
+        let refused = series.names().take(MAX_EXAMPLES);
+        let refused =
+            refused.map(|name| (name.name().to_owned(), refusal(source, &series.naming_of(&name))));
+        return Verdict::AllFiltered { names: refused.collect() };
+    }
+    let similar = most_similar(metric, &names, MAX_EXAMPLES);
+    Verdict::OtherMetrics { similar, count: names.len() }
+}
+
+fn refusal(source: &Source, naming: &Naming) -> Refusal {
+    let filter = match naming {
+        Naming::Filtered(index) => source.rule.filters().get(*index).map(|filter| (*index, filter)),
+        Naming::Metric(_) | Naming::NoMatch => None,
+    };
+    match filter {
+        Some((index, filter)) => Refusal::Filter {
+            index,
+            expression: filter.expression().to_owned(),
+            must_match: filter.must_match(),
+        },
+        None => Refusal::Name { expression: source.rule.metric_name().expression().to_owned() },
+    }
+}
+
+/// The verdict on a rule that has the metric for other resources.
+fn other_resources(
+    source: &Source,
+    metric: &str,
+    resource: &GroupResource,
+    resources: &ApiResources,
+) -> Verdict {
+    let series: &RuleSeries = &source.series;
+    let sets = series.label_sets(metric);
+    let mut labels: Vec<String> = sets.flat_map(|set| set.labels.iter().cloned()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    let expected = source.rule.labels().label(resource, resources);
+    let known = series.metric(metric).into_iter().flat_map(MetricSeries::by_resource);
+    Verdict::OtherResources {
+        resources: known.map(|(resource, _)| GroupResource::clone(resource)).collect(),
+        labels,
+        expected: expected.map_err(|error| error.problem.to_string()),
+    }
+}
+
+fn verdict(
+    source: &Source,
+    series: &str,
+    query: Result<String, QueryError>,
+    objects: Option<(&str, Result<(), NotPerObject>)>,
+) -> Verdict {
+    let series = series.to_owned();
+    match query {
+        Ok(query) => {
+            let (label, sharing) = objects.unzip();
+            let warnings = warnings(source, &series, &query, label);
+            Verdict::Applies { series, query, warnings, sharing }
+        }
+        Err(error) => Verdict::NoQuery { series, error },
+    }
+}
+
+/// Units that targets are often not written in, by the end of a series' name.
+const UNITS: [(&[&str], &str, &str); 5] = [
+    (&["_milliseconds", "_ms"], "milliseconds", "a target of 500m is half a millisecond"),
+    (&["_microseconds", "_us"], "microseconds", "a target of 1 is a microsecond"),
+    (&["_kilobytes", "_kb", "_megabytes", "_mb"], "multiples of bytes", "don't use Ki, Mi or Gi"),
+    (&["_percent", "_percentage"], "percent", "a target of 80 is 80 percent"),
+    (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
+];
+
+/// What looks like a mistake. The checks are rough, because a query can be anything.
+fn warnings(source: &Source, series: &str, query: &str, label: Option<&str>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let is_counter =
+        ["_total", "_count", "_sum", "_bucket"].iter().any(|end| series.ends_with(end));
+    let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
+    if is_counter && !rates.iter().any(|rate| query.contains(rate)) {
+        warnings.push(Warning::CounterWithoutRate { series: series.to_owned() });
+    }
+    let unit = UNITS.iter().find(|(ends, ..)| ends.iter().any(|end| series.ends_with(end)));
+    if let Some((_, unit, hint)) = unit {
+        warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
+    }
+    let template = source.rule.query_template().text();
+    if !template.contains("LabelMatchers") && !template.contains("LabelValuesByName") {
+        warnings.push(Warning::NoMatchers);
+    }
+    let aggregations = ["sum", "avg", "max", "min", "count"];
+    let words = || query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    let aggregates = words().any(|word| aggregations.contains(&word));
+    let has_grouping = words().any(|word| word == "without");
+    if let Some(label) = label
+        && aggregates
+        && !has_grouping
+        && !is_grouped_by(query, label)
+    {
+        warnings.push(Warning::NotGroupedBy { label: label.to_owned() });
+    }
+    warnings
+}
+
+/// Whether a `by (…)` has the label.
+fn is_grouped_by(query: &str, label: &str) -> bool {
+    query.match_indices("by").any(|(start, by)| {
+        let after = query.get(start + by.len()..).unwrap_or_default().trim_start();
+        let list = after.strip_prefix('(').and_then(|list| list.split_once(')'));
+        list.is_some_and(|(list, _)| list.split(',').any(|own| own.trim() == label))
+    })
+}

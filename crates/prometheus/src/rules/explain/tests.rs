@@ -1,0 +1,170 @@
+use hpa_calc::Selector;
+use rstest::rstest;
+
+use super::*;
+use crate::rules::{Config, RuleSet, Series};
+use hpa_metrics::provider::test_doubles::resources;
+
+/// The explanation of a request for a metric of a pod. Each rule has the same series.
+fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explanation {
+    let resources = resources();
+    let config = Config::parse(&format!("rules:\n{rules}")).unwrap();
+    let rules = RuleSet::compile(&config, &resources);
+    let series = |name: &str, labels: &[&str]| Series {
+        name: name.to_owned(),
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+    };
+    let seen = [
+        series("http_requests_total", &["namespace", "pod", "code"]),
+        series("queue_depth", &["namespace", "pod_name"]),
+    ];
+    let sources: Vec<(usize, Result<Source, InvalidRule>)> = rules
+        .custom
+        .into_iter()
+        .map(|rule| {
+            rule.map(|rule| {
+                let seen = if rule.series_query() == "none" { &[][..] } else { &seen };
+                let series = RuleSeries::new(&rule, &resources, seen).into();
+                Source { index: 0, rule, series }
+            })
+        })
+        .enumerate()
+        .map(|(index, source)| (index, source.map(|source| Source { index, ..source })))
+        .collect();
+    let candidates: Vec<Candidate<'_>> = sources
+        .iter()
+        .map(|(index, source)| match source {
+            Ok(source) => Candidate::Compiled(source),
+            Err(error) => Candidate::Refused(*index, error),
+        })
+        .collect();
+    let resource = GroupResource::new("", resource);
+    let request = CustomRequest {
+        is_namespaced: resource.has_namespaced_metrics(),
+        resource,
+        metric,
+        namespace: "shop",
+        names: &["web".to_owned()],
+        selector: &Selector::parse(selector).unwrap(),
+    };
+    explain_custom(&request, &candidates, &resources, Compat::Off)
+}
+
+const GOOD: &str = "\
+- resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: '^(.*)_total$'}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
+";
+
+fn with(change: impl Fn(String) -> String) -> String {
+    change(GOOD.to_owned())
+}
+
+#[test]
+fn matching_rule_applies_with_its_query() {
+    let explanation = explain(GOOD, "pods", "http_requests", "");
+    let Some(Verdict::Applies { query, warnings, .. }) =
+        explanation.applied().map(|report| &report.verdict)
+    else {
+        panic!("{explanation}")
+    };
+    assert_eq!(query, r#"sum(rate(http_requests_total{namespace="shop",pod="web"}[2m])) by (pod)"#);
+    assert_eq!(*warnings, []);
+}
+
+#[rstest]
+#[case::shared(GOOD.to_owned(), "\n  autoscalers of a namespace share its queries\n")]
+#[case::not_shared(
+    with(|rule| rule.replace("sum(rate", "topk(1, rate").replace(" by (<<.GroupBy>>)", "")),
+    "\n  autoscalers don't share its queries: `topk` aggregates over objects, because it isn't \
+     grouped by `pod`\n"
+)]
+fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] expected: &str) {
+    let explanation = explain(&rule, "pods", "http_requests", "").to_string();
+    assert!(explanation.contains(expected), "{explanation}");
+}
+
+#[rstest]
+#[case::wrong_label(
+    with(|rule| rule.replace("pod: {", "pod_id: {")),
+    "http_requests",
+    "No series has the label `pod_id`; the labels are code, namespace, pod."
+)]
+#[case::regex_matches_nothing(
+    with(|rule| rule.replace("_total", "_toal")),
+    "http_requests",
+    "accept no series: http_requests_total (name.matches `^(.*)_toal$` doesn't match it)"
+)]
+#[case::missing_override(
+    with(|rule| rule.replace(", pod: {resource: pod}", "")),
+    "http_requests",
+    "only for namespaces. No override and no template has the resource"
+)]
+#[case::series_name_instead_of_metric(
+    GOOD.to_owned(),
+    "http_requests_total",
+    "its metric is named `http_requests`: ask for that name"
+)]
+#[case::filtered(
+    with(|rule| rule + "  seriesFilters: [{isNot: ^http}]\n"),
+    "http_requests_total",
+    "the series exists, but seriesFilters[0].isNot `^http` matches it"
+)]
+#[case::other_name(GOOD.to_owned(), "http_request", "Similar: http_requests")]
+#[case::no_series(
+    with(|rule| rule + "  seriesQuery: none\n"),
+    "http_requests",
+    "no series for the seriesQuery `none`"
+)]
+#[case::no_namespace(
+    with(|rule| rule.replace("namespace: {resource: namespace}, ", "")),
+    "http_requests",
+    "can't be built: unable to convert resource namespaces into label"
+)]
+#[case::template_typo(
+    with(|rule| rule.replace(".LabelMatchers", ".LabelMatcher")),
+    "http_requests",
+    "can't evaluate field LabelMatcher in type naming.queryTemplateArgs. Correct metricsQuery"
+)]
+#[case::refused(
+    with(|rule| rule.replace("(.*)", "(.*")),
+    "http_requests",
+    "the rule is refused: line 3, column 19: rules[0].name.matches: unable to generate"
+)]
+#[case::counter_without_rate(
+    with(|rule| rule.replace("rate(", "(").replace("[2m]", "")),
+    "http_requests",
+    "warning: http_requests_total looks like a counter"
+)]
+#[case::not_grouped(
+    with(|rule| rule.replace("<<.GroupBy>>", "namespace")),
+    "http_requests",
+    "warning: the query aggregates, but not by `pod`"
+)]
+#[case::no_matchers(
+    with(|rule| rule.replace("<<.LabelMatchers>>", "")),
+    "http_requests",
+    "warning: the query selects no objects"
+)]
+fn mistakes_are_explained(#[case] rules: String, #[case] metric: &str, #[case] expected: &str) {
+    let text = explain(&rules, "pods", metric, "").to_string();
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn earlier_rule_with_the_metric_is_shadowed() {
+    let rules = format!("{GOOD}{GOOD}");
+    let explanation = explain(&rules, "pods", "http_requests", "");
+    assert_eq!(explanation.applied().map(|report| report.index), Some(1));
+    let text = explanation.to_string();
+    assert!(text.starts_with("rule 0: rule 1 has the metric, too"), "{text}");
+}
+
+#[test]
+fn problems_of_the_request_come_first() {
+    let unknown = explain(GOOD, "widgets", "http_requests", "").to_string();
+    assert!(unknown.starts_with("the API has no such resource: no matches for"), "{unknown}");
+    let unsupported = explain(GOOD, "pods", "http_requests", "a>1");
+    assert!(unsupported.applied().is_none());
+    assert!(unsupported.to_string().contains("Don't use < and >"), "{unsupported}");
+}

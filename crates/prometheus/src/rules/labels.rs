@@ -1,0 +1,356 @@
+//! Which label of a series names an object of which resource.
+
+use std::collections::HashMap;
+
+use crate::rules::config::{Overrides, ResourceMapping};
+use hpa_go_compat::{
+    regex::{GoRegex, RegexError},
+    template::{Struct, Template, TemplateError, Value},
+};
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource, ResourceError};
+
+/// Why the mapping of a rule is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MappingError {
+    /// The template's syntax is wrong.
+    #[error("unable to parse label template {}: {source}", hpa_calc::go_text::Quoted(template))]
+    Syntax {
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: TemplateError,
+    },
+    /// The template can't be turned around into a regular expression.
+    #[error(
+        "unable to generate label format from template {}: {source}",
+        hpa_calc::go_text::Quoted(template)
+    )]
+    Format {
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// An override has an unknown resource.
+    #[error(
+        "unable to normalize group-resource {{{} {}}}: {source}",
+        source.group(),
+        source.resource()
+    )]
+    Override {
+        /// The label.
+        label: String,
+        /// What is wrong.
+        source: ResourceError,
+    },
+}
+
+/// Why a label template can't be turned around.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The template can't be rendered.
+    #[error("unable to convert label template to matcher: {0}")]
+    Template(#[source] TemplateError),
+    /// The template renders nothing.
+    #[error("unable to convert label template to matcher: empty template")]
+    Empty,
+    /// What it renders is no regular expression.
+    #[error("unable to convert label template to matcher: {0}")]
+    Regex(#[source] RegexError),
+    /// The label doesn't depend on the resource.
+    #[error("must include at least `{{{{.Resource}}}}` in the label template")]
+    NoResource,
+}
+
+/// Why a resource has no label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unable to convert resource {resource} into label: {problem}")]
+pub struct LabelError {
+    /// The resource.
+    pub resource: GroupResource,
+    /// What is missing.
+    pub problem: LabelProblem,
+}
+
+/// What is missing for the label of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabelProblem {
+    /// No override has the resource, and there is no template.
+    #[error("no generic resource label form specified for this metric")]
+    NoTemplate,
+    /// The API has no such resource any more.
+    #[error("unable to singularize resource: the API has no such resource")]
+    UnknownResource,
+    /// The template can't be rendered for the resource.
+    #[error("{0}")]
+    Template(#[source] TemplateError),
+    /// The template renders nothing.
+    #[error("empty label produced by label template")]
+    Empty,
+}
+
+/// What a label of a series means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelMeaning<'a> {
+    /// The label's value is the name of an object.
+    Resource(&'a GroupResource),
+    /// The label has the form of the template, but the API has no such resource.
+    UnknownResource {
+        /// The group as it is in the label.
+        group: String,
+        /// The resource as it is in the label.
+        resource: String,
+    },
+    /// The label has another meaning.
+    Other,
+}
+
+/// A second label for a resource that has one already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AmbiguousLabel {
+    /// The resource.
+    pub resource: GroupResource,
+    /// The label that queries use: the first in the file.
+    pub used: String,
+    /// The label that only tells series apart.
+    pub unused: String,
+}
+
+/// The labels of a rule, by overrides and template.
+#[derive(Debug)]
+pub struct ResourceLabels {
+    by_label: HashMap<String, GroupResource>,
+    /// The labels of resources with an override.
+    labels: HashMap<GroupResource, String>,
+    template: Option<LabelTemplate>,
+    ambiguous: Vec<AmbiguousLabel>,
+}
+
+#[derive(Debug)]
+struct LabelTemplate {
+    template: Template,
+    /// Matches the labels that the template renders.
+    regex: GoRegex,
+    group_index: Option<usize>,
+    resource_index: usize,
+}
+
+impl ResourceLabels {
+    /// Compiles the mapping of a rule.
+    pub fn new(mapping: &ResourceMapping, resources: &ApiResources) -> Result<Self, MappingError> {
+        let template = match &*mapping.template {
+            "" => None,
+            template => Some(LabelTemplate::new(template)?),
+        };
+        let mut labels = Self {
+            by_label: HashMap::new(),
+            labels: HashMap::new(),
+            template,
+            ambiguous: Vec::new(),
+        };
+        labels.add_overrides(&mapping.overrides, resources)?;
+        Ok(labels)
+    }
+
+    fn add_overrides(
+        &mut self,
+        overrides: &Overrides,
+        resources: &ApiResources,
+    ) -> Result<(), MappingError> {
+        for (label, target) in overrides.iter() {
+            let resolved = resources.resolve(&target.group, &target.resource);
+            let resource = resolved
+                .map_err(|source| MappingError::Override { label: label.to_owned(), source })?;
+            let resource = &resource.group_resource;
+            self.by_label.insert(label.to_owned(), resource.clone());
+            // The reference takes any of them, another one at each start.
+            if let Some(used) = self.labels.get(resource) {
+                self.ambiguous.push(AmbiguousLabel {
+                    resource: resource.clone(),
+                    used: used.clone(),
+                    unused: label.to_owned(),
+                });
+            } else {
+                self.labels.insert(resource.clone(), label.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Labels of overrides that queries don't use.
+    pub fn ambiguous(&self) -> &[AmbiguousLabel] {
+        &self.ambiguous
+    }
+
+    /// What a label means.
+    pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
+        if let Some(resource) = self.by_label.get(label) {
+            return LabelMeaning::Resource(resource);
+        }
+        let parts = self.template.as_ref().and_then(|template| template.parts(label));
+        let Some((group, resource)) = parts else {
+            return LabelMeaning::Other;
+        };
+        match resources.resolve(&group, &resource) {
+            Ok(known) => LabelMeaning::Resource(&known.group_resource),
+            Err(_) => LabelMeaning::UnknownResource { group, resource },
+        }
+    }
+
+    /// The label for the names of a resource's objects.
+    pub fn label(
+        &self,
+        resource: &GroupResource,
+        resources: &ApiResources,
+    ) -> Result<String, LabelError> {
+        if let Some(label) = self.labels.get(resource) {
+            return Ok(label.clone());
+        }
+        let error = |problem| LabelError { resource: resource.clone(), problem };
+        let template = self.template.as_ref().ok_or_else(|| error(LabelProblem::NoTemplate))?;
+        let known = resources.get(resource).ok_or_else(|| error(LabelProblem::UnknownResource))?;
+        template.label(known).map_err(error)
+    }
+}
+
+impl LabelTemplate {
+    fn new(text: &str) -> Result<Self, MappingError> {
+        let template = Template::parse("resource-label", text)
+            .map_err(|source| MappingError::Syntax { template: text.to_owned(), source })?;
+        Self::invert(template)
+            .map_err(|source| MappingError::Format { template: text.to_owned(), source })
+    }
+
+    /// Finds the regular expression for the labels that the template renders.
+    fn invert(template: Template) -> Result<Self, FormatError> {
+        let data = group_resource("(?P<group>.+?)", "(?P<resource>.+?)");
+        let pattern = template.render(data).map_err(FormatError::Template)?;
+        if pattern.is_empty() {
+            return Err(FormatError::Empty);
+        }
+        let regex = GoRegex::new(&format!("^{pattern}$")).map_err(FormatError::Regex)?;
+        let resource_index = regex.group_index("resource").ok_or(FormatError::NoResource)?;
+        let group_index = regex.group_index("group");
+        Ok(Self { template, regex, group_index, resource_index })
+    }
+
+    /// The group and the resource in a label.
+    fn parts(&self, label: &str) -> Option<(String, String)> {
+        let resource = self.regex.group(label, self.resource_index)?;
+        let group = self.group_index.and_then(|index| self.regex.group(label, index));
+        Some((group.unwrap_or_default().to_owned(), resource.to_owned()))
+    }
+
+    fn label(&self, resource: &ApiResource) -> Result<String, LabelProblem> {
+        let group = resource.group_resource.group.replace(['.', '-'], "_");
+        let data = group_resource(&group, &resource.singular);
+        let label = self.template.render(data).map_err(LabelProblem::Template)?;
+        if label.is_empty() { Err(LabelProblem::Empty) } else { Ok(label) }
+    }
+}
+
+/// The data of a label template.
+fn group_resource(group: &str, resource: &str) -> Value {
+    let string = GroupResource::new(group, resource).to_string();
+    Value::Struct(
+        Struct {
+            type_name: "schema.GroupResource",
+            fields: vec![("Group", Value::text(group)), ("Resource", Value::text(resource))],
+            string: Some(string.into()),
+        }
+        .into(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::rules::config::OverrideTarget;
+    use hpa_metrics::provider::test_doubles::resources;
+
+    fn labels(template: &str, overrides: &[(&str, &str)]) -> Result<ResourceLabels, MappingError> {
+        let overrides = overrides.iter().map(|(label, resource)| {
+            let target = OverrideTarget { group: String::new(), resource: (*resource).to_owned() };
+            ((*label).to_owned(), target)
+        });
+        let mapping = ResourceMapping {
+            template: template.to_owned(),
+            overrides: overrides.collect(),
+            namespaced: None,
+        };
+        ResourceLabels::new(&mapping, &resources())
+    }
+
+    #[rstest]
+    #[case::override_first("kube_<<.Resource>>", "instance", Some("nodes"))]
+    #[case::template("kube_<<.Resource>>", "kube_pod", Some("pods"))]
+    #[case::plural("kube_<<.Resource>>", "kube_pods", Some("pods"))]
+    #[case::whole_label("kube_<<.Resource>>", "my_kube_pod", None)]
+    #[case::group("<<.Group>>_<<.Resource>>", "apps_deployment", Some("deployments.apps"))]
+    #[case::group_prefix(
+        "<<.Group>>_<<.Resource>>",
+        "networking_ingress",
+        Some("ingresses.networking.k8s.io")
+    )]
+    #[case::other_group("<<.Group>>_<<.Resource>>", "apps_pod", None)]
+    #[case::no_template("", "pod", None)]
+    fn labels_have_a_meaning(
+        #[case] template: &str,
+        #[case] label: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let labels = labels(template, &[("instance", "node")]).unwrap();
+        let resources = resources();
+        let resource = match labels.meaning(label, &resources) {
+            LabelMeaning::Resource(resource) => Some(resource.to_string()),
+            _ => None,
+        };
+        assert_eq!(resource.as_deref(), expected);
+    }
+
+    #[rstest]
+    #[case::override_first("nodes", "instance")]
+    #[case::template("pods", "k8s__pod")]
+    #[case::group_is_sanitized("ingresses.networking.k8s.io", "k8s_networking_k8s_io_ingress")]
+    fn resources_have_a_label(#[case] resource: &str, #[case] expected: &str) {
+        let labels = labels("k8s_<<.Group>>_<<.Resource>>", &[("instance", "node")]).unwrap();
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let label = labels.label(&GroupResource::new(group, resource), &resources());
+        assert_eq!(label.unwrap(), expected);
+    }
+
+    #[test]
+    fn resource_without_override_and_template_has_no_label() {
+        let labels = labels("", &[("instance", "node")]).unwrap();
+        let error = labels.label(&GroupResource::pods(), &resources()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unable to convert resource pods into label: no generic resource label form \
+             specified for this metric"
+        );
+    }
+
+    #[test]
+    fn first_of_two_labels_is_used() {
+        let labels = labels("", &[("node", "node"), ("instance", "nodes")]).unwrap();
+        assert_eq!(labels.label(&GroupResource::nodes(), &resources()).unwrap(), "node");
+        assert_eq!(labels.ambiguous().len(), 1);
+        assert_eq!(labels.ambiguous()[0].unused, "instance");
+    }
+
+    #[rstest]
+    #[case::no_resource("x", "must include at least `{{.Resource}}` in the label template")]
+    #[case::empty("<<if false>>x<<end>>", "matcher: empty template")]
+    #[case::no_regex("<<.Resource>>(", "missing closing ): `^(?P<resource>.+?)($`")]
+    #[case::unknown_field("<<.Kind>>", "can't evaluate field Kind in type schema.GroupResource")]
+    #[case::syntax("<<.Resource", "template: resource-label:1: unclosed action")]
+    fn invalid_templates_are_refused(#[case] template: &str, #[case] expected: &str) {
+        let error = labels(template, &[]).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+}

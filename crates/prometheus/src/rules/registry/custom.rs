@@ -1,0 +1,189 @@
+//! The metrics of `custom.metrics.k8s.io`.
+
+use std::sync::Arc;
+
+use hpa_calc::Selector;
+
+use super::{Origin, SortedMetrics, Source, last_origin};
+use crate::rules::{
+    compat::Compat,
+    labels::LabelError,
+    query::{Objects, QueryError},
+    rule::Rule,
+    series::MetricSeries,
+};
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource, ResourceError};
+
+/// All custom metrics that the rules have series for.
+#[derive(Debug, Default)]
+pub struct CustomRegistry {
+    sources: Vec<Source>,
+    sorted: SortedMetrics,
+}
+
+/// A custom metric as discovery lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CustomMetric<'a> {
+    /// The resource of the objects that have the metric.
+    pub resource: &'a GroupResource,
+    /// The name of the metric.
+    pub metric: &'a str,
+}
+
+impl CustomMetric<'_> {
+    /// The name in the API: `pods/http_requests`.
+    pub fn api_name(&self) -> String {
+        format!("{}/{}", self.resource, self.metric)
+    }
+
+    /// Whether the API lists the metric as namespaced.
+    pub fn is_namespaced(&self) -> bool {
+        self.resource.has_namespaced_metrics()
+    }
+}
+
+/// A request for a custom metric of objects.
+#[derive(Clone, Debug)]
+pub struct CustomRequest<'a> {
+    /// The resource as in the request: plural or singular, with an optional group.
+    pub resource: GroupResource,
+    /// The name of the metric.
+    pub metric: &'a str,
+    /// The namespace of the objects. It is empty for objects without one.
+    pub namespace: &'a str,
+    /// Whether the request is for objects in a namespace.
+    pub is_namespaced: bool,
+    /// The names of the objects.
+    pub names: &'a [String],
+    /// The selector of series.
+    pub selector: &'a Selector,
+}
+
+/// How to read a custom metric.
+#[derive(Clone, Debug)]
+pub struct CustomQuery<'a> {
+    /// The query.
+    pub query: String,
+    /// The label with the name of an object in the query's result.
+    pub label: String,
+    /// The resource of the objects.
+    pub resource: &'a ApiResource,
+    /// The position of the rule in the file.
+    pub index: usize,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// The series.
+    pub series: Arc<str>,
+}
+
+/// The rule and the series that a custom metric is read from.
+#[derive(Clone, Debug)]
+pub struct FoundMetric<'a> {
+    /// The resource of the objects.
+    pub resource: &'a ApiResource,
+    /// The label with the name of an object in the query's result.
+    pub label: String,
+    /// The position of the rule in the file.
+    pub index: usize,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// The series.
+    pub series: Arc<str>,
+}
+
+/// Why there is no query for a custom metric. To clients of the API, all are "not found".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CustomQueryError {
+    /// No object was asked for.
+    #[error("no resource names requested")]
+    NoNames,
+    /// The API has no such resource.
+    #[error("unable to normalize group resource: {0}")]
+    Resource(#[from] ResourceError),
+    /// No rule has a series for it.
+    #[error("metric {metric} is not registered for {resource}")]
+    Unknown {
+        /// The resource.
+        resource: GroupResource,
+        /// The name of the metric.
+        metric: String,
+    },
+    /// The query can't be built.
+    #[error("unable to construct query: {0}")]
+    Query(#[from] QueryError),
+}
+
+impl From<LabelError> for CustomQueryError {
+    fn from(error: LabelError) -> Self {
+        Self::Query(error.into())
+    }
+}
+
+impl CustomRegistry {
+    /// The metrics of all rules. If several have a metric, the last one counts.
+    pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
+        let sources: Vec<Source> = sources.into_iter().cloned().collect();
+        let sorted = SortedMetrics::new(&sources, |metric| metric.by_resource().next().is_some());
+        Self { sources, sorted }
+    }
+
+    /// All metrics, sorted by their name and resource.
+    pub fn metrics(&self) -> impl Iterator<Item = CustomMetric<'_>> {
+        self.sorted.names(&self.sources).flat_map(|metric| {
+            let found = self.sources.iter().filter_map(|source| source.series.metric(metric));
+            let mut resources: Vec<&GroupResource> = found
+                .flat_map(MetricSeries::by_resource)
+                .map(|(resource, _)| resource.as_ref())
+                .collect();
+            resources.sort_unstable();
+            resources.dedup();
+            resources.into_iter().map(move |resource| CustomMetric { resource, metric })
+        })
+    }
+
+    /// Where a metric comes from.
+    pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<Origin> {
+        last_origin(self.sources.iter().filter_map(|source| {
+            Some((source, source.series.metric(metric)?.for_resource(resource)?))
+        }))
+    }
+
+    /// The query that reads a metric.
+    pub fn query<'r>(
+        &self,
+        request: &CustomRequest<'_>,
+        resources: &'r ApiResources,
+        compat: Compat,
+    ) -> Result<CustomQuery<'r>, CustomQueryError> {
+        let FoundMetric { resource, label, index, rule, series } = self.find(request, resources)?;
+        let CustomRequest { namespace, names, selector, .. } = *request;
+        let objects = Objects { resource: &resource.group_resource, namespace, names };
+        let query = rule.custom_query(&series, objects, selector, resources, compat)?;
+        Ok(CustomQuery { query, label, resource, index, rule, series })
+    }
+
+    /// What a metric is read from.
+    pub fn find<'r>(
+        &self,
+        request: &CustomRequest<'_>,
+        resources: &'r ApiResources,
+    ) -> Result<FoundMetric<'r>, CustomQueryError> {
+        let metric = request.metric;
+        if request.names.is_empty() {
+            return Err(CustomQueryError::NoNames);
+        }
+        let known = resources.resolve(&request.resource.group, &request.resource.resource)?;
+        let resource = &known.group_resource;
+        let origin = self
+            .origin(resource, metric)
+            .filter(|_| resource.has_namespaced_metrics() == request.is_namespaced)
+            .ok_or_else(|| CustomQueryError::Unknown {
+                resource: resource.clone(),
+                metric: metric.to_owned(),
+            })?;
+        let Origin { index, rule, series, .. } = origin;
+        let label = rule.labels().label(resource, resources)?;
+        Ok(FoundMetric { resource: known, label, index, rule, series })
+    }
+}

@@ -1,0 +1,80 @@
+//! The metrics of `external.metrics.k8s.io`.
+
+use hpa_calc::Selector;
+
+use super::{Origin, SortedMetrics, Source, last_origin};
+use crate::rules::{compat::Compat, query::QueryError};
+use hpa_metrics::resource::ApiResources;
+
+/// All external metrics that the rules have series for.
+#[derive(Debug, Default)]
+pub struct ExternalRegistry {
+    sources: Vec<Source>,
+    sorted: SortedMetrics,
+}
+
+/// An external metric as discovery lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExternalMetric<'a> {
+    /// The name of the metric.
+    pub metric: &'a str,
+    /// Whether the rule selects the namespace of a request. The reference lists all external
+    /// metrics as namespaced.
+    pub is_namespaced: bool,
+}
+
+/// Why there is no query for an external metric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExternalQueryError {
+    /// No rule has a series for it.
+    #[error("external metric {0} is not registered")]
+    Unknown(String),
+    /// The query can't be built.
+    #[error("unable to generate a query for the metric: {0}")]
+    Query(#[from] QueryError),
+}
+
+impl ExternalRegistry {
+    /// The metrics of all rules. If several have a metric, the last one counts.
+    pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
+        let sources: Vec<Source> = sources.into_iter().cloned().collect();
+        let sorted = SortedMetrics::new(&sources, |_| true);
+        Self { sources, sorted }
+    }
+
+    /// All metrics, sorted by their name.
+    pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ExternalMetric<'_>> {
+        self.sorted.names(&self.sources).map(move |metric| {
+            let mut sources = self.sources.iter().rev();
+            let last = sources.find(|source| source.series.metric(metric).is_some());
+            let is_namespaced = last.is_some_and(|source| source.rule.is_namespaced());
+            let is_namespaced = is_namespaced || compat == Compat::PrometheusAdapter;
+            ExternalMetric { metric, is_namespaced }
+        })
+    }
+
+    /// Where a metric comes from.
+    pub fn origin(&self, metric: &str) -> Option<Origin> {
+        let found = |source| -> Option<(&Source, &str)> {
+            let source: &Source = source;
+            Some((source, source.series.metric(metric)?.last))
+        };
+        last_origin(self.sources.iter().filter_map(found))
+    }
+
+    /// The query that reads a metric.
+    pub fn query(
+        &self,
+        namespace: &str,
+        metric: &str,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, ExternalQueryError> {
+        let origin = self.origin(metric);
+        let origin = origin.ok_or_else(|| ExternalQueryError::Unknown(metric.to_owned()))?;
+        let Origin { rule, series, .. } = origin;
+        Ok(rule.external_query(&series, namespace, selector, resources, compat)?)
+    }
+}

@@ -1,0 +1,84 @@
+//! Which series a metric is read from.
+
+mod custom;
+mod external;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use custom::{
+    CustomMetric, CustomQuery, CustomQueryError, CustomRegistry, CustomRequest, FoundMetric,
+};
+pub use external::{ExternalMetric, ExternalQueryError, ExternalRegistry};
+
+use crate::rules::{
+    rule::Rule,
+    series::{MetricSeries, RuleSeries},
+};
+
+/// A rule and its series. The series are those of the last successful discovery.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The position of the rule in the file.
+    pub index: usize,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// Its series.
+    pub series: Arc<RuleSeries>,
+}
+
+/// Where a metric comes from.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The position of the rule in the file.
+    pub index: usize,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// The name of the series.
+    pub series: Arc<str>,
+    /// The positions of earlier rules that have the metric, too. The last rule counts.
+    pub shadows: Vec<usize>,
+}
+
+/// The last of the rules that have a metric, and the series of each, as the origin.
+fn last_origin<'s>(found: impl Iterator<Item = (&'s Source, &'s str)>) -> Option<Origin> {
+    let mut found: Vec<(&Source, &str)> = found.collect();
+    let (source, series) = found.pop()?;
+    Some(Origin {
+        index: source.index,
+        rule: source.rule.clone(),
+        series: series.into(),
+        shadows: found.iter().map(|(source, _)| source.index).collect(),
+    })
+}
+
+/// The metrics of all sources, sorted by name: the positions of a source that has it, and in there.
+#[derive(Debug, Default)]
+struct SortedMetrics(Vec<(u32, u32)>);
+
+impl SortedMetrics {
+    /// Sorts the metrics that `is_included`.
+    fn new(sources: &[Source], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
+        let all = (0..).zip(sources).flat_map(|(position, source)| {
+            (0..).zip(source.series.metrics()).map(move |(metric, found)| (position, metric, found))
+        });
+        let included = all.filter(|(_, _, metric)| is_included(*metric));
+        let mut sorted: Vec<(u32, u32)> =
+            included.map(|(source, metric, _)| (source, metric)).collect();
+        let name = |entry: &(u32, u32)| metric_at(sources, *entry).map(|metric| metric.metric);
+        sorted.sort_unstable_by(|one, other| name(one).cmp(&name(other)));
+        sorted.dedup_by(|one, other| name(one) == name(other));
+        sorted.shrink_to_fit();
+        Self(sorted)
+    }
+
+    fn names<'s>(&'s self, sources: &'s [Source]) -> impl Iterator<Item = &'s str> {
+        let found = self.0.iter().filter_map(|entry| metric_at(sources, *entry));
+        found.map(|metric| metric.metric)
+    }
+}
+
+fn metric_at(sources: &[Source], (source, metric): (u32, u32)) -> Option<MetricSeries<'_>> {
+    sources.get(source as usize)?.series.metric_at(metric)
+}

@@ -1,0 +1,143 @@
+use hpa_calc::Selector;
+use rstest::rstest;
+
+use super::*;
+use crate::rules::{Compat, Config, RuleSet, Series};
+use hpa_metrics::{provider::test_doubles::resources, resource::GroupResource};
+
+fn series(name: &str, labels: &[&str]) -> Series {
+    Series {
+        name: name.to_owned(),
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+    }
+}
+
+/// The rules of a file with the series of each.
+fn sources(config: &str, series: &[&[Series]]) -> Vec<Source> {
+    let resources = resources();
+    let rules = RuleSet::compile(&Config::parse(config).unwrap(), &resources);
+    let rules = rules.custom.into_iter().chain(rules.external).map(Result::unwrap);
+    let sources = rules.zip(series).enumerate().map(|(index, (rule, series))| {
+        let series = RuleSeries::new(&rule, &resources, *series).into();
+        Source { index, rule, series }
+    });
+    sources.collect()
+}
+
+const PODS: &str =
+    "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}";
+
+#[test]
+fn metrics_are_listed_for_each_resource_in_the_labels() {
+    let config = format!("rules: [{{{PODS}, name: {{matches: '^(.*)_total$'}}}}]");
+    let seen = [
+        series("a_total", &["namespace", "pod", "code"]),
+        series("b_total", &["namespace"]),
+        series("c_total", &["code"]),
+        series("d", &["pod"]),
+    ];
+    let registry = CustomRegistry::new(&sources(&config, &[&seen]));
+    let names: Vec<(String, bool)> =
+        registry.metrics().map(|metric| (metric.api_name(), metric.is_namespaced())).collect();
+    let expected = [("namespaces/a", false), ("pods/a", true), ("namespaces/b", false)];
+    assert_eq!(names, expected.map(|(name, namespaced)| (name.to_owned(), namespaced)));
+}
+
+#[test]
+fn last_rule_with_a_metric_counts() {
+    let config = format!(
+        "rules:\n- {{{PODS}, name: {{as: m}}}}\n- {{{PODS}, name: {{as: m}}}}\n- {{{PODS}}}\n"
+    );
+    let first = [series("a", &["pod"]), series("a", &["namespace"])];
+    let second = [series("b", &["pod"])];
+    let registry = CustomRegistry::new(&sources(&config, &[&first, &second, &[]]));
+    let pods = registry.origin(&GroupResource::pods(), "m").unwrap();
+    assert_eq!((pods.index, &*pods.series, &*pods.shadows), (1, "b", &[0][..]));
+    let namespaces = registry.origin(&GroupResource::namespaces(), "m").unwrap();
+    assert_eq!((namespaces.index, &*namespaces.series), (0, "a"));
+}
+
+#[rstest]
+#[case::two(&["a", "b"], "b")]
+#[case::first_again(&["a", "b", "a"], "a")]
+#[case::same_again(&["a", "a", "b", "b"], "b")]
+fn last_series_with_a_metric_counts(#[case] names: &[&str], #[case] expected: &str) {
+    let config =
+        format!("rules: [{{{PODS}, name: {{as: m}}}}]\nexternalRules: [{{name: {{as: m}}}}]");
+    let seen: Vec<Series> = names.iter().map(|name| series(name, &["pod"])).collect();
+    let sources = sources(&config, &[&seen, &seen]);
+    let custom = CustomRegistry::new(&sources[..1]);
+    assert_eq!(&*custom.origin(&GroupResource::pods(), "m").unwrap().series, expected);
+    let external = ExternalRegistry::new(&sources[1..]);
+    assert_eq!(&*external.origin("m").unwrap().series, expected);
+}
+
+#[test]
+fn custom_metric_is_found_by_any_name_of_its_resource() {
+    let config = format!("rules: [{{{PODS}, metricsQuery: '<<.Series>>{{<<.LabelMatchers>>}}'}}]");
+    let sources = sources(&config, &[&[series("m", &["pod", "namespace"])]]);
+    let registry = CustomRegistry::new(&sources);
+    let resources = resources();
+    let names = ["web".to_owned()];
+    let everything = Selector::everything();
+    let query = |resource: &str, metric: &str, namespace: &str| {
+        let request = CustomRequest {
+            resource: GroupResource::new("", resource),
+            metric,
+            namespace,
+            is_namespaced: !namespace.is_empty(),
+            names: &names,
+            selector: &everything,
+        };
+        let query = registry.query(&request, &resources, Compat::Off);
+        query.map(|found| (found.query, found.label)).map_err(|error| error.to_string())
+    };
+    let expected = (r#"m{namespace="shop",pod="web"}"#.to_owned(), "pod".to_owned());
+    assert_eq!(query("pods", "m", "shop"), Ok(expected.clone()));
+    assert_eq!(query("Pod", "m", "shop"), Ok(expected));
+    assert_eq!(query("namespaces", "m", "").unwrap().0, r#"m{namespace="web"}"#);
+    let unknown = |resource: &str| Err(format!("metric m is not registered for {resource}"));
+    assert_eq!(query("pods", "m", ""), unknown("pods"));
+    assert_eq!(query("services", "m", "shop"), unknown("services"));
+    assert!(query("widgets", "m", "shop").unwrap_err().contains("no matches for"));
+}
+
+#[test]
+fn request_without_names_has_no_query() {
+    let request = CustomRequest {
+        resource: GroupResource::pods(),
+        metric: "m",
+        namespace: "shop",
+        is_namespaced: true,
+        names: &[],
+        selector: &Selector::everything(),
+    };
+    let registry = CustomRegistry::default();
+    let error = registry.query(&request, &resources(), Compat::Off).unwrap_err();
+    assert_eq!(error, CustomQueryError::NoNames);
+}
+
+#[test]
+fn external_metrics_need_no_resource() {
+    let config = "externalRules:\n\
+        - {seriesQuery: a, metricsQuery: '<<.Series>>{<<.LabelMatchers>>}', \
+           resources: {namespaced: false}}\n\
+        - {seriesQuery: b, metricsQuery: x}\n";
+    let sources = sources(config, &[&[series("queue", &[])], &[series("other", &[])]]);
+    let registry = ExternalRegistry::new(&sources);
+    let listed = |compat| {
+        let metrics = registry.metrics(compat);
+        metrics.map(|metric| (metric.metric, metric.is_namespaced)).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(Compat::Off), [("other", true), ("queue", false)]);
+    assert_eq!(listed(Compat::PrometheusAdapter), [("other", true), ("queue", true)]);
+    let query = |namespace, metric| {
+        let everything = Selector::everything();
+        let query = registry.query(namespace, metric, &everything, &resources(), Compat::Off);
+        query.map_err(|error| error.to_string())
+    };
+    assert_eq!(query("shop", "queue"), Ok("queue{}".to_owned()));
+    assert_eq!(query("", "other"), Ok("x".to_owned()));
+    assert!(query("shop", "other").unwrap_err().contains("no generic resource label form"));
+    assert_eq!(query("", "none"), Err("external metric none is not registered".to_owned()));
+}

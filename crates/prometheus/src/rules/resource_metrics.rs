@@ -1,0 +1,402 @@
+//! The metrics of `metrics.k8s.io`: CPU and memory of pods and nodes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hpa_calc::{Quantity, Selector, go_text::Quoted};
+
+use hpa_metrics::provider::value::UsageValues;
+
+use crate::rules::{
+    compat::Compat,
+    config::{ResourceRule, ResourceRules},
+    labels::{LabelError, MappingError, ResourceLabels},
+    query::{Context, Objects, QueryError, QueryTemplate},
+    results::Sample,
+    shape::NotPerObject,
+    value::{cpu_value, memory_value},
+};
+use hpa_go_compat::template::TemplateError;
+use hpa_metrics::{
+    provider::value::NoValue,
+    resource::{ApiResources, GroupResource},
+};
+
+/// Why `resourceRules` are refused, with the texts of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unable to construct querier for {usage} metrics: {source}")]
+pub struct ResourceRuleError {
+    /// The rule that is wrong.
+    pub usage: Usage,
+    /// What is wrong.
+    pub source: ResourceRuleProblem,
+}
+
+/// What is wrong with a rule of `resourceRules`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceRuleProblem {
+    /// The mapping of labels.
+    #[error("unable to construct label-resource converter: {0}")]
+    Mapping(#[source] MappingError),
+    /// `containerQuery`.
+    #[error(
+        "unable to construct container metrics query: unable to parse metrics query template {}: \
+         {source}",
+        Quoted(template)
+    )]
+    ContainerQuery {
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: TemplateError,
+    },
+    /// `nodeQuery`.
+    #[error(
+        "unable to construct node metrics query: unable to parse metrics query template {}: \
+         {source}",
+        Quoted(template)
+    )]
+    NodeQuery {
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: TemplateError,
+    },
+}
+
+impl ResourceRuleError {
+    /// The field that is wrong, relative to `resourceRules`.
+    pub fn field(&self) -> String {
+        let rule = match self.usage {
+            Usage::Cpu => "cpu",
+            Usage::Memory => "memory",
+        };
+        let field = match &self.source {
+            ResourceRuleProblem::Mapping(MappingError::Override { label, .. }) => {
+                &format!("resources.overrides.{label}")
+            }
+            ResourceRuleProblem::Mapping(_) => "resources.template",
+            ResourceRuleProblem::ContainerQuery { .. } => "containerQuery",
+            ResourceRuleProblem::NodeQuery { .. } => "nodeQuery",
+        };
+        format!("{rule}.{field}")
+    }
+}
+
+/// What a resource metric measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// CPU usage in cores.
+    Cpu,
+    /// Memory usage in bytes.
+    Memory,
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "CPU",
+            Self::Memory => "memory",
+        })
+    }
+}
+
+/// The compiled `resourceRules`.
+#[derive(Debug)]
+pub struct ResourceMetrics {
+    cpu: UsageRule,
+    memory: UsageRule,
+    window: Duration,
+}
+
+#[derive(Debug)]
+struct UsageRule {
+    labels: ResourceLabels,
+    container_query: QueryTemplate,
+    node_query: QueryTemplate,
+    container_label: String,
+}
+
+impl ResourceMetrics {
+    /// Compiles the rules.
+    pub fn new(rules: &ResourceRules, resources: &ApiResources) -> Result<Self, ResourceRuleError> {
+        let compile = |rule, usage| {
+            UsageRule::new(rule, resources).map_err(|source| ResourceRuleError { usage, source })
+        };
+        Ok(Self {
+            cpu: compile(&rules.cpu, Usage::Cpu)?,
+            memory: compile(&rules.memory, Usage::Memory)?,
+            window: rules.window,
+        })
+    }
+
+    /// The window that is reported with the values.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The query for the containers of pods.
+    pub fn pod_query(
+        &self,
+        usage: Usage,
+        namespace: &str,
+        names: &[String],
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let rule = self.rule(usage);
+        let objects = Objects { resource: &GroupResource::pods(), namespace, names };
+        let context = Context { labels: &rule.labels, resources, compat };
+        let everything = Selector::everything();
+        let extra = [rule.container_label.as_str()];
+        rule.container_query.for_objects("", objects, &everything, &extra, context)
+    }
+
+    /// The query for nodes.
+    pub fn node_query(
+        &self,
+        usage: Usage,
+        names: &[String],
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let rule = self.rule(usage);
+        let objects = Objects { resource: &GroupResource::nodes(), namespace: "", names };
+        let context = Context { labels: &rule.labels, resources, compat };
+        rule.node_query.for_objects("", objects, &Selector::everything(), &[], context)
+    }
+
+    /// Whether the queries for several pods or nodes read each of them as queries for it alone
+    /// would. `objects.names` is ignored.
+    pub fn check_per_object(
+        &self,
+        objects: Objects<'_>,
+        resources: &ApiResources,
+    ) -> Result<(), NotPerObject> {
+        let is_pods = *objects.resource == GroupResource::pods();
+        let selector = Selector::everything();
+        [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
+            let context = Context { labels: &rule.labels, resources, compat: Compat::Off };
+            let container = [rule.container_label.as_str()];
+            let (query, extra) = if is_pods {
+                (&rule.container_query, &container[..])
+            } else {
+                (&rule.node_query, &[][..])
+            };
+            query.check_per_object("", objects, &selector, extra, context)
+        })
+    }
+
+    /// The label with the name of a pod or a node in the result of a query.
+    pub fn label(
+        &self,
+        usage: Usage,
+        resource: &GroupResource,
+        resources: &ApiResources,
+    ) -> Result<String, LabelError> {
+        self.rule(usage).labels.label(resource, resources)
+    }
+
+    /// The label with the name of a container in the result of a query.
+    pub fn container_label(&self, usage: Usage) -> &str {
+        &self.rule(usage).container_label
+    }
+
+    fn rule(&self, usage: Usage) -> &UsageRule {
+        match usage {
+            Usage::Cpu => &self.cpu,
+            Usage::Memory => &self.memory,
+        }
+    }
+}
+
+impl UsageRule {
+    fn new(rule: &ResourceRule, resources: &ApiResources) -> Result<Self, ResourceRuleProblem> {
+        let labels = ResourceLabels::new(&rule.resources, resources)
+            .map_err(ResourceRuleProblem::Mapping)?;
+        let template = |text: &String| (text.clone(), QueryTemplate::new(text));
+        let container_query = match template(&rule.container_query) {
+            (_, Ok(query)) => query,
+            (template, Err(source)) => {
+                return Err(ResourceRuleProblem::ContainerQuery { template, source });
+            }
+        };
+        let node_query = match template(&rule.node_query) {
+            (_, Ok(query)) => query,
+            (template, Err(source)) => {
+                return Err(ResourceRuleProblem::NodeQuery { template, source });
+            }
+        };
+        let container_label = rule.container_label.clone();
+        Ok(Self { labels, container_query, node_query, container_label })
+    }
+}
+
+/// The usage of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodUsage {
+    /// The usage of each container by its name.
+    pub containers: BTreeMap<String, UsageValues>,
+    /// Milliseconds since 1970: the earliest of all samples.
+    pub timestamp_ms: i64,
+}
+
+/// The usage of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeUsage {
+    /// The usage.
+    pub values: UsageValues,
+    /// Milliseconds since 1970: the earlier of both samples.
+    pub timestamp_ms: i64,
+}
+
+/// The usage of a pod from its samples, which are those with the pod's name. `None` if there is no
+/// sample of one kind. A container that has only one of both has zero of the other.
+pub fn pod_usage(
+    rules: &ResourceMetrics,
+    cpu: &[&Sample],
+    memory: &[&Sample],
+    compat: Compat,
+) -> Result<Option<PodUsage>, NoValue> {
+    let timestamps = cpu.iter().chain(memory).map(|sample| sample.timestamp_ms);
+    let Some(timestamp_ms) = timestamps.min().filter(|_| !cpu.is_empty() && !memory.is_empty())
+    else {
+        return Ok(None);
+    };
+    let mut containers = BTreeMap::new();
+    for sample in cpu {
+        let container = container(&mut containers, sample, &rules.cpu);
+        container.cpu = cpu_value(sample.value, compat)?;
+    }
+    for sample in memory {
+        let container = container(&mut containers, sample, &rules.memory);
+        container.memory = memory_value(sample.value, compat)?;
+    }
+    Ok(Some(PodUsage { containers, timestamp_ms }))
+}
+
+/// The usage of the container that a sample is about.
+fn container<'c>(
+    containers: &'c mut BTreeMap<String, UsageValues>,
+    sample: &Sample,
+    rule: &UsageRule,
+) -> &'c mut UsageValues {
+    let name = sample.labels.get(&rule.container_label).cloned().unwrap_or_default();
+    let zero = || UsageValues { cpu: Quantity::default(), memory: Quantity::default() };
+    containers.entry(name).or_insert_with(zero)
+}
+
+/// The usage of a node from its samples, of which the first ones count. `None` if one is missing.
+pub fn node_usage(
+    cpu: &[&Sample],
+    memory: &[&Sample],
+    compat: Compat,
+) -> Result<Option<NodeUsage>, NoValue> {
+    let (Some(cpu), Some(memory)) = (cpu.first(), memory.first()) else {
+        return Ok(None);
+    };
+    let values = UsageValues {
+        cpu: cpu_value(cpu.value, compat)?,
+        memory: memory_value(memory.value, compat)?,
+    };
+    Ok(Some(NodeUsage { values, timestamp_ms: cpu.timestamp_ms.min(memory.timestamp_ms) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Config, RuleSet};
+    use hpa_metrics::provider::test_doubles::resources;
+
+    fn rules() -> std::sync::Arc<ResourceMetrics> {
+        let config = "
+resourceRules:
+  cpu: &usage
+    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    nodeQuery: sum(n<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    containerLabel: container
+    resources:
+      overrides:
+        namespace: {resource: namespace}
+        pod: {resource: pod}
+        instance: {resource: node}
+  memory: *usage
+  window: 3m
+";
+        let rules = RuleSet::compile(&Config::parse(config).unwrap(), &resources());
+        rules.resource.unwrap().unwrap()
+    }
+
+    fn sample(container: &str, timestamp_ms: i64, value: f64) -> Sample {
+        let labels = [("container".to_owned(), container.to_owned())].into();
+        Sample { labels, timestamp_ms, value }
+    }
+
+    #[test]
+    fn queries_select_pods_with_containers_and_nodes() {
+        let (rules, resources) = (rules(), resources());
+        let names = ["a".to_owned(), "b.c".to_owned()];
+        let pods = rules.pod_query(Usage::Cpu, "shop", &names, &resources, Compat::Off);
+        assert_eq!(pods.unwrap(), r#"sum(c{namespace="shop",pod=~"a|b[.]c"}) by (pod,container)"#);
+        let nodes = rules.node_query(Usage::Memory, &names[..1], &resources, Compat::Off);
+        assert_eq!(nodes.unwrap(), r#"sum(n{instance="a"}) by (instance)"#);
+        assert_eq!(rules.window().as_secs(), 180);
+    }
+
+    #[test]
+    fn pod_has_the_usage_of_its_containers_and_the_earliest_time() {
+        let cpu = [&sample("app", 2000, 0.25), &sample("proxy", 3000, f64::from(-1))];
+        let memory = [&sample("app", 1000, 2048.0)];
+        let usage = pod_usage(&rules(), &cpu, &memory, Compat::Off).unwrap().unwrap();
+        assert_eq!(usage.timestamp_ms, 1000);
+        let containers: Vec<_> = usage
+            .containers
+            .iter()
+            .map(|(name, usage)| (&**name, usage.cpu.to_string(), usage.memory.to_string()))
+            .collect();
+        let expected = [("app", "250m", "2Ki"), ("proxy", "0", "0")];
+        assert_eq!(
+            containers,
+            expected.map(|(name, cpu, memory)| (name, cpu.into(), memory.into()))
+        );
+    }
+
+    #[test]
+    fn pod_without_samples_of_one_kind_has_no_usage() {
+        let one = [&sample("app", 0, 1.0)];
+        assert_eq!(pod_usage(&rules(), &one, &[], Compat::Off), Ok(None));
+        assert_eq!(pod_usage(&rules(), &[], &one, Compat::Off), Ok(None));
+        assert_eq!(node_usage(&one, &[], Compat::Off), Ok(None));
+    }
+
+    #[test]
+    fn first_samples_of_a_node_count() {
+        let (first, second) = (sample("", 2000, 1.5), sample("", 1000, 9.0));
+        let usage = node_usage(&[&first, &second], &[&second], Compat::Off).unwrap().unwrap();
+        assert_eq!((usage.timestamp_ms, usage.values.cpu.to_string()), (1000, "1500m".to_owned()));
+        assert_eq!(usage.values.memory.to_string(), "9");
+    }
+
+    #[test]
+    fn sample_without_a_value_is_an_error_without_compatibility() {
+        let (nan, one) = (sample("app", 0, f64::NAN), sample("app", 0, 1.0));
+        let usage = |compat| pod_usage(&rules(), &[&nan], &[&one], compat);
+        assert_eq!(usage(Compat::Off), Err(NoValue::NotANumber));
+        let usage = usage(Compat::PrometheusAdapter).unwrap().unwrap();
+        assert_eq!(usage.containers["app"].cpu.to_string(), "0");
+    }
+
+    #[test]
+    fn errors_have_the_text_of_the_reference() {
+        let config = Config::parse("resourceRules: {cpu: {nodeQuery: '<<.X'}}").unwrap();
+        let rules = RuleSet::compile(&config, &resources());
+        let error = rules.first_error().unwrap();
+        assert_eq!(error.path, "resourceRules.cpu.nodeQuery");
+        assert_eq!(
+            error.problem.to_string(),
+            "unable to construct querier for CPU metrics: unable to construct node metrics query: \
+             unable to parse metrics query template \"<<.X\": template: metrics-query:1: unclosed \
+             action"
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! From the result of a query to values of metrics.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hpa_calc::Quantity;
+
+use crate::rules::{
+    compat::Compat,
+    value::{custom_value, external_value},
+};
+use hpa_metrics::provider::value::NoValue;
+
+/// A sample of an instant vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// Milliseconds since 1970.
+    pub timestamp_ms: i64,
+    /// The value.
+    pub value: f64,
+}
+
+/// The result of a query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueryResult {
+    /// An instant vector. `None` if its JSON is `null`.
+    Vector(Option<Vec<Sample>>),
+    /// A number.
+    Scalar {
+        /// Milliseconds since 1970.
+        timestamp_ms: i64,
+        /// The value.
+        value: f64,
+    },
+    /// A matrix or a string, which metrics can't be made of.
+    Other(String),
+}
+
+/// Why a result is no list of external metrics. The messages are those of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResultError {
+    /// The result is a matrix or a string.
+    #[error("encountered an unexpected query result type")]
+    UnexpectedType,
+    /// The vector is `null`.
+    #[error("the provided input did not contain vector query results")]
+    NoVector,
+}
+
+/// The value of a custom metric for an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomItem<'a> {
+    /// The name of the object.
+    pub name: &'a str,
+    /// The value, or why there is none.
+    pub value: Result<Quantity, NoValue>,
+    /// Milliseconds since 1970.
+    pub timestamp_ms: i64,
+}
+
+/// A value of an external metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExternalItem<'a> {
+    /// The labels. A scalar has none.
+    pub labels: Option<&'a BTreeMap<String, String>>,
+    /// The value, or why there is none.
+    pub value: Result<Quantity, NoValue>,
+    /// Milliseconds since 1970.
+    pub timestamp_ms: i64,
+}
+
+/// The sample of each object, by its name in `label`. Samples without the label have an empty
+/// name.
+///
+/// If an object has several samples, the reference takes the last one, in an order that Prometheus
+/// doesn't specify. By default, the largest one counts, so that repeated queries agree.
+pub fn samples_by_name<'s>(
+    samples: &'s [Sample],
+    label: &str,
+    compat: Compat,
+) -> HashMap<&'s str, &'s Sample> {
+    let mut by_name: HashMap<&str, &Sample> = HashMap::with_capacity(samples.len());
+    for sample in samples {
+        let name = sample.labels.get(label).map_or("", String::as_str);
+        match by_name.get_mut(name) {
+            Some(other) if compat == Compat::PrometheusAdapter || is_larger(sample, other) => {
+                *other = sample;
+            }
+            Some(_) => {}
+            None => {
+                by_name.insert(name, sample);
+            }
+        }
+    }
+    by_name
+}
+
+/// Any number is larger than a NaN.
+fn is_larger(sample: &Sample, other: &Sample) -> bool {
+    sample.value > other.value || other.value.is_nan()
+}
+
+/// The values of the objects that have a sample, in the order of the names.
+pub fn custom_items<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    samples: &[Sample],
+    label: &str,
+    compat: Compat,
+) -> Vec<CustomItem<'a>> {
+    ObjectSamples::new(samples, label, compat).items(names, compat)
+}
+
+/// The sample of each object, without its labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectSamples(HashMap<Box<str>, (f64, i64)>);
+
+impl ObjectSamples {
+    /// The samples of objects whose names are in `label`, as [`samples_by_name`] selects them.
+    pub fn new(samples: &[Sample], label: &str, compat: Compat) -> Self {
+        let by_name = samples_by_name(samples, label, compat).into_iter();
+        Self(by_name.map(|(name, own)| (name.into(), (own.value, own.timestamp_ms))).collect())
+    }
+
+    /// Adds the samples of other objects.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The number of objects.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no object has a sample.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The values of the objects that have a sample, in the order of the names.
+    pub fn items<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+        compat: Compat,
+    ) -> Vec<CustomItem<'a>> {
+        let items = names.into_iter().filter_map(|name| {
+            let (value, timestamp_ms) = *self.0.get(name)?;
+            Some(CustomItem { name, value: custom_value(value, compat), timestamp_ms })
+        });
+        items.collect()
+    }
+}
+
+/// The values of an external metric, in the order of the result.
+pub fn external_items(
+    result: &QueryResult,
+    compat: Compat,
+) -> Result<Vec<ExternalItem<'_>>, ResultError> {
+    match result {
+        QueryResult::Vector(None) => Err(ResultError::NoVector),
+        QueryResult::Vector(Some(samples)) => {
+            let items = samples.iter().map(|sample| ExternalItem {
+                labels: Some(&sample.labels),
+                value: external_value(sample.value, compat),
+                timestamp_ms: sample.timestamp_ms,
+            });
+            Ok(items.collect())
+        }
+        QueryResult::Scalar { timestamp_ms, value } => Ok(vec![ExternalItem {
+            labels: None,
+            value: external_value(*value, compat),
+            timestamp_ms: *timestamp_ms,
+        }]),
+        QueryResult::Other(_) => Err(ResultError::UnexpectedType),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(pod: &str, value: f64) -> Sample {
+        let labels = [("pod".to_owned(), pod.to_owned())].into();
+        Sample { labels, timestamp_ms: 1000, value }
+    }
+
+    fn values(samples: &[Sample], compat: Compat) -> Vec<(&'static str, Option<String>)> {
+        let items = custom_items(["b", "a", "missing"], samples, "pod", compat);
+        items.into_iter().map(|item| (item.name, item.value.ok().map(|v| v.to_string()))).collect()
+    }
+
+    #[test]
+    fn objects_have_the_value_of_their_sample() {
+        let samples = [sample("a", 1.0), sample("b", 2.5), sample("other", 3.0)];
+        let expected = [("b", Some("2500m".to_owned())), ("a", Some("1".to_owned()))];
+        assert_eq!(values(&samples, Compat::Off), expected);
+    }
+
+    #[test]
+    fn largest_of_several_samples_counts() {
+        let samples = [sample("a", f64::NAN), sample("a", 3.0), sample("a", 2.0)];
+        assert_eq!(values(&samples, Compat::Off), [("a", Some("3".to_owned()))]);
+        assert_eq!(values(&samples, Compat::PrometheusAdapter), [("a", Some("2".to_owned()))]);
+    }
+
+    #[test]
+    fn samples_without_a_value_are_reported() {
+        assert_eq!(values(&[sample("a", f64::NAN)], Compat::Off), [("a", None)]);
+    }
+
+    #[test]
+    fn external_metrics_are_vectors_or_scalars() {
+        let vector = QueryResult::Vector(Some(vec![sample("a", 1.0)]));
+        assert_eq!(external_items(&vector, Compat::Off).unwrap().len(), 1);
+        let scalar = QueryResult::Scalar { timestamp_ms: 5, value: 2.0 };
+        assert_eq!(external_items(&scalar, Compat::Off).unwrap()[0].labels, None);
+        let empty = QueryResult::Vector(Some(Vec::new()));
+        assert_eq!(external_items(&empty, Compat::Off), Ok(Vec::new()));
+        let matrix = QueryResult::Other("matrix".to_owned());
+        assert_eq!(external_items(&matrix, Compat::Off), Err(ResultError::UnexpectedType));
+        let null = QueryResult::Vector(None);
+        assert_eq!(external_items(&null, Compat::Off), Err(ResultError::NoVector));
+    }
+}

@@ -1,0 +1,236 @@
+//! A compiled rule.
+
+use hpa_calc::{Selector, go_text::Quoted};
+
+use crate::rules::{
+    compat::Compat,
+    config::DiscoveryRule,
+    labels::{MappingError, ResourceLabels},
+    name::{FilterError, MetricName, NameError, SeriesFilter},
+    query::{Context, Objects, QueryError, QueryTemplate},
+    shape::NotPerObject,
+};
+use hpa_go_compat::template::TemplateError;
+use hpa_metrics::resource::ApiResources;
+
+/// Why a rule is refused, with the texts of the reference, which exits with them at its start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// The mapping of labels is wrong.
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
+    /// The query's template is wrong.
+    #[error(
+        "unable to construct metrics query associated with series query {}: unable to parse \
+         metrics query template {}: {source}",
+        Quoted(series_query),
+        Quoted(template)
+    )]
+    Query {
+        /// The rule's `seriesQuery`.
+        series_query: String,
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: TemplateError,
+    },
+    /// A filter is wrong.
+    #[error(
+        "unable to generate series name filter associated with series query {}: {source}",
+        Quoted(series_query)
+    )]
+    Filter {
+        /// The rule's `seriesQuery`.
+        series_query: String,
+        /// The position of the filter.
+        index: usize,
+        /// What is wrong.
+        source: FilterError,
+    },
+    /// `name.matches` is wrong.
+    #[error(
+        "unable to generate series name filter from name rules associated with series query {}: \
+         {source}",
+        Quoted(series_query)
+    )]
+    NameMatches {
+        /// The rule's `seriesQuery`.
+        series_query: String,
+        /// What is wrong.
+        source: FilterError,
+    },
+    /// `name.as` is missing.
+    #[error("{source} associated with series query {}", Quoted(series_query))]
+    NameTemplate {
+        /// The rule's `seriesQuery`.
+        series_query: String,
+        /// What is wrong.
+        source: NameError,
+    },
+}
+
+impl RuleError {
+    /// The field that is wrong, relative to the rule.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Mapping(MappingError::Override { label, .. }) => {
+                format!("resources.overrides.{label}")
+            }
+            Self::Mapping(_) => "resources.template".to_owned(),
+            Self::Query { .. } => "metricsQuery".to_owned(),
+            Self::Filter { index, .. } => format!("seriesFilters[{index}]"),
+            Self::NameMatches { .. } => "name.matches".to_owned(),
+            Self::NameTemplate { .. } => "name".to_owned(),
+        }
+    }
+}
+
+/// A rule of custom or external metrics.
+#[derive(Debug)]
+pub struct Rule {
+    series_query: String,
+    filters: Vec<SeriesFilter>,
+    name: MetricName,
+    labels: ResourceLabels,
+    query: QueryTemplate,
+    is_namespaced: bool,
+}
+
+/// What a rule makes of the name of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// The name of the metric.
+    Metric(String),
+    /// The filter at this position doesn't accept the name.
+    Filtered(usize),
+    /// `name.matches` doesn't match.
+    NoMatch,
+}
+
+impl Rule {
+    /// Compiles a rule.
+    pub fn new(rule: &DiscoveryRule, resources: &ApiResources) -> Result<Self, RuleError> {
+        let series_query = || rule.series_query.clone();
+        let labels = ResourceLabels::new(&rule.resources, resources)?;
+        let query = QueryTemplate::new(&rule.metrics_query).map_err(|source| RuleError::Query {
+            series_query: series_query(),
+            template: rule.metrics_query.clone(),
+            source,
+        })?;
+        let filters = rule.series_filters.iter().enumerate().map(|(index, filter)| {
+            SeriesFilter::new(filter).map_err(|source| RuleError::Filter {
+                series_query: series_query(),
+                index,
+                source,
+            })
+        });
+        let filters = filters.collect::<Result<_, _>>()?;
+        let name = MetricName::new(&rule.name).map_err(|error| match error {
+            NameError::Filter(source) => {
+                RuleError::NameMatches { series_query: series_query(), source }
+            }
+            source => RuleError::NameTemplate { series_query: series_query(), source },
+        })?;
+        let is_namespaced = rule.resources.namespaced.unwrap_or(true);
+        Ok(Self { series_query: series_query(), filters, name, labels, query, is_namespaced })
+    }
+
+    /// The selector of the rule's series.
+    pub fn series_query(&self) -> &str {
+        &self.series_query
+    }
+
+    /// The filters.
+    pub fn filters(&self) -> &[SeriesFilter] {
+        &self.filters
+    }
+
+    /// The naming.
+    pub fn metric_name(&self) -> &MetricName {
+        &self.name
+    }
+
+    /// The labels that name objects.
+    pub fn labels(&self) -> &ResourceLabels {
+        &self.labels
+    }
+
+    /// The template of the query.
+    pub fn query_template(&self) -> &QueryTemplate {
+        &self.query
+    }
+
+    /// Whether queries of external metrics select the namespace of the request.
+    pub fn is_namespaced(&self) -> bool {
+        self.is_namespaced
+    }
+
+    /// The metric of a series, or why it has none.
+    pub fn naming(&self, series: &str) -> Naming {
+        if let Some(index) = self.filters.iter().position(|filter| !filter.accepts(series)) {
+            return Naming::Filtered(index);
+        }
+        self.name.metric(series).map_or(Naming::NoMatch, Naming::Metric)
+    }
+
+    /// The query for a custom metric.
+    pub fn custom_query(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let context = Context { labels: &self.labels, resources, compat };
+        self.query.for_objects(series, objects, selector, &[], context)
+    }
+
+    /// Whether a query for several objects reads each of them as a query for it alone would.
+    /// `objects.names` is ignored.
+    pub fn check_per_object(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<(), NotPerObject> {
+        let context = Context { labels: &self.labels, resources, compat };
+        self.query.check_per_object(series, objects, selector, &[], context)
+    }
+
+    /// The query that has, for each object of a namespace, what a query for it would have. Not all
+    /// rules have one. `objects.names` is ignored.
+    pub fn shared_query(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, NotPerObject> {
+        if objects.namespace.is_empty() {
+            return Err(NotPerObject::NoNamespace);
+        }
+        self.check_per_object(series, objects, selector, resources, compat)?;
+        let context = Context { labels: &self.labels, resources, compat };
+        let query = self.query.for_all_objects(series, objects, selector, context);
+        query.map_err(|_| NotPerObject::NoQuery)
+    }
+
+    /// The query for an external metric. The namespace can be empty.
+    pub fn external_query(
+        &self,
+        series: &str,
+        namespace: &str,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let namespace = if self.is_namespaced { namespace } else { "" };
+        let context = Context { labels: &self.labels, resources, compat };
+        self.query.for_external(series, namespace, selector, context)
+    }
+}

@@ -1,0 +1,146 @@
+//! All rules of a file.
+
+use std::{fmt, sync::Arc};
+
+use crate::rules::{
+    config::{Config, DiscoveryRule, Position},
+    resource_metrics::{ResourceMetrics, ResourceRuleError},
+    rule::{Rule, RuleError},
+};
+use hpa_metrics::resource::ApiResources;
+
+/// The compiled rules of a file.
+///
+/// Rules are independent: one that is refused doesn't stop the others. The reference doesn't start
+/// if any rule is refused; see [`RuleSet::first_error`].
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    /// `rules`, in the order of the file.
+    pub custom: Vec<Result<Arc<Rule>, InvalidRule>>,
+    /// `externalRules`, in the order of the file.
+    pub external: Vec<Result<Arc<Rule>, InvalidRule>>,
+    /// `resourceRules`.
+    pub resource: Option<Result<Arc<ResourceMetrics>, InvalidRule>>,
+}
+
+/// A rule that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidRule {
+    /// The rule, such as `rules[0]`.
+    pub rule: String,
+    /// The path of the field that is wrong, such as `rules[0].name.matches`.
+    pub path: String,
+    /// Where the field is in the file, if the configuration was parsed from one.
+    pub position: Option<Position>,
+    /// What is wrong.
+    pub problem: Box<InvalidRuleProblem>,
+}
+
+/// What is wrong with a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRuleProblem {
+    /// In `rules` or `externalRules`.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// In `resourceRules`.
+    #[error(transparent)]
+    Resource(#[from] ResourceRuleError),
+}
+
+impl fmt::Display for InvalidRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(position) = self.position {
+            write!(f, "{position}: ")?;
+        }
+        f.write_str(&self.path)
+    }
+}
+
+impl std::error::Error for InvalidRule {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.problem)
+    }
+}
+
+impl RuleSet {
+    /// Compiles all rules.
+    pub fn compile(config: &Config, resources: &ApiResources) -> Self {
+        let invalid = |rule: String, field: &str, problem: InvalidRuleProblem| {
+            let path = format!("{rule}.{field}");
+            InvalidRule {
+                position: config.positions.get(&path),
+                rule,
+                path,
+                problem: Box::new(problem),
+            }
+        };
+        let compile = |list: &str, rules: &[DiscoveryRule]| {
+            let compiled = rules.iter().enumerate().map(|(index, rule)| {
+                Rule::new(rule, resources).map(Arc::new).map_err(|error| {
+                    invalid(format!("{list}[{index}]"), &error.field(), error.into())
+                })
+            });
+            compiled.collect()
+        };
+        let resource = config.resource_rules.as_ref().map(|rules| {
+            ResourceMetrics::new(rules, resources)
+                .map(Arc::new)
+                .map_err(|error| invalid("resourceRules".to_owned(), &error.field(), error.into()))
+        });
+        Self {
+            custom: compile("rules", &config.rules),
+            external: compile("externalRules", &config.external_rules),
+            resource,
+        }
+    }
+
+    /// The first rule that is refused, in the order in which the reference compiles them. It
+    /// refuses to start if there is one.
+    pub fn first_error(&self) -> Option<&InvalidRule> {
+        self.errors().next()
+    }
+
+    /// All rules that are refused.
+    pub fn errors(&self) -> impl Iterator<Item = &InvalidRule> {
+        let discovery = self.custom.iter().chain(&self.external);
+        let resource = self.resource.iter().filter_map(|rules| rules.as_ref().err());
+        discovery.filter_map(|rule| rule.as_ref().err()).chain(resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use hpa_metrics::provider::test_doubles::resources;
+
+    #[test]
+    fn errors_name_the_place_and_other_rules_work() {
+        let config = Config::parse(
+            "rules:\n\
+             - seriesQuery: a\n\
+             - seriesQuery: b\n\
+             \x20 name: {matches: '('}\n\
+             externalRules:\n\
+             - seriesQuery: c\n\
+             \x20 metricsQuery: '<<.Series'\n",
+        );
+        let rules = RuleSet::compile(&config.unwrap(), &resources());
+        assert!(rules.custom[0].is_ok());
+        let errors: Vec<String> = rules.errors().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            [
+                "line 4, column 19: rules[1].name.matches",
+                "line 7, column 17: externalRules[0].metricsQuery",
+            ]
+        );
+        assert_eq!(
+            rules.first_error().unwrap().source().unwrap().to_string(),
+            "unable to generate series name filter from name rules associated with series query \
+             \"b\": unable to compile series filter \"(\": error parsing regexp: missing closing \
+             ): `(`"
+        );
+    }
+}

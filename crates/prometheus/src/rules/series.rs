@@ -1,0 +1,413 @@
+//! The series of a rule, reduced to what metrics are made of.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::rules::{
+    labels::LabelMeaning,
+    rule::{Naming, Rule},
+    texts::Texts,
+};
+use hpa_metrics::resource::{ApiResources, GroupResource};
+
+/// The label with a series' name.
+const NAME_LABEL: &str = "__name__";
+
+/// A series: its name and the names of its labels.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Series {
+    /// The name of the metric in Prometheus.
+    pub name: String,
+    /// The names of the labels.
+    pub labels: Vec<String>,
+}
+
+/// What a rule makes of its series. The size depends on the number of different names and sets of
+/// labels, not on the number of series. There may be hundreds of thousands of names, so texts are
+/// in few allocations, and what names have in common is stored once.
+#[derive(Debug, Default)]
+pub struct RuleSeries {
+    seen: usize,
+    names: Texts,
+    /// What each name is.
+    name_entries: Vec<NameEntry>,
+    label_sets: Vec<LabelSet>,
+    /// The last node of each combination of label sets.
+    combinations: Vec<Combination>,
+    metrics: Texts,
+    /// What each metric is.
+    metric_entries: Vec<MetricEntry>,
+    /// Lists of resources that metrics have.
+    resource_lists: Vec<Vec<Arc<GroupResource>>>,
+    /// The metrics whose resources have different series, and the series of each.
+    mixed: HashMap<u32, Vec<(Arc<GroupResource>, u32)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NameEntry {
+    meaning: Meaning,
+    /// The sets of labels with which the name occurs: a position in `combinations`.
+    combination: Option<u32>,
+}
+
+/// What the rule makes of a name.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// The position of the metric.
+    Metric(u32),
+    /// The position of the filter.
+    Filtered(u32),
+    NoMatch,
+}
+
+/// A set of labels, added to the combination at another position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Combination {
+    before: Option<u32>,
+    label_set: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MetricEntry {
+    /// The position of the last series with the metric.
+    last: u32,
+    /// The resources, for which that series is the last one, too. Doesn't count if the metric is in
+    /// `mixed`.
+    resources: u32,
+}
+
+/// A name of series.
+#[derive(Clone, Copy, Debug)]
+pub struct SeriesName<'s> {
+    name: &'s str,
+    entry: NameEntry,
+}
+
+/// A set of labels that occurs, and the resources in it.
+#[derive(Debug)]
+pub struct LabelSet {
+    /// The names of the labels.
+    pub labels: Vec<String>,
+    /// The resources that they name, without duplicates.
+    pub resources: Vec<Arc<GroupResource>>,
+}
+
+/// The series of a metric. If there are several, the last one counts.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricSeries<'s> {
+    /// The name of the metric.
+    pub metric: &'s str,
+    /// The last series with the metric.
+    pub last: &'s str,
+    /// The resources for which this series is the last one, too.
+    resources: &'s [Arc<GroupResource>],
+    /// Or the resources with the series of each.
+    mixed: &'s [(Arc<GroupResource>, u32)],
+    names: &'s Texts,
+}
+
+impl<'s> SeriesName<'s> {
+    /// The name of the series.
+    pub fn name(&self) -> &'s str {
+        self.name
+    }
+}
+
+impl<'s> MetricSeries<'s> {
+    /// The resources that have the metric, and the last series with a label for each.
+    pub fn by_resource(self) -> impl Iterator<Item = (&'s Arc<GroupResource>, &'s str)> {
+        let same = self.resources.iter().map(move |resource| (resource, self.last));
+        let mixed = self.mixed.iter();
+        same.chain(mixed.map(move |(resource, series)| (resource, self.names.get(*series))))
+    }
+
+    /// The series for a resource.
+    pub fn for_resource(self, resource: &GroupResource) -> Option<&'s str> {
+        self.by_resource().find(|(own, _)| ***own == *resource).map(|(_, series)| series)
+    }
+}
+
+impl RuleSeries {
+    /// Starts with no series. Add them with [`RuleSeriesBuilder::add`].
+    pub fn builder<'a>(rule: &'a Rule, resources: &'a ApiResources) -> RuleSeriesBuilder<'a> {
+        RuleSeriesBuilder {
+            rule,
+            resources,
+            series: Self::default(),
+            label_sets: HashMap::new(),
+            combinations: HashMap::new(),
+            known_resources: Vec::new(),
+            key: String::new(),
+            previous: None,
+            distinct: 0,
+        }
+    }
+
+    /// What a rule makes of the series.
+    pub fn new<'s>(
+        rule: &Rule,
+        resources: &ApiResources,
+        series: impl IntoIterator<Item = &'s Series>,
+    ) -> Self {
+        let mut builder = Self::builder(rule, resources);
+        for series in series {
+            builder.add(&series.name, series.labels.iter().map(String::as_str));
+        }
+        builder.finish()
+    }
+
+    /// The number of series that the rule's query selected.
+    pub fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// The names of the series.
+    pub fn names(&self) -> impl Iterator<Item = SeriesName<'_>> {
+        let entries = (0..).zip(&self.name_entries);
+        entries
+            .map(|(position, entry)| SeriesName { name: self.names.get(position), entry: *entry })
+    }
+
+    /// What the rule makes of the name of a series.
+    pub fn naming(&self, series: &str) -> Option<Naming> {
+        let entry = self.name_entries.get(self.names.position(series)? as usize)?;
+        Some(self.naming_of_entry(entry))
+    }
+
+    /// What the rule makes of a name.
+    pub fn naming_of(&self, name: &SeriesName<'_>) -> Naming {
+        self.naming_of_entry(&name.entry)
+    }
+
+    fn naming_of_entry(&self, entry: &NameEntry) -> Naming {
+        match entry.meaning {
+            Meaning::Metric(position) => Naming::Metric(self.metrics.get(position).to_owned()),
+            Meaning::Filtered(filter) => Naming::Filtered(filter as usize),
+            Meaning::NoMatch => Naming::NoMatch,
+        }
+    }
+
+    /// The sets of labels with which a metric occurs.
+    pub fn label_sets(&self, metric: &str) -> impl Iterator<Item = &LabelSet> {
+        let searched = self.metrics.position(metric);
+        let is_own = move |entry: &&NameEntry| matches!((entry.meaning, searched), (Meaning::Metric(own), Some(it)) if own == it);
+        let names = self.name_entries.iter().filter(is_own);
+        let sets = names.flat_map(|entry| self.combination(entry.combination));
+        sets.filter_map(|position| self.label_sets.get(position as usize))
+    }
+
+    /// The positions of the sets of labels in a combination.
+    fn combination(&self, last: Option<u32>) -> impl Iterator<Item = u32> {
+        let get = |position: u32| self.combinations.get(position as usize).copied();
+        let nodes =
+            std::iter::successors(last.and_then(get), move |node| node.before.and_then(get));
+        nodes.map(|node| node.label_set)
+    }
+
+    /// The series of a metric.
+    pub fn metric(&self, metric: &str) -> Option<MetricSeries<'_>> {
+        self.metric_at(self.metrics.position(metric)?)
+    }
+
+    /// The number of metrics.
+    pub fn metric_count(&self) -> usize {
+        self.metrics.len()
+    }
+
+    /// The metrics and their series.
+    pub fn metrics(&self) -> impl Iterator<Item = MetricSeries<'_>> {
+        let positions = (0..).zip(&self.metric_entries).map(|(position, _)| position);
+        positions.filter_map(|position| self.metric_at(position))
+    }
+
+    /// The metric at a position in [`RuleSeries::metrics`].
+    pub(crate) fn metric_at(&self, position: u32) -> Option<MetricSeries<'_>> {
+        let entry = self.metric_entries.get(position as usize)?;
+        let mixed = self.mixed.get(&position);
+        let resources = match mixed {
+            Some(_) => None,
+            None => self.resource_lists.get(entry.resources as usize),
+        };
+        Some(MetricSeries {
+            metric: self.metrics.get(position),
+            last: self.names.get(entry.last),
+            resources: resources.map(Vec::as_slice).unwrap_or_default(),
+            mixed: mixed.map(Vec::as_slice).unwrap_or_default(),
+            names: &self.names,
+        })
+    }
+
+    /// Sets the last series of a metric, and of the metric for some resources.
+    fn set_last(&mut self, position: u32, series: u32, resources: &[Arc<GroupResource>]) {
+        let Some(entry) = self.metric_entries.get_mut(position as usize) else {
+            return;
+        };
+        let known = self.resource_lists.get(entry.resources as usize);
+        let known = known.map(Vec::as_slice).unwrap_or_default();
+        let mixed = self.mixed.remove(&position);
+        if mixed.is_none() {
+            let has_all = || resources.iter().all(|resource| known.contains(resource));
+            if entry.last == series && has_all() {
+                return;
+            }
+        }
+        let same = || known.iter().map(|resource| (resource.clone(), entry.last)).collect();
+        let mut by_resource: Vec<(Arc<GroupResource>, u32)> = mixed.unwrap_or_else(same);
+        for resource in resources {
+            match by_resource.iter_mut().find(|(own, _)| own == resource) {
+                Some((_, last)) => *last = series,
+                None => by_resource.push((resource.clone(), series)),
+            }
+        }
+        entry.last = series;
+        if by_resource.iter().any(|(_, last)| *last != series) {
+            self.mixed.insert(position, by_resource);
+            return;
+        }
+        let list: Vec<_> = by_resource.into_iter().map(|(resource, _)| resource).collect();
+        let lists = &mut self.resource_lists;
+        let known = lists.iter().position(|own| *own == list).unwrap_or_else(|| {
+            lists.push(list);
+            lists.len() - 1
+        });
+        // There are far fewer lists than metrics.
+        entry.resources = u32::try_from(known).unwrap_or(u32::MAX);
+    }
+}
+
+/// Collects the series of a rule one by one.
+#[derive(Debug)]
+pub struct RuleSeriesBuilder<'a> {
+    rule: &'a Rule,
+    resources: &'a ApiResources,
+    series: RuleSeries,
+    /// The positions of sets of labels, which are joined.
+    label_sets: HashMap<String, u32>,
+    /// The positions of combinations.
+    combinations: HashMap<Combination, u32>,
+    known_resources: Vec<Arc<GroupResource>>,
+    key: String,
+    /// The positions of the last name and set of labels. Series with the same name are adjacent.
+    previous: Option<(u32, u32)>,
+    distinct: usize,
+}
+
+impl RuleSeriesBuilder<'_> {
+    /// Adds a series. The labels can have the series' name among them.
+    pub fn add<'l>(&mut self, name: &str, labels: impl IntoIterator<Item = &'l str>) {
+        self.series.seen += 1;
+        // There can't be 2^32 names or sets of labels, because the size of a response is limited.
+        let Some(label_set) = self.label_set(labels) else { return };
+        let Some(position) = self.name(name) else { return };
+        if self.previous.replace((position, label_set)) == Some((position, label_set)) {
+            return;
+        }
+        self.add_label_set(position, label_set);
+        let meaning = self.series.name_entries.get(position as usize).map(|entry| entry.meaning);
+        let Some(Meaning::Metric(metric)) = meaning else { return };
+        let set = self.series.label_sets.get(label_set as usize);
+        let resources = set.map(|set| set.resources.clone()).unwrap_or_default();
+        self.series.set_last(metric, position, &resources);
+    }
+
+    /// How many different names with sets of labels were added. The memory depends on it.
+    pub fn distinct(&self) -> usize {
+        self.distinct
+    }
+
+    /// All that was added.
+    pub fn finish(mut self) -> RuleSeries {
+        let series = &mut self.series;
+        series.names.shrink_to_fit();
+        series.metrics.shrink_to_fit();
+        series.name_entries.shrink_to_fit();
+        series.metric_entries.shrink_to_fit();
+        self.series
+    }
+
+    /// The position of a name.
+    fn name(&mut self, name: &str) -> Option<u32> {
+        if let Some(position) = self.series.names.position(name) {
+            return Some(position);
+        }
+        let position = self.series.names.push(name)?;
+        let meaning = match self.rule.naming(name) {
+            Naming::Metric(metric) => Meaning::Metric(self.metric(&metric, position)?),
+            Naming::Filtered(filter) => {
+                Meaning::Filtered(u32::try_from(filter).unwrap_or(u32::MAX))
+            }
+            Naming::NoMatch => Meaning::NoMatch,
+        };
+        self.series.name_entries.push(NameEntry { meaning, combination: None });
+        Some(position)
+    }
+
+    /// The position of a metric.
+    fn metric(&mut self, metric: &str, series: u32) -> Option<u32> {
+        if let Some(position) = self.series.metrics.position(metric) {
+            return Some(position);
+        }
+        if self.series.resource_lists.is_empty() {
+            self.series.resource_lists.push(Vec::new());
+        }
+        self.series.metric_entries.push(MetricEntry { last: series, resources: 0 });
+        self.series.metrics.push(metric)
+    }
+
+    /// Adds a set of labels to those of a name.
+    fn add_label_set(&mut self, name: u32, label_set: u32) {
+        let Some(entry) = self.series.name_entries.get(name as usize) else { return };
+        let before = entry.combination;
+        if self.series.combination(before).any(|known| known == label_set) {
+            return;
+        }
+        let combination = Combination { before, label_set };
+        let position = *self.combinations.entry(combination).or_insert_with(|| {
+            self.series.combinations.push(combination);
+            u32::try_from(self.series.combinations.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(entry) = self.series.name_entries.get_mut(name as usize) {
+            entry.combination = Some(position);
+        }
+        self.distinct += 1;
+    }
+
+    /// The position of a set of labels.
+    fn label_set<'l>(&mut self, labels: impl IntoIterator<Item = &'l str>) -> Option<u32> {
+        self.key.clear();
+        for label in labels.into_iter().filter(|label| *label != NAME_LABEL) {
+            self.key.push_str(label);
+            // No label has this character.
+            self.key.push('\0');
+        }
+        if let Some(position) = self.label_sets.get(&self.key) {
+            return Some(*position);
+        }
+        let labels: Vec<String> = self.key.split_terminator('\0').map(str::to_owned).collect();
+        let resources = self.resources_in(&labels);
+        let position = u32::try_from(self.series.label_sets.len()).ok()?;
+        self.series.label_sets.push(LabelSet { labels, resources });
+        self.label_sets.insert(self.key.clone(), position);
+        Some(position)
+    }
+
+    /// The resources that labels name. Equal ones are shared.
+    fn resources_in(&mut self, labels: &[String]) -> Vec<Arc<GroupResource>> {
+        let mut resources: Vec<Arc<GroupResource>> = Vec::new();
+        for label in labels {
+            let meaning = self.rule.labels().meaning(label, self.resources);
+            let LabelMeaning::Resource(resource) = meaning else {
+                continue;
+            };
+            let known = self.known_resources.iter().find(|known| ***known == *resource).cloned();
+            let shared = known.unwrap_or_else(|| {
+                let shared = Arc::new(resource.clone());
+                self.known_resources.push(shared.clone());
+                shared
+            });
+            if !resources.contains(&shared) {
+                resources.push(shared);
+            }
+        }
+        resources
+    }
+}

@@ -1,0 +1,124 @@
+//! From the floats of Prometheus to quantities.
+
+use hpa_calc::{MilliValue, Quantity, quantity::Format};
+
+use hpa_metrics::provider::value::NoValue;
+
+use crate::rules::compat::Compat;
+
+/// The value of a custom metric. The reference takes a NaN for zero, and anything else without a
+/// value for the smallest number.
+pub fn custom_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
+    match (milli(sample), compat) {
+        (Err(NoValue::NotANumber), Compat::PrometheusAdapter) => Ok(Quantity::default()),
+        (milli, compat) => quantity(milli, compat, Format::DecimalSI),
+    }
+}
+
+/// The value of an external metric. The reference takes anything without a value for the smallest
+/// number.
+pub fn external_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
+    quantity(milli(sample), compat, Format::DecimalSI)
+}
+
+/// CPU usage in cores. A negative sample is zero.
+pub fn cpu_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
+    usage(sample, compat, Format::DecimalSI)
+}
+
+/// Memory usage in bytes. A negative sample is zero.
+pub fn memory_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
+    usage(sample, compat, Format::BinarySI)
+}
+
+fn usage(sample: f64, compat: Compat, format: Format) -> Result<Quantity, NoValue> {
+    let is_zero = match compat {
+        Compat::Off => sample.is_finite() && sample < 0.0,
+        Compat::PrometheusAdapter => sample.is_nan() || sample < 0.0,
+    };
+    quantity(milli(if is_zero { 0.0 } else { sample }), compat, format)
+}
+
+fn quantity(
+    milli: Result<MilliValue, NoValue>,
+    compat: Compat,
+    format: Format,
+) -> Result<Quantity, NoValue> {
+    let milli = match (milli, compat) {
+        (Ok(milli), _) => milli,
+        (Err(error), Compat::Off) => return Err(error),
+        // What amd64 makes of such a conversion.
+        (Err(_), Compat::PrometheusAdapter) => MilliValue::MIN,
+    };
+    Ok(Quantity::from_milli(milli, format))
+}
+
+/// Thousandths, truncated toward zero.
+fn milli(sample: f64) -> Result<MilliValue, NoValue> {
+    /// 2⁶³, the first float that is out of range.
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    let milli = (sample * 1000.0).trunc();
+    if sample.is_nan() {
+        return Err(NoValue::NotANumber);
+    }
+    if sample.is_infinite() {
+        return Err(NoValue::Infinite);
+    }
+    if !(-LIMIT..LIMIT).contains(&milli) {
+        return Err(NoValue::OutOfRange);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
+    Ok(MilliValue::from_milli(milli as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const MIN: &str = "-9223372036854775808m";
+
+    #[rstest]
+    #[case::truncated(0.1239, "123m")]
+    #[case::truncated_toward_zero(-0.1239, "-123m")]
+    #[case::whole(1500.0, "1500")]
+    #[case::large(9e15, "9P")]
+    #[case::subnormal(5e-324, "0")]
+    fn values_are_thousandths(#[case] sample: f64, #[case] expected: &str) {
+        for compat in [Compat::Off, Compat::PrometheusAdapter] {
+            assert_eq!(custom_value(sample, compat).unwrap().to_string(), expected);
+            assert_eq!(external_value(sample, compat).unwrap().to_string(), expected);
+        }
+    }
+
+    #[rstest]
+    #[case::nan(f64::NAN, NoValue::NotANumber, "0", MIN, "0")]
+    #[case::infinite(f64::INFINITY, NoValue::Infinite, MIN, MIN, MIN)]
+    #[case::negative_infinite(f64::NEG_INFINITY, NoValue::Infinite, MIN, MIN, "0")]
+    #[case::too_large(1e16, NoValue::OutOfRange, MIN, MIN, MIN)]
+    fn some_samples_have_no_value(
+        #[case] sample: f64,
+        #[case] reason: NoValue,
+        #[case] custom: &str,
+        #[case] external: &str,
+        #[case] cpu: &str,
+    ) {
+        for value in [custom_value, external_value, cpu_value, memory_value] {
+            assert_eq!(value(sample, Compat::Off), Err(reason));
+        }
+        let compat = Compat::PrometheusAdapter;
+        assert_eq!(custom_value(sample, compat).unwrap().to_string(), custom);
+        assert_eq!(external_value(sample, compat).unwrap().to_string(), external);
+        assert_eq!(cpu_value(sample, compat).unwrap().to_string(), cpu);
+    }
+
+    #[test]
+    fn usage_is_not_negative() {
+        for compat in [Compat::Off, Compat::PrometheusAdapter] {
+            assert_eq!(cpu_value(-1.0, compat).unwrap().to_string(), "0");
+            assert_eq!(cpu_value(0.25, compat).unwrap().to_string(), "250m");
+            assert_eq!(memory_value(1_048_576.0, compat).unwrap().to_string(), "1Mi");
+        }
+    }
+}

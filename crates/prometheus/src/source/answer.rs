@@ -1,0 +1,330 @@
+//! Custom and external metrics: from a request to a query, and from its result to values.
+
+use std::sync::Arc;
+
+use crate::client::{Client, InstantQuery, TimeoutParameter};
+use crate::rules::{
+    Compat,
+    query::Objects,
+    registry::{self, CustomQuery, ExternalQueryError, FoundMetric},
+    results::{CustomItem, ObjectSamples, QueryResult, ResultError, external_items},
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use hpa_calc::Selector;
+use hpa_metrics::resource::ApiResource;
+
+use super::{
+    PrometheusProvider, name_lists,
+    sharing::{Shared, Wanted},
+    state::State,
+    timestamp,
+};
+use hpa_metrics::provider::{
+    error::{NotFound, ProviderError},
+    objects::ListError,
+    request::{CustomRequest, ExternalRequest, ObjectKey},
+    value::{
+        CustomValue, CustomValues, ExternalValue, ExternalValues, ObjectKind, Omitted, Origin,
+        Value,
+    },
+};
+
+/// The samples of a custom metric, and what they mean.
+struct CustomResult {
+    samples: Arc<ObjectSamples>,
+    /// The number of results of the query, with those that have no object.
+    results: usize,
+    label: String,
+    object_kind: ObjectKind,
+    origin: Arc<Origin>,
+}
+
+impl PrometheusProvider {
+    pub(super) async fn read_by_name(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        name: &str,
+    ) -> Result<CustomValues, ProviderError> {
+        let names = [name.to_owned()];
+        let requester = self.sharing.requester(name);
+        let result = self.read_custom(state, request, &names, requester).await?;
+        // Messages have the query for the object.
+        let query = || match self.custom_query(state, request, &names) {
+            Ok(query) => query.query,
+            Err(_) => result.origin.query.clone(),
+        };
+        let no_value = ProviderError::NoValueForObject;
+        if result.results == 0 {
+            return Err(no_value(NotFound::NoResult { query: query() }));
+        }
+        match result.samples.items([name], self.settings.compat).into_iter().next() {
+            None => Err(no_value(NotFound::OtherObjects {
+                query: query(),
+                results: result.results,
+                label: result.label.clone(),
+            })),
+            Some(CustomItem { value: Err(reason), .. }) => {
+                Err(no_value(NotFound::NoValue { query: query(), reason }))
+            }
+            Some(_) => Ok(self.custom_values(request, &names, result)),
+        }
+    }
+
+    pub(super) async fn read_by_selector(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        objects: &Selector,
+    ) -> Result<CustomValues, ProviderError> {
+        let CustomRequest { resource, namespace, .. } = request;
+        if !state.is_compiled() {
+            return Err(ProviderError::UnknownMetric(NotFound::NotDiscovered));
+        }
+        let resolved = state.resources.resolve(&resource.group, &resource.resource);
+        let resolved = resolved.map_err(|error| ProviderError::List(ListError::Resource(error)))?;
+        let is_known = state.has_custom(resource, request.is_namespaced(), &request.metric);
+        // The reference lists objects even for an unknown metric.
+        if !is_known && self.settings.compat == Compat::Off {
+            return Err(unknown_custom(state, request));
+        }
+        let names = self.objects.names(resolved, namespace, objects).await;
+        let names = names.map_err(ProviderError::List)?;
+        let requester = self.sharing.requester(objects);
+        let result = self.read_custom(state, request, &names, requester).await?;
+        Ok(self.custom_values(request, &names, result))
+    }
+
+    async fn read_custom(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        names: &[String],
+        requester: u64,
+    ) -> Result<CustomResult, ProviderError> {
+        if !state.is_compiled() {
+            return Err(ProviderError::UnknownMetric(NotFound::NotDiscovered));
+        }
+        let registry = &state.custom_registry;
+        let found = registry.find(&of_objects(request, names), &state.resources);
+        let found = found.map_err(|error| no_query(state, request, error))?;
+        let client = state.custom_client(found.index);
+        let client = client.ok_or_else(|| unknown_custom(state, request))?;
+        let parts = self.name_lists(state, request, &found, names);
+        let CustomRequest { namespace, metric_selector: selector, .. } = request;
+        let wanted = Wanted { namespace, selector, names, requester, queries: parts.len() };
+        let shared = self.sharing.read(wanted, &found, client, &state.resources).await;
+        let (samples, results, query) = match shared {
+            Some(Shared { samples, query }) => {
+                let results = samples.items(names.iter().map(String::as_str), Compat::Off).len();
+                (samples, results, query.to_string())
+            }
+            None => self.read_parts(state, request, &found, client, &parts).await?,
+        };
+        let FoundMetric { label, resource, index, series, .. } = found;
+        let origin = Arc::new(origin("rules", index, client, &series, &query));
+        Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
+    }
+
+    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    fn name_lists<'n>(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        found: &FoundMetric<'_>,
+        names: &'n [String],
+    ) -> Vec<&'n [String]> {
+        if self.settings.compat == Compat::PrometheusAdapter {
+            return vec![names];
+        }
+        let FoundMetric { rule, resource, series, .. } = found;
+        let resource = &resource.group_resource;
+        let objects = Objects { resource, namespace: &request.namespace, names: &[] };
+        let (selector, resources) = (&request.metric_selector, &state.resources);
+        name_lists::split(names, || {
+            rule.check_per_object(series, objects, selector, resources, Compat::Off).is_ok()
+        })
+    }
+
+    /// Sends a query for each list of names. Returns the samples, the number of results and the
+    /// first query.
+    async fn read_parts(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        found: &FoundMetric<'_>,
+        client: &Client,
+        parts: &[&[String]],
+    ) -> Result<(Arc<ObjectSamples>, usize, String), ProviderError> {
+        let rule = (found.index, client.settings().name.as_str());
+        let queries = parts.iter().map(|names| Ok(self.custom_query(state, request, names)?.query));
+        let queries = queries.collect::<Result<Vec<String>, ProviderError>>()?;
+        let first = queries.first().cloned().unwrap_or_default();
+        let read = |query| async {
+            self.sharing.stats.count(rule, |counts| &mut counts.single);
+            match &*self.query(client, query).await? {
+                QueryResult::Vector(samples) => {
+                    let samples = samples.as_deref().unwrap_or_default();
+                    let compat = self.settings.compat;
+                    let results = samples.len();
+                    Ok((ObjectSamples::new(samples, &found.label, compat), results))
+                }
+                _ => Err(ProviderError::fetch(ResultError::UnexpectedType)),
+            }
+        };
+        let add = |(mut all, count): (ObjectSamples, usize), (part, results)| async move {
+            all.extend(part);
+            Ok((all, count + results))
+        };
+        let parts = stream::iter(queries).map(read).buffered(name_lists::CONCURRENCY);
+        let (samples, results) = parts.try_fold(Default::default(), add).await?;
+        Ok((Arc::new(samples), results, first))
+    }
+
+    fn custom_query<'s>(
+        &self,
+        state: &'s State,
+        request: &CustomRequest,
+        names: &[String],
+    ) -> Result<CustomQuery<'s>, ProviderError> {
+        let own_request = of_objects(request, names);
+        let registry = &state.custom_registry;
+        let query = registry.query(&own_request, &state.resources, self.settings.compat);
+        query.map_err(|error| no_query(state, request, error))
+    }
+
+    fn custom_values(
+        &self,
+        request: &CustomRequest,
+        names: &[String],
+        result: CustomResult,
+    ) -> CustomValues {
+        let CustomResult { samples, object_kind, origin, .. } = result;
+        let names = names.iter().map(String::as_str);
+        let mut values =
+            CustomValues { object_kind, items: Vec::new(), omitted: Vec::new(), origin };
+        for item in samples.items(names, self.settings.compat) {
+            match item.value {
+                Ok(quantity) => values.items.push(CustomValue {
+                    object: ObjectKey::new(&request.namespace, item.name),
+                    value: Value {
+                        quantity,
+                        timestamp: self.custom_timestamp(item.timestamp_ms),
+                        window: None,
+                    },
+                }),
+                Err(reason) => {
+                    values.omitted.push(Omitted { what: item.name.to_owned(), reason });
+                }
+            }
+        }
+        values
+    }
+
+    pub(super) async fn read_external(
+        &self,
+        state: &State,
+        request: &ExternalRequest,
+    ) -> Result<ExternalValues, ProviderError> {
+        let ExternalRequest { namespace, metric, metric_selector } = request;
+        let compat = self.settings.compat;
+        let registry = &state.external_registry;
+        let unknown = || {
+            ProviderError::UnknownMetric(if state.is_discovered() {
+                NotFound::External(metric.clone())
+            } else {
+                NotFound::NotDiscovered
+            })
+        };
+        let found = registry.origin(metric).ok_or_else(unknown)?;
+        let query = registry.query(namespace, metric, metric_selector, &state.resources, compat);
+        let query = query.map_err(|error| match error {
+            ExternalQueryError::Query(error) => ProviderError::no_query(error),
+            _ => unknown(),
+        })?;
+        let client = state.external_client(found.index).ok_or_else(unknown)?;
+        let origin = origin("externalRules", found.index, client, &found.series, &query);
+        let result = self.query(client, query).await?;
+        let mut values =
+            ExternalValues { items: Vec::new(), omitted: Vec::new(), origin: Arc::new(origin) };
+        for item in external_items(&result, compat).map_err(ProviderError::convert)? {
+            let timestamp = timestamp(item.timestamp_ms);
+            match item.value {
+                Ok(quantity) => values.items.push(ExternalValue {
+                    labels: item.labels.cloned(),
+                    value: Value { quantity, timestamp, window: None },
+                }),
+                Err(reason) => {
+                    let what = format!("{:?}", item.labels.cloned().unwrap_or_default());
+                    values.omitted.push(Omitted { what, reason });
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    async fn query(
+        &self,
+        client: &Client,
+        query: String,
+    ) -> Result<Arc<QueryResult>, ProviderError> {
+        let timeout = match self.settings.compat {
+            Compat::Off => TimeoutParameter::Limit,
+            Compat::PrometheusAdapter => TimeoutParameter::Empty,
+        };
+        client.query(&InstantQuery { query, timeout }).await.map_err(ProviderError::fetch)
+    }
+}
+
+/// The request to the registry, for objects with these names.
+pub(crate) fn of_objects<'a>(
+    request: &'a CustomRequest,
+    names: &'a [String],
+) -> registry::CustomRequest<'a> {
+    registry::CustomRequest {
+        resource: request.resource.clone(),
+        metric: &request.metric,
+        namespace: &request.namespace,
+        is_namespaced: request.is_namespaced(),
+        names,
+        selector: &request.metric_selector,
+    }
+}
+
+fn no_query(
+    state: &State,
+    request: &CustomRequest,
+    error: registry::CustomQueryError,
+) -> ProviderError {
+    match error {
+        registry::CustomQueryError::Unknown { .. } => unknown_custom(state, request),
+        error => ProviderError::UnknownMetric(NotFound::Other(error.to_string())),
+    }
+}
+
+fn unknown_custom(state: &State, request: &CustomRequest) -> ProviderError {
+    if !state.is_discovered() {
+        return ProviderError::UnknownMetric(NotFound::NotDiscovered);
+    }
+    ProviderError::UnknownMetric(NotFound::Custom {
+        resource: request.resource.clone(),
+        metric: request.metric.clone(),
+    })
+}
+
+fn object_kind(resource: &ApiResource) -> ObjectKind {
+    ObjectKind {
+        resource: resource.group_resource.clone(),
+        version: resource.version.clone(),
+        kind: resource.kind.clone(),
+    }
+}
+
+fn origin(list: &str, index: usize, client: &Client, series: &str, query: &str) -> Origin {
+    Origin {
+        rule: format!("{list}[{index}]"),
+        server: client.settings().name.clone(),
+        series: series.to_owned(),
+        query: query.to_owned(),
+    }
+}

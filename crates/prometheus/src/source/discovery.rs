@@ -1,0 +1,241 @@
+//! Discovery: the series of each rule.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::client::QueryFailure;
+use crate::rules::{
+    Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet, config::DiscoveryRule,
+    registry::Source, ruleset::InvalidRule, series::RuleSeriesBuilder,
+};
+use futures::{StreamExt, stream};
+use hpa_metrics::resource::ApiResources;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    PrometheusSettings, RelistError,
+    state::{INVALID_RULE, ReadSeries, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State},
+};
+use hpa_metrics::provider::{error::describe, mapper::ResourceMapper};
+
+/// How many lists of series are read at a time. Each holds the names of its series.
+const CONCURRENCY: usize = 8;
+
+/// How far the clock of Prometheus may be behind ours. Its newest samples must not look too old.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// Compiles the rules, and reads the series of each.
+pub(super) async fn discover(
+    rules: &Arc<Rules>,
+    previous: &State,
+    settings: &PrometheusSettings,
+    mapper: &dyn ResourceMapper,
+) -> Result<State, RelistError> {
+    let resources = Arc::new(mapper.load().await?);
+    let config = &rules.config;
+    let compiled = RuleSet::compile(config, &resources);
+    if settings.compat == Compat::PrometheusAdapter
+        && let Some(error) = compiled.first_error()
+    {
+        return Err(RelistError::InvalidRule(Box::new(error.clone())));
+    }
+    let pass = Pass { rules, resources: &resources, settings };
+    let custom = pass.list("rules", &config.rules, &compiled.custom, &previous.custom);
+    let external =
+        pass.list("externalRules", &config.external_rules, &compiled.external, &previous.external);
+    let (custom, external) = tokio::join!(custom, external);
+    Ok(State {
+        rules: rules.clone(),
+        custom_registry: CustomRegistry::new(custom.sources()),
+        external_registry: ExternalRegistry::new(external.sources()),
+        compiled,
+        resources,
+        custom,
+        external,
+    })
+}
+
+/// One pass of discovery.
+struct Pass<'a> {
+    rules: &'a Rules,
+    resources: &'a Arc<ApiResources>,
+    settings: &'a PrometheusSettings,
+}
+
+type Compiled = Result<Arc<Rule>, InvalidRule>;
+
+/// Rules with the same series: their positions, and what each makes of them, or a failure.
+type ReadGroup = (Vec<usize>, Result<Vec<Result<RuleSeries, Failure>>, QueryFailure>);
+
+/// Why a rule has no new series.
+#[derive(Clone, Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Query(#[from] QueryFailure),
+    #[error(
+        "the series have more than {0} names with different sets of labels \
+         (--metrics-max-series-names): select fewer series in seriesQuery"
+    )]
+    TooManyNames(usize),
+}
+
+impl Failure {
+    /// The failure in short, without anything that the server sent.
+    fn reason(&self) -> String {
+        match self {
+            Self::Query(failure) => failure.reason(),
+            Self::TooManyNames(_) => "the series have too many names".to_owned(),
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Reads the series of a list of rules.
+    async fn list(
+        &self,
+        name: &str,
+        definitions: &[DiscoveryRule],
+        compiled: &[Compiled],
+        previous: &RuleList,
+    ) -> RuleList {
+        let mut results: Vec<Option<Result<ReadSeries, Failure>>> = Vec::new();
+        results.resize_with(definitions.len(), || None);
+        for (positions, result) in self.read_all(definitions, compiled).await {
+            let read = Timestamp::now();
+            let mut series = result.map(Vec::into_iter);
+            for position in positions {
+                let result = match &mut series {
+                    Ok(series) => series.next().map(|series| {
+                        series.map(|series| ReadSeries { series: Arc::new(series), read })
+                    }),
+                    Err(error) => Some(Err(error.clone().into())),
+                };
+                if let Some(slot) = results.get_mut(position) {
+                    *slot = result;
+                }
+            }
+        }
+        let all_or_nothing = self.settings.compat == Compat::PrometheusAdapter
+            && results.iter().any(|result| matches!(result, Some(Err(_))));
+        let known = previous.by_definition();
+        let rules = definitions.iter().zip(compiled).zip(results).enumerate();
+        let entries = rules.map(|(index, ((definition, compiled), result))| {
+            let previous = known.get(&RuleKey::new(definition)).copied();
+            let name = format!("{name}[{index}]");
+            let result = if all_or_nothing { result.filter(Result::is_err) } else { result };
+            self.entry(name, index, definition, compiled, result, previous)
+        });
+        RuleList { entries: entries.collect() }
+    }
+
+    /// The entry of a rule. If its series can't be read, it keeps the previous ones.
+    fn entry(
+        &self,
+        name: String,
+        index: usize,
+        definition: &DiscoveryRule,
+        compiled: &Compiled,
+        result: Option<Result<ReadSeries, Failure>>,
+        previous: Option<&RuleEntry>,
+    ) -> RuleEntry {
+        let server = self.rules.servers.get(&definition.server);
+        let server = server.map(|client| client.settings().name.clone()).unwrap_or_default();
+        let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
+        status = RuleStatus { rule: name, server, error: None, reason: None, ..status };
+        let rule = match compiled {
+            Ok(rule) => rule.clone(),
+            Err(error) => {
+                status.error = Some(describe(error));
+                status.reason = Some(INVALID_RULE.to_owned());
+                return RuleEntry { definition: definition.clone(), source: None, status };
+            }
+        };
+        let kept = previous.and_then(|entry| entry.source.as_ref());
+        let series = match result {
+            Some(Ok(ReadSeries { series, read })) => {
+                status.series = series.seen();
+                status.metrics = series.metric_count();
+                status.last_success = Some(read);
+                Some(series)
+            }
+            Some(Err(error)) => {
+                status.failures += 1;
+                status.error = Some(describe(&error));
+                status.reason = Some(error.reason());
+                kept.map(|source| source.series.clone())
+            }
+            None => kept.map(|source| source.series.clone()),
+        };
+        let source = series.map(|series| Source { index, rule, series });
+        RuleEntry { definition: definition.clone(), source, status }
+    }
+
+    /// Reads each distinct list of series once.
+    async fn read_all(
+        &self,
+        definitions: &[DiscoveryRule],
+        compiled: &[Compiled],
+    ) -> Vec<ReadGroup> {
+        let mut groups: BTreeMap<_, Vec<(usize, Arc<Rule>)>> = BTreeMap::new();
+        for (index, (definition, compiled)) in definitions.iter().zip(compiled).enumerate() {
+            if let Ok(rule) = compiled {
+                let key = (&*definition.server, &*definition.series_query);
+                groups.entry(key).or_default().push((index, rule.clone()));
+            }
+        }
+        let reads = groups.into_iter().map(|((server, query), rules)| async move {
+            let (positions, rules) = rules.into_iter().unzip();
+            (positions, self.read(server, query, rules).await)
+        });
+        // Boxed: the compiler can't see that the futures are `Send`.
+        let reads: Vec<futures::future::BoxFuture<'_, ReadGroup>> =
+            reads.map(|read| Box::pin(read) as _).collect();
+        stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await
+    }
+
+    /// Reads the series of a query for all rules that have it.
+    async fn read(
+        &self,
+        server: &str,
+        query: &str,
+        rules: Vec<Arc<Rule>>,
+    ) -> Result<Vec<Result<RuleSeries, Failure>>, QueryFailure> {
+        let Some(client) = self.rules.servers.get(server) else {
+            // The names of servers are checked when the file is loaded.
+            return Ok(Vec::new());
+        };
+        let max_age =
+            SignedDuration::try_from(self.settings.max_age).unwrap_or(SignedDuration::MAX);
+        let max_age = match self.settings.compat {
+            Compat::Off => max_age.saturating_add(CLOCK_TOLERANCE),
+            Compat::PrometheusAdapter => max_age,
+        };
+        let since = Timestamp::now().saturating_sub(max_age).unwrap_or(Timestamp::UNIX_EPOCH);
+        let resources = self.resources.clone();
+        let PrometheusSettings { max_series_bytes, max_series_names, .. } = *self.settings;
+        client
+            .read_series(query, since, max_series_bytes, move |reader| {
+                let builders = rules.iter().map(|rule| Some(RuleSeries::builder(rule, &resources)));
+                let mut builders: Vec<_> = builders.collect();
+                reader.for_each(|name, labels| {
+                    for builder in &mut builders {
+                        add(builder, max_series_names, name, labels);
+                    }
+                })?;
+                let too_many = Failure::TooManyNames(max_series_names);
+                let finished = builders.into_iter().map(|builder| {
+                    builder.map(RuleSeriesBuilder::finish).ok_or_else(|| too_many.clone())
+                });
+                Ok(finished.collect())
+            })
+            .await
+    }
+}
+
+/// Adds a series, or drops the builder if it has too many names.
+fn add(builder: &mut Option<RuleSeriesBuilder<'_>>, max: usize, name: &str, labels: &[String]) {
+    let Some(open) = builder else { return };
+    open.add(name, labels.iter().map(String::as_str));
+    if open.distinct() > max {
+        *builder = None;
+    }
+}

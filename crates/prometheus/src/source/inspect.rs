@@ -1,0 +1,166 @@
+//! What rules make of the series, for diagnosis.
+
+use std::sync::Arc;
+
+use crate::client::{Client, InstantQuery, QueryFailure, TimeoutParameter};
+use crate::rules::{
+    Config,
+    config::{DiscoveryRule, Position},
+    explain::{Candidate, Explanation, explain_custom, explain_external},
+    registry,
+    results::QueryResult,
+    ruleset::InvalidRule,
+};
+use hpa_metrics::resource::{ApiResources, GroupResource};
+
+use super::{
+    PrometheusProvider,
+    state::{RuleList, RuleStatus, State},
+};
+use hpa_metrics::provider::request::{CustomRequest, ExternalRequest};
+
+/// A rule, and what it makes of its series.
+#[derive(Clone, Debug)]
+pub struct RuleInspection {
+    /// Where the rule is in the file.
+    pub position: Option<Position>,
+    /// The rule.
+    pub definition: DiscoveryRule,
+    /// Its state.
+    pub status: RuleStatus,
+    /// Its metrics.
+    pub metrics: Vec<InspectedMetric>,
+}
+
+/// A metric of a rule.
+#[derive(Clone, Debug)]
+pub struct InspectedMetric {
+    /// The name.
+    pub metric: String,
+    /// The resource of the objects. `None` for an external metric.
+    pub resource: Option<GroupResource>,
+    /// The series that the metric is read from.
+    pub series: String,
+    /// The later rule that has the metric, too, and counts.
+    pub shadowed_by: Option<usize>,
+}
+
+impl PrometheusProvider {
+    /// The rules of `rules`, as of the last discovery.
+    pub fn inspect_custom(&self) -> Vec<RuleInspection> {
+        let state = self.state();
+        let registry = &state.custom_registry;
+        inspect("rules", &state.rules.config, &state.custom, |entry| {
+            let Some(source) = &entry.source else {
+                return Vec::new();
+            };
+            let metrics = source.series.metrics().flat_map(|metric| {
+                metric.by_resource().map(move |(resource, series)| {
+                    let origin = registry.origin(resource, metric.metric);
+                    InspectedMetric {
+                        metric: metric.metric.to_string(),
+                        resource: Some(GroupResource::clone(resource)),
+                        series: series.to_string(),
+                        shadowed_by: shadow(origin, source.index),
+                    }
+                })
+            });
+            metrics.collect()
+        })
+    }
+
+    /// The rules of `externalRules`, as of the last discovery.
+    pub fn inspect_external(&self) -> Vec<RuleInspection> {
+        let state = self.state();
+        let registry = &state.external_registry;
+        inspect("externalRules", &state.rules.config, &state.external, |entry| {
+            let Some(source) = &entry.source else {
+                return Vec::new();
+            };
+            let metrics = source.series.metrics().map(|metric| InspectedMetric {
+                metric: metric.metric.to_string(),
+                resource: None,
+                series: metric.last.to_string(),
+                shadowed_by: shadow(registry.origin(metric.metric), source.index),
+            });
+            metrics.collect()
+        })
+    }
+
+    /// Why the metric of the named objects is found or not, rule by rule.
+    pub fn explain_custom(&self, request: &CustomRequest, names: &[String]) -> Explanation {
+        let state = self.state();
+        let own_request = super::answer::of_objects(&request, names);
+        let candidates = candidates(&state.custom, &state.compiled.custom);
+        explain_custom(&own_request, &candidates, &state.resources, self.settings.compat)
+    }
+
+    /// Why the external metric is found or not, rule by rule.
+    pub fn explain_external(&self, request: &ExternalRequest) -> Explanation {
+        let state = self.state();
+        let ExternalRequest { namespace, metric, metric_selector } = request;
+        let candidates = candidates(&state.external, &state.compiled.external);
+        let (resources, compat) = (&state.resources, self.settings.compat);
+        explain_external(namespace, metric, metric_selector, &candidates, resources, compat)
+    }
+
+    /// The resources of the API, as of the last discovery.
+    pub fn resources(&self) -> Arc<ApiResources> {
+        self.state().resources.clone()
+    }
+
+    /// The label with the names of a resource's objects in the series of a rule of `rules`.
+    pub fn object_label(&self, index: usize, resource: &GroupResource) -> Option<String> {
+        let state: Arc<State> = self.state();
+        let source = state.custom.entries.get(index)?.source.as_ref()?;
+        source.rule.labels().label(resource, &state.resources).ok()
+    }
+
+    /// Sends a query to a server by its name.
+    pub async fn query_server(
+        &self,
+        server: &str,
+        query: &str,
+    ) -> Option<Result<Arc<QueryResult>, QueryFailure>> {
+        let client = self.client(server)?;
+        let timeout = TimeoutParameter::Limit;
+        Some(client.query(&InstantQuery { query: query.to_owned(), timeout }).await)
+    }
+
+    /// The client of a server by its name. An empty name means the default.
+    pub fn client(&self, server: &str) -> Option<Client> {
+        self.rules.read().servers.get(server).cloned()
+    }
+}
+
+fn inspect(
+    list: &str,
+    config: &Config,
+    rules: &RuleList,
+    metrics: impl Fn(&super::state::RuleEntry) -> Vec<InspectedMetric>,
+) -> Vec<RuleInspection> {
+    let rules = rules.entries.iter().enumerate().map(|(index, entry)| RuleInspection {
+        position: config.positions.get(&format!("{list}[{index}]")),
+        definition: entry.definition.clone(),
+        status: entry.status.clone(),
+        metrics: metrics(entry),
+    });
+    rules.collect()
+}
+
+/// The rule that counts, if it is another one.
+fn shadow(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
+    origin.map(|origin| origin.index).filter(|counts| *counts != index)
+}
+
+fn candidates<'s>(
+    list: &'s RuleList,
+    compiled: &'s [Result<Arc<crate::rules::Rule>, InvalidRule>],
+) -> Vec<Candidate<'s>> {
+    let entries = list.entries.iter().zip(compiled).enumerate();
+    let candidates = entries.filter_map(|(index, (entry, compiled))| match compiled {
+        Err(error) => Some(Candidate::Refused(index, error)),
+        Ok(_) => entry.source.as_ref().map(Candidate::Compiled),
+    });
+    candidates.collect()
+}

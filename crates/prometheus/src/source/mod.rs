@@ -1,0 +1,327 @@
+//! Metrics from Prometheus, by the rules of prometheus-adapter.
+
+mod answer;
+mod discovery;
+mod inspect;
+mod name_lists;
+mod permissions;
+mod reload;
+mod server_error;
+mod servers;
+mod sharing;
+mod state;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::{sync::Arc, time::Duration};
+
+use crate::rules::{Compat, Config, ruleset::InvalidRule};
+use async_trait::async_trait;
+use hpa_calc::Selector;
+use hpa_metrics::resource::GroupResource;
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use tokio::time::{Instant, timeout_at};
+
+pub use inspect::{InspectedMetric, RuleInspection};
+pub use permissions::ServerPermissions;
+pub use reload::{ReloadError, RulesFile};
+pub use server_error::ServerError;
+pub use servers::Servers;
+pub use sharing::{QueryCounts, SharingSettings};
+pub use state::RuleStatus;
+
+use self::{
+    sharing::Sharing,
+    state::{Rules, State},
+};
+use hpa_metrics::provider::{
+    error::ProviderError,
+    mapper::{MapperError, ResourceMapper},
+    objects::ObjectLister,
+    provider::{ApiGroups, Provider},
+    request::{CustomRequest, ExternalRequest, ObjectKey},
+    value::{
+        CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric, NodeUsage,
+        PodUsage, Usage,
+    },
+};
+
+/// The first delay before a failed discovery is repeated. It doubles up to the relist interval.
+const MIN_RETRY: Duration = Duration::from_secs(5);
+
+/// Settings of a [`PrometheusProvider`].
+#[derive(Clone, Copy, Debug)]
+pub struct PrometheusSettings {
+    /// Whether to answer exactly as the reference.
+    pub compat: Compat,
+    /// How often the series of all rules are read.
+    pub relist_interval: Duration,
+    /// How old the last sample of a series may be.
+    pub max_age: Duration,
+    /// How often the rules file is checked for changes.
+    pub reload_interval: Duration,
+    /// How long the list of a rule's series may be.
+    pub max_series_bytes: u64,
+    /// How many different names with sets of labels the series of a rule may have. Memory depends
+    /// on it.
+    pub max_series_names: usize,
+    /// Whether requests for objects of a namespace share queries. With compatibility, they don't.
+    pub sharing: Option<SharingSettings>,
+}
+
+impl Default for PrometheusSettings {
+    /// The series of the last 10 minutes every 10 minutes, as in the reference. About 2 million
+    /// series of a rule, with 100,000 names.
+    fn default() -> Self {
+        let ten_minutes = Duration::from_secs(600);
+        Self {
+            compat: Compat::Off,
+            relist_interval: ten_minutes,
+            max_age: ten_minutes,
+            reload_interval: Duration::from_secs(10),
+            max_series_bytes: 512 << 20,
+            max_series_names: 100_000,
+            sharing: None,
+        }
+    }
+}
+
+/// Why the series of the rules can't be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelistError {
+    /// The resources of the API server are unknown.
+    #[error(transparent)]
+    Mapper(#[from] MapperError),
+    /// A rule is refused. Without compatibility, the other rules work.
+    #[error("{0}")]
+    InvalidRule(#[source] Box<InvalidRule>),
+    /// Rules have no series because of a failure. The messages name them.
+    #[error("unable to discover the series of {}", .0.join("; "))]
+    Rules(Vec<String>),
+}
+
+/// Answers requests with queries to Prometheus. Nothing is stored but the names of series, and the
+/// answers of shared queries for a few seconds.
+pub struct PrometheusProvider {
+    settings: PrometheusSettings,
+    mapper: Arc<dyn ResourceMapper>,
+    objects: Arc<dyn ObjectLister>,
+    rules: RwLock<Arc<Rules>>,
+    state: RwLock<Arc<State>>,
+    /// Why the last version of the rules file is not used.
+    refused_file: RwLock<Option<String>>,
+    sharing: Sharing,
+}
+
+impl PrometheusProvider {
+    /// A provider without metrics, until [`PrometheusProvider::relist`] has read them.
+    pub fn new(
+        config: Config,
+        servers: Servers,
+        settings: PrometheusSettings,
+        mapper: Arc<dyn ResourceMapper>,
+        objects: Arc<dyn ObjectLister>,
+    ) -> Result<Self, ServerError> {
+        let servers = servers.with_config(&config, settings.compat)?;
+        let rules = Rules { config: Arc::new(config), servers: Arc::new(servers) };
+        Ok(Self {
+            settings,
+            mapper,
+            objects,
+            state: RwLock::new(Arc::new(State::empty(&rules))),
+            rules: RwLock::new(Arc::new(rules)),
+            refused_file: RwLock::default(),
+            sharing: Sharing::new(settings.sharing, settings.compat),
+        })
+    }
+
+    /// Reads the resources of the API server and the series of all rules. A rule whose series can't
+    /// be read keeps its previous ones. With compatibility, all rules do.
+    pub async fn relist(&self) -> Result<(), RelistError> {
+        let rules = self.rules.read().clone();
+        let previous = self.state.read().clone();
+        let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await?;
+        let failures = state.failures();
+        if !Arc::ptr_eq(&previous.rules.servers, &rules.servers) {
+            self.sharing.clear();
+        }
+        // A reload in the meantime is discovered next.
+        *self.state.write() = Arc::new(state);
+        if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
+    }
+
+    /// Reads the series in the relist interval, and the rules when the file changes. Never ends.
+    pub async fn run(&self, file: Option<RulesFile>) {
+        let mut retry = MIN_RETRY.min(self.settings.relist_interval);
+        let mut last_error = None;
+        let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
+        loop {
+            let started = Instant::now();
+            let error = self
+                .relist()
+                .await
+                .err()
+                .map(|error| hpa_metrics::provider::error::describe(&error));
+            let delay = if error.is_none() { self.settings.relist_interval } else { retry };
+            let next_retry = if error.is_none() { MIN_RETRY } else { retry * 2 };
+            retry = next_retry.min(self.settings.relist_interval);
+            log_change(last_error.as_deref(), error.as_deref());
+            last_error = error;
+            let wait = async { while self.reload(&file.changed().await).is_err() {} };
+            // The end of the interval, or a changed file that is valid.
+            _ = timeout_at(started + delay, wait).await;
+        }
+    }
+
+    /// Reads the files of all connections, so that their errors are reported early.
+    pub async fn check_files(&self) -> Result<(), Arc<crate::client::ConnectionError>> {
+        let servers = self.rules.read().servers.clone();
+        for client in servers.all() {
+            client.check_files().await?;
+        }
+        Ok(())
+    }
+
+    /// The state of each rule, in the order of the file.
+    pub fn rule_status(&self) -> Vec<RuleStatus> {
+        self.state().rule_status()
+    }
+
+    /// The queries of custom metrics, by rule.
+    pub fn query_counts(&self) -> Vec<QueryCounts> {
+        self.sharing.stats.all()
+    }
+
+    /// Everything that an operator should look at: the file, and rules that are refused or can't be
+    /// read.
+    pub fn problems(&self) -> Vec<String> {
+        let file = self.refused_file.read().clone();
+        let rules = self
+            .state()
+            .rule_status()
+            .into_iter()
+            .filter_map(|rule| rule.error.map(|error| format!("{}: {error}", rule.rule)));
+        file.into_iter().chain(rules).collect()
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &PrometheusSettings {
+        &self.settings
+    }
+
+    fn state(&self) -> Arc<State> {
+        self.state.read().clone()
+    }
+
+    /// The time of values. The reference doesn't use that of the sample for custom metrics.
+    fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
+        match self.settings.compat {
+            Compat::PrometheusAdapter => Timestamp::now(),
+            Compat::Off => timestamp(sample_ms),
+        }
+    }
+}
+
+/// A time that is out of range is the end of the range.
+fn timestamp(ms: i64) -> Timestamp {
+    let limit = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_millisecond(ms).unwrap_or(limit)
+}
+
+/// Logs when discovery starts to fail, fails otherwise, and works again.
+fn log_change(previous: Option<&str>, error: Option<&str>) {
+    match (previous, error) {
+        (previous, Some(error)) if previous != Some(error) => {
+            tracing::warn!(error, "unable to discover all metrics of Prometheus, retrying");
+        }
+        (Some(_), None) => tracing::info!("discovered all metrics of Prometheus again"),
+        _ => {}
+    }
+}
+
+#[async_trait]
+impl Provider for PrometheusProvider {
+    fn groups(&self) -> ApiGroups {
+        let config = &self.rules.read().config;
+        ApiGroups {
+            custom: !config.rules.is_empty(),
+            external: !config.external_rules.is_empty(),
+            resource: config.resource_rules.is_some(),
+        }
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        let state = self.state();
+        if state.is_discovered() {
+            return Ok(());
+        }
+        let is_refused = self.refused_file.read().is_some();
+        let refused = is_refused.then(|| "the rules file is invalid".to_owned());
+        let reasons: Vec<String> = refused.into_iter().chain(state.failure_reasons()).collect();
+        let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
+        Err(if reasons.is_empty() { none_yet() } else { reasons })
+    }
+
+    fn has_custom(&self, resource: &GroupResource, is_namespaced: bool, metric: &str) -> bool {
+        self.state().has_custom(resource, is_namespaced, metric)
+    }
+
+    fn has_external(&self, metric: &str) -> bool {
+        self.state().external_registry.origin(metric).is_some()
+    }
+
+    fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+        let state = self.state();
+        let metrics = state.custom_registry.metrics().map(|metric| ListedCustomMetric {
+            resource: metric.resource.clone(),
+            metric: metric.metric.to_owned(),
+            is_namespaced: metric.is_namespaced(),
+        });
+        metrics.collect()
+    }
+
+    fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+        let state = self.state();
+        let metrics = state.external_registry.metrics(self.settings.compat);
+        let metrics = metrics.map(|metric| ListedExternalMetric {
+            metric: metric.metric.to_owned(),
+            is_namespaced: metric.is_namespaced,
+        });
+        metrics.collect()
+    }
+
+    async fn custom_by_name(
+        &self,
+        request: &CustomRequest,
+        name: &str,
+    ) -> Result<CustomValues, ProviderError> {
+        self.read_by_name(&self.state(), request, name).await
+    }
+
+    async fn custom_by_selector(
+        &self,
+        request: &CustomRequest,
+        objects: &Selector,
+    ) -> Result<CustomValues, ProviderError> {
+        self.read_by_selector(&self.state(), request, objects).await
+    }
+
+    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
+        self.read_external(&self.state(), request).await
+    }
+
+    async fn pod_usage(&self, pods: &[ObjectKey]) -> Usage<PodUsage> {
+        self.read_pod_usage(&self.state(), pods).await
+    }
+
+    async fn node_usage(&self, nodes: &[String]) -> Usage<NodeUsage> {
+        self.read_node_usage(&self.state(), nodes).await
+    }
+
+    fn objects(&self) -> &dyn ObjectLister {
+        &*self.objects
+    }
+}

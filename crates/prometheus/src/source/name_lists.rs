@@ -1,0 +1,156 @@
+//! Splits long lists of names, so that no query is too long.
+
+/// The length of the names in a query. Proxies refuse, and servers parse slowly, what is much
+/// longer.
+const MAX_LEN: usize = 8 << 10;
+/// How many queries of one long list are sent at a time.
+pub(super) const CONCURRENCY: usize = 4;
+
+/// Splits a list into parts with as many names as possible. Only if each part has the same samples
+/// of its objects as the whole, which `is_per_object` says, is there more than one part.
+pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
+    let mut parts = Vec::new();
+    let mut rest = names;
+    while !rest.is_empty() {
+        let mut len = 0;
+        let fits = rest.iter().take_while(|name| {
+            len += name.len() + 1;
+            len <= MAX_LEN
+        });
+        let (part, more) = rest.split_at(fits.count().max(1));
+        parts.push(part);
+        rest = more;
+    }
+    if parts.len() > 1 && is_per_object() { parts } else { vec![names] }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::rules::Compat;
+    use hpa_calc::Selector;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::source::{
+        PrometheusProvider,
+        sharing::tests::{Setup, provider},
+        tests::{Prometheus, RULES, prometheus, request, sample},
+    };
+    use hpa_metrics::provider::{ObjectKey, provider::Provider};
+
+    const PODS: usize = 10_000;
+
+    #[test]
+    fn parts_have_all_names_in_their_order() {
+        let names: Vec<String> = (0..3000).map(|index| format!("web-{index}")).collect();
+        let parts = split(&names, || true);
+        assert_eq!(parts.concat(), names);
+        for part in &parts {
+            let len: usize = part.iter().map(|name| name.len() + 1).sum();
+            assert!(len <= MAX_LEN, "{len}");
+        }
+        let total: usize = names.iter().map(|name| name.len() + 1).sum();
+        assert_eq!(parts.len(), total.div_ceil(MAX_LEN));
+        assert_eq!(split(&names, || false), [&names[..]]);
+    }
+
+    #[test]
+    fn short_and_empty_lists_and_long_names_are_one_part() {
+        let long = ["x".repeat(MAX_LEN * 2)];
+        for names in [&[][..], &["a".to_owned(), "b".to_owned()], &long] {
+            assert_eq!(split(names, || panic!("not needed")), [names]);
+        }
+    }
+
+    /// Has a sample for each pod that a query names, or for all.
+    fn answer(query: &str) -> Option<Value> {
+        let (_, after) = query.split_once("pod")?;
+        let names: Vec<String> = match after.split('"').next()? {
+            "=~" | "=" => after.split('"').nth(1)?.split('|').map(ToOwned::to_owned).collect(),
+            _ => (0..PODS).map(|index| format!("web-{index}")).collect(),
+        };
+        let value = |name: &String| json!(sample(name, name.trim_start_matches("web-")));
+        Some(names.iter().map(value).collect())
+    }
+
+    async fn values(provider: &PrometheusProvider) -> Vec<String> {
+        let all = Selector::everything();
+        let values = provider.custom_by_selector(&request("inflight"), &all).await.unwrap();
+        values.items.iter().map(|item| item.value.quantity.to_string()).collect()
+    }
+
+    fn server() -> Prometheus {
+        let server = prometheus();
+        server.compute(answer);
+        server
+    }
+
+    #[tokio::test]
+    async fn ten_thousand_pods_are_read_in_parts() {
+        let server = server();
+        let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
+        let provider = provider(&server, &setup).await;
+        let values = values(&provider).await;
+        let distinct: BTreeSet<&String> = values.iter().collect();
+        assert_eq!((values.len(), distinct.len()), (PODS, PODS));
+        let requests = server.take_requests();
+        // About 88 kB of names.
+        assert_eq!(requests.len(), 11);
+        assert!(requests.iter().all(|query| query.len() < MAX_LEN + 100));
+        assert_eq!(provider.query_counts()[0].single, 11);
+    }
+
+    #[tokio::test]
+    async fn shared_query_replaces_the_parts() {
+        let server = server();
+        let provider = provider(&server, &Setup { pods: PODS, ..Setup::default() }).await;
+        assert_eq!(values(&provider).await.len(), PODS);
+        assert_eq!(server.take_requests().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn queries_without_proof_or_with_compatibility_stay_whole() {
+        let without_proof = RULES.replace(
+            "max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+            "topk(3, <<.Series>>{<<.LabelMatchers>>})",
+        );
+        for setup in [
+            Setup { rules: &without_proof, pods: PODS, ..Setup::default() },
+            Setup { compat: Compat::PrometheusAdapter, pods: PODS, ..Setup::default() },
+        ] {
+            let server = server();
+            let provider = provider(&server, &setup).await;
+            assert_eq!(values(&provider).await.len(), PODS);
+            let requests = server.take_requests();
+            assert_eq!(requests.len(), 1);
+            assert!(requests[0].contains("web-0|web-1|"), "{}", requests[0]);
+        }
+    }
+
+    #[tokio::test]
+    async fn failure_of_a_part_is_a_failure_of_the_whole() {
+        let server = server();
+        let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
+        let provider = provider(&server, &setup).await;
+        values(&provider).await;
+        server.fail(server.take_requests().last().unwrap());
+        let all = Selector::everything();
+        let error = provider.custom_by_selector(&request("inflight"), &all).await.unwrap_err();
+        assert_eq!(error.describe(), "unable to fetch metrics: execution: boom");
+    }
+
+    #[tokio::test]
+    async fn usage_of_ten_thousand_pods_is_read_in_parts() {
+        for (compat, requests) in [(Compat::Off, 22), (Compat::PrometheusAdapter, 2)] {
+            let server = server();
+            let provider = provider(&server, &Setup { compat, ..Setup::default() }).await;
+            let pods: Vec<ObjectKey> =
+                (0..PODS).map(|index| ObjectKey::new("shop", &format!("web-{index}"))).collect();
+            let usage = provider.pod_usage(&pods).await;
+            assert_eq!((usage.items.len(), usage.failures.len()), (PODS, 0));
+            assert_eq!(server.take_requests().len(), requests);
+        }
+    }
+}

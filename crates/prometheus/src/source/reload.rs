@@ -1,0 +1,116 @@
+//! Reload of the rules file.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use crate::rules::{Compat, Config, ConfigError};
+use tokio::time::{Instant, sleep_until};
+
+use super::{PrometheusProvider, ServerError, state::Rules};
+use hpa_metrics::provider::error::describe;
+
+/// Why a new rules file is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// The file can't be parsed.
+    #[error("the rules file is invalid")]
+    Config(#[from] ConfigError),
+    /// The servers are wrong.
+    #[error("the rules file has invalid servers")]
+    Servers(#[from] ServerError),
+    /// A rule is refused, and compatibility allows no partial use.
+    #[error("the rules file has an invalid rule")]
+    Rule(#[from] crate::rules::ruleset::InvalidRule),
+}
+
+impl PrometheusProvider {
+    /// Uses the rules of a new file from the next discovery on. If the file is invalid, the old
+    /// rules stay, and [`PrometheusProvider::problems`] says why.
+    pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
+        match self.try_reload(text) {
+            Ok(rules) => {
+                tracing::info!(
+                    rules = rules.config.rules.len(),
+                    external_rules = rules.config.external_rules.len(),
+                    "loaded the changed rules file"
+                );
+                *self.rules.write() = Arc::new(rules);
+                *self.refused_file.write() = None;
+                Ok(())
+            }
+            Err(error) => {
+                let message = describe(&error);
+                tracing::warn!(error = message, "refused the changed rules file, old rules stay");
+                *self.refused_file.write() = Some(message);
+                Err(error)
+            }
+        }
+    }
+
+    fn try_reload(&self, text: &str) -> Result<Rules, ReloadError> {
+        let config = Config::parse(text)?;
+        let compat = self.settings.compat;
+        let servers = self.rules.read().servers.with_config(&config, compat)?;
+        if compat == Compat::PrometheusAdapter {
+            let compiled = crate::rules::RuleSet::compile(&config, &self.state().resources);
+            if let Some(error) = compiled.first_error() {
+                return Err(error.clone().into());
+            }
+        }
+        Ok(Rules { config: Arc::new(config), servers: Arc::new(servers) })
+    }
+}
+
+/// A rules file as it was read.
+#[derive(Clone, Debug)]
+pub struct RulesFile {
+    /// The path.
+    pub path: PathBuf,
+    /// The content.
+    pub text: String,
+}
+
+impl RulesFile {
+    /// Reads the file.
+    pub fn read(path: PathBuf) -> std::io::Result<Self> {
+        let text = std::fs::read_to_string(&path)?;
+        Ok(Self { path, text })
+    }
+}
+
+/// A file that is read regularly. A `ConfigMap` is mounted through links, which notifications of
+/// file systems don't follow.
+pub(super) struct WatchedFile {
+    file: Option<RulesFile>,
+    interval: Duration,
+    next_check: Instant,
+}
+
+impl WatchedFile {
+    pub(super) fn new(file: Option<RulesFile>, interval: Duration) -> Self {
+        Self { file, interval, next_check: Instant::now() + interval }
+    }
+
+    /// The text of the file, when it has changed. Nothing is lost if the future is dropped.
+    pub(super) async fn changed(&mut self) -> String {
+        let Some(file) = &mut self.file else {
+            return std::future::pending().await;
+        };
+        loop {
+            sleep_until(self.next_check).await;
+            self.next_check = Instant::now() + self.interval;
+            match std::fs::read_to_string(&file.path) {
+                Ok(text) if text != file.text => {
+                    file.text.clone_from(&text);
+                    return text;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(
+                    path = %file.path.display(),
+                    error = &error as &dyn std::error::Error,
+                    "unable to read the rules file"
+                ),
+            }
+        }
+    }
+}

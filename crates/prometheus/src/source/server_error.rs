@@ -1,0 +1,72 @@
+//! Why the servers of a rules file are refused.
+
+use std::path::Path;
+
+use crate::client::SettingsError;
+use crate::rules::config::Position;
+
+/// Why the servers of a rules file are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{path}: {problem}", position.map(|at| format!("{at}: ")).unwrap_or_default())]
+pub struct ServerError {
+    /// The path of the field that is wrong.
+    pub path: String,
+    /// Where the field is in the file.
+    pub position: Option<Position>,
+    /// What is wrong.
+    pub problem: ServerProblem,
+}
+
+/// What is wrong with the servers of a rules file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerProblem {
+    /// A server has no name.
+    #[error("a server needs a name")]
+    NoName,
+    /// Two servers have the same name.
+    #[error("there are two servers with the name {0:?}")]
+    Duplicate(String),
+    /// The settings are wrong.
+    #[error("the server {name:?} can't be used: {source}")]
+    Settings {
+        /// The name of the server.
+        name: String,
+        /// What is wrong.
+        source: SettingsError,
+    },
+    /// A server names a file that it may not use.
+    #[error("the server {name:?} may not use the file {path}: {}", permitted_files(.directory.as_deref()))]
+    File {
+        /// The name of the server.
+        name: String,
+        /// The path in the rules file.
+        path: Box<str>,
+        /// The directory with the files that are permitted.
+        directory: Option<Box<Path>>,
+    },
+    /// A server may not use the service account.
+    #[error(
+        "the server {name:?} may not use the service account of the pod, unless \
+         --metrics-config-auth-incluster permits it to all servers of the file"
+    )]
+    ServiceAccount {
+        /// The name of the server.
+        name: String,
+    },
+    /// A rule refers to a server that the file doesn't have.
+    #[error("there is no server {0:?} in `servers`")]
+    Unknown(String),
+    /// A rule names no server, and there is no default.
+    #[error("the rule names no `server`, and there is no server on the command line")]
+    NoDefault,
+}
+
+fn permitted_files(directory: Option<&Path>) -> String {
+    match directory {
+        Some(directory) => {
+            format!("its files must be in {} (--metrics-config-credentials)", directory.display())
+        }
+        None => "--metrics-config-credentials permits no file".to_owned(),
+    }
+}

@@ -1,0 +1,149 @@
+//! The servers that rules refer to.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::client::{
+    Authentication, Client, RequestObserver, Settings, SettingsError, parse_header,
+};
+use crate::rules::{Compat, Config, config::Server};
+
+use super::{
+    permissions::ServerPermissions,
+    server_error::{ServerError, ServerProblem},
+};
+
+/// Clients of the servers, by name.
+#[derive(Clone)]
+pub struct Servers {
+    default: Option<Client>,
+    pub(super) named: BTreeMap<String, (Server, Client)>,
+    observer: Arc<dyn RequestObserver>,
+    permissions: ServerPermissions,
+}
+
+impl Servers {
+    /// The server of rules that name none. Those of the rules file may use no credentials but those
+    /// in the file.
+    pub fn new(default: Option<Client>, observer: Arc<dyn RequestObserver>) -> Self {
+        let permissions = ServerPermissions::default();
+        Self { default, named: BTreeMap::new(), observer, permissions }
+    }
+
+    /// Permits the servers of the rules file more.
+    #[must_use]
+    pub fn permitting(self, permissions: ServerPermissions) -> Self {
+        Self { permissions, ..self }
+    }
+
+    /// Adds the servers of a file. Clients of servers that haven't changed stay.
+    pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, ServerError> {
+        let error = |path: String, problem| {
+            let position = config.positions.get(&path);
+            ServerError { path, position, problem }
+        };
+        let mut named = BTreeMap::new();
+        for (index, server) in config.servers.iter().enumerate() {
+            let path = |field: &str| format!("servers[{index}]{field}");
+            if server.name.is_empty() {
+                return Err(error(path(""), ServerProblem::NoName));
+            }
+            let name = || server.name.clone();
+            let client = match self.named.get(&server.name) {
+                Some((known, client)) if known == server => client.clone(),
+                _ => {
+                    let settings = settings(server, compat, &self.permissions)
+                        .map_err(|(field, problem)| error(path(field), problem))?;
+                    Client::new(settings, self.observer.clone()).map_err(|source| {
+                        error(path(""), ServerProblem::Settings { name: name(), source })
+                    })?
+                }
+            };
+            if named.insert(name(), (server.clone(), client)).is_some() {
+                return Err(error(path(".name"), ServerProblem::Duplicate(name())));
+            }
+        }
+        let servers = Self { named, ..self.clone() };
+        for (path, server) in references(config) {
+            servers.check(server).map_err(|problem| error(path, problem))?;
+        }
+        Ok(servers)
+    }
+
+    fn check(&self, name: &str) -> Result<(), ServerProblem> {
+        match self.get(name) {
+            Some(_) => Ok(()),
+            None if name.is_empty() => Err(ServerProblem::NoDefault),
+            None => Err(ServerProblem::Unknown(name.to_owned())),
+        }
+    }
+
+    /// The client of a server. An empty name means the default.
+    pub fn get(&self, name: &str) -> Option<&Client> {
+        if name.is_empty() {
+            return self.default.as_ref();
+        }
+        self.named.get(name).map(|(_, client)| client)
+    }
+
+    /// All clients, the default first.
+    pub fn all(&self) -> impl Iterator<Item = &Client> {
+        self.default.iter().chain(self.named.values().map(|(_, client)| client))
+    }
+}
+
+/// The names of servers in a file, with the path of the field.
+fn references(config: &Config) -> Vec<(String, &str)> {
+    let of_rules = |list: &str, rules: &'_ [crate::rules::config::DiscoveryRule]| {
+        let paths = (0..rules.len()).map(|index| format!("{list}[{index}].server"));
+        paths.collect::<Vec<_>>()
+    };
+    let custom = of_rules("rules", &config.rules).into_iter().zip(&config.rules);
+    let external =
+        of_rules("externalRules", &config.external_rules).into_iter().zip(&config.external_rules);
+    let resource = config.resource_rules.as_ref();
+    let resource = resource.map(|rules| ("resourceRules.server".to_owned(), &*rules.server));
+    let discovery = custom.chain(external).map(|(path, rule)| (path, &*rule.server));
+    discovery.chain(resource).collect()
+}
+
+/// The settings of a server, or the field that is wrong.
+fn settings(
+    server: &Server,
+    compat: Compat,
+    permissions: &ServerPermissions,
+) -> Result<Settings, (&'static str, ServerProblem)> {
+    let file = |field, path: &str| permissions.file(server, path).map_err(|error| (field, error));
+    let in_cluster = permissions.service_account(server);
+    let in_cluster = in_cluster.map_err(|problem| (".authInCluster", problem))?;
+    let mut settings = basic_settings(server).map_err(|source| {
+        let name = server.name.clone();
+        ("", ServerProblem::Settings { name, source })
+    })?;
+    settings.authentication = match file(".authConfig", &server.auth_config)? {
+        Some(kubeconfig) => Authentication::Kubeconfig(kubeconfig),
+        None if in_cluster => Authentication::InCluster,
+        None => Authentication::None,
+    };
+    settings.ca_file = file(".caFile", &server.ca_file)?;
+    settings.client_certificate_file = file(".clientTLSCertFile", &server.client_tls_cert_file)?;
+    settings.client_key_file = file(".clientTLSKeyFile", &server.client_tls_key_file)?;
+    settings.token_file = file(".tokenFile", &server.token_file)?;
+    settings.password_file = file(".passwordFile", &server.password_file)?;
+    settings.compat = compat;
+    Ok(settings)
+}
+
+/// The settings that need no files.
+fn basic_settings(server: &Server) -> Result<Settings, SettingsError> {
+    let mut settings = Settings::new(&server.name, &server.url)?;
+    if !server.verb.is_empty() {
+        settings.verb = server.verb.parse()?;
+    }
+    let headers = server.headers.iter().map(|header| parse_header(header));
+    settings.headers = headers.collect::<Result<_, _>>()?;
+    settings.username = (!server.username.is_empty()).then(|| server.username.clone());
+    if !server.timeout.is_zero() {
+        settings.query_timeout = server.timeout;
+    }
+    Ok(settings)
+}

@@ -1,0 +1,256 @@
+//! One query for all objects of a namespace, instead of one for each autoscaler.
+//!
+//! Only queries are shared for which [`crate::rules::shape`] proves that the answer is the same. What
+//! the proof can't cover are failures: a shared query that fails is not an answer, and the metric
+//! is read with single queries for a while.
+
+mod demand;
+mod request;
+mod settings;
+mod stats;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+    sync::Arc,
+};
+
+use crate::client::{Client, InstantQuery, TimeoutParameter};
+use crate::rules::{
+    Compat, NotPerObject,
+    query::Objects,
+    registry::FoundMetric,
+    results::{ObjectSamples, QueryResult},
+};
+use hpa_calc::Selector;
+use hpa_metrics::resource::ApiResources;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use self::demand::Demand;
+pub(super) use self::{request::Wanted, stats::Stats};
+pub use self::{settings::SharingSettings, stats::QueryCounts};
+
+/// The number of metrics, namespaces and selectors whose queries are shared. Clients of the adapter
+/// can ask for any selector.
+const MAX_GROUPS: usize = 20_000;
+
+/// The samples of all objects of a namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) samples: Arc<ObjectSamples>,
+    pub(super) query: Arc<str>,
+}
+
+/// Shared queries, and their answers as long as they may be used.
+pub(super) struct Sharing {
+    settings: Option<SharingSettings>,
+    groups: Mutex<Groups>,
+    hasher: RandomState,
+    pub(super) stats: Stats,
+}
+
+struct Groups {
+    by_key: HashMap<Key, Arc<Group>>,
+    sweep_at: Instant,
+}
+
+/// What a query for all objects depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    server: String,
+    /// The rule's `metricsQuery`.
+    template: String,
+    series: Arc<str>,
+    label: String,
+    namespace_label: String,
+    namespace: String,
+    selector: Selector,
+}
+
+struct Group {
+    /// The query, if it may be shared.
+    query: Result<Arc<str>, NotPerObject>,
+    demand: Mutex<Demand>,
+    /// Locked while the query is being answered.
+    answer: tokio::sync::Mutex<Option<Answer>>,
+}
+
+struct Answer {
+    /// When the query was sent.
+    sent: Instant,
+    samples: Arc<ObjectSamples>,
+}
+
+impl Sharing {
+    pub(super) fn new(settings: Option<SharingSettings>, compat: Compat) -> Self {
+        // The reference sends a query for each request.
+        let settings = settings.filter(|_| compat == Compat::Off);
+        let groups = Groups { by_key: HashMap::new(), sweep_at: Instant::now() };
+        let (hasher, stats) = (RandomState::new(), Stats::default());
+        Self { settings, groups: Mutex::new(groups), hasher, stats }
+    }
+
+    /// Identifies a requester by the name or the selector of its objects.
+    pub(super) fn requester(&self, objects: impl Hash) -> u64 {
+        self.hasher.hash_one(objects)
+    }
+
+    /// Forgets all answers.
+    pub(super) fn clear(&self) {
+        self.groups.lock().by_key.clear();
+    }
+
+    /// The samples of a shared query. `None` if a single query must be sent.
+    pub(super) async fn read(
+        &self,
+        wanted: Wanted<'_>,
+        found: &FoundMetric<'_>,
+        client: &Client,
+        resources: &ApiResources,
+    ) -> Option<Shared> {
+        let settings = self.settings?;
+        // Others have a meaning in the regular expression of a single query.
+        if wanted.namespace.is_empty() || !wanted.names.iter().all(|name| is_plain(name)) {
+            return None;
+        }
+        let group = self.group(wanted, found, client, resources, &settings)?;
+        let query = group.query.as_ref().ok()?;
+        let now = Instant::now();
+        if !group.demand.lock().should_share(&wanted, now, &settings) {
+            return None;
+        }
+        let mut answer = group.answer.lock().await;
+        // The query that this request waited for may have failed.
+        if group.demand.lock().is_barred(Instant::now()) {
+            return None;
+        }
+        let rule = (found.index, client.settings().name.as_str());
+        let fresh = answer.as_ref().filter(|answer| answer.sent.elapsed() < settings.max_age);
+        let samples = if let Some(fresh) = fresh {
+            self.stats.count(rule, |counts| &mut counts.reused);
+            fresh.samples.clone()
+        } else {
+            *answer = None;
+            self.stats.count(rule, |counts| &mut counts.shared);
+            let sent = Instant::now();
+            let samples = Arc::new(group.send(query, client, &found.label, &settings).await?);
+            *answer = Some(Answer { sent, samples: samples.clone() });
+            samples
+        };
+        Some(Shared { samples, query: query.clone() })
+    }
+
+    fn group(
+        &self,
+        wanted: Wanted<'_>,
+        found: &FoundMetric<'_>,
+        client: &Client,
+        resources: &ApiResources,
+        settings: &SharingSettings,
+    ) -> Option<Arc<Group>> {
+        let FoundMetric { rule, series, label, resource, .. } = found;
+        let namespaces = hpa_metrics::resource::GroupResource::namespaces();
+        let key = Key {
+            server: client.settings().name.clone(),
+            template: rule.query_template().text().to_owned(),
+            series: series.clone(),
+            label: label.clone(),
+            namespace_label: rule.labels().label(&namespaces, resources).ok()?,
+            namespace: wanted.namespace.to_owned(),
+            selector: wanted.selector.clone(),
+        };
+        let mut groups = self.groups.lock();
+        groups.sweep(Instant::now(), settings);
+        if let Some(group) = groups.by_key.get(&key) {
+            return Some(group.clone());
+        }
+        if groups.by_key.len() >= MAX_GROUPS {
+            return None;
+        }
+        let objects =
+            Objects { resource: &resource.group_resource, namespace: wanted.namespace, names: &[] };
+        let query = rule.shared_query(series, objects, wanted.selector, resources, Compat::Off);
+        let group = Arc::new(Group {
+            query: query.map(Arc::from),
+            demand: Mutex::default(),
+            answer: tokio::sync::Mutex::default(),
+        });
+        groups.by_key.insert(key, group.clone());
+        Some(group)
+    }
+}
+
+impl Groups {
+    /// Drops unused groups, and answers that are too old.
+    fn sweep(&mut self, now: Instant, settings: &SharingSettings) {
+        if now < self.sweep_at {
+            return;
+        }
+        self.sweep_at = now + settings.max_age;
+        self.by_key.retain(|_, group| {
+            if let Ok(mut answer) = group.answer.try_lock() {
+                answer.take_if(|answer| now.duration_since(answer.sent) >= settings.max_age);
+            }
+            group.demand.lock().is_current(now, settings)
+        });
+    }
+}
+
+impl Group {
+    /// Sends the shared query. A failure, or that the callers give up, bars sharing for a while.
+    async fn send(
+        &self,
+        query: &Arc<str>,
+        client: &Client,
+        label: &str,
+        settings: &SharingSettings,
+    ) -> Option<ObjectSamples> {
+        let mut bar = BarOnDrop { demand: &self.demand, settings, is_answered: false };
+        let request = InstantQuery { query: query.to_string(), timeout: TimeoutParameter::Limit };
+        // Half of the time is for the single query after a failure.
+        let limit = client.settings().query_timeout / 2;
+        let result = timeout(limit, client.query(&request)).await;
+        let samples = match result {
+            Ok(Ok(result)) => match &*result {
+                QueryResult::Vector(samples) => {
+                    let samples = samples.as_deref().unwrap_or_default();
+                    ObjectSamples::new(samples, label, Compat::Off)
+                }
+                _ => return None,
+            },
+            Ok(Err(error)) => {
+                let server = &client.settings().name;
+                tracing::debug!(%server, %query, %error, "a shared query failed");
+                return None;
+            }
+            Err(_) => return None,
+        };
+        bar.is_answered = true;
+        self.demand.lock().answered(samples.len(), Instant::now());
+        Some(samples)
+    }
+}
+
+struct BarOnDrop<'a> {
+    demand: &'a Mutex<Demand>,
+    settings: &'a SharingSettings,
+    is_answered: bool,
+}
+
+impl Drop for BarOnDrop<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.demand.lock().bar(Instant::now(), self.settings);
+        }
+    }
+}
+
+/// Whether a name has no characters with a meaning in regular expressions but dots, which are
+/// escaped.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}

@@ -1,0 +1,340 @@
+//! Shared queries against a fake Prometheus, in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::rules::{Compat, Config};
+use futures::future::join_all;
+use hpa_calc::Selector;
+use hpa_metrics::resource::GroupResource;
+use serde_json::{Value, json};
+use tokio::time::{advance, timeout};
+
+use super::*;
+use crate::source::{
+    PrometheusProvider, PrometheusSettings, Servers,
+    tests::{Prometheus, RULES, prometheus, request, resources, sample},
+};
+use hpa_metrics::provider::{
+    error::ProviderError,
+    mapper::FixedMapper,
+    objects::ObjectMetadata,
+    provider::Provider,
+    request::{CustomRequest, ObjectKey},
+    test_doubles::FixedObjects,
+};
+
+const PERIOD: Duration = Duration::from_secs(15);
+const SHARED: &str = r#"max(inflight{namespace="shop",pod!=""}) by (pod)"#;
+
+fn single(pod: &str) -> String {
+    format!(r#"max(inflight{{namespace="shop",pod="{pod}"}}) by (pod)"#)
+}
+
+pub(in crate::source) struct Setup<'a> {
+    pub(in crate::source) rules: &'a str,
+    pub(in crate::source) compat: Compat,
+    pub(in crate::source) sharing: bool,
+    pub(in crate::source) pods: usize,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Self { rules: RULES, compat: Compat::Off, sharing: true, pods: 3 }
+    }
+}
+
+/// A provider with the pods web-0, web-1, and so on.
+pub(in crate::source) async fn provider(
+    server: &Prometheus,
+    setup: &Setup<'_>,
+) -> PrometheusProvider {
+    let pod = |index| {
+        let key = ObjectKey::new("shop", &format!("web-{index}"));
+        let labels = [("index".to_owned(), format!("{index}"))].into();
+        (GroupResource::pods(), ObjectMetadata { key, labels, ..ObjectMetadata::default() })
+    };
+    let objects =
+        FixedObjects { objects: (0..setup.pods).map(pod).collect(), ..FixedObjects::default() };
+    let settings = PrometheusSettings {
+        compat: setup.compat,
+        sharing: setup.sharing.then(|| SharingSettings::for_sync_period(PERIOD)),
+        ..PrometheusSettings::default()
+    };
+    let provider = PrometheusProvider::new(
+        Config::parse(setup.rules).unwrap(),
+        Servers::new(Some(server.client("main", setup.compat)), Arc::new(())),
+        settings,
+        Arc::new(FixedMapper(resources())),
+        Arc::new(objects),
+    );
+    let provider = provider.unwrap();
+    provider.relist().await.unwrap();
+    server.take_requests();
+    provider
+}
+
+/// A server on which each pod but web-2 has its index as value.
+fn server() -> Prometheus {
+    let server = prometheus();
+    server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
+    server.vector(&single("web-0"), &json!([sample("web-0", "0")]));
+    server.vector(&single("web-1"), &json!([sample("web-1", "1")]));
+    server
+}
+
+async fn read(provider: &PrometheusProvider, pod: &str) -> Result<String, String> {
+    let values = provider.custom_by_name(&request("inflight"), pod).await;
+    values
+        .map(|values| values.items[0].value.quantity.to_string())
+        .map_err(|error| error.describe())
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_requester_makes_all_share_a_query() {
+    let server = server();
+    let provider = provider(&server, &Setup::default()).await;
+    for _ in 0..2 {
+        assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    }
+    assert_eq!(server.take_requests(), [single("web-0"), single("web-0")]);
+    let second = Selector::parse("index=1").unwrap();
+    let values = provider.custom_by_selector(&request("inflight"), &second).await.unwrap();
+    assert_eq!(values.items[0].value.quantity.to_string(), "1");
+    assert_eq!((values.items.len(), &*values.origin.query), (1, SHARED));
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(server.take_requests(), [SHARED]);
+    // The answer is too old for the next period.
+    advance(PERIOD / 3).await;
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(server.take_requests(), [SHARED]);
+    let counts = &provider.query_counts()[0];
+    assert_eq!((counts.single, counts.shared, counts.reused), (2, 2, 1));
+    // Two periods later, there is one requester again.
+    advance(PERIOD * 2).await;
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(server.take_requests(), [single("web-0")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_without_a_sample_has_the_error_of_its_own_query() {
+    let server = server();
+    server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "NaN")]));
+    server.vector(&single("web-1"), &json!([sample("web-1", "NaN")]));
+    server.vector(&single("web-2"), &json!([]));
+    let alone = provider(&server, &Setup { sharing: false, ..Setup::default() }).await;
+    let shared = provider(&server, &Setup::default()).await;
+    let mut errors = Vec::new();
+    for pod in ["web-0", "web-1", "web-2"] {
+        let (own, other) = (read(&alone, pod).await, read(&shared, pod).await);
+        assert_eq!(own, other);
+        errors.extend(own.err());
+    }
+    assert!(errors[0].contains("is not a number"), "{errors:?}");
+    assert!(errors[1].contains("has no result"), "{errors:?}");
+    assert_eq!(shared.query_counts()[0].shared, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_shared_query_is_replaced_by_single_ones_for_a_while() {
+    let server = server();
+    server.fail(SHARED);
+    let provider = provider(&server, &Setup::default()).await;
+    for pod in ["web-0", "web-1", "web-0"] {
+        assert!(read(&provider, pod).await.is_ok());
+    }
+    let expected = [single("web-0"), SHARED.to_owned(), single("web-1"), single("web-0")];
+    assert_eq!(server.take_requests(), expected);
+    for _ in 0..9 {
+        advance(PERIOD).await;
+        for pod in ["web-0", "web-1"] {
+            assert!(read(&provider, pod).await.is_ok());
+        }
+    }
+    assert!(!server.take_requests().contains(&SHARED.to_owned()));
+    server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
+    advance(PERIOD).await;
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(server.take_requests(), [SHARED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_single_queries_are_answers() {
+    let server = server();
+    server.fail(SHARED);
+    server.fail(&single("web-1"));
+    let provider = provider(&server, &Setup::default()).await;
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    let error = provider.custom_by_name(&request("inflight"), "web-1").await.unwrap_err();
+    assert!(matches!(error, ProviderError::Fetch(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_shared_query_leaves_time_for_a_single_one() {
+    let server = server();
+    server.hang(SHARED);
+    let provider = provider(&server, &Setup::default()).await;
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    let start = Instant::now();
+    assert_eq!(read(&provider, "web-1").await, Ok("1".to_owned()));
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn caller_that_gives_up_bars_sharing() {
+    let server = server();
+    server.hang(SHARED);
+    let provider = provider(&server, &Setup::default()).await;
+    assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
+    let second = Duration::from_secs(1);
+    assert!(timeout(second, read(&provider, "web-1")).await.is_err());
+    assert_eq!(timeout(second, read(&provider, "web-1")).await, Ok(Ok("1".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_requests_wait_for_one_query() {
+    let server = prometheus();
+    let samples: Vec<Value> = (0..50).map(|index| sample(&format!("web-{index}"), "7")).collect();
+    server.vector(SHARED, &Value::Array(samples));
+    server.vector(&single("web-0"), &json!([sample("web-0", "7")]));
+    let provider = provider(&server, &Setup { pods: 50, ..Setup::default() }).await;
+    let pods: Vec<String> = (0..50).map(|index| format!("web-{index}")).collect();
+    let values = join_all(pods.iter().map(|pod| read(&provider, pod))).await;
+    assert!(values.iter().all(|value| *value == Ok("7".to_owned())), "{values:?}");
+    let mut requests = server.take_requests();
+    requests.sort();
+    assert_eq!(requests, [SHARED.to_owned(), single("web-0")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_with_many_other_objects_is_not_shared() {
+    let server = server();
+    let samples: Vec<Value> = (0..1000).map(|index| sample(&format!("web-{index}"), "1")).collect();
+    server.vector(SHARED, &Value::Array(samples));
+    let setup = Setup { pods: 20, ..Setup::default() };
+    let provider = provider(&server, &setup).await;
+    let pods: Vec<String> = (0..20).map(|index| format!("web-{index}")).collect();
+    for pod in &pods {
+        server.vector(&single(pod), &json!([sample(pod, "1")]));
+    }
+    for pod in &pods[..2] {
+        assert!(read(&provider, pod).await.is_ok());
+    }
+    assert_eq!(server.take_requests(), [single("web-0"), SHARED.to_owned()]);
+    // Now the size is known: two queries are cheaper than 1000 samples, but twenty are not.
+    advance(PERIOD).await;
+    for pod in &pods[..2] {
+        assert!(read(&provider, pod).await.is_ok());
+    }
+    assert_eq!(server.take_requests(), [single("web-0"), single("web-1")]);
+    for pod in &pods {
+        assert!(read(&provider, pod).await.is_ok());
+    }
+    let requests = server.take_requests();
+    assert_eq!(requests.len(), 11, "{requests:?}");
+    assert_eq!(requests.last().unwrap(), SHARED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn queries_are_not_shared_without_proof_or_with_compatibility() {
+    let without_proof = RULES.replace(
+        "max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+        "topk(1, <<.Series>>{<<.LabelMatchers>>})",
+    );
+    for setup in [
+        Setup { rules: &without_proof, ..Setup::default() },
+        Setup { compat: Compat::PrometheusAdapter, ..Setup::default() },
+        Setup { sharing: false, ..Setup::default() },
+    ] {
+        let server = server();
+        let provider = provider(&server, &setup).await;
+        for _ in 0..2 {
+            for pod in ["web-0", "web-1"] {
+                let _ = read(&provider, pod).await;
+            }
+        }
+        let requests = server.take_requests();
+        assert_eq!(requests.len(), 4, "{requests:?}");
+        assert!(!requests.iter().any(|query| query.contains("!=")), "{requests:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_and_selector_tell_answers_apart() {
+    let server = server();
+    let provider = provider(&server, &Setup::default()).await;
+    let mut other_selector = request("inflight");
+    other_selector.metric_selector = Selector::parse("code=500").unwrap();
+    let mut other_namespace = request("inflight");
+    other_namespace.namespace = "pay".to_owned();
+    for request in [request("inflight"), other_selector, other_namespace] {
+        for pod in ["web-0", "web-1"] {
+            let _ = provider.custom_by_name(&request, pod).await;
+        }
+    }
+    let requests = server.take_requests();
+    let shared: Vec<&String> = requests.iter().filter(|query| query.contains("!=")).collect();
+    assert_eq!(
+        shared,
+        [
+            SHARED,
+            r#"max(inflight{code="500",namespace="shop",pod!=""}) by (pod)"#,
+            r#"max(inflight{namespace="pay",pod!=""}) by (pod)"#,
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_no_literals_in_expressions_are_read_alone() {
+    let server = server();
+    let provider = provider(&server, &Setup::default()).await;
+    for name in ["a|b", "a*", "a|b"] {
+        let _ = read(&provider, name).await;
+    }
+    assert_eq!(server.take_requests(), [single("a|b"), single("a*"), single("a|b")]);
+}
+
+/// The autoscalers of a namespace have their turns one after the other, as those of the controller.
+#[tokio::test(start_paused = true)]
+async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() {
+    const NAMESPACES: usize = 50;
+    const AUTOSCALERS: usize = 100;
+    const PERIODS: u32 = 10;
+    let server = prometheus();
+    server.compute(|query| query.contains("inflight{").then(|| json!([sample("web-0", "1")])));
+    let provider = provider(&server, &Setup { pods: 0, ..Setup::default() }).await;
+    let requests = (0..NAMESPACES)
+        .map(|index| CustomRequest { namespace: format!("shop-{index}"), ..request("inflight") });
+    let requests: Vec<CustomRequest> = requests.collect();
+    let turn = PERIOD / u32::try_from(NAMESPACES * AUTOSCALERS).unwrap();
+    for _ in 0..PERIODS {
+        for request in &requests {
+            for index in 0..AUTOSCALERS {
+                let _ = provider.custom_by_name(request, &format!("web-{index}")).await;
+                advance(turn).await;
+            }
+        }
+    }
+    let queries = u32::try_from(server.take_requests().len()).unwrap();
+    let per_namespace_and_period = f64::from(queries) / f64::from(PERIODS) / 50.0;
+    // The first autoscaler of each namespace sent its own query.
+    assert!((per_namespace_and_period - 1.1).abs() < 0.001, "{per_namespace_and_period}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_expires_between_two_sweeps() {
+    let server = server();
+    let provider = provider(&server, &Setup::default()).await;
+    let second = Duration::from_secs(1);
+    assert!(read(&provider, "web-0").await.is_ok());
+    advance(second * 3).await;
+    // The shared query is sent after 3 s. Sweeps are after 5 s and 10 s.
+    for wait in [second * 2, second * 3] {
+        assert!(read(&provider, "web-1").await.is_ok());
+        advance(wait).await;
+    }
+    assert_eq!(server.take_requests(), [single("web-0"), SHARED.to_owned()]);
+    assert!(read(&provider, "web-1").await.is_ok());
+    assert_eq!(server.take_requests(), [SHARED]);
+}

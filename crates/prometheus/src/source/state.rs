@@ -1,0 +1,191 @@
+//! What is known at a time: the compiled rules, their series and the metrics.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::client::Client;
+use crate::rules::{
+    Config, CustomRegistry, ExternalRegistry, RuleSeries, RuleSet, config::DiscoveryRule,
+    registry::Source,
+};
+use hpa_metrics::resource::{ApiResources, GroupResource};
+use jiff::Timestamp;
+
+use super::servers::Servers;
+
+/// The reason of a rule that can't be compiled.
+pub(super) const INVALID_RULE: &str = "the rule is invalid";
+
+/// A rules file, and clients for its servers.
+pub(super) struct Rules {
+    pub(super) config: Arc<Config>,
+    pub(super) servers: Arc<Servers>,
+}
+
+/// The result of a discovery.
+pub(super) struct State {
+    pub(super) rules: Arc<Rules>,
+    pub(super) compiled: RuleSet,
+    pub(super) resources: Arc<ApiResources>,
+    pub(super) custom: RuleList,
+    pub(super) custom_registry: CustomRegistry,
+    pub(super) external: RuleList,
+    pub(super) external_registry: ExternalRegistry,
+}
+
+/// The rules of a list with their series.
+#[derive(Clone, Default)]
+pub(super) struct RuleList {
+    pub(super) entries: Vec<RuleEntry>,
+}
+
+/// A rule with its series.
+#[derive(Clone)]
+pub(super) struct RuleEntry {
+    pub(super) definition: DiscoveryRule,
+    /// `None` if the series have never been read.
+    pub(super) source: Option<Source>,
+    pub(super) status: RuleStatus,
+}
+
+/// The state of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleStatus {
+    /// The rule, such as `rules[0]`.
+    pub rule: String,
+    /// The server that the rule reads.
+    pub server: String,
+    /// The number of series at the last success.
+    pub series: usize,
+    /// The number of metrics that the rule makes of them.
+    pub metrics: usize,
+    /// When the series were read last.
+    pub last_success: Option<Timestamp>,
+    /// How often reading the series has failed since the rule was loaded.
+    pub failures: u64,
+    /// Why the rule is refused, or why its series can't be read.
+    pub error: Option<String>,
+    /// The error in short, without anything that a server sent, for clients without rights.
+    pub reason: Option<String>,
+}
+
+impl State {
+    pub(super) fn empty(rules: &Rules) -> Self {
+        Self {
+            rules: Arc::new(Rules { config: rules.config.clone(), servers: rules.servers.clone() }),
+            compiled: RuleSet::default(),
+            resources: Arc::default(),
+            custom: RuleList::default(),
+            custom_registry: CustomRegistry::default(),
+            external: RuleList::default(),
+            external_registry: ExternalRegistry::default(),
+        }
+    }
+
+    /// Whether there was a discovery, successful or not. Before, the resources of the API are not
+    /// known either.
+    pub(super) fn is_compiled(&self) -> bool {
+        let config = &self.rules.config;
+        self.compiled.custom.len() == config.rules.len()
+            && self.compiled.external.len() == config.external_rules.len()
+            && self.compiled.resource.is_some() == config.resource_rules.is_some()
+    }
+
+    /// Whether the metrics of each list are known: at least one rule of it has been read. Rules
+    /// that fail forever must not keep the others from being served.
+    pub(super) fn is_discovered(&self) -> bool {
+        let config = &self.rules.config;
+        let is_known = |list: &RuleList, len: usize| {
+            len == 0 || list.entries.iter().any(|entry| entry.source.is_some())
+        };
+        self.is_compiled()
+            && is_known(&self.custom, config.rules.len())
+            && is_known(&self.external, config.external_rules.len())
+    }
+
+    /// The rules whose series can't be read, with the reason.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let entries = self.custom.entries.iter().chain(&self.external.entries);
+        let failures = entries.filter_map(|entry| {
+            let error = entry.status.error.as_ref()?;
+            Some(format!("{}: {error}", entry.status.rule))
+        });
+        failures.collect()
+    }
+
+    /// The rules whose series can't be read, with a reason that everybody may see.
+    pub(super) fn failure_reasons(&self) -> impl Iterator<Item = String> {
+        let failed = self.rule_status().into_iter();
+        failed.filter_map(|status| Some(format!("{}: {}", status.rule, status.reason?)))
+    }
+
+    pub(super) fn rule_status(&self) -> Vec<RuleStatus> {
+        let resource = self.compiled.resource.iter().map(|compiled| RuleStatus {
+            rule: "resourceRules".to_owned(),
+            error: compiled
+                .as_ref()
+                .err()
+                .map(|error| hpa_metrics::provider::error::describe(error)),
+            reason: compiled.as_ref().err().map(|_| INVALID_RULE.to_owned()),
+            ..RuleStatus::default()
+        });
+        let entries = self.custom.entries.iter().chain(&self.external.entries);
+        entries.map(|entry| entry.status.clone()).chain(resource).collect()
+    }
+
+    pub(super) fn has_custom(
+        &self,
+        resource: &GroupResource,
+        is_namespaced: bool,
+        metric: &str,
+    ) -> bool {
+        let Ok(known) = self.resources.resolve(&resource.group, &resource.resource) else {
+            return false;
+        };
+        let resource = &known.group_resource;
+        resource.has_namespaced_metrics() == is_namespaced
+            && self.custom_registry.origin(resource, metric).is_some()
+    }
+
+    /// The client for a rule of `rules`, by its position in the file.
+    pub(super) fn custom_client(&self, index: usize) -> Option<&Client> {
+        self.rules.servers.get(&self.rules.config.rules.get(index)?.server)
+    }
+
+    /// The client for a rule of `externalRules`, by its position in the file.
+    pub(super) fn external_client(&self, index: usize) -> Option<&Client> {
+        self.rules.servers.get(&self.rules.config.external_rules.get(index)?.server)
+    }
+}
+
+impl RuleList {
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.entries.iter().filter_map(|entry| entry.source.as_ref())
+    }
+
+    /// The last entry of each rule, whatever its position.
+    pub(super) fn by_definition(&self) -> HashMap<RuleKey<'_>, &RuleEntry> {
+        self.entries.iter().map(|entry| (RuleKey::new(&entry.definition), entry)).collect()
+    }
+}
+
+/// What the series of a rule depend on. Other fields can change without losing them.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct RuleKey<'a> {
+    server: &'a str,
+    series_query: &'a str,
+    /// Filters, name and labels decide what is made of a series.
+    rest: String,
+}
+
+impl<'a> RuleKey<'a> {
+    pub(super) fn new(rule: &'a DiscoveryRule) -> Self {
+        let rest = format!("{:?}{:?}{:?}", rule.series_filters, rule.name, rule.resources);
+        Self { server: &rule.server, series_query: &rule.series_query, rest }
+    }
+}
+
+/// The series of a rule and when they were read.
+pub(super) struct ReadSeries {
+    pub(super) series: Arc<RuleSeries>,
+    pub(super) read: Timestamp,
+}

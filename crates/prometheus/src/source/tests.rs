@@ -1,0 +1,507 @@
+//! The provider against a fake Prometheus.
+
+mod safety;
+
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+
+use crate::client::{Client, Settings};
+use crate::rules::{Compat, Config, config::Server};
+use hpa_calc::Selector;
+use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{PrometheusProvider, PrometheusSettings, RelistError, RulesFile, Servers};
+use hpa_metrics::provider::{
+    error::{NotFound, ProviderError},
+    mapper::FixedMapper,
+    objects::ObjectMetadata,
+    provider::Provider,
+    request::{CustomRequest, ExternalRequest, ObjectKey},
+    test_doubles::FixedObjects,
+};
+
+/// The samples of a query.
+type Compute = fn(&str) -> Option<Value>;
+
+/// Answers requests by selector or query, and records them.
+#[derive(Clone, Default)]
+pub(super) struct Prometheus {
+    answers: Arc<Mutex<HashMap<String, (u16, Value)>>>,
+    computed: Arc<Mutex<Option<Compute>>>,
+    /// Queries that are never answered.
+    hanging: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Prometheus {
+    pub(super) fn series(&self, selector: &str, series: &Value) {
+        let body = json!({ "status": "success", "data": series });
+        self.answers.lock().insert(selector.to_owned(), (200, body));
+    }
+
+    pub(super) fn vector(&self, query: &str, samples: &Value) {
+        let data = json!({ "resultType": "vector", "result": samples });
+        let body = json!({ "status": "success", "data": data });
+        self.answers.lock().insert(query.to_owned(), (200, body));
+    }
+
+    pub(super) fn fail(&self, key: &str) {
+        let body = json!({ "status": "error", "errorType": "execution", "error": "boom" });
+        self.answers.lock().insert(key.to_owned(), (422, body));
+    }
+
+    pub(super) fn hang(&self, key: &str) {
+        self.hanging.lock().push(key.to_owned());
+    }
+
+    /// Computes the samples of queries that have no answer.
+    pub(super) fn compute(&self, samples: Compute) {
+        *self.computed.lock() = Some(samples);
+    }
+
+    pub(super) fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
+    }
+
+    pub(super) fn client(&self, name: &str, compat: Compat) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        let settings = Settings { compat, ..Settings::new(name, "http://prometheus").unwrap() };
+        Client::from_kube_client(settings, kube::Client::new(service, "default"))
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let parameters: HashMap<_, _> = form_urlencoded::parse(&body).into_owned().collect();
+        let key = parameters.get("match[]").or_else(|| parameters.get("query")).unwrap().clone();
+        self.requests.lock().push(key.clone());
+        if self.hanging.lock().contains(&key) {
+            return std::future::pending().await;
+        }
+        let empty = (200, json!({ "status": "success", "data": [] }));
+        let computed = self.computed.lock().and_then(|samples| samples(&key)).map(|samples| {
+            let data = json!({ "resultType": "vector", "result": samples });
+            (200, json!({ "status": "success", "data": data }))
+        });
+        let answer = self.answers.lock().get(&key).cloned();
+        let (status, body) = answer.or(computed).unwrap_or(empty);
+        let mut response = Response::builder().status(status);
+        if status == 302 {
+            response = response.header("location", body.as_str().unwrap());
+        }
+        response.body(Body::from(body.to_string().into_bytes())).unwrap()
+    }
+}
+
+pub(super) const RULES: &str = "
+rules:
+- seriesQuery: http_requests_total
+  resources:
+    overrides: &overrides
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+- seriesQuery: inflight
+  resources:
+    overrides: *overrides
+  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: queue_length
+  resources:
+    namespaced: false
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+resourceRules:
+  cpu: &usage
+    containerQuery: cpu{<<.LabelMatchers>>}
+    nodeQuery: node_cpu{<<.LabelMatchers>>}
+    containerLabel: container
+    resources:
+      overrides:
+        namespace: {resource: namespace}
+        pod: {resource: pod}
+        instance: {resource: node}
+  memory:
+    <<: *usage
+    containerQuery: memory{<<.LabelMatchers>>}
+    nodeQuery: node_memory{<<.LabelMatchers>>}
+  window: 3m
+";
+
+pub(super) fn resources() -> ApiResources {
+    let resource = |kind: &str, plural: &str| ApiResource {
+        group_resource: GroupResource::new("", plural),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    };
+    let all = [("Pod", "pods"), ("Namespace", "namespaces"), ("Node", "nodes")];
+    ApiResources::new(all.map(|(kind, plural)| resource(kind, plural)))
+}
+
+fn objects() -> FixedObjects {
+    let pod = |name: &str, app: &str| {
+        let metadata = ObjectMetadata {
+            key: ObjectKey::new("shop", name),
+            labels: [("app".to_owned(), app.to_owned())].into(),
+            creation_timestamp: None,
+        };
+        (GroupResource::pods(), metadata)
+    };
+    let objects = vec![pod("web-1", "web"), pod("web-0", "web"), pod("api.0", "api")];
+    FixedObjects { objects, ..FixedObjects::default() }
+}
+
+/// A Prometheus with the series of the rules.
+pub(super) fn prometheus() -> Prometheus {
+    let server = Prometheus::default();
+    let labels = |name: &str| json!([{ "__name__": name, "namespace": "shop", "pod": "web-0" }]);
+    server.series("http_requests_total", &labels("http_requests_total"));
+    server.series("inflight", &labels("inflight"));
+    server.series("queue_length", &json!([{ "__name__": "queue_length", "queue": "mail" }]));
+    server
+}
+
+fn provider_with(server: &Prometheus, rules: &str, compat: Compat) -> PrometheusProvider {
+    let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
+    let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
+    let config = Config::parse(rules).unwrap();
+    let mapper = Arc::new(FixedMapper(resources()));
+    PrometheusProvider::new(config, servers, settings, mapper, Arc::new(objects())).unwrap()
+}
+
+async fn provider(server: &Prometheus, compat: Compat) -> PrometheusProvider {
+    let provider = provider_with(server, RULES, compat);
+    provider.relist().await.unwrap();
+    server.take_requests();
+    provider
+}
+
+pub(super) fn request(metric: &str) -> CustomRequest {
+    CustomRequest {
+        resource: GroupResource::new("", "pod"),
+        namespace: "shop".to_owned(),
+        metric: metric.to_owned(),
+        metric_selector: Selector::everything(),
+    }
+}
+
+pub(super) fn sample(pod: &str, value: &str) -> Value {
+    json!({ "metric": { "pod": pod }, "value": [1_700_000_000.5, value] })
+}
+
+#[tokio::test]
+async fn discovery_lists_the_metrics_of_all_rules() {
+    let server = prometheus();
+    let provider = provider_with(&server, RULES, Compat::Off);
+    let not_yet = vec!["no discovery has succeeded yet".to_owned()];
+    assert_eq!(provider.readiness(), Err(not_yet));
+    let error = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap_err();
+    assert!(matches!(error, ProviderError::UnknownMetric(NotFound::NotDiscovered)), "{error}");
+
+    provider.relist().await.unwrap();
+    assert_eq!(provider.readiness(), Ok(()));
+    let mut requests = server.take_requests();
+    requests.sort();
+    assert_eq!(requests, ["http_requests_total", "inflight", "queue_length"]);
+    let custom = provider.custom_metrics();
+    let custom: Vec<_> =
+        custom.iter().map(|metric| format!("{}/{}", metric.resource, metric.metric)).collect();
+    assert_eq!(
+        custom,
+        [
+            "namespaces/http_requests_total",
+            "pods/http_requests_total",
+            "namespaces/inflight",
+            "pods/inflight",
+        ]
+    );
+    assert!(!provider.external_metrics()[0].is_namespaced);
+    assert!(provider.has_custom(&GroupResource::new("", "Pod"), true, "inflight"));
+    assert!(!provider.has_custom(&GroupResource::pods(), false, "inflight"));
+    assert!(provider.has_external("queue_length") && !provider.has_external("inflight"));
+    let status = provider.rule_status();
+    assert_eq!((&*status[1].rule, status[1].series, status[1].metrics), ("rules[1]", 1, 1));
+    assert!(status[1].last_success.is_some());
+}
+
+#[tokio::test]
+async fn selected_objects_have_values_in_the_order_of_the_list() {
+    let server = prometheus();
+    let provider = provider(&server, Compat::Off).await;
+    let query = r#"max(inflight{namespace="shop",pod=~"web-1|web-0"}) by (pod)"#;
+    server
+        .vector(query, &json!([sample("web-0", "2.5"), sample("web-1", "NaN"), sample("x", "1")]));
+    let web = Selector::parse("app=web").unwrap();
+    let values = provider.custom_by_selector(&request("inflight"), &web).await.unwrap();
+    assert_eq!(server.take_requests(), [query]);
+    assert_eq!(values.object_kind.kind, "Pod");
+    assert_eq!(values.origin.rule, "rules[1]");
+    let [item] = &values.items[..] else { panic!("{values:?}") };
+    assert_eq!(
+        (item.object.to_string(), item.value.quantity.to_string()),
+        ("shop/web-0".into(), "2500m".into())
+    );
+    assert_eq!(item.value.timestamp.as_millisecond(), 1_700_000_000_500);
+    assert_eq!(values.omitted[0].what, "web-1");
+
+    let nothing = Selector::parse("app=none").unwrap();
+    let error = provider.custom_by_selector(&request("inflight"), &nothing).await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    assert_eq!(server.take_requests(), [""; 0]);
+}
+
+#[tokio::test]
+async fn unknown_metric_needs_no_list_without_compatibility() {
+    let server = prometheus();
+    let everything = Selector::everything();
+    for (compat, lists) in [(Compat::Off, 0), (Compat::PrometheusAdapter, 1)] {
+        let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
+        let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
+        let objects = Arc::new(objects());
+        let mapper = Arc::new(FixedMapper(resources()));
+        let config = Config::parse(RULES).unwrap();
+        let provider =
+            PrometheusProvider::new(config, servers, settings, mapper, objects.clone()).unwrap();
+        provider.relist().await.unwrap();
+        let error = provider.custom_by_selector(&request("none"), &everything).await.unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+        assert_eq!(objects.lists.lock().len(), lists);
+    }
+}
+
+#[tokio::test]
+async fn named_object_without_a_value_has_a_reason() {
+    let server = prometheus();
+    let provider = provider(&server, Compat::Off).await;
+    let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
+    let read = async |samples: Value| {
+        server.vector(query, &samples);
+        provider.custom_by_name(&request("inflight"), "web-0").await
+    };
+    let reason = |result: Result<_, ProviderError>| match result {
+        Err(ProviderError::NoValueForObject(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert!(read(json!([sample("web-0", "1")])).await.is_ok());
+    assert!(matches!(reason(read(json!([])).await), NotFound::NoResult { .. }));
+    assert!(matches!(reason(read(Value::Null).await), NotFound::NoResult { .. }));
+    let others = read(json!([sample("web-1", "1")])).await;
+    assert!(matches!(reason(others), NotFound::OtherObjects { results: 1, .. }));
+    let nan = read(json!([sample("web-0", "NaN")])).await;
+    assert!(matches!(reason(nan), NotFound::NoValue { .. }));
+}
+
+#[tokio::test]
+async fn failed_query_is_no_absence() {
+    let server = prometheus();
+    let provider = provider(&server, Compat::Off).await;
+    server.fail(r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#);
+    let error = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap_err();
+    assert!(matches!(error, ProviderError::Fetch(_)), "{error}");
+    assert_eq!(error.describe(), "unable to fetch metrics: execution: boom");
+}
+
+#[tokio::test]
+async fn external_metric_has_the_labels_of_its_series() {
+    let server = prometheus();
+    let provider = provider(&server, Compat::Off).await;
+    let query = r#"sum(queue_length{queue="mail"})"#;
+    let series = json!({ "metric": { "queue": "mail" }, "value": [5, "7"] });
+    let infinite = json!({ "metric": {}, "value": [5, "+Inf"] });
+    server.vector(query, &json!([series, infinite]));
+    let external = ExternalRequest {
+        namespace: "shop".to_owned(),
+        metric: "queue_length".to_owned(),
+        metric_selector: Selector::parse("queue=mail").unwrap(),
+    };
+    let values = provider.external(&external).await.unwrap();
+    assert_eq!(values.items[0].labels.as_ref().unwrap()["queue"], "mail");
+    assert_eq!(values.items[0].value.quantity.to_string(), "7");
+    assert_eq!((values.items.len(), values.omitted.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn failed_rule_keeps_its_series_and_others_go_on() {
+    let more = json!([
+        { "__name__": "inflight", "namespace": "shop", "pod": "web-0" },
+        { "__name__": "inflight_new", "namespace": "shop", "pod": "web-0" },
+    ]);
+    for (compat, has_new) in [(Compat::Off, true), (Compat::PrometheusAdapter, false)] {
+        let server = prometheus();
+        let provider = provider(&server, compat).await;
+        server.fail("http_requests_total");
+        server.series("inflight", &more);
+        let error = provider.relist().await.unwrap_err();
+        assert_eq!(error.to_string(), "unable to discover the series of rules[0]: execution: boom");
+        assert!(provider.has_custom(&GroupResource::pods(), true, "http_requests_total"));
+        assert_eq!(provider.has_custom(&GroupResource::pods(), true, "inflight_new"), has_new);
+        assert_eq!(provider.readiness(), Ok(()));
+        assert_eq!(provider.problems(), ["rules[0]: execution: boom"]);
+        assert_eq!(provider.rule_status()[0].failures, 1);
+    }
+}
+
+#[tokio::test]
+async fn refused_rule_stops_all_only_with_compatibility() {
+    let rules =
+        RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {matches: '('}");
+    let server = prometheus();
+    let provider = provider_with(&server, &rules, Compat::Off);
+    assert!(matches!(provider.relist().await, Err(RelistError::Rules(_))));
+    assert!(provider.has_custom(&GroupResource::pods(), true, "http_requests_total"));
+    assert!(
+        provider.problems()[0].starts_with("rules[1]: line 10, column "),
+        "{:?}",
+        provider.problems()
+    );
+
+    let provider = provider_with(&server, &rules, Compat::PrometheusAdapter);
+    assert!(matches!(provider.relist().await, Err(RelistError::InvalidRule(_))));
+    assert!(!provider.has_custom(&GroupResource::pods(), true, "http_requests_total"));
+}
+
+#[tokio::test]
+async fn rule_reads_the_server_that_it_names() {
+    let (main, other) = (prometheus(), Prometheus::default());
+    let definition =
+        Server { name: "eu".to_owned(), url: "http://eu".to_owned(), ..Server::default() };
+    let mut servers = Servers::new(Some(main.client("main", Compat::Off)), Arc::new(()));
+    let client = other.client("eu", Compat::Off);
+    servers.named.insert("eu".to_owned(), (definition, client));
+    let rules = RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  server: eu")
+        + "servers: [{name: eu, url: 'http://eu'}]";
+    let provider = PrometheusProvider::new(
+        Config::parse(&rules).unwrap(),
+        servers,
+        PrometheusSettings::default(),
+        Arc::new(FixedMapper(resources())),
+        Arc::new(objects()),
+    );
+    other.series("inflight", &json!([{ "__name__": "inflight", "pod": "p", "namespace": "n" }]));
+    let provider = provider.unwrap();
+    provider.relist().await.unwrap();
+    assert_eq!(other.take_requests(), ["inflight"]);
+    let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
+    other.vector(query, &json!([sample("web-0", "1")]));
+    let values = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap();
+    assert_eq!(values.origin.server, "eu");
+    assert_eq!(other.take_requests(), [query]);
+    assert_eq!(provider.rule_status()[1].server, "eu");
+}
+
+#[test]
+fn unknown_server_is_reported_with_its_place() {
+    let config = Config::parse("rules:\n- {seriesQuery: up, server: eu}\n").unwrap();
+    let error = Servers::new(None, Arc::new(())).with_config(&config, Compat::Off).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        r#"line 2, column 29: rules[0].server: there is no server "eu" in `servers`"#
+    );
+    let config = Config::parse("externalRules:\n- {seriesQuery: up}\n").unwrap();
+    let error = Servers::new(None, Arc::new(())).with_config(&config, Compat::Off).err().unwrap();
+    assert!(error.to_string().contains("names no `server`"), "{error}");
+}
+
+#[tokio::test]
+async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
+    let server = prometheus();
+    let provider = provider(&server, Compat::Off).await;
+    let container = |pod: &str, time: u32, value: &str| json!({ "metric": { "pod": pod, "container": "app" }, "value": [time, value] });
+    server.vector(r#"cpu{namespace="shop",pod="web-0"}"#, &json!([container("web-0", 9, "0.25")]));
+    server
+        .vector(r#"memory{namespace="shop",pod="web-0"}"#, &json!([container("web-0", 7, "1024")]));
+    server.fail(r#"cpu{namespace="other",pod="a"}"#);
+    let pods = [ObjectKey::new("other", "a"), ObjectKey::new("shop", "web-0")];
+    let usage = provider.pod_usage(&pods).await;
+    let [item] = &usage.items[..] else { panic!("{usage:?}") };
+    assert_eq!(item.pod, pods[1]);
+    assert_eq!(item.timestamp.as_second(), 7);
+    assert_eq!(item.window.as_secs(), 180);
+    let values = &item.containers["app"];
+    assert_eq!((values.cpu.to_string(), values.memory.to_string()), ("250m".into(), "1Ki".into()));
+    assert_eq!(usage.failures.len(), 1);
+    assert_eq!(server.take_requests().len(), 4);
+}
+
+#[tokio::test]
+async fn nodes_are_read_together() {
+    let server = prometheus();
+    let provider = provider(&server, Compat::Off).await;
+    let node = |value: &str| json!([{ "metric": { "instance": "n0" }, "value": [5, value] }]);
+    server.vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
+    server.vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
+    let usage = provider.node_usage(&["n0".to_owned(), "n1".to_owned()]).await;
+    assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
+    assert_eq!(usage.items[0].values.cpu.to_string(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_file_is_used_and_an_invalid_one_is_refused() {
+    let server = prometheus();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    std::fs::write(&path, RULES).unwrap();
+    let file = RulesFile::read(path.clone()).unwrap();
+    let provider = Arc::new(provider_with(&server, RULES, Compat::Off));
+    let task = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.run(Some(file)).await }
+    });
+    let wait = async |condition: &dyn Fn() -> bool| {
+        let start = tokio::time::Instant::now();
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
+        }
+    };
+    wait(&|| provider.has_custom(&GroupResource::pods(), true, "inflight")).await;
+
+    std::fs::write(&path, "rules: [{seriesQueries: x}]").unwrap();
+    wait(&|| !provider.problems().is_empty()).await;
+    assert!(
+        provider.problems()[0].contains("unknown field `seriesQueries`"),
+        "{:?}",
+        provider.problems()
+    );
+    assert!(provider.has_custom(&GroupResource::pods(), true, "inflight"));
+
+    let renamed =
+        RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {as: busy}");
+    std::fs::write(&path, renamed).unwrap();
+    wait(&|| provider.has_custom(&GroupResource::pods(), true, "busy")).await;
+    assert!(!provider.has_custom(&GroupResource::pods(), true, "inflight"));
+    assert_eq!(provider.problems(), [""; 0]);
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_discovery_is_repeated_before_the_interval_ends() {
+    let server = prometheus();
+    for selector in ["http_requests_total", "inflight", "queue_length"] {
+        server.fail(selector);
+    }
+    let provider = Arc::new(provider_with(&server, RULES, Compat::Off));
+    let task = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.run(None).await }
+    });
+    while server.requests.lock().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(provider.readiness().is_err());
+    let working = prometheus();
+    *server.answers.lock() = working.answers.lock().clone();
+    let start = tokio::time::Instant::now();
+    while provider.readiness().is_err() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    task.abort();
+}

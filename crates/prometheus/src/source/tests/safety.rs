@@ -1,0 +1,120 @@
+//! Limits on what a server can send, and on what a rules file can name.
+
+use super::*;
+use crate::source::ServerPermissions;
+
+#[tokio::test]
+async fn readiness_has_reasons_without_what_the_server_sent() {
+    let server = prometheus();
+    let answer = |key: &str, status, body: Value| {
+        server.answers.lock().insert(key.to_owned(), (status, body));
+    };
+    answer("http_requests_total", 302, json!("http://me:secret@elsewhere/"));
+    let error = |kind: &str| json!({ "status": "error", "errorType": kind, "error": "secret" });
+    answer("inflight", 422, error("execution"));
+    answer("queue_length", 422, error("secret"));
+    let provider = provider_with(&server, RULES, Compat::Off);
+    assert_eq!(provider.readiness(), Err(vec!["no discovery has succeeded yet".to_owned()]));
+    provider.relist().await.unwrap_err();
+    let reasons = [
+        "rules[0]: unknown response code 302",
+        "rules[1]: Prometheus reported execution",
+        "externalRules[0]: Prometheus reported an error",
+    ];
+    assert_eq!(provider.readiness().unwrap_err(), reasons);
+    assert!(provider.problems()[0].contains("elsewhere"), "the log has the details");
+
+    answer("inflight", 200, json!({ "secret": "secret" }));
+    provider.reload("rules: [{seriesQueries: secret}]").unwrap_err();
+    provider.relist().await.unwrap_err();
+    let reasons = provider.readiness().unwrap_err();
+    assert_eq!(reasons[0], "the rules file is invalid");
+    assert_eq!(reasons[2], "rules[1]: the response isn't a response of Prometheus");
+}
+
+#[tokio::test]
+async fn rule_with_too_many_series_keeps_its_last_ones() {
+    let pods = GroupResource::pods();
+    let limited = |max_series_bytes, max_series_names| PrometheusSettings {
+        max_series_bytes,
+        max_series_names,
+        ..PrometheusSettings::default()
+    };
+    let by_bytes = "rules[1]: the list of series is longer than 400 bytes \
+                    (--metrics-max-series-bytes): select fewer series in seriesQuery";
+    let by_names = "rules[1]: the series have more than 3 names with different sets of labels \
+                    (--metrics-max-series-names): select fewer series in seriesQuery";
+    for (settings, problem) in [(limited(400, 100), by_bytes), (limited(4000, 3), by_names)] {
+        let server = prometheus();
+        let servers = Servers::new(Some(server.client("main", Compat::Off)), Arc::new(()));
+        let (config, mapper) = (Config::parse(RULES).unwrap(), FixedMapper(resources()));
+        let (mapper, objects) = (Arc::new(mapper), Arc::new(objects()));
+        let provider = PrometheusProvider::new(config, servers, settings, mapper, objects).unwrap();
+        provider.relist().await.unwrap();
+        let many = |count| {
+            let series = (0..count).map(|index| {
+                let name = format!("inflight_{index:02}");
+                json!({ "__name__": name, "namespace": "shop", "pod": "web-0" })
+            });
+            Value::Array(series.collect())
+        };
+        server.series("inflight", &many(4));
+        if problem == by_bytes {
+            server.series("inflight", &many(8));
+        }
+        provider.relist().await.unwrap_err();
+        assert_eq!(provider.problems(), [problem]);
+        assert!(provider.has_custom(&pods, true, "inflight"), "the last series");
+        assert!(provider.has_custom(&pods, true, "http_requests_total"), "the other rules");
+        assert!(!provider.has_custom(&pods, true, "inflight_00"));
+
+        server.series("inflight", &many(3));
+        provider.relist().await.unwrap();
+        assert!(provider.has_custom(&pods, true, "inflight_00"), "as many as are allowed");
+    }
+}
+
+#[test]
+fn servers_of_the_file_use_only_permitted_credentials() {
+    let refused = |field: &str, permissions: &ServerPermissions| {
+        let config = Config::parse(&format!("servers:\n- name: eu\n  url: http://eu\n  {field}\n"));
+        let servers = Servers::new(None, Arc::new(())).permitting(permissions.clone());
+        let servers = servers.with_config(&config.unwrap(), Compat::Off);
+        servers.err().map(|error| error.to_string())
+    };
+    let none = ServerPermissions::default();
+    let some = ServerPermissions {
+        credentials: Some("/etc/hpa/credentials".into()),
+        service_account: true,
+    };
+    let files = ["authConfig", "caFile", "tokenFile", "passwordFile"];
+    let files = files.into_iter().chain(["clientTLSCertFile", "clientTLSKeyFile"]);
+    for field in files {
+        let pair = match field {
+            "clientTLSCertFile" => ", clientTLSKeyFile: /etc/hpa/credentials/x",
+            "clientTLSKeyFile" => ", clientTLSCertFile: /etc/hpa/credentials/x",
+            "passwordFile" => ", username: me",
+            _ => "",
+        };
+        let pair = pair.replace(", ", "\n  ");
+        let line = format!("{field}: /var/run/secrets/kubernetes.io/serviceaccount/token{pair}");
+        let error = refused(&line, &some).expect(field);
+        let expected = format!(
+            "line 4, column {}: servers[0].{field}: the server \"eu\" may not use the file \
+             /var/run/secrets/kubernetes.io/serviceaccount/token: its files must be in \
+             /etc/hpa/credentials (--metrics-config-credentials)",
+            field.len() + 5
+        );
+        assert_eq!(error, expected);
+        assert!(refused(&line, &none).expect(field).contains("permits no file"), "{field}");
+        let line = format!("{field}: eu/token{pair}");
+        assert_eq!(refused(&line, &some), None, "{field}");
+    }
+    let error = refused("authInCluster: true", &none).expect("refused");
+    let expected = "line 4, column 18: servers[0].authInCluster: the server \"eu\" may not use the \
+                    service account of the pod, unless --metrics-config-auth-incluster permits it \
+                    to all servers of the file";
+    assert_eq!(error, expected);
+    assert_eq!(refused("authInCluster: true", &some), None);
+    assert_eq!(refused("authInCluster: false", &none), None);
+}

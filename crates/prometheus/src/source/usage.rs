@@ -1,0 +1,254 @@
+//! Resource metrics: the usage of pods and nodes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::client::{Client, InstantQuery, TimeoutParameter};
+use crate::rules::{
+    Compat,
+    query::{Objects, QueryError},
+    resource_metrics::{self, ResourceMetrics, Usage as Measured},
+    results::{QueryResult, ResultError, Sample},
+};
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
+use hpa_metrics::resource::GroupResource;
+
+use super::{PrometheusProvider, name_lists, state::State, timestamp};
+use hpa_metrics::provider::{
+    error::{NotFound, ProviderError},
+    request::ObjectKey,
+    value::{NodeUsage, PodUsage, Usage},
+};
+
+/// The rules, and where to send their queries.
+struct Source<'s> {
+    rules: &'s ResourceMetrics,
+    client: &'s Client,
+}
+
+/// The samples of both queries.
+struct Samples {
+    cpu: Vec<Sample>,
+    memory: Vec<Sample>,
+}
+
+impl PrometheusProvider {
+    pub(super) async fn read_pod_usage(
+        &self,
+        state: &State,
+        pods: &[ObjectKey],
+    ) -> Usage<PodUsage> {
+        let source = match source(state) {
+            Ok(source) => source,
+            Err(error) => return Usage { items: Vec::new(), failures: vec![error] },
+        };
+        let mut by_namespace: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for pod in pods {
+            by_namespace.entry(&pod.namespace).or_default().push(pod.name.clone());
+        }
+        let namespaces = by_namespace.into_iter().map(|(namespace, names)| {
+            let source = &source;
+            async move { (namespace, self.pods_in(state, source, namespace, &names).await) }
+        });
+        let mut usage = Usage::default();
+        let mut found: HashMap<ObjectKey, PodUsage> = HashMap::new();
+        for (namespace, result) in join_all(namespaces).await {
+            match result {
+                Ok(result) => {
+                    usage.failures.extend(result.failures);
+                    found.extend(result.items.into_iter().map(|item| (item.pod.clone(), item)));
+                }
+                Err(error) => {
+                    tracing::debug!(namespace, error = error.describe(), "unable to read pods");
+                    usage.failures.push(error);
+                }
+            }
+        }
+        usage.items = pods.iter().filter_map(|pod| found.remove(pod)).collect();
+        usage
+    }
+
+    /// The usage of pods of a namespace.
+    async fn pods_in(
+        &self,
+        state: &State,
+        source: &Source<'_>,
+        namespace: &str,
+        names: &[String],
+    ) -> Result<Usage<PodUsage>, ProviderError> {
+        let rules = source.rules;
+        let compat = self.settings.compat;
+        let resources = &state.resources;
+        let pods = GroupResource::pods();
+        let parts = self.usage_parts(state, rules, &pods, namespace, names);
+        let query = |measured, names: &[String]| {
+            rules.pod_query(measured, namespace, names, resources, compat)
+        };
+        let samples = self.read_usage(source.client, &parts, query).await?;
+        let (cpu, memory) = by_name(state, rules, &GroupResource::pods(), &samples)?;
+        let mut usage = Usage::default();
+        for name in names {
+            let (cpu, memory) = (samples_of(&cpu, name), samples_of(&memory, name));
+            match resource_metrics::pod_usage(rules, cpu, memory, compat) {
+                Ok(None) => {}
+                Ok(Some(values)) => usage.items.push(PodUsage {
+                    pod: ObjectKey::new(namespace, name),
+                    containers: values.containers,
+                    timestamp: timestamp(values.timestamp_ms),
+                    window: rules.window(),
+                }),
+                Err(reason) => usage.failures.push(no_value(name, reason)),
+            }
+        }
+        Ok(usage)
+    }
+
+    pub(super) async fn read_node_usage(
+        &self,
+        state: &State,
+        nodes: &[String],
+    ) -> Usage<NodeUsage> {
+        match self.try_nodes(state, nodes).await {
+            Ok(usage) => usage,
+            Err(error) => Usage { items: Vec::new(), failures: vec![error] },
+        }
+    }
+
+    async fn try_nodes(
+        &self,
+        state: &State,
+        nodes: &[String],
+    ) -> Result<Usage<NodeUsage>, ProviderError> {
+        if nodes.is_empty() {
+            return Ok(Usage::default());
+        }
+        let Source { rules, client } = source(state)?;
+        let compat = self.settings.compat;
+        let parts = self.usage_parts(state, rules, &GroupResource::nodes(), "", nodes);
+        let query = |measured, nodes: &[String]| {
+            rules.node_query(measured, nodes, &state.resources, compat)
+        };
+        let samples = self.read_usage(client, &parts, query).await?;
+        let (cpu, memory) = by_name(state, rules, &GroupResource::nodes(), &samples)?;
+        let mut usage = Usage::default();
+        for node in nodes {
+            let (cpu, memory) = (samples_of(&cpu, node), samples_of(&memory, node));
+            match resource_metrics::node_usage(cpu, memory, compat) {
+                Ok(None) => {}
+                Ok(Some(values)) => usage.items.push(NodeUsage {
+                    node: node.clone(),
+                    values: values.values,
+                    timestamp: timestamp(values.timestamp_ms),
+                    window: rules.window(),
+                }),
+                Err(reason) => usage.failures.push(no_value(node, reason)),
+            }
+        }
+        Ok(usage)
+    }
+
+    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    fn usage_parts<'n>(
+        &self,
+        state: &State,
+        rules: &ResourceMetrics,
+        resource: &GroupResource,
+        namespace: &str,
+        names: &'n [String],
+    ) -> Vec<&'n [String]> {
+        if self.settings.compat == Compat::PrometheusAdapter {
+            return vec![names];
+        }
+        let objects = Objects { resource, namespace, names: &[] };
+        name_lists::split(names, || rules.check_per_object(objects, &state.resources).is_ok())
+    }
+
+    /// Sends the queries for each list of names.
+    async fn read_usage(
+        &self,
+        client: &Client,
+        parts: &[&[String]],
+        query: impl Fn(Measured, &[String]) -> Result<String, QueryError>,
+    ) -> Result<Samples, ProviderError> {
+        let read = |names: &[String]| {
+            let queries = [Measured::Cpu, Measured::Memory].map(|measured| query(measured, names));
+            self.read_both(client, queries)
+        };
+        let parts: Vec<_> = parts.iter().map(|names| read(names)).collect();
+        let mut all = Samples { cpu: Vec::new(), memory: Vec::new() };
+        let mut parts = stream::iter(parts).buffered(name_lists::CONCURRENCY);
+        while let Some(part) = parts.try_next().await? {
+            all.cpu.extend(part.cpu);
+            all.memory.extend(part.memory);
+        }
+        Ok(all)
+    }
+
+    /// Sends the queries for CPU and memory at the same time.
+    async fn read_both(
+        &self,
+        client: &Client,
+        [cpu, memory]: [Result<String, QueryError>; 2],
+    ) -> Result<Samples, ProviderError> {
+        let cpu = cpu.map_err(ProviderError::no_query)?;
+        let memory = memory.map_err(ProviderError::no_query)?;
+        let (cpu, memory) = tokio::join!(self.vector(client, cpu), self.vector(client, memory));
+        Ok(Samples { cpu: cpu?, memory: memory? })
+    }
+
+    async fn vector(&self, client: &Client, query: String) -> Result<Vec<Sample>, ProviderError> {
+        let timeout = match self.settings.compat {
+            Compat::Off => TimeoutParameter::Limit,
+            Compat::PrometheusAdapter => TimeoutParameter::Absent,
+        };
+        let result = client.query(&InstantQuery { query, timeout }).await;
+        match &*result.map_err(ProviderError::fetch)? {
+            QueryResult::Vector(samples) => Ok(samples.clone().unwrap_or_default()),
+            _ => Err(ProviderError::fetch(ResultError::UnexpectedType)),
+        }
+    }
+}
+
+fn source(state: &State) -> Result<Source<'_>, ProviderError> {
+    let unknown = |reason| ProviderError::UnknownMetric(reason);
+    let rules = match &state.compiled.resource {
+        Some(Ok(rules)) => rules,
+        Some(Err(error)) => {
+            return Err(unknown(NotFound::Other(hpa_metrics::provider::error::describe(error))));
+        }
+        None => return Err(unknown(NotFound::NotConfigured)),
+    };
+    let server = state.rules.config.resource_rules.as_ref().map_or("", |rules| &rules.server);
+    let client = state.rules.servers.get(server);
+    let client = client.ok_or_else(|| unknown(NotFound::NotConfigured))?;
+    Ok(Source { rules, client })
+}
+
+type SamplesByName<'s> = HashMap<&'s str, Vec<&'s Sample>>;
+
+fn samples_of<'a, 's>(samples: &'a SamplesByName<'s>, name: &str) -> &'a [&'s Sample] {
+    samples.get(name).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The samples of CPU and memory, by the name of the object.
+fn by_name<'s>(
+    state: &State,
+    rules: &ResourceMetrics,
+    resource: &GroupResource,
+    samples: &'s Samples,
+) -> Result<(SamplesByName<'s>, SamplesByName<'s>), ProviderError> {
+    let group = |samples: &'s [Sample], measured| {
+        let label = rules.label(measured, resource, &state.resources);
+        let label = label.map_err(|error| ProviderError::no_query(QueryError::from(error)))?;
+        let mut by_name = SamplesByName::new();
+        for sample in samples {
+            let name = sample.labels.get(&label).map_or("", String::as_str);
+            by_name.entry(name).or_default().push(sample);
+        }
+        Ok(by_name)
+    };
+    Ok((group(&samples.cpu, Measured::Cpu)?, group(&samples.memory, Measured::Memory)?))
+}
+
+fn no_value(name: &str, reason: hpa_metrics::provider::value::NoValue) -> ProviderError {
+    ProviderError::NoValueForObject(NotFound::Other(format!("{name}: {reason}")))
+}

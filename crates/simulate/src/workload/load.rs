@@ -1,0 +1,260 @@
+//! Load as a function of time.
+
+use std::f64::consts::TAU;
+
+use serde::{Deserialize, Serialize};
+
+use super::{samples::Samples, seconds::Seconds};
+
+const DAY: Seconds = Seconds::new(86_400.0);
+
+/// Load over simulated time, in units such as requests per second.
+///
+/// In a scenario: `{constant: 50}`, `{ramp: {from: 10, to: 200, start: 1m, over: 5m}}`,
+/// `{sum: [..]}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Load {
+    Constant(f64),
+    /// Linear from one value to another.
+    Ramp(Ramp),
+    /// Up to a peak and back. 0 before and after.
+    Spike(Spike),
+    /// A sine between a low and a peak.
+    Diurnal(Diurnal),
+    /// A constant from each step on. 0 before the first step.
+    Steps(Vec<Step>),
+    /// Recorded samples. Constant before the first and after the last one.
+    Samples(Samples),
+    /// The sum of several loads.
+    Sum(Vec<Load>),
+    /// The beginning of a load, repeated.
+    Repeat(Repeat),
+}
+
+/// See [`Load::Ramp`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ramp {
+    /// The value up to `start`.
+    #[serde(default)]
+    pub from: f64,
+    /// The value from `start + over` on.
+    pub to: f64,
+    /// The start of the ramp.
+    #[serde(default)]
+    pub start: Seconds,
+    /// The duration of the ramp.
+    pub over: Seconds,
+}
+
+/// See [`Load::Spike`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spike {
+    pub peak: f64,
+    /// The start of the rise.
+    pub at: Seconds,
+    /// Duration of the rise.
+    #[serde(default)]
+    pub rise: Seconds,
+    /// Duration of the peak.
+    pub hold: Seconds,
+    /// Duration of the fall.
+    #[serde(default)]
+    pub fall: Seconds,
+}
+
+/// See [`Load::Diurnal`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Diurnal {
+    #[serde(default)]
+    pub low: f64,
+    pub peak: f64,
+    /// By default a day.
+    #[serde(default = "day")]
+    pub period: Seconds,
+    /// The time of the peak within a period. By default its middle.
+    #[serde(default)]
+    pub peak_at: Option<Seconds>,
+}
+
+/// See [`Load::Steps`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Step {
+    pub at: Seconds,
+    pub value: f64,
+}
+
+/// See [`Load::Repeat`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Repeat {
+    /// The repeated part's duration.
+    pub every: Seconds,
+    pub load: Box<Load>,
+}
+
+fn day() -> Seconds {
+    DAY
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self::Constant(0.0)
+    }
+}
+
+impl Load {
+    /// The load at a simulated second, never below 0.
+    pub fn at(&self, second: f64) -> f64 {
+        self.value(second).max(0.0)
+    }
+
+    fn value(&self, second: f64) -> f64 {
+        match self {
+            Self::Constant(value) => *value,
+            Self::Ramp(ramp) => ramp.value(second),
+            Self::Spike(spike) => spike.value(second),
+            Self::Diurnal(diurnal) => diurnal.value(second),
+            Self::Steps(steps) => steps
+                .iter()
+                .rev()
+                .find(|step| step.at.get() <= second)
+                .map_or(0.0, |step| step.value),
+            Self::Samples(samples) => samples.value(second),
+            Self::Sum(loads) => loads.iter().map(|load| load.value(second)).sum(),
+            Self::Repeat(repeat) => repeat.load.value(second.rem_euclid(repeat.every.get())),
+        }
+    }
+
+    /// Multiplies the load.
+    pub fn scale(&mut self, factor: f64) {
+        match self {
+            Self::Constant(value) => *value *= factor,
+            Self::Ramp(ramp) => {
+                ramp.from *= factor;
+                ramp.to *= factor;
+            }
+            Self::Spike(spike) => spike.peak *= factor,
+            Self::Diurnal(diurnal) => {
+                diurnal.low *= factor;
+                diurnal.peak *= factor;
+            }
+            Self::Steps(steps) => steps.iter_mut().for_each(|step| step.value *= factor),
+            Self::Samples(samples) => {
+                samples.points.iter_mut().for_each(|(_, value)| *value *= factor);
+            }
+            Self::Sum(loads) => loads.iter_mut().for_each(|load| load.scale(factor)),
+            Self::Repeat(repeat) => repeat.load.scale(factor),
+        }
+    }
+
+    /// All recorded samples in this load.
+    pub fn samples_mut(&mut self) -> Vec<&mut Samples> {
+        match self {
+            Self::Samples(samples) => vec![samples],
+            Self::Sum(loads) => loads.iter_mut().flat_map(Self::samples_mut).collect(),
+            Self::Repeat(repeat) => repeat.load.samples_mut(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub fn validate(&self) -> Result<(), LoadError> {
+        match self {
+            Self::Constant(value) => check_finite("constant", [*value]),
+            Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),
+            Self::Spike(spike) => check_finite("spike", [spike.peak]),
+            Self::Diurnal(diurnal) => {
+                check_finite("diurnal", [diurnal.low, diurnal.peak])?;
+                check_positive("diurnal.period", diurnal.period)
+            }
+            Self::Steps(steps) => {
+                check_finite("steps", steps.iter().map(|step| step.value))?;
+                let is_sorted = steps.is_sorted_by(|one, next| one.at < next.at);
+                is_sorted.then_some(()).ok_or(LoadError::NotSorted("steps"))
+            }
+            Self::Samples(Samples { points, .. }) => {
+                if points.is_empty() {
+                    return Err(LoadError::NoSamples);
+                }
+                check_finite("samples", points.iter().map(|(_, value)| *value))?;
+                let is_sorted = points.is_sorted_by(|(one, _), (next, _)| one < next);
+                is_sorted.then_some(()).ok_or(LoadError::NotSorted("samples"))
+            }
+            Self::Sum(loads) => loads.iter().try_for_each(Self::validate),
+            Self::Repeat(repeat) => {
+                check_positive("repeat.every", repeat.every)?;
+                repeat.load.validate()
+            }
+        }
+    }
+}
+
+/// Why a load is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    #[error("{0}: must be a finite number")]
+    NotFinite(&'static str),
+    #[error("{0}: must be more than 0")]
+    NotPositive(&'static str),
+    #[error("{0}: must be in order of time, without duplicates")]
+    NotSorted(&'static str),
+    #[error("samples: must not be empty")]
+    NoSamples,
+}
+
+fn check_finite(
+    field: &'static str,
+    values: impl IntoIterator<Item = f64>,
+) -> Result<(), LoadError> {
+    let is_finite = values.into_iter().all(f64::is_finite);
+    is_finite.then_some(()).ok_or(LoadError::NotFinite(field))
+}
+
+fn check_positive(field: &'static str, duration: Seconds) -> Result<(), LoadError> {
+    (duration.get() > 0.0).then_some(()).ok_or(LoadError::NotPositive(field))
+}
+
+impl Ramp {
+    fn value(&self, second: f64) -> f64 {
+        let (since, over) = (second - self.start.get(), self.over.get());
+        if since < 0.0 {
+            self.from
+        } else if since >= over {
+            self.to
+        } else {
+            self.from + (self.to - self.from) * since / over
+        }
+    }
+}
+
+impl Spike {
+    fn value(&self, second: f64) -> f64 {
+        let (rise, hold, fall) = (self.rise.get(), self.hold.get(), self.fall.get());
+        let since = second - self.at.get();
+        if since < 0.0 || since >= rise + hold + fall {
+            0.0
+        } else if since < rise {
+            self.peak * since / rise
+        } else if since < rise + hold {
+            self.peak
+        } else {
+            self.peak * (rise + hold + fall - since) / fall
+        }
+    }
+}
+
+impl Diurnal {
+    fn value(&self, second: f64) -> f64 {
+        let period = self.period.get();
+        let peak_at = self.peak_at.map_or(period / 2.0, Seconds::get);
+        let height = f64::midpoint(1.0, ((second - peak_at) / period * TAU).cos());
+        self.low + (self.peak - self.low) * height
+    }
+}
+
+#[cfg(test)]
+mod tests;

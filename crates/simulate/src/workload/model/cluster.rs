@@ -1,0 +1,236 @@
+//! The cluster: workloads, pods, queues and metric sources, advanced together.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::{
+    backlog::Backlog,
+    lifecycle::{Delays, Lifecycle},
+    metrics::MetricSources,
+    observation::Observation,
+    pod::Pod,
+    workload::{Queue, Workload, WorkloadId, drain_queues},
+};
+use crate::workload::{
+    load::Load,
+    number,
+    profile::PodProfile,
+    random,
+    scenario::{Incident, IncidentKind, QueueSpec, Scenario, WorkloadSpec},
+    seconds::Seconds,
+    series::Series,
+};
+
+/// For how many seconds the pods of a warm start have been ready.
+pub const WARM_READY_SECONDS: f64 = 600.0;
+
+#[derive(Debug)]
+pub struct ClusterModel {
+    pub seed: u64,
+    pub now: f64,
+    pub workloads: BTreeMap<WorkloadId, Workload>,
+    /// The workload and the number of each pod, by the pod's namespace and name.
+    workload_by_pod: BTreeMap<(String, String), (WorkloadId, u64)>,
+    pub queues: Vec<Queue>,
+    pub metrics: MetricSources,
+    default_profile: Arc<PodProfile>,
+    max_pods: Option<u32>,
+    /// Names generated so far, so that each one draws other random numbers.
+    generated_names: u64,
+}
+
+impl ClusterModel {
+    /// The cluster of a scenario, without pods.
+    pub fn new(scenario: &Scenario) -> Self {
+        let default_profile = Arc::new(scenario.default_profile.clone());
+        let workload = |spec: &WorkloadSpec| {
+            let profile = spec.profile.clone().map_or_else(|| default_profile.clone(), Arc::new);
+            let (load, pod_metrics) = (spec.load.clone(), spec.pod_metrics.clone());
+            (WorkloadId::for_spec(spec), Workload::new(profile, load, pod_metrics, true))
+        };
+        let workloads = scenario.workloads.iter().map(workload).collect();
+        let queue = |spec: &QueueSpec| {
+            let workload = WorkloadId::for_spec(scenario.workload(&spec.workload)?);
+            let backlog = Backlog { waiting: spec.backlog, ..Backlog::default() };
+            Some(Queue { spec: spec.clone(), workload, backlog, series: Series::default() })
+        };
+        Self {
+            seed: scenario.seed,
+            now: 0.0,
+            workloads,
+            workload_by_pod: BTreeMap::new(),
+            queues: scenario.queues.iter().filter_map(queue).collect(),
+            metrics: MetricSources::new(scenario),
+            default_profile,
+            max_pods: scenario.max_pods,
+            generated_names: 0,
+        }
+    }
+
+    /// Advances pods, load, queues and metric sources to `now`.
+    pub fn step(&mut self, now: f64) {
+        let seconds = now - self.now;
+        if seconds <= 0.0 {
+            return;
+        }
+        let before = std::mem::replace(&mut self.now, now);
+        self.advance_pods(seconds);
+        self.serve_load(seconds);
+        self.metrics.scrape(&mut self.workloads, &mut self.queues, self.seed, before, now);
+    }
+
+    /// Advances the pods' lifecycles, with random failures, and schedules pending pods.
+    fn advance_pods(&mut self, seconds: f64) {
+        let (now, seed) = (self.now, self.seed);
+        let scheduled = number::count(self.pods().filter(|pod| pod.is_scheduled()).count());
+        let mut free = self.max_pods.map_or(u32::MAX, |max| max.saturating_sub(scheduled));
+        for workload in self.workloads.values_mut() {
+            let profile = Arc::clone(&workload.profile);
+            for pod in workload.pods.values_mut() {
+                pod.fail_at_random(&profile, seed, now, seconds);
+                let was_scheduled = pod.is_scheduled();
+                let has_changed = pod.lifecycle.advance(now, free > 0);
+                pod.is_dirty |= has_changed;
+                if pod.is_scheduled() && !was_scheduled {
+                    free = free.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    fn serve_load(&mut self, seconds: f64) {
+        let now = self.now;
+        for workload in self.workloads.values_mut() {
+            workload.serve(now.max(0.0));
+        }
+        drain_queues(&mut self.queues, &mut self.workloads, now, seconds);
+        for workload in self.workloads.values_mut() {
+            workload.count(seconds, now > 0.0);
+            let usage = workload.usage;
+            for pod in workload.pods.values_mut() {
+                pod.use_resources(&usage, now, seconds);
+            }
+        }
+    }
+
+    /// All pods, by workload and name.
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.workloads.values().flat_map(|workload| workload.pods.values())
+    }
+
+    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Pod> {
+        self.workloads.values_mut().flat_map(|workload| workload.pods.values_mut())
+    }
+
+    /// The pod with this namespace and name, and its workload.
+    pub fn pod(&self, id: &(String, String)) -> Option<(&Workload, &Pod)> {
+        let (workload, number) = self.workload_by_pod.get(id)?;
+        let workload = self.workloads.get(workload)?;
+        Some((workload, workload.pods.get(*number)?))
+    }
+
+    /// The workload with this identity. If it is new, it gets the default profile and no load.
+    pub fn workload(&mut self, id: &WorkloadId) -> &mut Workload {
+        let profile = &self.default_profile;
+        self.workloads
+            .entry(id.clone())
+            .or_insert_with(|| Workload::new(profile.clone(), Load::default(), Vec::new(), false))
+    }
+
+    /// A name with a random suffix, as from `generateName`.
+    pub fn generate_name(&mut self, owner: &str) -> String {
+        self.generated_names += 1;
+        let mut rng = random::rng(self.seed, random::hash(&[owner]), self.generated_names);
+        format!("{owner}-{}", random::suffix(&mut rng, 5))
+    }
+
+    /// Adds a pod that starts its lifecycle now. Its random numbers depend on how many pods the
+    /// workload had before, not on its name.
+    pub fn add_pod(&mut self, id: &WorkloadId, mut pod: Pod) {
+        let (seed, now) = (self.seed, self.now);
+        let workload = self.workload(id);
+        pod.random_key = id.pod_key(workload.pods.next_number());
+        let mut rng = random::rng(seed, pod.random_key, 0);
+        pod.weight = 1.0 + workload.profile.imbalance * (2.0 * rng.f64() - 1.0);
+        pod.lifecycle = Lifecycle::new(now, delays(&workload.profile, &mut rng));
+        let key = (pod.namespace.clone(), pod.name.clone());
+        let number = workload.pods.push(pod);
+        self.workload_by_pod.insert(key, (id.clone(), number));
+    }
+
+    /// Removes the pods for which `keep` returns false.
+    pub fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
+        let index = &mut self.workload_by_pod;
+        for workload in self.workloads.values_mut() {
+            workload.pods.retain(|pod| {
+                let is_kept = keep(pod);
+                if !is_kept {
+                    index.remove(&(pod.namespace.clone(), pod.name.clone()));
+                }
+                is_kept
+            });
+        }
+    }
+
+    /// Removes workloads that have neither an object, nor pods, nor an entry in the scenario.
+    pub fn retain_workloads(&mut self, has_object: impl Fn(&WorkloadId) -> bool) {
+        self.workloads.retain(|id, workload| {
+            let exists = has_object(id);
+            workload.desired = if exists { workload.desired } else { 0 };
+            exists || workload.in_scenario || !workload.pods.is_empty()
+        });
+    }
+
+    /// Makes all pods ready for [`WARM_READY_SECONDS`] and runs the metric sources up to second 0.
+    pub fn warm_up(&mut self) {
+        for pod in self.pods_mut() {
+            pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
+            pod.is_dirty = true;
+        }
+        let mut second = -self.metrics.warm_up_seconds();
+        self.now = second;
+        while second < 0.0 {
+            second += 1.0;
+            self.step(second);
+        }
+    }
+
+    /// Lets an incident happen to some of a workload's pods, chosen at random.
+    pub fn affect_pods(&mut self, id: &WorkloadId, incident: &Incident) {
+        let (now, seed) = (self.now, self.seed);
+        let until = now + incident.seconds();
+        let Some(workload) = self.workloads.get_mut(id) else { return };
+        let mut pods: Vec<&mut Pod> =
+            workload.pods.values_mut().filter(|pod| pod.lifecycle.is_active()).collect();
+        let mut rng = random::rng(seed, random::hash(&["incident"]), now.to_bits());
+        rng.shuffle(&mut pods);
+        let max = incident.pods.unwrap_or(number::count(pods.len()));
+        for pod in pods.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)) {
+            pod.is_dirty = true;
+            match incident.kind {
+                IncidentKind::Crash => pod.lifecycle.crash(now),
+                IncidentKind::Evict => pod.lifecycle.evict(now),
+                IncidentKind::DeletePods => pod.lifecycle.terminate(now),
+                IncidentKind::Flap => pod.lifecycle.flap(now, until - now),
+                _ => pod.no_metrics_until = until,
+            }
+        }
+    }
+
+    pub fn observe(&self, time: Timestamp) -> Observation {
+        Observation::new(time, self.now, &self.workloads, &self.queues)
+    }
+}
+
+/// The delays of one pod: the profile's, with jitter.
+fn delays(profile: &PodProfile, rng: &mut fastrand::Rng) -> Delays {
+    let mut with_jitter =
+        |time: Seconds| time.get() * (1.0 + profile.jitter * (2.0 * rng.f64() - 1.0));
+    Delays {
+        scheduling: with_jitter(profile.scheduling),
+        starting: with_jitter(profile.starting),
+        readiness: with_jitter(profile.readiness),
+        termination: with_jitter(profile.termination),
+    }
+}

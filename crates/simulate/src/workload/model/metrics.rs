@@ -1,0 +1,265 @@
+//! The metric sources: when they scrape, what they record, and when they are down.
+
+use std::collections::BTreeMap;
+
+use super::{
+    pod::{Pod, UsageSample},
+    workload::{Queue, Workload, WorkloadId},
+};
+use crate::workload::{
+    load::Load,
+    number, random,
+    scenario::{MetricValue, MetricsSettings, MetricsSource, ObjectRef, Scenario},
+    series::{Sample, Series, SourceSettings},
+};
+
+/// The shortest time for which metrics-server reports a container's CPU usage, in seconds.
+const SHORTEST_WINDOW: f64 = 10.0;
+
+/// What a metric measures.
+#[derive(Clone, Debug)]
+enum Measured {
+    Load(WorkloadId),
+    LoadPerPod(WorkloadId),
+    Served(WorkloadId),
+    Backlog(String),
+    Curve(Load),
+}
+
+/// A metric that doesn't belong to a pod.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    measured: Measured,
+    /// Value and time of the counter at the last scrape, to compute rates.
+    last_counter: Option<(f64, f64)>,
+    pub series: Series<f64>,
+}
+
+/// A custom metric of an object.
+#[derive(Clone, Debug)]
+pub struct ObjectMetric {
+    pub object: ObjectRef,
+    pub metric: Metric,
+}
+
+/// The metric sources of a cluster.
+#[derive(Debug)]
+pub struct MetricSources {
+    pub settings: MetricsSettings,
+    pub objects: Vec<ObjectMetric>,
+    pub externals: Vec<Metric>,
+    /// Sources that are down, and until when.
+    outages: Vec<(MetricsSource, f64)>,
+}
+
+impl MetricSources {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let objects = scenario.object_metrics.iter().filter_map(|spec| {
+            let metric = Metric::new(&spec.metric, &spec.labels, &spec.value, scenario)?;
+            Some(ObjectMetric { object: spec.object.clone(), metric })
+        });
+        let externals = scenario
+            .external_metrics
+            .iter()
+            .filter_map(|spec| Metric::new(&spec.metric, &spec.labels, &spec.value, scenario));
+        Self {
+            settings: scenario.metrics.clone(),
+            objects: objects.collect(),
+            externals: externals.collect(),
+            outages: Vec::new(),
+        }
+    }
+
+    /// Makes one source, or all of them, unavailable.
+    pub fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
+        let all = [
+            MetricsSource::Resource,
+            MetricsSource::Pods,
+            MetricsSource::Object,
+            MetricsSource::External,
+        ];
+        let affected = all.into_iter().filter(|one| source.is_none_or(|source| source == *one));
+        self.outages.extend(affected.map(|one| (one, until)));
+    }
+
+    pub fn is_down(&self, source: MetricsSource, now: f64) -> bool {
+        self.outages.iter().any(|(one, until)| *one == source && now < *until)
+    }
+
+    /// The time after which every source has scraped at least twice and its samples are readable.
+    pub(super) fn warm_up_seconds(&self) -> f64 {
+        let MetricsSettings { resource, pods, object, external } = &self.settings;
+        let seconds = [resource, pods, object, external]
+            .map(|source| 2.0 * source.resolution.get() + source.delay.get());
+        seconds.into_iter().fold(0.0, f64::max).ceil()
+    }
+
+    /// Scrapes every source whose resolution elapsed between `before` and `now`.
+    pub(super) fn scrape(
+        &mut self,
+        workloads: &mut BTreeMap<WorkloadId, Workload>,
+        queues: &mut [Queue],
+        seed: u64,
+        before: f64,
+        now: f64,
+    ) {
+        let MetricsSettings { resource, pods, object, external } = &self.settings;
+        let due = |settings| Scrape::if_due(seed, settings, before, now);
+        let (usage, rates) = (due(resource), due(pods));
+        if usage.is_some() || rates.is_some() {
+            for pod in workloads.values_mut().flat_map(|workload| workload.pods.values_mut()) {
+                if let Some(scrape) = &usage {
+                    scrape_usage(pod, scrape);
+                }
+                if let Some(scrape) = &rates {
+                    scrape_rate(pod, scrape);
+                }
+            }
+        }
+        let backlogs: BTreeMap<String, f64> =
+            queues.iter().map(|queue| (queue.spec.name.clone(), queue.backlog.waiting)).collect();
+        if let Some(scrape) = due(object) {
+            for one in &mut self.objects {
+                one.metric.scrape(&scrape, workloads, &backlogs);
+            }
+        }
+        if let Some(scrape) = due(external) {
+            for metric in &mut self.externals {
+                metric.scrape(&scrape, workloads, &backlogs);
+            }
+            for queue in queues {
+                let key = random::hash(&["queue", &queue.spec.name]);
+                scrape.record(&mut queue.series, key, queue.backlog.waiting);
+            }
+        }
+    }
+}
+
+impl Metric {
+    fn new(
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        value: &MetricValue,
+        scenario: &Scenario,
+    ) -> Option<Self> {
+        let id = |reference: &str| scenario.workload(reference).map(WorkloadId::for_spec);
+        let measured = match value {
+            MetricValue::Load(workload) => Measured::Load(id(workload)?),
+            MetricValue::LoadPerPod(workload) => Measured::LoadPerPod(id(workload)?),
+            MetricValue::Served(workload) => Measured::Served(id(workload)?),
+            MetricValue::Backlog(queue) => Measured::Backlog(queue.clone()),
+            MetricValue::Curve(load) => Measured::Curve(load.clone()),
+        };
+        let (name, labels) = (name.to_owned(), labels.clone());
+        Some(Self { name, labels, measured, last_counter: None, series: Series::default() })
+    }
+
+    /// Records the current value. A rate is the average since the last scrape.
+    fn scrape(
+        &mut self,
+        scrape: &Scrape<'_>,
+        workloads: &BTreeMap<WorkloadId, Workload>,
+        backlogs: &BTreeMap<String, f64>,
+    ) {
+        let counters = |id: &WorkloadId| {
+            workloads.get(id).map(|workload| workload.counters).unwrap_or_default()
+        };
+        let value = match &self.measured {
+            Measured::Load(id) => self.rate(scrape, counters(id).offered),
+            Measured::LoadPerPod(id) => {
+                let ready = workloads.get(id).map_or(0, |one| one.ready_pods().count());
+                let load = self.rate(scrape, counters(id).offered);
+                load.map(|load| load / ready.max(1) as f64)
+            }
+            Measured::Served(id) => self.rate(scrape, counters(id).served),
+            Measured::Backlog(queue) => backlogs.get(queue).copied(),
+            Measured::Curve(load) => Some(load.at(scrape.at.max(0.0))),
+        };
+        let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+        let key = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());
+        if let Some(value) = value {
+            scrape.record(&mut self.series, key, value);
+        }
+    }
+
+    fn rate(&mut self, scrape: &Scrape<'_>, counter: f64) -> Option<f64> {
+        let (before, since) = self.last_counter.replace((counter, scrape.at))?;
+        Some((counter - before) / (scrape.at - since))
+    }
+}
+
+/// One scrape of one source.
+struct Scrape<'a> {
+    seed: u64,
+    at: f64,
+    /// Index of the scrape, counted from second 0.
+    index: u64,
+    settings: &'a SourceSettings,
+}
+
+impl<'a> Scrape<'a> {
+    /// The scrape at `now`, if one became due since `before`.
+    fn if_due(seed: u64, settings: &'a SourceSettings, before: f64, now: f64) -> Option<Self> {
+        let index = |time: f64| number::round((time / settings.resolution.get()).floor());
+        let current = index(now);
+        let scrape = Self { seed, at: now, index: current.cast_unsigned(), settings };
+        (current != index(before)).then_some(scrape)
+    }
+
+    fn with_noise(&self, value: f64, key: u64) -> f64 {
+        self.settings.with_noise(value, self.seed, key, self.index)
+    }
+
+    fn is_missed(&self, key: u64) -> bool {
+        self.settings.misses_scrape(self.seed, key, self.index)
+    }
+
+    fn record(&self, series: &mut Series<f64>, key: u64, value: f64) {
+        if !self.is_missed(key) {
+            let window = self.settings.resolution.get();
+            let value = self.with_noise(value, key);
+            series.push(Sample { at: self.at, window, value }, self.settings);
+        }
+    }
+}
+
+/// Records CPU and memory as metrics-server does: CPU is the average since the last scrape or the
+/// start of the containers, and containers that started too recently have no sample.
+fn scrape_usage(pod: &mut Pod, scrape: &Scrape<'_>) {
+    let window = scrape.at - pod.usage_scraped_at;
+    let shortest = SHORTEST_WINDOW.min(scrape.settings.resolution.get());
+    if !pod.lifecycle.is_running() || window < shortest {
+        return;
+    }
+    pod.usage_scraped_at = scrape.at;
+    let is_recorded = scrape.at >= pod.no_metrics_until && !scrape.is_missed(pod.random_key);
+    let mut sample = UsageSample::with_capacity(pod.containers.len());
+    for (index, container) in (0_u64..).zip(&mut pod.containers) {
+        let cpu = (container.cpu_seconds - container.scraped_cpu_seconds) / window;
+        container.scraped_cpu_seconds = container.cpu_seconds;
+        let key = pod.random_key ^ (index << 1);
+        let cpu = scrape.with_noise(cpu, key);
+        let memory = scrape.with_noise(container.memory, key ^ 1);
+        sample.push((container.name.clone(), cpu, memory));
+    }
+    if is_recorded {
+        pod.usage.push(Sample { at: scrape.at, window, value: sample }, scrape.settings);
+    }
+}
+
+/// Records the load that the pod served per second since the last scrape.
+fn scrape_rate(pod: &mut Pod, scrape: &Scrape<'_>) {
+    let window = scrape.at - pod.rate_scraped_at;
+    if !pod.lifecycle.is_running() || window <= 0.0 {
+        return;
+    }
+    let rate = (pod.served - pod.scraped_served) / window;
+    pod.rate_scraped_at = scrape.at;
+    pod.scraped_served = pod.served;
+    if scrape.at >= pod.no_metrics_until && !scrape.is_missed(pod.random_key) {
+        let value = scrape.with_noise(rate, pod.random_key);
+        pod.rate.push(Sample { at: scrape.at, window, value }, scrape.settings);
+    }
+}

@@ -1,0 +1,206 @@
+//! A workload: its pods, and how load and queued work are spread over them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{backlog::Backlog, pod::Pod, pods::Pods};
+use crate::workload::{
+    load::Load,
+    number,
+    profile::{PodProfile, ResourceUsage},
+    random,
+    scenario::{PodMetricSpec, QueueSpec, WorkloadSpec},
+    series::Series,
+};
+
+/// Identifies a workload: an object that has pods and no controller of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadId {
+    pub namespace: String,
+    pub kind: String,
+    pub name: String,
+}
+
+impl WorkloadId {
+    pub fn new(
+        namespace: impl Into<String>,
+        kind: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Self {
+        Self { namespace: namespace.into(), kind: kind.into(), name: name.into() }
+    }
+
+    /// Selects the random numbers of the workload's pod with this number.
+    pub(super) fn pod_key(&self, number: u64) -> u64 {
+        random::hash(&[&self.namespace, &self.kind, &self.name, &number.to_string()])
+    }
+
+    pub fn for_spec(spec: &WorkloadSpec) -> Self {
+        Self::new(&spec.namespace, &spec.kind, &spec.name)
+    }
+}
+
+/// Counters of a workload, in units of load and in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
+    pub offered: f64,
+    pub served: f64,
+    pub pod_seconds: f64,
+    pub underserved_seconds: f64,
+}
+
+/// A workload's load and pods. Rates are in units per second.
+#[derive(Debug)]
+pub struct Workload {
+    pub profile: Arc<PodProfile>,
+    /// The resource usage from `profile`, as numbers.
+    pub usage: ResourceUsage,
+    pub load: Load,
+    pub pod_metrics: Vec<PodMetricSpec>,
+    pub pods: Pods,
+    /// `spec.replicas` of the object.
+    pub desired: u32,
+    pub offered: f64,
+    /// The part of `offered` that the pods serve.
+    pub served: f64,
+    /// Work taken from queues.
+    pub drained: f64,
+    /// Work arriving in the queues that this workload drains.
+    pub arriving: f64,
+    /// Counters that include the warm-up. Metrics are rates of these.
+    pub counters: Totals,
+    /// Counters since second 0.
+    pub totals: Totals,
+    /// Listed in the scenario, so it is kept when its object is deleted.
+    pub(super) in_scenario: bool,
+}
+
+impl Workload {
+    pub(super) fn new(
+        profile: Arc<PodProfile>,
+        load: Load,
+        pod_metrics: Vec<PodMetricSpec>,
+        in_scenario: bool,
+    ) -> Self {
+        Self {
+            usage: profile.resource_usage(),
+            profile,
+            load,
+            pod_metrics,
+            pods: Pods::default(),
+            desired: 0,
+            offered: 0.0,
+            served: 0.0,
+            drained: 0.0,
+            arriving: 0.0,
+            counters: Totals::default(),
+            totals: Totals::default(),
+            in_scenario,
+        }
+    }
+
+    pub(super) fn ready_pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.values().filter(|pod| pod.lifecycle.is_ready())
+    }
+
+    /// Terminates the surplus of an owner's active pods. Returns how many are missing.
+    pub fn terminate_surplus(&mut self, owner_uid: &str, desired: u32, now: f64) -> u32 {
+        let is_own = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
+        let mut own: Vec<&mut Pod> = self.pods.values_mut().filter(is_own).collect();
+        let existing = number::count(own.len());
+        let surplus = usize::try_from(existing.saturating_sub(desired)).unwrap_or_default();
+        if surplus > 0 {
+            own.sort_by(|one, other| one.deletion_rank().total_cmp(&other.deletion_rank()));
+            own.into_iter().take(surplus).for_each(|pod| pod.terminate(now));
+        }
+        desired.saturating_sub(existing)
+    }
+
+    /// Spreads the load over the ready pods by weight. Load beyond a pod's capacity is lost.
+    pub(super) fn serve(&mut self, now: f64) {
+        self.offered = self.load.at(now);
+        let capacity = self.usage.capacity;
+        let weights: f64 = self.ready_pods().map(|pod| pod.weight).sum();
+        for pod in self.pods.values_mut() {
+            // If all weights are 0, the share is NaN and the pod gets no load.
+            let share = if pod.lifecycle.is_ready() { pod.weight / weights } else { 0.0 };
+            pod.load = if share > 0.0 { (self.offered * share).min(capacity) } else { 0.0 };
+        }
+        self.served = self.pods.values().map(|pod| pod.load).sum();
+        self.drained = 0.0;
+    }
+
+    /// The rate at which the ready pods can drain a queue.
+    fn spare_capacity(&self, max_per_pod: Option<f64>) -> f64 {
+        let capacity = self.usage.capacity;
+        self.ready_pods().map(|pod| spare_capacity(pod, capacity, max_per_pod)).sum()
+    }
+
+    /// Distributes work from a queue over the ready pods, in proportion to their spare capacity.
+    fn add_drained(&mut self, rate: f64, spare: f64, max_per_pod: Option<f64>) {
+        if spare <= 0.0 {
+            return;
+        }
+        let capacity = self.usage.capacity;
+        for pod in self.pods.values_mut().filter(|pod| pod.lifecycle.is_ready()) {
+            pod.load += rate * spare_capacity(pod, capacity, max_per_pod) / spare;
+        }
+        self.drained += rate;
+    }
+
+    /// Adds the last `seconds` to the counters.
+    pub(super) fn count(&mut self, seconds: f64, has_started: bool) {
+        let active = self.pods.values().filter(|pod| pod.lifecycle.is_active()).count();
+        let is_underserved = self.served < self.offered * (1.0 - 1e-9);
+        let add = |totals: &mut Totals| {
+            totals.offered += self.offered * seconds;
+            totals.served += self.served * seconds;
+            totals.pod_seconds += active as f64 * seconds;
+            totals.underserved_seconds += if is_underserved { seconds } else { 0.0 };
+        };
+        add(&mut self.counters);
+        if has_started {
+            add(&mut self.totals);
+        }
+    }
+}
+
+fn spare_capacity(pod: &Pod, capacity: f64, max_per_pod: Option<f64>) -> f64 {
+    let spare = (capacity - pod.load).max(0.0);
+    max_per_pod.map_or(spare, |max| spare.min(max))
+}
+
+/// A queue, its backlog and the metric of it.
+#[derive(Debug)]
+pub struct Queue {
+    pub spec: QueueSpec,
+    pub workload: WorkloadId,
+    pub backlog: Backlog,
+    pub series: Series<f64>,
+}
+
+/// Adds the arrivals of the last `seconds` to the queues and lets pods with spare capacity drain
+/// them. Nothing arrives before second 0.
+pub(super) fn drain_queues(
+    queues: &mut [Queue],
+    workloads: &mut BTreeMap<WorkloadId, Workload>,
+    now: f64,
+    seconds: f64,
+) {
+    if now <= 0.0 {
+        return;
+    }
+    let mut arriving = BTreeMap::<WorkloadId, f64>::new();
+    for queue in queues {
+        let rate = queue.spec.arrivals.at(now);
+        *arriving.entry(queue.workload.clone()).or_default() += rate;
+        let Some(workload) = workloads.get_mut(&queue.workload) else { continue };
+        let spare = workload.spare_capacity(queue.spec.drain_per_pod);
+        let drained = queue.backlog.advance(rate * seconds, spare * seconds) / seconds;
+        workload.add_drained(drained, spare, queue.spec.drain_per_pod);
+    }
+    for (id, rate) in arriving {
+        if let Some(workload) = workloads.get_mut(&id) {
+            workload.arriving = rate;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The properties of simulated pods.
+
+use hpa_calc::quantity::{Format, MilliValue, Quantity};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::seconds::Seconds;
+
+/// Resource requests, startup times, capacity, resource usage and failure rates of a pod.
+///
+/// CPU is in cores and memory in bytes, both as quantities. Load is in units per second, of
+/// whatever unit the workload's load uses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PodProfile {
+    /// Name of the main container, which serves the load.
+    pub container: String,
+    /// CPU request of the main container.
+    pub cpu_request: Option<Quantity>,
+    /// Memory request of the main container.
+    pub memory_request: Option<Quantity>,
+    /// CPU limit of the main container. It limits the load served too.
+    pub cpu_limit: Option<Quantity>,
+    /// Memory limit of the main container, which is killed and restarted above it.
+    pub memory_limit: Option<Quantity>,
+    pub sidecars: Vec<Sidecar>,
+    /// Time from creation until the pod has a node.
+    pub scheduling: Seconds,
+    /// Time from then until the containers run, for example to pull images.
+    pub starting: Seconds,
+    /// Time from then until the pod is ready.
+    pub readiness: Seconds,
+    /// Time from deletion until the pod is gone.
+    pub termination: Seconds,
+    /// Relative variation of these times between pods: 0.2 is ±20 %.
+    pub jitter: f64,
+    /// CPU usage before the pod is ready.
+    pub startup_cpu: Quantity,
+    /// CPU usage without load.
+    pub idle_cpu: Quantity,
+    /// CPU usage per unit of load per second.
+    pub cpu_per_unit: Quantity,
+    /// Memory usage without load.
+    pub idle_memory: Quantity,
+    /// Memory usage per unit of load per second.
+    pub memory_per_unit: Quantity,
+    /// The maximum load served by a pod, in units per second.
+    pub capacity: f64,
+    /// The load per pod that the workload is sized for, by default its capacity. Only used to
+    /// compute [`WorkloadObservation::needed`](crate::workload::model::WorkloadObservation::needed).
+    pub target_load: Option<f64>,
+    /// Relative variation of the load between pods: 0.2 is ±20 %.
+    pub imbalance: f64,
+    /// How often a ready pod fails its readiness probe, per hour.
+    pub flaps_per_hour: f64,
+    /// How long the pod is unready then.
+    pub flap_duration: Seconds,
+    /// How often a running container crashes, per hour.
+    pub crashes_per_hour: f64,
+    /// How often a running pod is evicted, per hour.
+    pub evictions_per_hour: f64,
+}
+
+/// A sidecar container with constant resource usage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sidecar {
+    pub name: String,
+    #[serde(default)]
+    pub cpu_request: Option<Quantity>,
+    #[serde(default)]
+    pub memory_request: Option<Quantity>,
+    /// CPU usage.
+    #[serde(default)]
+    pub cpu: Quantity,
+    /// Memory usage.
+    #[serde(default)]
+    pub memory: Quantity,
+}
+
+/// Resource usage by load, as numbers: CPU in cores, memory in bytes. Without a limit, the limit
+/// is infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResourceUsage {
+    pub capacity: f64,
+    pub startup_cpu: f64,
+    idle_cpu: f64,
+    cpu_per_unit: f64,
+    cpu_limit: f64,
+    idle_memory: f64,
+    memory_per_unit: f64,
+    pub memory_limit: f64,
+}
+
+impl ResourceUsage {
+    /// CPU usage of the main container under a load.
+    pub fn cpu(&self, load: f64) -> f64 {
+        (self.idle_cpu + load * self.cpu_per_unit).min(self.cpu_limit)
+    }
+
+    /// Memory usage of the main container under a load.
+    pub fn memory(&self, load: f64) -> f64 {
+        self.idle_memory + load * self.memory_per_unit
+    }
+}
+
+/// Why a profile is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProfileError {
+    #[error("{field}: must not be negative: {value}")]
+    Negative { field: &'static str, value: f64 },
+    #[error("{field}: must be between 0 and 1: {value}")]
+    NotAFraction { field: &'static str, value: f64 },
+    #[error("capacity: must be more than 0")]
+    NoCapacity,
+    #[error("sidecars: duplicate container \"{0}\"")]
+    DuplicateContainer(String),
+}
+
+impl Default for PodProfile {
+    /// A pod that requests 100m CPU, uses 1m per request per second, and serves up to 200 per
+    /// second.
+    fn default() -> Self {
+        Self {
+            container: "app".to_owned(),
+            cpu_request: Some(milli(100)),
+            memory_request: Some(mebi(128)),
+            cpu_limit: None,
+            memory_limit: None,
+            sidecars: Vec::new(),
+            scheduling: Seconds::new(1.0),
+            starting: Seconds::new(3.0),
+            readiness: Seconds::new(6.0),
+            termination: Seconds::new(5.0),
+            jitter: 0.0,
+            startup_cpu: milli(100),
+            idle_cpu: milli(2),
+            cpu_per_unit: milli(1),
+            idle_memory: mebi(40),
+            memory_per_unit: Quantity::default(),
+            capacity: 200.0,
+            target_load: None,
+            imbalance: 0.0,
+            flaps_per_hour: 0.0,
+            flap_duration: Seconds::new(20.0),
+            crashes_per_hour: 0.0,
+            evictions_per_hour: 0.0,
+        }
+    }
+}
+
+fn milli(cpu: i64) -> Quantity {
+    MilliValue::from_milli(cpu).into()
+}
+
+fn mebi(memory: i64) -> Quantity {
+    Quantity::from_milli(MilliValue::from_units(memory << 20), Format::BinarySI)
+}
+
+impl PodProfile {
+    /// The maximum load served by a pod, in units per second, with the CPU limit considered.
+    pub fn effective_capacity(&self) -> f64 {
+        self.resource_usage().capacity
+    }
+
+    pub fn resource_usage(&self) -> ResourceUsage {
+        let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
+        let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
+        let by_cpu = if cpu_per_unit > 0.0 {
+            (cpu_limit - idle_cpu).max(0.0) / cpu_per_unit
+        } else {
+            f64::INFINITY
+        };
+        ResourceUsage {
+            capacity: self.capacity.min(by_cpu),
+            startup_cpu: self.startup_cpu.as_f64(),
+            idle_cpu,
+            cpu_per_unit,
+            cpu_limit,
+            idle_memory: self.idle_memory.as_f64(),
+            memory_per_unit: self.memory_per_unit.as_f64(),
+            memory_limit: self.memory_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64),
+        }
+    }
+
+    /// The load per pod that the workload is sized for, in units per second.
+    pub fn target(&self) -> f64 {
+        self.target_load.unwrap_or_else(|| self.effective_capacity())
+    }
+
+    /// The containers for the pod's spec.
+    pub fn containers(&self, image: &str) -> Vec<Value> {
+        let limits = resources(self.cpu_limit.as_ref(), self.memory_limit.as_ref());
+        let requests = resources(self.cpu_request.as_ref(), self.memory_request.as_ref());
+        let mut main = json!({
+            "name": self.container, "image": image,
+            "resources": { "requests": requests },
+        });
+        if let Some(resources) = main.get_mut("resources").and_then(Value::as_object_mut)
+            && limits.as_object().is_some_and(|limits| !limits.is_empty())
+        {
+            resources.insert("limits".to_owned(), limits);
+        }
+        let sidecar = |one: &Sidecar| {
+            let requests = resources(one.cpu_request.as_ref(), one.memory_request.as_ref());
+            json!({ "name": one.name, "image": "sidecar:1", "resources": { "requests": requests } })
+        };
+        [main].into_iter().chain(self.sidecars.iter().map(sidecar)).collect()
+    }
+
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        let not_negative = [
+            ("capacity", Some(self.capacity)),
+            ("targetLoad", self.target_load),
+            ("flapsPerHour", Some(self.flaps_per_hour)),
+            ("crashesPerHour", Some(self.crashes_per_hour)),
+            ("evictionsPerHour", Some(self.evictions_per_hour)),
+        ];
+        for (field, value) in not_negative {
+            if let Some(value) = value.filter(|value| !value.is_finite() || *value < 0.0) {
+                return Err(ProfileError::Negative { field, value });
+            }
+        }
+        for (field, value) in [("jitter", self.jitter), ("imbalance", self.imbalance)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(ProfileError::NotAFraction { field, value });
+            }
+        }
+        if self.target() <= 0.0 {
+            return Err(ProfileError::NoCapacity);
+        }
+        match self.duplicate_container() {
+            Some(name) => Err(ProfileError::DuplicateContainer(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn duplicate_container(&self) -> Option<&str> {
+        let mut names: Vec<&str> =
+            self.sidecars.iter().map(|sidecar| sidecar.name.as_str()).collect();
+        names.push(&self.container);
+        names.sort_unstable();
+        names.windows(2).find_map(|pair| match pair {
+            [one, next] if one == next => Some(*one),
+            _ => None,
+        })
+    }
+}
+
+fn resources(cpu: Option<&Quantity>, memory: Option<&Quantity>) -> Value {
+    let quantities = [("cpu", cpu), ("memory", memory)].into_iter();
+    let given =
+        quantities.filter_map(|(name, quantity)| Some((name, quantity?.to_string().into())));
+    Value::Object(
+        given.map(|(name, quantity): (&str, Value)| (name.to_owned(), quantity)).collect(),
+    )
+}

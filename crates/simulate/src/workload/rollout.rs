@@ -1,0 +1,176 @@
+//! Rollouts of Deployments: how many replicas each `ReplicaSet` gets next.
+
+use serde_json::Value;
+
+use crate::workload::number;
+
+/// How far a rolling update may deviate from the desired replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolloutBounds {
+    /// Pods above the desired replicas.
+    pub surge: u32,
+    /// Pods below the desired replicas that may be unavailable.
+    pub unavailable: u32,
+}
+
+/// The state of a `ReplicaSet`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RevisionState {
+    /// Its `spec.replicas`.
+    pub replicas: u32,
+    /// Available pods.
+    pub available: u32,
+}
+
+impl RolloutBounds {
+    /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The surge is
+    /// rounded up, unavailable pods are rounded down. If both are 0, one pod may be unavailable.
+    pub fn from_strategy(strategy: &Value, replicas: u32) -> Self {
+        let field = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
+        let part = |value: Option<&Value>| match value {
+            Some(Value::String(text)) => {
+                let percent: f64 = text.trim_end_matches('%').parse().unwrap_or(25.0);
+                f64::from(replicas) * percent / 100.0
+            }
+            Some(number) => number.as_f64().unwrap_or_default(),
+            None => f64::from(replicas) / 4.0,
+        };
+        let surge = number::ceil(part(field("maxSurge")));
+        let unavailable = number::ceil(part(field("maxUnavailable")).floor());
+        Self { surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } }
+    }
+}
+
+/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first.
+pub fn rolling_update(
+    desired: u32,
+    bounds: RolloutBounds,
+    new: RevisionState,
+    old: &[RevisionState],
+) -> (u32, Vec<u32>) {
+    let old_total: u32 = old.iter().map(|one| one.replicas).sum();
+    let total = new.replicas + old_total;
+    let max_total = desired.saturating_add(bounds.surge);
+    let next = if new.replicas >= desired {
+        desired
+    } else {
+        desired.min(new.replicas + max_total.saturating_sub(total))
+    };
+    let unchanged: Vec<u32> = old.iter().map(|one| one.replicas).collect();
+    if next != new.replicas || old_total == 0 {
+        return (next, unchanged);
+    }
+    let min_available = desired.saturating_sub(bounds.unavailable);
+    let new_unavailable = new.replicas.saturating_sub(new.available);
+    let spare = total.saturating_sub(min_available).saturating_sub(new_unavailable);
+    // Unavailable pods go first, because removing them doesn't reduce the availability.
+    let (cleaned, spare) = take(&unchanged, spare, |index| {
+        old.get(index).map_or(0, |one| one.replicas.saturating_sub(one.available))
+    });
+    let available: u32 = new.available + old.iter().map(|one| one.available).sum::<u32>();
+    let spare = spare.min(available.saturating_sub(min_available));
+    let (result, _) =
+        take(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
+    (next, result)
+}
+
+/// Reduces each number by up to its limit, and all together by up to `spare`. Also returns the rest
+/// of `spare`.
+fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>, u32) {
+    let one = |(index, replicas): (usize, &u32)| {
+        let taken = spare.min(limit(index)).min(*replicas);
+        spare -= taken;
+        replicas - taken
+    };
+    let result = from.iter().enumerate().map(one).collect();
+    (result, spare)
+}
+
+/// The next replicas for the strategy `Recreate`: new pods follow when the old ones are gone.
+pub fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
+    let new = if old_pods == 0 { desired } else { 0 };
+    (new, vec![0; old.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::{RevisionState, RolloutBounds, recreate, rolling_update};
+
+    #[rstest]
+    #[case::default(json!({}), 10, 3, 2)]
+    #[case::percent(json!({ "maxSurge": "30%", "maxUnavailable": "30%" }), 9, 3, 2)]
+    #[case::absolute(json!({ "maxSurge": 2, "maxUnavailable": 0 }), 10, 2, 0)]
+    #[case::never_both_zero(json!({ "maxSurge": 0, "maxUnavailable": "10%" }), 5, 0, 1)]
+    fn strategy_is_parsed(
+        #[case] update: Value,
+        #[case] replicas: u32,
+        #[case] surge: u32,
+        #[case] unavailable: u32,
+    ) {
+        let bounds = RolloutBounds::from_strategy(&json!({ "rollingUpdate": update }), replicas);
+        assert_eq!(bounds, RolloutBounds { surge, unavailable });
+    }
+
+    /// Runs rollouts in which pods become available in random order.
+    #[test]
+    fn rolling_update_stays_within_its_bounds() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let desired = rng.u32(1..20);
+            let surge = rng.u32(0..5);
+            let bounds =
+                RolloutBounds { surge, unavailable: rng.u32(if surge == 0 { 1..5 } else { 0..5 }) };
+            roll(desired, bounds, &mut rng);
+        }
+    }
+
+    fn roll(desired: u32, bounds: RolloutBounds, rng: &mut fastrand::Rng) {
+        let first = rng.u32(0..=desired);
+        let at = |replicas| RevisionState { replicas, available: replicas };
+        let mut old = vec![at(first), at(desired - first)];
+        let mut new = RevisionState::default();
+        for _ in 0..1000 {
+            let (next, targets) = rolling_update(desired, bounds, new, &old);
+            for (one, target) in old.iter_mut().zip(targets) {
+                // A ReplicaSet deletes unavailable pods first.
+                *one = RevisionState { replicas: target, available: one.available.min(target) };
+            }
+            new.replicas = next;
+            let total = new.replicas + old.iter().map(|one| one.replicas).sum::<u32>();
+            let available = new.available + old.iter().map(|one| one.available).sum::<u32>();
+            assert!(total <= desired + bounds.surge, "{desired} {bounds:?} {new:?} {old:?}");
+            assert!(
+                available + bounds.unavailable >= desired,
+                "{desired} {bounds:?} {new:?} {old:?}"
+            );
+            if new == at(desired) && total == desired {
+                return;
+            }
+            new.available += rng.u32(0..=new.replicas - new.available);
+        }
+        panic!("{desired} {bounds:?} does not end: {new:?} {old:?}");
+    }
+
+    #[test]
+    fn unavailable_old_pods_are_replaced_first() {
+        let bounds = RolloutBounds { surge: 1, unavailable: 0 };
+        let (new, old) = (
+            RevisionState { replicas: 1, available: 0 },
+            RevisionState { replicas: 4, available: 3 },
+        );
+        // Only the unavailable old pod is spare, but the new pod isn't available yet.
+        assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![4]));
+        let new = RevisionState { available: 1, ..new };
+        assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![3]));
+    }
+
+    #[test]
+    fn recreate_waits_until_old_pods_are_gone() {
+        let old = [RevisionState { replicas: 3, available: 3 }];
+        assert_eq!(recreate(3, 3, &old), (0, vec![0]));
+        assert_eq!(recreate(3, 0, &old), (3, vec![0]));
+    }
+}

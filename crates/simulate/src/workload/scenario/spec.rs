@@ -1,0 +1,264 @@
+//! The schema of scenarios.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::incident::Incident;
+use crate::workload::{load::Load, profile::PodProfile, seconds::Seconds, series::SourceSettings};
+
+/// A scenario: the objects in the cluster, their load, the accuracy of metrics, and incidents.
+///
+/// Written in YAML, with fields in camel case such as `maxPods`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scenario {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// Seed of the random numbers. The same seed gives the same run.
+    #[serde(default)]
+    pub seed: u64,
+    /// In simulated time.
+    #[serde(default = "duration")]
+    pub duration: Seconds,
+    /// Whether the initial pods have been ready, with metrics, for ten minutes at the start. If
+    /// not, they are created at the start.
+    #[serde(default = "yes")]
+    pub warm: bool,
+    /// How many pods can be scheduled. Further pods stay pending.
+    #[serde(default)]
+    pub max_pods: Option<u32>,
+    /// The profile of workloads that don't have their own.
+    #[serde(default)]
+    pub default_profile: PodProfile,
+    /// Workloads to create at the start.
+    #[serde(default)]
+    pub workloads: Vec<WorkloadSpec>,
+    /// Queues that workloads drain.
+    #[serde(default)]
+    pub queues: Vec<QueueSpec>,
+    /// Custom metrics of objects other than pods.
+    #[serde(default)]
+    pub object_metrics: Vec<ObjectMetricSpec>,
+    /// External metrics other than those of queues.
+    #[serde(default)]
+    pub external_metrics: Vec<ExternalMetricSpec>,
+    /// Accuracy of metrics.
+    #[serde(default)]
+    pub metrics: MetricsSettings,
+    #[serde(default)]
+    pub incidents: Vec<Incident>,
+    /// Further objects to create at the start, such as autoscalers.
+    #[serde(default)]
+    pub manifests: Vec<Value>,
+    /// Faults of the API server. The caller adds them: see `Fault::from_json` of `hpa-testbed`.
+    #[serde(default)]
+    pub faults: Vec<Value>,
+}
+
+/// An object with pods, and the load on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// Also the value of the pods' label `app`.
+    #[serde(default)]
+    pub name: String,
+    /// Created if it doesn't exist.
+    #[serde(default = "namespace")]
+    pub namespace: String,
+    #[serde(default = "deployment")]
+    pub kind: String,
+    /// Required for custom resources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Replicas at the start.
+    #[serde(default = "one")]
+    pub replicas: u32,
+    /// By default the scenario's default profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PodProfile>,
+    /// The total load, in units per second.
+    #[serde(default)]
+    pub load: Load,
+    /// Custom metrics of the pods (`type: Pods`).
+    #[serde(default)]
+    pub pod_metrics: Vec<PodMetricSpec>,
+    /// Further fields of the object's spec, such as `strategy` or `minReadySeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<serde_json::Map<String, Value>>,
+}
+
+/// A custom metric of pods. Its value is `base + perUnit × load served`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodMetricSpec {
+    pub name: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub base: f64,
+    /// Increase per unit of load per second.
+    #[serde(default = "one_float")]
+    pub per_unit: f64,
+}
+
+/// A queue. Its backlog is an external metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QueueSpec {
+    pub name: String,
+    /// Arriving work, in units per second.
+    pub arrivals: Load,
+    /// The workload that drains the queue (`name` or `namespace/name`).
+    #[serde(default)]
+    pub workload: String,
+    /// How much a pod drains at most, in units per second. By default limited only by the capacity
+    /// that its other load leaves.
+    #[serde(default)]
+    pub drain_per_pod: Option<f64>,
+    /// Waiting work at the start.
+    #[serde(default)]
+    pub backlog: f64,
+    /// Name of the external metric.
+    pub metric: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A custom metric of an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectMetricSpec {
+    pub metric: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The described object, which need not exist.
+    pub object: ObjectRef,
+    pub value: MetricValue,
+}
+
+/// An object that a metric describes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectRef {
+    #[serde(default = "core")]
+    pub api_version: String,
+    pub kind: String,
+    #[serde(default = "namespace")]
+    pub namespace: String,
+    pub name: String,
+    /// The plural name such as `ingresses`, if it can't be derived from the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+}
+
+/// An external metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExternalMetricSpec {
+    pub metric: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub value: MetricValue,
+}
+
+/// What a metric measures. Workloads are given by `name` or `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum MetricValue {
+    /// The load on a workload, in units per second.
+    Load(String),
+    /// The load on a workload, in units per second, divided by its ready pods.
+    LoadPerPod(String),
+    /// The load that a workload serves, in units per second.
+    Served(String),
+    /// The backlog of a queue.
+    Backlog(String),
+    /// An independent curve.
+    Curve(Load),
+}
+
+/// The accuracy of each source of metrics.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct MetricsSettings {
+    /// CPU and memory from metrics-server.
+    pub resource: SourceSettings,
+    /// Custom metrics of pods.
+    pub pods: SourceSettings,
+    /// Custom metrics of other objects.
+    pub object: SourceSettings,
+    /// External metrics.
+    pub external: SourceSettings,
+}
+
+fn duration() -> Seconds {
+    Scenario::default().duration
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn namespace() -> String {
+    "default".to_owned()
+}
+
+fn deployment() -> String {
+    "Deployment".to_owned()
+}
+
+fn core() -> String {
+    "v1".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_float() -> f64 {
+    1.0
+}
+
+impl Default for Scenario {
+    /// An empty scenario of twenty minutes.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            seed: 0,
+            duration: Seconds::new(1200.0),
+            warm: true,
+            max_pods: None,
+            default_profile: PodProfile::default(),
+            workloads: Vec::new(),
+            queues: Vec::new(),
+            object_metrics: Vec::new(),
+            external_metrics: Vec::new(),
+            metrics: MetricsSettings::default(),
+            incidents: Vec::new(),
+            manifests: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl WorkloadSpec {
+    /// A Deployment in the namespace `default` with one replica of the default profile and no load.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: namespace(),
+            kind: deployment(),
+            api_version: None,
+            replicas: 1,
+            profile: None,
+            load: Load::default(),
+            pod_metrics: Vec::new(),
+            spec: None,
+        }
+    }
+}

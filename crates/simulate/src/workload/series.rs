@@ -1,0 +1,173 @@
+//! Samples of a value over time, as a metrics source records them: periodic, delayed, noisy, with
+//! gaps.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::{random, seconds::Seconds};
+
+/// The accuracy of a metrics source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SourceSettings {
+    /// The scrape interval. Values change only then, and rates are averages over it.
+    #[serde(default = "resolution")]
+    pub resolution: Seconds,
+    /// The time between a scrape and when its sample is readable.
+    #[serde(default)]
+    pub delay: Seconds,
+    /// Relative standard deviation of the error. The error is bounded by three times this.
+    #[serde(default)]
+    pub noise: f64,
+    /// The probability that a scrape is missed.
+    #[serde(default)]
+    pub gaps: f64,
+    /// How long a sample is readable if no newer one arrives. By default one resolution, like
+    /// metrics-server.
+    #[serde(default)]
+    pub stale_after: Option<Seconds>,
+}
+
+fn resolution() -> Seconds {
+    SourceSettings::default().resolution
+}
+
+impl Default for SourceSettings {
+    /// A scrape every 15 seconds, without delay or error.
+    fn default() -> Self {
+        Self {
+            resolution: Seconds::new(15.0),
+            delay: Seconds::default(),
+            noise: 0.0,
+            gaps: 0.0,
+            stale_after: None,
+        }
+    }
+}
+
+impl SourceSettings {
+    /// Whether the scrape with this index is missed for the subject `key`.
+    pub fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
+        self.gaps > 0.0 && random::rng(seed ^ 1, key, scrape).f64() < self.gaps
+    }
+
+    /// The measured value, with an error.
+    pub fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
+        if self.noise <= 0.0 {
+            return value;
+        }
+        let off = random::deviation(&mut random::rng(seed ^ 2, key, scrape)) * self.noise;
+        (value * (1.0 + off)).max(0.0)
+    }
+
+    pub fn validate(&self) -> Result<(), SourceSettingsError> {
+        if self.resolution.get() < 1.0 {
+            return Err(SourceSettingsError::Resolution);
+        }
+        if !(0.0..=1.0).contains(&self.gaps) {
+            return Err(SourceSettingsError::Gaps(self.gaps));
+        }
+        if !self.noise.is_finite() || self.noise < 0.0 {
+            return Err(SourceSettingsError::Noise(self.noise));
+        }
+        Ok(())
+    }
+}
+
+/// Why the settings of a source are invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SourceSettingsError {
+    #[error("resolution: must be at least 1s")]
+    Resolution,
+    #[error("gaps: must be between 0 and 1: {0}")]
+    Gaps(f64),
+    #[error("noise: must not be negative: {0}")]
+    Noise(f64),
+}
+
+/// The result of one scrape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample<T> {
+    /// Simulated seconds since the start.
+    pub at: f64,
+    /// Seconds before `at` that the value is an average of.
+    pub window: f64,
+    pub value: T,
+}
+
+/// The samples that are readable now or later.
+#[derive(Clone, Debug)]
+pub struct Series<T> {
+    samples: VecDeque<Sample<T>>,
+}
+
+impl<T> Default for Series<T> {
+    fn default() -> Self {
+        Self { samples: VecDeque::new() }
+    }
+}
+
+impl<T> Series<T> {
+    pub fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
+        let readable = sample.at - settings.delay.get();
+        self.samples.push_back(sample);
+        // Of the readable samples only the last is needed.
+        while self.samples.get(1).is_some_and(|next| next.at <= readable) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// The sample that is readable now, if it isn't stale.
+    pub fn latest(&self, now: f64, settings: &SourceSettings) -> Option<&Sample<T>> {
+        let delay = settings.delay.get();
+        let stale_after = settings.stale_after.unwrap_or(settings.resolution).get();
+        let sample = self.samples.iter().rev().find(|sample| sample.at + delay <= now)?;
+        (now - sample.at - delay < stale_after).then_some(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sample, Seconds, Series, SourceSettings};
+
+    fn read(series: &Series<i32>, settings: &SourceSettings, now: f64) -> Option<i32> {
+        series.latest(now, settings).map(|sample| sample.value)
+    }
+
+    #[test]
+    fn samples_change_with_scrapes_and_are_delayed() {
+        let settings = SourceSettings { delay: Seconds::new(20.0), ..SourceSettings::default() };
+        let mut series = Series::default();
+        for (scrape, at) in (0..4).zip([0.0, 15.0, 30.0, 45.0]) {
+            series.push(Sample { at, window: 15.0, value: scrape }, &settings);
+        }
+        let seen: Vec<_> =
+            [35.0, 49.9, 50.0, 65.0, 79.9, 80.0].map(|now| read(&series, &settings, now)).into();
+        assert_eq!(seen, [Some(1), Some(1), Some(2), Some(3), Some(3), None]);
+    }
+
+    #[test]
+    fn noise_is_deterministic_and_bounded() {
+        let settings = SourceSettings { noise: 0.1, ..SourceSettings::default() };
+        let measure = |seed, scrape| settings.with_noise(100.0, seed, 42, scrape);
+        let values: Vec<f64> = (0..2000).map(|scrape| measure(1, scrape)).collect();
+        assert_eq!(values, (0..2000).map(|scrape| measure(1, scrape)).collect::<Vec<_>>());
+        assert_ne!(values, (0..2000).map(|scrape| measure(2, scrape)).collect::<Vec<_>>());
+        assert!(values.iter().all(|value| (70.0..=130.0).contains(value)));
+        let mean = values.iter().sum::<f64>() / 2000.0;
+        let deviation =
+            (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2000.0).sqrt();
+        assert!(
+            (mean - 100.0).abs() < 1.0 && (deviation - 10.0).abs() < 1.0,
+            "{mean} ± {deviation}"
+        );
+    }
+
+    #[test]
+    fn scrapes_are_missed_at_the_configured_rate() {
+        let settings = SourceSettings { gaps: 0.2, ..SourceSettings::default() };
+        let missed = (0..5000).filter(|scrape| settings.misses_scrape(1, 42, *scrape)).count();
+        assert!((900..1100).contains(&missed), "{missed}");
+    }
+}

@@ -1,0 +1,102 @@
+//! `StatefulSet`s: which pods to create and to delete next.
+
+use crate::workload::model::PodState;
+
+/// A pod of a `StatefulSet`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OrdinalPod {
+    pub ordinal: u32,
+    pub state: PodState,
+    /// Whether it was created from the current template.
+    pub is_current: bool,
+}
+
+/// What the spec of a `StatefulSet` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatefulSetSpec {
+    pub replicas: u32,
+    /// `podManagementPolicy: Parallel`.
+    pub is_parallel: bool,
+    /// Whether pods of an old template are replaced (`updateStrategy: RollingUpdate`).
+    pub replaces_old: bool,
+    /// Pods with a lower ordinal keep their template.
+    pub partition: i64,
+}
+
+/// The next step: ordinals of pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub create: Vec<u32>,
+    pub terminate: Vec<u32>,
+}
+
+impl StatefulSetSpec {
+    /// The next step towards the desired pods. `pods` are sorted by ordinal.
+    pub fn next_step(&self, pods: &[OrdinalPod]) -> Step {
+        let mut step = Step::default();
+        let mut all_ready = true;
+        for ordinal in 0..self.replicas {
+            let pod = pods.iter().find(|pod| pod.ordinal == ordinal);
+            match pod.map(|pod| pod.state) {
+                Some(PodState::Ready) => continue,
+                Some(PodState::Evicted { .. }) => step.terminate.push(ordinal),
+                Some(_) => {}
+                None => step.create.push(ordinal),
+            }
+            all_ready = false;
+            if !self.is_parallel {
+                return step;
+            }
+        }
+        let surplus = pods.iter().rev().filter(|pod| pod.ordinal >= self.replicas);
+        let at_once = if self.is_parallel { usize::MAX } else { 1 };
+        let before = step.terminate.len();
+        step.terminate.extend(surplus.take(at_once).map(|pod| pod.ordinal));
+        if step.terminate.len() == before && all_ready && self.replaces_old {
+            let is_old =
+                |pod: &&OrdinalPod| !pod.is_current && i64::from(pod.ordinal) >= self.partition;
+            step.terminate.extend(pods.iter().rev().find(is_old).map(|pod| pod.ordinal));
+        }
+        step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: StatefulSetSpec =
+        StatefulSetSpec { replicas: 2, is_parallel: false, replaces_old: true, partition: 0 };
+
+    fn pod(ordinal: u32, state: PodState, is_current: bool) -> OrdinalPod {
+        OrdinalPod { ordinal, state, is_current }
+    }
+
+    fn step(spec: StatefulSetSpec, pods: &[OrdinalPod]) -> (Vec<u32>, Vec<u32>) {
+        let Step { create, terminate } = spec.next_step(pods);
+        (create, terminate)
+    }
+
+    #[test]
+    fn pods_are_created_one_after_the_other_unless_parallel() {
+        assert_eq!(step(SPEC, &[]), (vec![0], vec![]));
+        let starting = pod(0, PodState::Pending { until: 1.0 }, true);
+        assert_eq!(step(SPEC, &[starting]), (vec![], vec![]));
+        let parallel = StatefulSetSpec { is_parallel: true, ..SPEC };
+        assert_eq!(step(parallel, &[starting]), (vec![1], vec![]));
+    }
+
+    #[test]
+    fn pods_are_removed_and_replaced_from_the_highest_ordinal() {
+        let ready = |ordinal, is_current| pod(ordinal, PodState::Ready, is_current);
+        let four = [0, 1, 2, 3].map(|ordinal| ready(ordinal, true));
+        assert_eq!(step(SPEC, &four), (vec![], vec![3]));
+        let parallel = StatefulSetSpec { is_parallel: true, ..SPEC };
+        assert_eq!(step(parallel, &four), (vec![], vec![3, 2]));
+        let old = [ready(0, false), ready(1, false)];
+        assert_eq!(step(SPEC, &old), (vec![], vec![1]));
+        assert_eq!(step(StatefulSetSpec { partition: 2, ..SPEC }, &old), (vec![], vec![]));
+        let failed = [pod(0, PodState::Evicted { since: 0.0 }, true), ready(1, false)];
+        assert_eq!(step(SPEC, &failed), (vec![], vec![0]));
+    }
+}

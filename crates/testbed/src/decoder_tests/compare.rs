@@ -1,0 +1,69 @@
+//! Runs a check with edited samples.
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{RngSeed, TestRunner},
+};
+
+use crate::decoder_tests::{Edit, Sample};
+
+/// The number of random combinations of edits.
+const CASES: u32 = 1000;
+/// The share of texts that a check must decode, and the share that it must reject.
+const MIN_SHARE: f64 = 0.05;
+
+/// Calls `check` with the samples, with single edits of each kind at each place, and with random
+/// combinations of edits, which are the same in each run. `check` returns whether it could decode
+/// the text.
+///
+/// Panics if a sample can't be decoded, and if almost all or almost no texts can.
+pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
+    let (mut decoded, mut total) = (0, 0);
+    let mut count = |is_decoded: bool| {
+        decoded += u32::from(is_decoded);
+        total += 1;
+    };
+    for sample in samples {
+        assert!(check(sample.as_bytes()), "the sample can't be decoded: {sample}");
+    }
+    let samples: Vec<Sample> = samples.iter().map(|sample| Sample::new(sample)).collect();
+    for sample in &samples {
+        for edit in sample.single_edits() {
+            count(check(&sample.edit(&[edit])));
+        }
+    }
+    let share = f64::from(decoded) / f64::from(total);
+    assert!((MIN_SHARE..1.0 - MIN_SHARE).contains(&share), "{decoded} of {total} are decoded");
+
+    let edit = any::<(u8, u16, u16)>().prop_map(|(kind, at, with)| Edit::new(kind, at, with));
+    let cases = (0..samples.len(), vec(edit, 0..6));
+    let config = ProptestConfig {
+        cases: CASES,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    };
+    let result = TestRunner::new(config).run(&cases, |(sample, edits)| {
+        check(&samples[sample].edit(&edits));
+        Ok(())
+    });
+    assert!(
+        result.is_ok(),
+        "{}",
+        result.map_or_else(|error| error.to_string(), |()| String::new())
+    );
+}
+
+/// Makes a text from the input of a fuzz target: the input itself, or a sample with edits.
+pub fn fuzz_input(samples: &[&str], data: &[u8]) -> Vec<u8> {
+    let Some((choice, rest)) = data.split_first() else { return Vec::new() };
+    let Some(sample) = usize::from(*choice).checked_sub(1).and_then(|at| samples.get(at)) else {
+        return rest.to_vec();
+    };
+    let (edits, _) = rest.as_chunks::<5>();
+    let edits = edits.iter().map(|[kind, at @ .., a, b]| {
+        Edit::new(*kind, u16::from_le_bytes(*at), u16::from_le_bytes([*a, *b]))
+    });
+    Sample::new(sample).edit(&edits.collect::<Vec<_>>())
+}

@@ -1,0 +1,273 @@
+//! Edits of JSON.
+
+use crate::decoder_tests::{
+    tree::{Tree, escape, quote},
+    values::{ALL, BYTES, NAMES},
+};
+
+/// What an edit does. Those from [`Truncate`] on edit the text, the others a node of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Replaces the node by a value.
+    Replace,
+    /// Replaces the node by another node of the sample.
+    CopyNode,
+    /// Adds a member with a name of the sample and a value.
+    AddMember,
+    /// Adds the first member once more, with a value, before or after it.
+    RepeatMember,
+    /// Adds a member with a name that no decoder reads.
+    AddUnknown,
+    /// Changes the name of a member.
+    Rename,
+    /// Removes a member or an element.
+    Remove,
+    /// Repeats an element.
+    RepeatElement,
+    /// Rotates members or elements.
+    Rotate,
+    /// Puts the node in a list or an object.
+    Wrap,
+    /// Escapes all characters of a string or of the names of an object.
+    Escape,
+    /// Adds white space between all tokens.
+    AddSpace,
+    Truncate,
+    SetByte,
+    InsertByte,
+    RemoveByte,
+    /// Adds text after the document.
+    Append,
+}
+
+use Kind::{
+    AddMember, AddSpace, AddUnknown, Append, CopyNode, Escape, InsertByte, Remove, RemoveByte,
+    Rename, RepeatElement, RepeatMember, Replace, Rotate, SetByte, Truncate, Wrap,
+};
+
+const TREE_KINDS: [Kind; 12] = [
+    Replace,
+    CopyNode,
+    AddMember,
+    RepeatMember,
+    AddUnknown,
+    Rename,
+    Remove,
+    RepeatElement,
+    Rotate,
+    Wrap,
+    Escape,
+    AddSpace,
+];
+const TEXT_KINDS: [Kind; 5] = [Truncate, SetByte, InsertByte, RemoveByte, Append];
+
+/// One change. All numbers are valid, because they are reduced to what the sample has.
+#[derive(Clone, Copy, Debug)]
+pub struct Edit {
+    kind: Kind,
+    at: usize,
+    with: usize,
+}
+
+impl Edit {
+    /// Three of four edits change the tree, because an edit of the text mostly breaks the syntax.
+    pub fn new(kind: u8, at: u16, with: u16) -> Self {
+        let (group, kind) = (kind % 4, usize::from(kind / 4));
+        let kind = match group {
+            0 => TEXT_KINDS[kind % TEXT_KINDS.len()],
+            _ => TREE_KINDS[kind % TREE_KINDS.len()],
+        };
+        Self { kind, at: at.into(), with: with.into() }
+    }
+
+    /// The number of different values of `with` for one node.
+    fn choices(self, sample: &mut Tree, names: &[String]) -> usize {
+        let nodes = sample.nodes();
+        let node = sample.node(self.at);
+        let of_children = |count| if node.children() > 0 { count } else { 0 };
+        let of_object = |count| if matches!(node, Tree::Object(_)) { count } else { 0 };
+        match self.kind {
+            Replace => ALL.len(),
+            CopyNode => nodes,
+            AddMember => of_object(names.len() * ALL.len()),
+            RepeatMember => of_children(of_object(2 * node.children() * ALL.len())),
+            AddUnknown => of_object(ALL.len()),
+            Rename => of_children(of_object(node.children() * (NAMES.len() + 2))),
+            Remove | RepeatElement | Rotate => node.children(),
+            Wrap => 2,
+            Escape | AddSpace => 1,
+            Truncate | SetByte | InsertByte | RemoveByte | Append => 0,
+        }
+    }
+
+    fn apply(self, tree: &mut Tree, names: &[String]) {
+        let other = (self.kind == CopyNode).then(|| {
+            let at = self.with % tree.nodes();
+            tree.node(at).clone()
+        });
+        let at = self.at % tree.nodes();
+        let node = tree.node(at);
+        let leaf = |at: usize| Tree::Leaf(ALL[at % ALL.len()].clone());
+        match (self.kind, node) {
+            (Replace, node) => *node = leaf(self.with),
+            (CopyNode, node) => *node = other.expect("a node"),
+            (Wrap, node) if self.with.is_multiple_of(2) => *node = Tree::List(vec![node.clone()]),
+            (Wrap, node) => *node = Tree::Object(vec![("\"x\"".to_owned(), node.clone())]),
+            (Escape, Tree::Leaf(text)) => *text = escape(text),
+            (_, Tree::Leaf(_)) => {}
+            (Escape, Tree::Object(members)) => {
+                for (name, _) in members {
+                    *name = escape(name);
+                }
+            }
+            (_, Tree::Object(members)) => self.edit_object(members, names, leaf),
+            (_, Tree::List(elements)) => self.edit_list(elements),
+        }
+    }
+
+    fn edit_object(
+        self,
+        members: &mut Vec<(String, Tree)>,
+        names: &[String],
+        leaf: impl Fn(usize) -> Tree,
+    ) {
+        let values = ALL.len();
+        match self.kind {
+            AddMember if !names.is_empty() => {
+                let name = names[self.with / values % names.len()].clone();
+                members.push((name, leaf(self.with)));
+            }
+            AddUnknown => members.insert(0, ("\"x\"".to_owned(), leaf(self.with))),
+            _ if members.is_empty() => {}
+            RepeatMember => {
+                let member = self.with / values % (2 * members.len());
+                let (at, is_after) = (member / 2, member % 2);
+                let name = members[at].0.clone();
+                members.insert(at + is_after, (name, leaf(self.with)));
+            }
+            Rename => {
+                let (at, to) = (self.with % members.len(), self.with / members.len());
+                let name = &mut members[at].0;
+                *name = match to % (NAMES.len() + 2) {
+                    0 => quote(&name.trim_matches('"').to_ascii_uppercase()),
+                    1 => quote(&capitalize(name.trim_matches('"'))),
+                    to => NAMES[to - 2].to_owned(),
+                };
+            }
+            Remove => _ = members.remove(self.with % members.len()),
+            Rotate => {
+                let by = self.with % members.len();
+                members.rotate_left(by);
+            }
+            _ => {}
+        }
+    }
+
+    fn edit_list(self, elements: &mut Vec<Tree>) {
+        if elements.is_empty() {
+            return;
+        }
+        let at = self.with % elements.len();
+        match self.kind {
+            Remove => _ = elements.remove(at),
+            RepeatElement => elements.insert(at, elements[at].clone()),
+            Rotate => elements.rotate_left(at),
+            _ => {}
+        }
+    }
+
+    fn apply_to_text(self, text: &mut Vec<u8>) {
+        let at = self.at % text.len().max(1);
+        let byte = BYTES[self.with % BYTES.len()];
+        match self.kind {
+            Truncate => text.truncate(at),
+            SetByte if !text.is_empty() => text[at] = byte,
+            InsertByte => text.insert(at, byte),
+            RemoveByte if !text.is_empty() => _ = text.remove(at),
+            Append => text.extend(ALL[self.with % ALL.len()].bytes()),
+            _ => {}
+        }
+    }
+}
+
+fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + characters.as_str()
+    })
+}
+
+/// A JSON text that can be edited.
+pub struct Sample {
+    tree: Tree,
+    names: Vec<String>,
+    bytes: usize,
+}
+
+impl Sample {
+    pub fn new(json: &str) -> Self {
+        let tree = Tree::parse(json);
+        let names = tree.names();
+        Self { tree, names, bytes: json.len() }
+    }
+
+    /// Edits the sample, first its tree and then its text.
+    pub fn edit(&self, edits: &[Edit]) -> Vec<u8> {
+        let mut tree = self.tree.clone();
+        let is_of_tree = |edit: &&&Edit| TREE_KINDS.contains(&edit.kind);
+        let of_tree = edits.iter().filter(|edit| is_of_tree(&edit));
+        for edit in of_tree.clone() {
+            edit.apply(&mut tree, &self.names);
+        }
+        let has_space = of_tree.clone().any(|edit| edit.kind == AddSpace);
+        let mut text = String::new();
+        tree.write(&mut text, if has_space { " \n\t\r" } else { "" });
+        let mut text = text.into_bytes();
+        let of_text = edits.iter().filter(|edit| !is_of_tree(&edit));
+        for edit in of_text {
+            edit.apply_to_text(&mut text);
+        }
+        text
+    }
+
+    /// Edits of each kind at each place: values instead of nodes and beside them, truncations, and
+    /// so on.
+    pub fn single_edits(&self) -> Vec<Edit> {
+        let mut tree = self.tree.clone();
+        let nodes = tree.nodes();
+        let mut edits = Vec::new();
+        for kind in TREE_KINDS {
+            // Not every combination of a name and a value, to save time.
+            let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 13 } else { 1 };
+            for at in 0..nodes {
+                let choices = Edit { kind, at, with: 0 }.choices(&mut tree, &self.names);
+                edits.extend((0..choices).step_by(step).map(|with| Edit { kind, at, with }));
+            }
+        }
+        for kind in TEXT_KINDS {
+            edits.extend((0..self.bytes).map(|at| Edit { kind, at, with: at }));
+        }
+        edits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_change_the_sample_as_described() {
+        let sample = Sample::new(r#"{"a":[1,"b"],"c":null}"#);
+        let edited = |kind, at, with| {
+            String::from_utf8(sample.edit(&[Edit { kind, at, with }])).expect("UTF-8")
+        };
+        assert_eq!(edited(Replace, 2, 0), r#"{"a":[null,"b"],"c":null}"#);
+        assert_eq!(edited(CopyNode, 4, 1), r#"{"a":[1,"b"],"c":[1,"b"]}"#);
+        assert_eq!(edited(RepeatMember, 0, 1), r#"{"a":true,"a":[1,"b"],"c":null}"#);
+        assert_eq!(edited(Rename, 0, 0), r#"{"A":[1,"b"],"c":null}"#);
+        assert_eq!(edited(Remove, 0, 0), r#"{"c":null}"#);
+        assert_eq!(edited(Rotate, 1, 1), r#"{"a":["b",1],"c":null}"#);
+        assert_eq!(edited(Escape, 3, 0), r#"{"a":[1,"\u0062"],"c":null}"#);
+        assert_eq!(edited(Truncate, 5, 0), r#"{"a":"#);
+    }
+}

@@ -1,0 +1,97 @@
+//! The three metrics APIs with values that a test sets.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use hpa_testbed::{
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
+    MetricsProvider, PodMetrics, PodMetricsQuery,
+};
+use serde_json::json;
+
+use crate::harness::{NAMESPACE, objects::CPU_REQUEST_MILLI};
+
+/// One CPU usage for all pods, and one value for all custom and external metrics.
+///
+/// The external metric [`SettableMetrics::MISSING`] has no series.
+#[derive(Debug)]
+pub struct SettableMetrics {
+    cpu_percent: AtomicI64,
+    value: AtomicI64,
+}
+
+impl SettableMetrics {
+    /// Name of an external metric without series.
+    pub const MISSING: &str = "broken";
+
+    /// `cpu_percent` is relative to the pods' request.
+    pub const fn new(cpu_percent: i64, value: i64) -> Self {
+        Self { cpu_percent: AtomicI64::new(cpu_percent), value: AtomicI64::new(value) }
+    }
+
+    pub fn set_cpu_percent(&self, percent: i64) {
+        self.cpu_percent.store(percent, Ordering::SeqCst);
+    }
+
+    /// Sets the value of all custom and external metrics.
+    pub fn set_value(&self, value: i64) {
+        self.value.store(value, Ordering::SeqCst);
+    }
+
+    fn value(&self) -> String {
+        self.value.load(Ordering::SeqCst).to_string()
+    }
+}
+
+impl Default for SettableMetrics {
+    /// Full CPU usage, and 1 for everything else.
+    fn default() -> Self {
+        Self::new(100, 1)
+    }
+}
+
+impl MetricsProvider for SettableMetrics {
+    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
+        let milli = self.cpu_percent.load(Ordering::SeqCst) * CPU_REQUEST_MILLI / 100;
+        let metrics = |(namespace, name): &(String, String)| {
+            pod_metrics(namespace, name, format!("{milli}m"))
+        };
+        Ok(query.pods.iter().map(metrics).collect())
+    }
+
+    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        let metric = |kind: &str, name: &str| CustomMetric {
+            described_object: json!({
+                "apiVersion": "v1", "kind": kind, "namespace": NAMESPACE, "name": name,
+            }),
+            value: self.value(),
+            ..CustomMetric::default()
+        };
+        if query.resource.starts_with("services") {
+            return Ok(vec![metric("Service", &query.name)]);
+        }
+        Ok(query.pods.iter().map(|(_, name)| metric("Pod", name)).collect())
+    }
+
+    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        if query.metric == Self::MISSING {
+            return Ok(Vec::new());
+        }
+        let (metric_name, value) = (query.metric.clone(), self.value());
+        Ok(vec![ExternalMetric { metric_name, value, ..ExternalMetric::default() }])
+    }
+}
+
+/// Metrics of a pod of [`crate::harness::objects::pod`] that uses this much CPU.
+pub fn pod_metrics(namespace: &str, name: &str, cpu: String) -> PodMetrics {
+    let usage = BTreeMap::from([("cpu".to_owned(), cpu)]);
+    PodMetrics {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        window: "15s".into(),
+        containers: BTreeMap::from([("app".to_owned(), usage)]),
+        ..PodMetrics::default()
+    }
+}

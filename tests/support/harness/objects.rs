@@ -1,0 +1,88 @@
+//! Objects in [`NAMESPACE`], as JSON. Tests adjust fields by indexing.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+use crate::harness::NAMESPACE;
+
+/// What the container of a [`pod`] requests.
+pub const CPU_REQUEST_MILLI: i64 = 1000;
+
+pub fn namespace() -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })
+}
+
+/// A new Deployment, of pods with the label `app: name`.
+pub fn deployment(name: &str, replicas: i64) -> Value {
+    let labels = json!({ "app": name });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "app", "image": "none" }] },
+            },
+        },
+    })
+}
+
+/// A Deployment whose status reports all replicas.
+pub fn running_deployment(name: &str, replicas: i64) -> Value {
+    let mut object = deployment(name, replicas);
+    object["status"] = json!({ "replicas": replicas });
+    object
+}
+
+/// Pod `app-index`, which has been ready for years.
+pub fn pod(app: &str, index: i64) -> Value {
+    let requests = json!({ "cpu": format!("{CPU_REQUEST_MILLI}m") });
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{app}-{index}"), "namespace": NAMESPACE, "labels": { "app": app },
+        },
+        "spec": { "containers": [{ "name": "app", "resources": { "requests": requests } }] },
+        "status": {
+            "phase": "Running", "startTime": "2020-01-01T00:00:00Z",
+            "conditions": [{
+                "type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:10Z",
+            }],
+        },
+    })
+}
+
+/// An autoscaler of the Deployment of the same name.
+pub fn hpa(
+    name: &str,
+    replicas: RangeInclusive<i32>,
+    metrics: impl IntoIterator<Item = Value>,
+) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
+            "minReplicas": replicas.start(), "maxReplicas": replicas.end(),
+            "metrics": metrics.into_iter().collect::<Vec<_>>(),
+        },
+    })
+}
+
+pub fn cpu_metric(utilization: i32) -> Value {
+    let target = json!({ "type": "Utilization", "averageUtilization": utilization });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+}
+
+pub fn pods_metric(name: &str, average: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": average });
+    json!({ "type": "Pods", "pods": { "metric": { "name": name }, "target": target } })
+}
+
+pub fn external_metric(name: &str, average: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": average });
+    json!({ "type": "External", "external": { "metric": { "name": name }, "target": target } })
+}
