@@ -37,7 +37,7 @@ bench:
 
 # CPU, memory and connections of reading a metric of 1000 pods.
 bench-pods:
-    cargo bench --profile dist -p hpa-fetch --bench pods
+    cargo bench --profile dist -p hpa-collectors --bench pods
 
 # Benchmark the controller with 1000 autoscalers of 10 pods. FLAGS are those of `hpa-bench run`.
 load *FLAGS:
@@ -50,7 +50,7 @@ fuzz SECONDS="60" *TARGETS:
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:
-    for crate in hpa-calc hpa-rules hpa-jsonpath hpa-schedules hpa-collectors hpa-fetch hpa-crd hpa-metrics-client hpa-proxy hpa-prometheus hpa-provider hpa-metrics-api hpa-serve hpa-adapter hpa-dashboard hpa-workload hpa-simulate hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-go-compat hpa-metrics hpa-prometheus hpa-crd hpa-collectors hpa-lease hpa-controller hpa-adapter hpa-dashboard hpa-simulate hpa-testbed hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
 # Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:

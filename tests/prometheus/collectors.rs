@@ -1,4 +1,4 @@
-//! Collectors of `hpa-fetch` that query Prometheus: an Ingress, a `RouteGroup`, host names and
+//! Collectors of `hpa-collectors` that query Prometheus: an Ingress, a `RouteGroup`, host names and
 //! queries of autoscalers.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -1,7 +1,7 @@
 //! `hpa`: a HorizontalPodAutoscaler controller.
 //!
 //! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
-//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs
+//! `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs
 //! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 
 mod adapter;

@@ -42,7 +42,7 @@
 //! use std::{error::Error, sync::Arc, time::Duration};
 //!
 //! use hpa_calc::{api::ResourceName, readings::MetricQuery, selector::Selector};
-//! use hpa_metrics_client::{
+//! use hpa_metrics::{
 //!     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
 //!     ResourceNames,
 //! };

@@ -1,6 +1,6 @@
 //! Runs an autoscaler on a modelled workload in virtual time.
 //!
-//! The decisions are those of `hpa-calc`, the workload is that of `hpa-workload`, which the testbed
+//! The decisions are those of `hpa-calc`, the workload is that of [`workload`], which the testbed
 //! uses too. There is no I/O and no clock: a day takes a fraction of a second, and the same seed
 //! gives the same run.
 //!

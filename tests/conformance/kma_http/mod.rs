@@ -1,6 +1,6 @@
 //! `kma_http`: autoscalers, the values that are collected for them, and requests to the adapter.
 //!
-//! Collection is that of `hpa-fetch`, with real connections to pods and Prometheus. Values are kept
+//! Collection is that of `hpa-collectors`, with real connections to pods and Prometheus. Values are kept
 //! in the store of `hpa-collectors` and served by `hpa-adapter`. Responses are compared but for what
 //! no client depends on: see [`normalize`].
 

@@ -8,8 +8,8 @@ use hpa_collectors::store::{GroupResource as StoredResource, Store, Stored};
 use hpa_metrics::provider::{
     ApiGroups, CustomRequest, ExternalRequest, ObjectKey, ProviderError,
     error::NotFound,
+    interface::Provider,
     objects::ObjectLister,
-    provider::Provider,
     test_doubles::FixedObjects,
     value::{
         CustomValue, CustomValues, ExternalValue, ExternalValues, ListedCustomMetric,

@@ -5,7 +5,7 @@
 //! use std::sync::Arc;
 //!
 //! use hpa_controller::{Dependencies, k8s::Clients};
-//! use hpa_test_harness::{RunningController, SettableMetrics, TestbedExt, objects, options};
+//! use hpa_tests::harness::{RunningController, SettableMetrics, TestbedExt, objects, options};
 //! use hpa_testbed::{Config, Testbed};
 //!
 //! let metrics = Arc::new(SettableMetrics::default());

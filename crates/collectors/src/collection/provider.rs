@@ -19,8 +19,8 @@ use super::{
 };
 use hpa_metrics::provider::{
     error::{NotFound, ProviderError},
+    interface::{ApiGroups, Provider},
     objects::ObjectLister,
-    provider::{ApiGroups, Provider},
     request::{CustomRequest, ExternalRequest, ObjectKey},
     value::{
         CustomValue, CustomValues, ExternalValue, ExternalValues, ListedCustomMetric,

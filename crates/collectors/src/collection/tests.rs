@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 use super::{metric::CollectedMetric, *};
 use hpa_metrics::provider::{
     error::ProviderError,
+    interface::Provider,
     objects::{ListError, ObjectMetadata},
-    provider::Provider,
     request::{CustomRequest, ExternalRequest, ObjectKey},
 };
 

@@ -5,7 +5,7 @@
 //! several numbers:
 //!
 //! ```
-//! use hpa_jsonpath::{Aggregator, Extractor, Query};
+//! use hpa_collectors::jsonpath::{Aggregator, Extractor, Query};
 //!
 //! let query = Query::key("$.queues[?(@.len > 1)].len")?;
 //! let extractor = Extractor::new(query, Some(Aggregator::Sum));

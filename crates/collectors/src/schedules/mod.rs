@@ -7,7 +7,7 @@
 //! window and down after it, and 0 otherwise.
 //!
 //! ```
-//! use hpa_schedules::{ScalingScheduleSpec, ScheduledMetric, Settings};
+//! use hpa_collectors::schedules::{ScalingScheduleSpec, ScheduledMetric, Settings};
 //!
 //! let spec: ScalingScheduleSpec = serde_json::from_str(
 //!     r#"{"schedules": [{

@@ -65,20 +65,17 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The crates whose modules log, as the first segment of a log target.
-pub(super) const LOG_TARGETS: [&str; 20] = [
+pub(super) const LOG_TARGETS: [&str; 17] = [
     "hpa",
     "hpa_adapter",
     "hpa_calc",
+    "hpa_collectors",
     "hpa_controller",
     "hpa_crd",
     "hpa_dashboard",
-    "hpa_fetch",
-    "hpa_metrics_api",
-    "hpa_metrics_client",
+    "hpa_lease",
+    "hpa_metrics",
     "hpa_prometheus",
-    "hpa_provider",
-    "hpa_rules",
-    "hpa_serve",
     "hpa_testbed",
     "hyper",
     "hyper_util",

@@ -78,7 +78,7 @@ use crate::{
 /// use std::time::Duration;
 ///
 /// use hpa_calc::{api::ResourceName, readings::{MetricQuery, Reading}, selector::Selector};
-/// use hpa_metrics_client::{
+/// use hpa_metrics::{
 ///     Coalescing, CoalescingSettings, FetchError, Items, MetricsClient, MetricsSource, Request,
 ///     wire::{PodMetrics, decode_list},
 /// };

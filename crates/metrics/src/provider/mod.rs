@@ -15,10 +15,10 @@
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod interface;
 pub mod kube_objects;
 pub mod mapper;
 pub mod objects;
-pub mod provider;
 pub mod request;
 pub mod routed;
 pub mod source;
@@ -27,10 +27,10 @@ pub mod test_doubles;
 pub mod value;
 
 pub use error::{NotFound, ProviderError};
+pub use interface::{ApiGroups, Provider};
 pub use kube_objects::KubeObjects;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
-pub use provider::{ApiGroups, Provider};
 pub use request::{CustomRequest, ExternalRequest, ObjectKey};
 pub use routed::RoutedProvider;
 pub use source::ProviderSource;

@@ -8,8 +8,8 @@ use hpa_calc::Selector;
 
 use crate::provider::{
     error::{NotFound, ProviderError},
+    interface::{ApiGroups, Provider},
     objects::{NoObjects, ObjectLister},
-    provider::{ApiGroups, Provider},
     request::{CustomRequest, ExternalRequest, ObjectKey},
     value::{
         CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric, NodeUsage,

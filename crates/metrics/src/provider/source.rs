@@ -13,8 +13,8 @@ use jiff::SignedDuration;
 
 use crate::provider::{
     error::ProviderError,
+    interface::Provider,
     objects::ObjectMetadata,
-    provider::Provider,
     request::{CustomRequest, ExternalRequest, ObjectKey},
     value::{CustomValues, PodUsage},
 };
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
     use crate::provider::{
-        provider::ApiGroups,
+        interface::ApiGroups,
         test_doubles::{FixedObjects, FixedProvider, value},
         value::{ExternalValue, ObjectKind},
     };

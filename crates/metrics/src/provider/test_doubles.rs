@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use crate::provider::{
     error::{NotFound, ProviderError},
+    interface::{ApiGroups, Provider},
     objects::{ListError, ObjectLister, ObjectMetadata},
-    provider::{ApiGroups, Provider},
     request::{CustomRequest, ExternalRequest, ObjectKey},
     value::{
         CustomValue, CustomValues, ExternalValue, ExternalValues, ListedCustomMetric,
@@ -251,6 +251,26 @@ impl Provider for FixedProvider {
     }
 }
 
+/// Resources like those of a small cluster.
+pub fn resources() -> ApiResources {
+    let resource = |group: &str, kind: &str, plural: &str| ApiResource {
+        group_resource: GroupResource::new(group, plural),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    };
+    ApiResources::new([
+        resource("", "Pod", "pods"),
+        resource("", "Service", "services"),
+        resource("", "Node", "nodes"),
+        resource("", "Namespace", "namespaces"),
+        resource("", "Event", "events"),
+        resource("apps", "Deployment", "deployments"),
+        resource("events.k8s.io", "Event", "events"),
+        resource("networking.k8s.io", "Ingress", "ingresses"),
+    ])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,24 +316,4 @@ mod tests {
         let error = provider.custom_by_name(&request, "other").await.unwrap_err();
         assert!(error.is_not_found());
     }
-}
-
-/// Resources like those of a small cluster.
-pub fn resources() -> ApiResources {
-    let resource = |group: &str, kind: &str, plural: &str| ApiResource {
-        group_resource: GroupResource::new(group, plural),
-        version: "v1".to_owned(),
-        kind: kind.to_owned(),
-        singular: kind.to_lowercase(),
-    };
-    ApiResources::new([
-        resource("", "Pod", "pods"),
-        resource("", "Service", "services"),
-        resource("", "Node", "nodes"),
-        resource("", "Namespace", "namespaces"),
-        resource("", "Event", "events"),
-        resource("apps", "Deployment", "deployments"),
-        resource("events.k8s.io", "Event", "events"),
-        resource("networking.k8s.io", "Ingress", "ingresses"),
-    ])
 }

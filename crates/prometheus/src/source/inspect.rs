@@ -90,7 +90,7 @@ impl PrometheusProvider {
     /// Why the metric of the named objects is found or not, rule by rule.
     pub fn explain_custom(&self, request: &CustomRequest, names: &[String]) -> Explanation {
         let state = self.state();
-        let own_request = super::answer::of_objects(&request, names);
+        let own_request = super::answer::of_objects(request, names);
         let candidates = candidates(&state.custom, &state.compiled.custom);
         explain_custom(&own_request, &candidates, &state.resources, self.settings.compat)
     }

@@ -38,9 +38,9 @@ use self::{
 };
 use hpa_metrics::provider::{
     error::ProviderError,
+    interface::{ApiGroups, Provider},
     mapper::{MapperError, ResourceMapper},
     objects::ObjectLister,
-    provider::{ApiGroups, Provider},
     request::{CustomRequest, ExternalRequest, ObjectKey},
     value::{
         CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric, NodeUsage,

@@ -38,7 +38,7 @@ mod tests {
         sharing::tests::{Setup, provider},
         tests::{Prometheus, RULES, prometheus, request, sample},
     };
-    use hpa_metrics::provider::{ObjectKey, provider::Provider};
+    use hpa_metrics::provider::{ObjectKey, interface::Provider};
 
     const PODS: usize = 10_000;
 

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use super::{PrometheusProvider, PrometheusSettings, RelistError, RulesFile, Servers};
 use hpa_metrics::provider::{
     error::{NotFound, ProviderError},
+    interface::Provider,
     mapper::FixedMapper,
     objects::ObjectMetadata,
-    provider::Provider,
     request::{CustomRequest, ExternalRequest, ObjectKey},
     test_doubles::FixedObjects,
 };

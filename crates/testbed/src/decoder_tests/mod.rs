@@ -5,7 +5,7 @@
 //! place, and with random combinations of edits. A fuzz target calls it with [`fuzz_input`].
 //!
 //! ```
-//! use hpa_test_json::{Document, compare};
+//! use hpa_testbed::decoder_tests::{Document, compare};
 //!
 //! #[derive(Default, serde::Deserialize)]
 //! #[serde(default)] // Without it, an empty list is no `Replicas`.

@@ -14,8 +14,8 @@ use super::{
 };
 use hpa_metrics::provider::{
     error::{NotFound, ProviderError},
+    interface::{ApiGroups, Provider},
     objects::{NoObjects, ObjectLister},
-    provider::{ApiGroups, Provider},
     request::{CustomRequest, ExternalRequest, ObjectKey},
     value::{
         CustomValue, CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use hpa_metrics::provider::{provider::Provider, request::CustomRequest};
+use hpa_metrics::provider::{interface::Provider, request::CustomRequest};
 
 /// Monday 2027-01-11, 08:00 UTC.
 const START: i64 = 1_799_654_400;

@@ -16,9 +16,9 @@ use crate::source::{
 };
 use hpa_metrics::provider::{
     error::ProviderError,
+    interface::Provider,
     mapper::FixedMapper,
     objects::ObjectMetadata,
-    provider::Provider,
     request::{CustomRequest, ObjectKey},
     test_doubles::FixedObjects,
 };
