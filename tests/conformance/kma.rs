@@ -1,23 +1,26 @@
 //! `kma_hpa_config` and `kma_promql`: what kube-metrics-adapter collects for an autoscaler.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, sync::Arc};
 
+use async_trait::async_trait;
 use hpa_calc::{
-    api::HorizontalPodAutoscaler,
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler},
     go_duration,
-    quantity::{Format, MilliValue, Quantity},
+    quantity::{Format, Quantity},
 };
 use hpa_collectors::{
-    Compat, Environment, MetricConfig, Plan, PlanError,
-    annotations::Annotations,
-    metric_configs,
-    plan::Source,
-    promql::{self, Ingress, QueryResult, RouteGroup},
+    Clients, Cluster, Compat, ConfigError, Context, Environment, Ingress, LookupError,
+    MetricConfig, Plan, Pod, RouteGroup, annotations::Annotations, metric_configs,
 };
+use hpa_prometheus::client::{Client, Settings};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::compare::{difference, normalize};
+use crate::{
+    adapter::prometheus::Prometheus,
+    compare::{difference, normalize},
+};
 
 const COMPAT: Compat = Compat::KubeMetricsAdapter;
 
@@ -40,11 +43,11 @@ fn configs(line: &Value) -> Result<(HorizontalPodAutoscaler, ConfigResult), Stri
     Ok((hpa, configs))
 }
 
-type ConfigResult = Result<Vec<MetricConfig>, PlanError>;
+type ConfigResult = Result<Vec<MetricConfig>, ConfigError>;
 
 /// Compares the configurations of an autoscaler's metrics, and whether they can be collected.
 pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
-    let (hpa, configs) = configs(line)?;
+    let (_, configs) = configs(line)?;
     let error = configs.as_ref().err().map(ToString::to_string);
     same("error", &line["error"], &json!(error))?;
     let expected = line["configs"].as_array().map_or(&[][..], Vec::as_slice);
@@ -52,8 +55,8 @@ pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
     same("configs", &json!(expected.len()), &json!(configs.len()))?;
     for (expected, config) in expected.iter().zip(&configs) {
         compare_config(expected, config)?;
-        let plan = Plan::new(config, &hpa.spec.scale_target_ref, &environment(None));
-        compare_plan(&expected["collector"], &plan)?;
+        let plan = Plan::new(config, &environment(None));
+        compare_plan(&expected["collector"], config, &plan)?;
     }
     Ok(())
 }
@@ -72,18 +75,22 @@ fn compare_config(expected: &Value, config: &MetricConfig) -> Result<(), String>
     });
     same("object", &expected["object"], &json!(object))?;
     same("type", &expected["type"], &json!(config.metric_type.name()))?;
-    same("config", &expected["config"], &json!(config.values))?;
+    same("config", &expected["config"], &json!(config.values()))?;
     same("collectorType", &expected["collectorType"], &json!(config.collector))?;
     same("perReplica", &expected["perReplica"], &json!(config.per_replica))?;
     same_duration("interval", &expected["interval"], config.interval)?;
     same_duration("minPodReadyAge", &expected["minPodReadyAge"], config.min_pod_ready_age)
 }
 
-fn compare_plan(expected: &Value, plan: &Result<Plan, PlanError>) -> Result<(), String> {
+fn compare_plan(
+    expected: &Value,
+    config: &MetricConfig,
+    plan: &Result<Plan, ConfigError>,
+) -> Result<(), String> {
     let error = expected["error"].as_str();
     match (error, plan) {
         (None, Ok(plan)) => {
-            same("collector.kind", &expected["kind"], &json!(kind(&plan.source)))?;
+            same("collector.kind", &expected["kind"], &json!(kind(plan, config)))?;
             same_duration("collector.interval", &expected["interval"], plan.interval)
         }
         // Whether the target exists is not known to the plan.
@@ -91,7 +98,7 @@ fn compare_plan(expected: &Value, plan: &Result<Plan, PlanError>) -> Result<(), 
             Ok(())
         }
         // Own texts, which say what is wrong with the path.
-        (Some(_), Err(PlanError::JsonPath(_))) => Ok(()),
+        (Some(_), Err(ConfigError::JsonPath(_))) => Ok(()),
         (Some(text), Err(error)) => {
             same("collector.error", &json!(text), &json!(error.to_string()))
         }
@@ -100,124 +107,133 @@ fn compare_plan(expected: &Value, plan: &Result<Plan, PlanError>) -> Result<(), 
     }
 }
 
-fn kind(source: &Source) -> &'static str {
-    match source {
-        Source::Pods(_) => "PodCollector",
-        Source::Prometheus { .. } => "PrometheusCollector",
-        Source::Skipper { .. } => "SkipperCollector",
-        Source::ExternalRps { .. } => "ExternalRPSCollector",
-        Source::Http { .. } => "HTTPCollector",
-        Source::Influx { .. } => "InfluxDBCollector",
-        Source::Sqs(_) => "AWSSQSCollector",
-        Source::Zmon(_) => "ZMONCollector",
-        Source::Nakadi(_) => "NakadiCollector",
-        Source::Schedule { is_cluster: false, .. } => "ScalingScheduleCollector",
-        Source::Schedule { is_cluster: true, .. } => "ClusterScalingScheduleCollector",
+fn kind(plan: &Plan, config: &MetricConfig) -> &'static str {
+    let kind = config.object.as_ref().map(|object| object.kind.as_str());
+    match plan.name {
+        "pods" => "PodCollector",
+        "prometheus" => "PrometheusCollector",
+        "skipper" => "SkipperCollector",
+        "external-rps" => "ExternalRPSCollector",
+        "http" => "HTTPCollector",
+        "influxdb" => "InfluxDBCollector",
+        "sqs" => "AWSSQSCollector",
+        "zmon" => "ZMONCollector",
+        "nakadi" => "NakadiCollector",
+        "schedule" if kind == Some("ScalingSchedule") => "ScalingScheduleCollector",
+        "schedule" => "ClusterScalingScheduleCollector",
+        _ => "unknown",
     }
 }
 
-/// Compares the query of a metric and the value of its result.
+/// Compares the query of a metric and the value of its result, over HTTP.
 pub(crate) fn promql(line: &Value) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(check_query(line))
+}
+
+async fn check_query(line: &Value) -> Result<(), String> {
     let (hpa, configs) = configs(line)?;
     let configs = configs.map_err(|error| error.to_string())?;
     let [config] = configs.as_slice() else { return Err("not one metric".to_owned()) };
     let environment = environment(line["externalRPSMetricName"].as_str());
-    let plan = match Plan::new(config, &hpa.spec.scale_target_ref, &environment) {
+    let plan = match Plan::new(config, &environment) {
         Ok(plan) => plan,
         Err(error) => return same("newError", &line["newError"], &json!(error.to_string())),
     };
     same("newError", &line["newError"], &Value::Null)?;
-    let query = query(line, &plan.source);
-    let sent = line.pointer("/prometheusRequests/0/params/query");
-    same("query", sent.unwrap_or(&Value::Null), &json!(query.as_ref().ok()))?;
-    let value = query.and_then(|query| value(line, &hpa, &plan.source, &query));
-    let expected = line.pointer("/values/0/value").unwrap_or(&Value::Null);
-    let milli = |milli| Quantity::from_milli(MilliValue::from_milli(milli), Format::DecimalSI);
-    let shown = value.as_ref().ok().map(|value| milli(*value).to_string());
-    same("value", expected, &json!(shown))?;
-    // The text of an error is only a hint.
-    same("has error", &json!(!line["error"].is_null()), &json!(value.is_err()))
-}
-
-fn query(line: &Value, source: &Source) -> Result<String, String> {
-    let (object, backend) = match source {
-        Source::Prometheus { query, .. } | Source::ExternalRps { query } => {
-            return Ok(query.clone());
-        }
-        Source::Skipper { object, backend, .. } => (object, backend),
-        other => return Err(format!("not a query: {other:?}")),
+    let prometheus = Prometheus::start().await.map_err(|error| error.to_string())?;
+    let sent = line.pointer("/prometheusRequests/0/params/query").unwrap_or(&Value::Null);
+    prometheus.expect(&json!([{
+        "method": "POST", "path": "/api/v1/query", "params": [["query", sent]],
+        "response": line["prometheusResponse"],
+    }]));
+    let settings = Settings::new("prometheus", &format!("http://{}", prometheus.address));
+    let settings = settings.map_err(|error| error.to_string())?;
+    let client = Client::new(settings, Arc::new(())).map_err(|error| error.to_string())?;
+    let settings = hpa_collectors::Settings {
+        compat: COMPAT,
+        prometheus: Some(client),
+        weight_annotations: Deserialize::deserialize(&line["backendAnnotations"])
+            .unwrap_or_default(),
+        ..hpa_collectors::Settings::default()
     };
-    let name = if object.kind == "Ingress" { "ingress" } else { "routegroup" };
-    let found = line.get(name).filter(|found| !found.is_null() && object.name == "main");
-    let found = found.ok_or("not found")?;
-    let hosts: Vec<String> = Deserialize::deserialize(&found["hosts"]).unwrap_or_default();
-    let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
-    let query = if object.kind == "Ingress" {
-        let annotations: BTreeMap<String, String> =
-            Deserialize::deserialize(&found["annotations"]).unwrap_or_default();
-        let ingress = Ingress { namespace, name, hosts: &hosts, annotations: &annotations };
-        let names: Vec<String> =
-            Deserialize::deserialize(&line["backendAnnotations"]).unwrap_or_default();
-        promql::ingress(ingress, &names, backend, COMPAT)
-    } else {
-        let backends = found["defaultBackends"].as_array().cloned().unwrap_or_default();
-        let backends: Vec<(String, i64)> = backends
-            .iter()
-            .map(|backend| {
-                let name = backend["backendName"].as_str().unwrap_or_default();
-                (name.to_owned(), backend["weight"].as_i64().unwrap_or_default())
-            })
-            .collect();
-        let group = RouteGroup { namespace, name, hosts: &hosts, default_backends: &backends };
-        promql::route_group(group, backend, COMPAT)
-    };
-    query.map_err(|error| error.to_string())
-}
-
-fn value(
-    line: &Value,
-    hpa: &HorizontalPodAutoscaler,
-    source: &Source,
-    query: &str,
-) -> Result<i64, String> {
-    let response = &line["prometheusResponse"];
-    let body = response["body"].as_str().unwrap_or_default();
-    let body: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    if body["status"] != "success" {
-        return Err(format!("{}: {}", body["errorType"], body["error"]));
-    }
-    let number = |sample: &Value| sample[1].as_str().and_then(|text| text.parse::<f64>().ok());
-    let result = &body["data"]["result"];
-    let result = match body["data"]["resultType"].as_str() {
-        Some("scalar") => QueryResult::Scalar(number(result).ok_or("no number")?),
-        Some("vector") => {
-            let samples = result.as_array().map_or(&[][..], Vec::as_slice);
-            QueryResult::Vector(samples.iter().filter_map(|item| number(&item["value"])).collect())
-        }
-        _ => QueryResult::Other,
-    };
+    let clients = Clients::new(settings, Arc::new(Recorded(line.clone())));
+    let clients = clients.map_err(|error| error.to_string())?;
     let target = &hpa.spec.scale_target_ref;
-    let replicas = || match target.kind.as_str() {
-        "Deployment" | "StatefulSet" if target.name != "web" => Err("not found".to_owned()),
-        "Deployment" | "StatefulSet" => {
-            Ok(i32::try_from(line["targetReplicas"].as_i64().unwrap_or_default()).unwrap_or(0))
+    let context = Context::new(&clients, &hpa.metadata.namespace, target, Timestamp::now());
+    let values = plan.read(&context).await;
+    let asked = prometheus.asked();
+    let params = asked.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
+    let query = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].clone()).next();
+    same("query", sent, &query.unwrap_or_default())?;
+    let expected = line.pointer("/values/0/value").unwrap_or(&Value::Null);
+    let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSI).to_string();
+    let value = values.as_ref().ok().and_then(|values| values.samples.first());
+    same("value", expected, &json!(value.map(|sample| quantity(sample.value))))?;
+    // The text of an error is only a hint.
+    same("has error", &json!(!line["error"].is_null()), &json!(values.is_err()))
+}
+
+/// The recorded objects: a target `web`, and an Ingress or `RouteGroup` `main`.
+struct Recorded(Value);
+
+impl Recorded {
+    fn named_main(&self, field: &str, kind: &str, name: &str) -> Result<&Value, LookupError> {
+        let found = self.0.get(field).filter(|found| !found.is_null() && name == "main");
+        found.ok_or_else(|| not_found(kind, name))
+    }
+}
+
+fn not_found(kind: &str, name: &str) -> LookupError {
+    let (kind, name) = (kind.to_owned(), name.to_owned());
+    LookupError::NotFound { kind, namespace: String::new(), name }
+}
+
+#[async_trait]
+impl Cluster for Recorded {
+    async fn pods(
+        &self,
+        _: &str,
+        _: &CrossVersionObjectReference,
+    ) -> Result<Vec<Pod>, LookupError> {
+        Ok(Vec::new())
+    }
+
+    async fn replicas(
+        &self,
+        _: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<i32, LookupError> {
+        match target.kind.as_str() {
+            "Deployment" | "StatefulSet" if target.name != "web" => {
+                Err(not_found(&target.kind, &target.name))
+            }
+            "Deployment" | "StatefulSet" => {
+                Ok(i32::deserialize(&self.0["targetReplicas"]).unwrap_or_default())
+            }
+            _ => Ok(0),
         }
-        _ => Ok(0),
-    };
-    let divisor = match source {
-        Source::Prometheus { per_replica: true, .. } => Some(()),
-        _ => None,
-    };
-    // The result is checked before the replicas are read.
-    promql::value(query, &result, None, COMPAT).map_err(|error| error.to_string())?;
-    let divisor = divisor.map(|()| replicas()).transpose()?;
-    let value =
-        promql::value(query, &result, divisor, COMPAT).map_err(|error| error.to_string())?;
-    match source {
-        Source::Skipper { is_averaged: true, .. } => {
-            promql::average(value, replicas()?).map_err(|error| error.to_string())
-        }
-        _ => Ok(value),
+    }
+
+    async fn ingress(&self, _: &str, name: &str) -> Result<Ingress, LookupError> {
+        let ingress = self.named_main("ingress", "Ingress", name)?;
+        Ok(Ingress {
+            hosts: Deserialize::deserialize(&ingress["hosts"]).unwrap_or_default(),
+            annotations: Deserialize::deserialize(&ingress["annotations"]).unwrap_or_default(),
+        })
+    }
+
+    async fn route_group(&self, _: &str, name: &str) -> Result<RouteGroup, LookupError> {
+        let group = self.named_main("routegroup", "RouteGroup", name)?;
+        let backends = group["defaultBackends"].as_array().into_iter().flatten();
+        let backend = |backend: &Value| {
+            let name = backend["backendName"].as_str().unwrap_or_default();
+            (name.to_owned(), backend["weight"].as_i64().unwrap_or_default())
+        };
+        Ok(RouteGroup {
+            hosts: Deserialize::deserialize(&group["hosts"]).unwrap_or_default(),
+            default_backends: backends.map(backend).collect(),
+        })
     }
 }
 

@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::Selector;
-use hpa_collectors::{
-    Compat,
-    store::{GroupResource, ObjectKey, Store, Stored},
-};
+use hpa_collectors::Compat;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::compare::{difference, normalize};
+use crate::{
+    compare::{difference, normalize},
+    store::{GroupResource, ObjectKey, Store, Stored},
+};
 
 /// Compares the reads of a sequence in the compatible mode. By default, a read may lack only values
 /// that are too old.

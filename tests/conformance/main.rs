@@ -24,6 +24,7 @@ mod kma_store;
 mod responses;
 mod rules;
 mod schedules;
+mod store;
 mod traces;
 mod values;
 

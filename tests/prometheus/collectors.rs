@@ -6,10 +6,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
-use hpa_collectors::fetch::{
-    Cluster, Context, Fetchers, Ingress, LookupError, Pod, Policy, RouteGroup, Settings,
+use hpa_collectors::{
+    Clients, Cluster, Context, Environment, Ingress, LookupError, Plan, Pod, Policy, RouteGroup,
+    Settings, annotations::Annotations, metric_configs,
 };
-use hpa_collectors::{Environment, Plan, annotations::Annotations, metric_configs};
 use hpa_prometheus::client::Client;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -115,10 +115,10 @@ pub(crate) async fn check(url: &str) -> Result<Vec<(&'static str, Result<()>)>> 
         weight_annotations: vec![WEIGHTS.to_owned()],
         ..Settings::default()
     };
-    let fetchers = Fetchers::new(settings, Arc::new(Objects))?;
+    let clients = Clients::new(settings, Arc::new(Objects))?;
     let mut results = Vec::new();
     for case in cases(url) {
-        results.push((case.name, compare(&fetchers, &case).await));
+        results.push((case.name, compare(&clients, &case).await));
     }
     let invalid = Case {
         name: "invalid_query",
@@ -126,22 +126,22 @@ pub(crate) async fn check(url: &str) -> Result<Vec<(&'static str, Result<()>)>> 
         annotations: json!({"metric-config.external.m.prometheus/query": "sum("}),
         milli: 0,
     };
-    let error = read(&fetchers, &invalid).await.err().map(|error| format!("{error:#}"));
+    let error = read(&clients, &invalid).await.err().map(|error| format!("{error:#}"));
     let is_explained = error.as_ref().is_some_and(|error| error.contains("bad_data: "));
     let result = if is_explained { Ok(()) } else { Err(anyhow::anyhow!("{error:?}")) };
     results.push((invalid.name, result));
     Ok(results)
 }
 
-async fn compare(fetchers: &Fetchers, case: &Case) -> Result<()> {
-    let milli = read(fetchers, case).await?;
+async fn compare(clients: &Clients, case: &Case) -> Result<()> {
+    let milli = read(clients, case).await?;
     // Rates are extrapolated.
     let is_close = (milli - case.milli).abs() * 100 <= case.milli;
     ensure!(is_close, "{milli} instead of {}", case.milli);
     Ok(())
 }
 
-async fn read(fetchers: &Fetchers, case: &Case) -> Result<i64> {
+async fn read(clients: &Clients, case: &Case) -> Result<i64> {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": {"namespace": "shop", "name": "web", "annotations": case.annotations},
@@ -152,8 +152,7 @@ async fn read(fetchers: &Fetchers, case: &Case) -> Result<i64> {
     let environment = Environment::default();
     let configs = metric_configs(&hpa, &annotations, environment.compat)?;
     let config = configs.first().context("no metric")?;
-    let plan = Plan::new(config, target, &environment)?;
-    let context = Context { namespace: "shop", target, now: Timestamp::now() };
-    let fetched = fetchers.fetch(&plan.source, &context).await?;
-    Ok(fetched.samples.first().context("no value")?.value.as_milli())
+    let context = Context::new(clients, "shop", target, Timestamp::now());
+    let values = Plan::new(config, &environment)?.read(&context).await?;
+    Ok(values.samples.first().context("no value")?.value.as_milli())
 }

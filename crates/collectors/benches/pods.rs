@@ -23,12 +23,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use hpa_calc::api::CrossVersionObjectReference;
-use hpa_collectors::fetch::{
-    Cluster, Context, Fetchers, Ingress, Limits, LookupError, Pod, Policy, RouteGroup, Settings,
+use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
+use hpa_collectors::{
+    Clients, Cluster, Context, Environment, Ingress, Limits, LookupError, Plan, Pod, Policy,
+    RouteGroup, Settings, annotations::Annotations, metric_configs,
 };
-use hpa_collectors::jsonpath::{Aggregator, Extractor, Query};
-use hpa_collectors::plan::{PodSource, Source};
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -117,25 +116,39 @@ async fn collect(count: usize, connections: usize, port: u16) {
         limits: Limits { connections, connections_per_fetch: connections, ..Limits::default() },
         ..Settings::default()
     };
-    let fetchers = Fetchers::new(settings, Arc::new(Pods((0..count).map(pod).collect())));
-    let fetchers = fetchers.expect("settings");
-    let query = Query::key("$.queues[*].length").expect("a path");
-    let source = Source::Pods(Box::new(PodSource {
-        extractor: Extractor::new(query, Some(Aggregator::Sum)),
-        scheme: "http".to_owned(),
-        path: "/metrics".to_owned(),
-        port: i64::from(port),
-        raw_query: String::new(),
-        request_timeout: 15_000_000_000,
-        connect_timeout: 15_000_000_000,
-        min_pod_ready_age: 0,
-    }));
-    let target = CrossVersionObjectReference::default();
+    let clients = Clients::new(settings, Arc::new(Pods((0..count).map(pod).collect())));
+    let clients = clients.expect("settings");
+    let hpa = autoscaler(port);
+    let environment = Environment::default();
+    let annotations = Annotations::parse(&hpa.metadata.annotations);
+    let configs = metric_configs(&hpa, &annotations, environment.compat).expect("annotations");
+    let plan = Plan::new(&configs[0], &environment).expect("a plan");
     for _ in 0..ROUNDS {
-        let context = Context { namespace: "shop", target: &target, now };
-        let fetched = fetchers.fetch(&source, &context).await.expect("values");
-        assert_eq!(fetched.samples.len(), count, "{:?}", fetched.failures.first());
+        let context = Context::new(&clients, "shop", &hpa.spec.scale_target_ref, now);
+        let values = plan.read(&context).await.expect("values");
+        assert_eq!(values.samples.len(), count, "{:?}", values.failures.first());
     }
+}
+
+fn autoscaler(port: u16) -> HorizontalPodAutoscaler {
+    let key = |name: &str| format!("metric-config.pods.length.json-path/{name}");
+    serde_json::from_value(serde_json::json!({
+        "metadata": { "namespace": "shop", "name": "web", "annotations": {
+            key("json-key"): "$.queues[*].length",
+            key("aggregator"): "sum",
+            key("path"): "/metrics",
+            key("port"): port.to_string(),
+        } },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "maxReplicas": 9,
+            "metrics": [{ "type": "Pods", "pods": {
+                "metric": { "name": "length" },
+                "target": { "type": "AverageValue", "averageValue": "1" },
+            } }],
+        },
+    }))
+    .expect("an autoscaler")
 }
 
 /// User and system time of the process.

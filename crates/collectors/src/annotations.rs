@@ -1,6 +1,6 @@
 //! The grammar of annotations: `metric-config.TYPE.METRIC.COLLECTOR/NAME`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::go_duration::{self, DurationError};
 
@@ -10,7 +10,6 @@ const PREFIX: &str = "metric-config.";
 
 /// The type of a metric that annotations can configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "as in the API")]
 pub enum MetricType {
     Pods,
     Object,
@@ -37,10 +36,9 @@ impl MetricType {
     }
 }
 
-/// What the annotations say about one metric.
+/// The settings of one metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationConfig {
-    /// The collector.
     pub collector: String,
     /// Everything but the reserved keys.
     pub values: BTreeMap<String, String>,
@@ -58,7 +56,7 @@ pub struct AnnotationConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// By type and name of the metric.
-    pub metrics: BTreeMap<(MetricType, String), AnnotationConfig>,
+    pub metrics: BTreeMap<(MetricType, String), Arc<AnnotationConfig>>,
     /// Annotations that can't be used.
     pub problems: Vec<AnnotationProblem>,
 }
@@ -87,22 +85,25 @@ impl Annotations {
         value: &str,
     ) -> Result<(), AnnotationError> {
         let config = self.metrics.entry((metric_type, metric.to_owned())).or_insert_with(|| {
-            AnnotationConfig { collector: collector.to_owned(), ..Default::default() }
+            Arc::new(AnnotationConfig { collector: collector.to_owned(), ..Default::default() })
         });
+        let config = Arc::make_mut(config);
         if config.collector != collector {
             return Err(AnnotationError::OtherCollector(config.collector.clone()));
         }
         let value = value.to_owned();
-        let shown = || format!("{{{} {metric}}}", metric_type.name());
+        let displayed_metric = || format!("{{{} {metric}}}", metric_type.name());
         let result = match name {
             "per-replica" => {
                 config.per_replica = true;
                 return Ok(());
             }
-            "interval" => set(&mut config.interval, &value)
-                .map_err(|error| AnnotationError::Interval { value, metric: shown(), error }),
-            "min-pod-ready-age" => set(&mut config.min_pod_ready_age, &value)
-                .map_err(|error| AnnotationError::MinPodReadyAge { value, metric: shown(), error }),
+            "interval" => set(&mut config.interval, &value).map_err(|error| {
+                AnnotationError::Interval { value, metric: displayed_metric(), error }
+            }),
+            "min-pod-ready-age" => set(&mut config.min_pod_ready_age, &value).map_err(|error| {
+                AnnotationError::MinPodReadyAge { value, metric: displayed_metric(), error }
+            }),
             _ => {
                 config.values.insert(name.to_owned(), value);
                 return Ok(());

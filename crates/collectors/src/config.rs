@@ -1,21 +1,20 @@
-//! The metrics of an autoscaler, with what annotations and selectors say about them.
+//! The metrics of an autoscaler with their settings, from annotations and selectors.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, MetricIdentifier, MetricSpec},
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, MetricIdentifier, MetricSpec},
     go_duration,
 };
 
 use crate::{
     Compat,
-    annotations::{Annotations, MetricType},
-    error::{AnnotationError, PlanError},
+    annotations::{AnnotationConfig, Annotations, MetricType},
+    error::{AnnotationError, ConfigError},
 };
 
 /// The object that a metric describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as in the API")]
 pub struct ObjectReference {
     pub api_version: String,
     pub kind: String,
@@ -26,14 +25,15 @@ pub struct ObjectReference {
 /// A metric to collect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricConfig {
-    /// The type.
     pub metric_type: MetricType,
     /// Name and selector.
     pub metric: MetricIdentifier,
+    /// The `scaleTargetRef` of the autoscaler.
+    pub target: Arc<CrossVersionObjectReference>,
     /// The collector of the annotations. Empty without annotations.
     pub collector: String,
-    /// The labels that the selector matches, overlaid by the annotations.
-    pub values: BTreeMap<String, String>,
+    /// The annotations, which are shared by metrics with the same name.
+    annotated: Option<Arc<AnnotationConfig>>,
     /// The object of a metric of the type Object.
     pub object: Option<ObjectReference>,
     /// Whether the value is divided by the replicas.
@@ -44,23 +44,24 @@ pub struct MetricConfig {
     pub min_pod_ready_age: i64,
     /// Whether the target is an average.
     pub has_average_target: bool,
-    /// Why the annotations of the metric are invalid.
+    /// An invalid annotation of the metric.
     pub invalid: Option<AnnotationError>,
 }
 
-/// The metrics that collectors can have. Compatible with the reference, one invalid duration in any
+/// The metrics of types that collectors can read. Compatible with the reference, one invalid duration in any
 /// annotation is an error of all metrics.
 pub fn metric_configs(
     hpa: &HorizontalPodAutoscaler,
     annotations: &Annotations,
     compat: Compat,
-) -> Result<Vec<MetricConfig>, PlanError> {
+) -> Result<Vec<MetricConfig>, ConfigError> {
     let invalid = annotations.metrics.values().find_map(|config| config.invalid.clone());
     if let (Compat::KubeMetricsAdapter, Some(error)) = (compat, invalid) {
-        return Err(PlanError::Annotation(error));
+        return Err(ConfigError::Annotation(error));
     }
+    let target = Arc::new(hpa.spec.scale_target_ref.clone());
     let metrics = hpa.spec.metrics.iter();
-    let configs = metrics.filter_map(|metric| MetricConfig::new(hpa, metric, annotations));
+    let configs = metrics.filter_map(|metric| MetricConfig::new(hpa, &target, metric, annotations));
     Ok(match compat {
         Compat::Off => configs.map(MetricConfig::with_labels).collect(),
         Compat::KubeMetricsAdapter => configs.collect(),
@@ -70,14 +71,15 @@ pub fn metric_configs(
 impl MetricConfig {
     fn new(
         hpa: &HorizontalPodAutoscaler,
+        target: &Arc<CrossVersionObjectReference>,
         spec: &MetricSpec,
         annotations: &Annotations,
     ) -> Option<Self> {
-        let mut config = Self::without_annotations(hpa, spec)?;
+        let mut config = Self::without_annotations(hpa, target, spec)?;
         let key = (config.metric_type, config.metric.name.clone());
         if let Some(annotated) = annotations.metrics.get(&key) {
             config.collector.clone_from(&annotated.collector);
-            config.values.extend(annotated.values.clone());
+            config.annotated = Some(annotated.clone());
             config.per_replica = annotated.per_replica;
             config.interval = annotated.interval;
             config.min_pod_ready_age = annotated.min_pod_ready_age;
@@ -86,8 +88,13 @@ impl MetricConfig {
         Some(config)
     }
 
-    fn without_annotations(hpa: &HorizontalPodAutoscaler, spec: &MetricSpec) -> Option<Self> {
-        let (metric_type, metric, target) = match (&spec.pods, &spec.object, &spec.external) {
+    fn without_annotations(
+        hpa: &HorizontalPodAutoscaler,
+        target: &Arc<CrossVersionObjectReference>,
+        spec: &MetricSpec,
+    ) -> Option<Self> {
+        let (metric_type, metric, metric_target) = match (&spec.pods, &spec.object, &spec.external)
+        {
             (Some(pods), ..) => (MetricType::Pods, &pods.metric, &pods.target),
             (_, Some(object), _) => (MetricType::Object, &object.metric, &object.target),
             (.., Some(external)) => (MetricType::External, &external.metric, &external.target),
@@ -96,7 +103,6 @@ impl MetricConfig {
         if spec.source_type.as_str() != metric_type.name() {
             return None;
         }
-        let selector = metric.selector.as_ref().filter(|_| metric_type != MetricType::Pods);
         let object = spec.object.as_ref().map(|object| ObjectReference {
             api_version: object.described_object.api_version.clone(),
             kind: object.described_object.kind.clone(),
@@ -106,21 +112,22 @@ impl MetricConfig {
         Some(Self {
             metric_type,
             metric: metric.clone(),
+            target: target.clone(),
             collector: String::new(),
-            values: selector.map(|selector| selector.match_labels.clone()).unwrap_or_default(),
+            annotated: None,
             object,
             per_replica: false,
             interval: 0,
             min_pod_ready_age: 0,
-            has_average_target: target.average_value.is_some(),
+            has_average_target: metric_target.average_value.is_some(),
             invalid: None,
         })
     }
 
-    /// Takes what the reference reads from annotations only from labels, too: the reserved keys,
+    /// Also reads from labels what the reference reads from annotations only: the reserved keys,
     /// and the collector of an object's metric.
     fn with_labels(mut self) -> Self {
-        self.per_replica |= self.values.contains_key("per-replica");
+        self.per_replica |= self.value("per-replica").is_some();
         if self.collector.is_empty() && self.metric_type == MetricType::Object {
             self.collector = self.value("type").unwrap_or_default().to_owned();
         }
@@ -137,9 +144,29 @@ impl MetricConfig {
         self
     }
 
-    /// A value, if it is set.
+    /// A setting. An annotation has precedence over a label.
     pub fn value(&self, name: &str) -> Option<&str> {
-        self.values.get(name).map(String::as_str)
+        let annotated = self.annotated.as_ref().and_then(|annotated| annotated.values.get(name));
+        let value = annotated.or_else(|| self.setting_labels()?.get(name));
+        value.map(String::as_str)
+    }
+
+    /// All settings.
+    pub fn values(&self) -> BTreeMap<&str, &str> {
+        let labels = self.setting_labels().into_iter().flatten();
+        let annotated = self.annotated.iter().flat_map(|annotated| &annotated.values);
+        labels.chain(annotated).map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
+    /// The labels that are settings.
+    fn setting_labels(&self) -> Option<&BTreeMap<String, String>> {
+        self.labels().filter(|_| self.metric_type != MetricType::Pods)
+    }
+
+    /// The label `type` of an external metric, or else its name.
+    pub fn external_type(&self) -> &str {
+        let label = self.labels().and_then(|labels| labels.get("type"));
+        label.filter(|kind| !kind.is_empty()).unwrap_or(&self.metric.name)
     }
 
     /// The labels that the metric's selector must match.

@@ -1,7 +1,16 @@
-//! What is wrong with annotations and metrics. Texts are those of the reference, which users know
-//! from its events.
+//! Errors of configurations and of reads. The texts of configurations are those of the reference,
+//! which users know from its events.
+
+use std::{io, net::IpAddr, time::Duration};
 
 use hpa_calc::go_duration::DurationError;
+use hpa_go_compat::proxy::ProxyError;
+use hpa_prometheus::client::QueryFailure;
+
+use crate::{
+    cluster::LookupError, collectors::skipper::QueryError, guarded_http::Refusal,
+    jsonpath::ExtractError, settings::SettingsError,
+};
 
 /// An annotation that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +56,7 @@ pub enum AnnotationError {
 /// Why a metric can't be collected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
-pub enum PlanError {
+pub enum ConfigError {
     #[error(transparent)]
     Annotation(AnnotationError),
     #[error("no plugin found for {0}")]
@@ -81,7 +90,7 @@ pub enum PlanError {
     #[error("invalid {0} config value: {1}")]
     Invalid(&'static str, String),
     #[error(transparent)]
-    JsonPath(crate::jsonpath::ExtractError),
+    JsonPath(ExtractError),
     #[error("no prometheus query defined")]
     NoObjectQuery,
     #[error("selector for prometheus query is not specified")]
@@ -130,4 +139,195 @@ pub enum PlanError {
          be specified on the metric"
     )]
     NakadiSubscription,
+}
+
+/// Why a collection failed. Tenants may see the text: it has no content of a response and no
+/// credentials.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// An object of the cluster can't be looked up.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// A setting of the operator can't be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A request failed.
+    #[error("the request to {server} failed")]
+    Http {
+        /// Scheme, host and port.
+        server: String,
+        /// Why it failed.
+        source: HttpError,
+    },
+    /// The document of a response has no number.
+    #[error(transparent)]
+    Extract(#[from] ExtractError),
+    /// A query can't be made, or has no value.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Prometheus can't be queried.
+    #[error("the query to {server} failed")]
+    Prometheus {
+        /// The name or the URL of the server.
+        server: String,
+        /// Why it failed.
+        source: QueryFailure,
+    },
+    /// The operator has not set up what the collector needs.
+    #[error("{0} is not configured")]
+    NotConfigured(&'static str),
+    /// A setting of the metric can't be used.
+    #[error("invalid {key} config value: {value}")]
+    Setting {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A response isn't what the protocol says.
+    #[error("unexpected response of {service}: {problem}")]
+    Response {
+        /// The kind of server.
+        service: &'static str,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A server of the operator refuses a query of the tenant.
+    #[error("{service} refuses the query: {message}")]
+    Server {
+        /// The kind of server.
+        service: &'static str,
+        /// Its message.
+        message: String,
+    },
+    /// An annotation has a token, which everybody who can read the autoscaler can read.
+    #[error(
+        "a token in an annotation is not permitted: the operator can set a credential for the \
+         server"
+    )]
+    TokenInAnnotation,
+    /// A pod has no usable address.
+    #[error("the pod has no IP address")]
+    NoPodIp,
+    /// The collection as a whole took too long.
+    #[error("the collection took longer than {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// No pod of the target gave a value.
+    #[error("none of {pods} pods has a value; {pod}: {}", describe(.first))]
+    AllPods {
+        /// How many were read.
+        pods: usize,
+        /// The first one by name.
+        pod: String,
+        /// Its error.
+        first: Box<FetchError>,
+    },
+}
+
+impl FetchError {
+    /// Whether the destination is not permitted.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Self::Http { source: HttpError::Refused(_), .. } => true,
+            Self::AllPods { first, .. } => first.is_refused(),
+            _ => false,
+        }
+    }
+}
+
+/// An error with its causes, on one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// The URL is not one of HTTP.
+    #[error("the URL {0}")]
+    Url(&'static str),
+    /// The destination is not permitted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The name can't be resolved.
+    #[error("unable to resolve {host}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The connection can't be opened.
+    #[error("unable to connect to {address}")]
+    Connect {
+        /// The last address that was tried.
+        address: IpAddr,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The proxy can't be used.
+    #[error("unable to use the proxy")]
+    Proxy(#[source] ProxyFailure),
+    /// The handshake failed.
+    #[error("the TLS handshake failed")]
+    Tls(#[source] io::Error),
+    /// There is no authority to verify the server with.
+    #[error("there are no certificates of authorities")]
+    Authorities(#[source] SettingsError),
+    /// All connections are in use.
+    #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
+    Busy(Duration),
+    /// No connection in time.
+    #[error("no connection within {} s", .0.as_secs_f64())]
+    ConnectTimeout(Duration),
+    /// No complete response in time.
+    #[error("no response within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// The connection failed, or the response is not HTTP.
+    #[error("the connection failed")]
+    Connection(#[source] hyper::Error),
+    /// A header can't be sent.
+    #[error("a credential has characters that a header can't have")]
+    Header,
+    /// The response is too long.
+    #[error("the response is longer than {0} bytes")]
+    TooLong(usize),
+    /// The response has an encoding that was not asked for.
+    #[error("the response has a content encoding")]
+    Encoding,
+    /// The response is no success.
+    #[error("unsuccessful response: {0}")]
+    Status(http::StatusCode),
+    /// Decoding the response failed.
+    #[error("decoding the response panicked")]
+    Task(#[source] tokio::task::JoinError),
+    /// A redirection leads elsewhere.
+    #[error("the redirection {0}")]
+    Redirect(&'static str),
+}
+
+/// Why a proxy can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyFailure {
+    /// The variable is wrong.
+    #[error(transparent)]
+    Settings(#[from] ProxyError),
+    /// The proxy can't be reached, or refuses.
+    #[error("{proxy}: {message}")]
+    Connect {
+        /// The proxy, without credentials.
+        proxy: String,
+        /// What is wrong.
+        message: String,
+    },
 }

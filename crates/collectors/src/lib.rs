@@ -1,35 +1,50 @@
-//! What autoscalers ask to be collected, in the annotations and selectors of kube-metrics-adapter
-//! ("the reference" here). Pure functions, without I/O, clock or async runtime.
+//! Metrics that autoscalers describe in annotations, as kube-metrics-adapter ("the reference" here)
+//! defines them.
 //!
 //! ```text
-//!  annotations, metrics ──► MetricConfig ──► Plan ──► (fetcher)
-//!                                              │
-//!  hosts and weights of Ingress, RouteGroup ──►│ promql ──► query ──► (Prometheus) ──► value
-//!                                                                                  │
-//!                                                              reads ◄──── Store ◄─┘
+//! controller, adapter ──► collection ──► registry ──► collectors ──► guarded_http, Prometheus
+//!                             │             ▲
+//!                             └► annotations, config
 //! ```
+//!
+//! [`collection::Collection`] watches autoscalers and reads a metric when it is asked for. It finds
+//! the [`registry::Collector`] of each metric in the table [`registry::COLLECTORS`]. A collector is
+//! one file in `collectors`: it parses the settings of a metric, names the servers that it asks, and
+//! reads values. Tenants write the settings, and the operator's process connects: `guarded_http`
+//! opens all connections and checks every address, [`jsonpath`] evaluates expressions within a
+//! budget, and errors have no content of a response.
+//!
+//! [`schedules`] has the values of `ScalingSchedule` objects.
 //!
 //! # Compatibility
 //!
-//! Errors have the texts of the reference. [`Compat`] selects how defects behave: by default, an
-//! invalid annotation disables its metric only, weights must be finite, and a value that can't be
-//! represented is an error.
-
-#![warn(missing_docs)]
+//! Errors of configurations have the texts of the reference. [`Compat`] selects how defects behave:
+//! by default, an invalid annotation disables its metric only, weights must be finite, and a value
+//! that is missing or can't be represented is an error.
 
 pub mod annotations;
+mod clients;
+mod cluster;
 pub mod collection;
+mod collectors;
 pub mod config;
-pub mod destination;
-pub mod error;
-pub mod fetch;
+mod document;
+mod error;
+mod guarded_http;
 pub mod jsonpath;
-pub mod plan;
-pub mod promql;
+pub mod registry;
 pub mod schedules;
-pub mod store;
+mod settings;
+#[cfg(test)]
+mod tests;
 
-pub use crate::schedules::Compat;
-pub use config::{MetricConfig, metric_configs};
-pub use error::{AnnotationProblem, PlanError};
-pub use plan::{Environment, Plan};
+pub use crate::{
+    clients::Clients,
+    cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
+    config::{MetricConfig, metric_configs},
+    error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
+    guarded_http::{Policy, Refusal},
+    registry::{Context, Environment, Plan, Sample, Values},
+    schedules::Compat,
+    settings::{Credential, Limits, Secret, ServiceSettings, Settings, SettingsError},
+};

@@ -9,9 +9,8 @@ use std::{
 use anyhow::{Context, bail};
 use futures::FutureExt;
 use hpa_calc::event::EventType;
-use hpa_collectors::Compat;
-use hpa_collectors::fetch::Fetchers;
 use hpa_collectors::{
+    Clients, Compat,
     collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
     schedules::source::Now,
 };
@@ -46,13 +45,12 @@ pub(crate) fn start(
     let settings = arguments.collection(compat, prometheus.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
-    let fetchers = arguments.fetchers(compat, prometheus, servers);
-    let fetchers =
-        Fetchers::new(fetchers, cluster.clone()).context("unable to set up collectors")?;
+    let clients = Clients::new(arguments.clients(compat, prometheus, servers), cluster.clone())
+        .context("unable to set up collectors")?;
     let counters = Counters::new()?;
     let collection = Arc::new(Collection::new(
         settings,
-        Arc::new(fetchers),
+        Arc::new(clients),
         objects.clone(),
         cluster,
         now,
@@ -97,7 +95,7 @@ pub(crate) fn prometheus_servers(
     Ok(servers)
 }
 
-/// Records an event on each autoscaler whose annotations can't be used, once per message.
+/// Records an event on each autoscaler with an invalid annotation, once per message.
 pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
     LeaderTask::new(move |context| {
         let collection = collection.clone();
@@ -138,7 +136,7 @@ fn event(problem: CollectorProblem) -> RecordedEvent {
     }
 }
 
-/// What is counted when it happens.
+/// Counters of events.
 #[derive(Clone)]
 struct Counters {
     success: IntCounter,

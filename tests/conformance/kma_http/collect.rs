@@ -6,14 +6,12 @@ use hpa_calc::{
     MilliValue,
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler},
 };
-use hpa_collectors::fetch::{Context, Fetchers, LookupError, Policy, Sample, Settings};
-use hpa_collectors::schedules::{ScalingScheduleSpec, ScheduledMetric};
 use hpa_collectors::{
-    Compat, Environment, MetricConfig, Plan, PlanError,
+    Clients, Compat, ConfigError, Context, Environment, LookupError, MetricConfig, Plan, Policy,
+    Sample, Settings,
     annotations::{Annotations, MetricType},
     metric_configs,
-    plan::Source,
-    store::{GroupResource, ObjectKey, Store, Stored},
+    schedules::{ScalingScheduleSpec, ScheduledMetric},
 };
 use hpa_prometheus::client::Client;
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +19,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::objects::Objects;
-use crate::adapter::prometheus::Prometheus;
+use crate::{
+    adapter::prometheus::Prometheus,
+    store::{GroupResource, ObjectKey, Store, Stored},
+};
 
 const COMPAT: Compat = Compat::KubeMetricsAdapter;
 
@@ -42,7 +43,7 @@ pub(super) struct Collected {
 
 struct Collection<'c> {
     objects: &'c Arc<Objects>,
-    fetchers: Fetchers,
+    clients: Clients,
     environment: Environment,
     disregards_incompatible: bool,
     now: Timestamp,
@@ -68,13 +69,13 @@ pub(super) async fn collect(
         weight_annotations: vec!["zalando.org/backend-weights".to_owned()],
         ..Settings::default()
     };
-    let fetchers = Fetchers::new(settings, objects.clone()).map_err(|error| error.to_string())?;
+    let clients = Clients::new(settings, objects.clone()).map_err(|error| error.to_string())?;
     let flags = line["flags"].as_array().into_iter().flatten();
     let mut flags = flags.filter_map(Value::as_str);
     let store = Store::new(SignedDuration::from_mins(15), COMPAT);
     let mut collection = Collection {
         objects,
-        fetchers,
+        clients,
         environment: Environment { compat: COMPAT, ..Environment::default() },
         disregards_incompatible: flags.any(|flag| flag == "--disregard-incompatible-hpas"),
         now,
@@ -118,7 +119,7 @@ impl Collection<'_> {
             }
         }
         for (config, plan) in plans {
-            self.read(config, &plan.source, namespace, target).await?;
+            self.read(config, &plan, namespace, target).await?;
         }
         Ok(())
     }
@@ -140,8 +141,8 @@ impl Collection<'_> {
                 "failed to get pod label selector: {resource} \"{name}\" not found"
             )));
         }
-        Plan::new(config, target, &self.environment).map_err(|error| match error {
-            PlanError::NoCollector(_) if self.disregards_incompatible => None,
+        Plan::new(config, &self.environment).map_err(|error| match error {
+            ConfigError::NoCollector(_) if self.disregards_incompatible => None,
             error => Some(error.to_string()),
         })
     }
@@ -149,20 +150,21 @@ impl Collection<'_> {
     async fn read(
         &mut self,
         config: &MetricConfig,
-        source: &Source,
+        plan: &Plan,
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<(), String> {
-        let samples = match source {
-            Source::Schedule { object, is_cluster } => {
-                let own = if *is_cluster { "" } else { object.namespace.as_str() };
+        let samples = match &config.object {
+            Some(object) if plan.name == "schedule" => {
+                let is_cluster = object.kind == "ClusterScalingSchedule";
+                let own = if is_cluster { "" } else { object.namespace.as_str() };
                 self.schedule(&object.kind, own, &object.name).into_iter().collect()
             }
-            source => {
-                let context = Context { namespace, target, now: self.now };
+            _ => {
+                let context = Context::new(&self.clients, namespace, target, self.now);
                 // The reference logs a failure.
-                let fetched = self.fetchers.fetch(source, &context).await;
-                fetched.map(|fetched| fetched.samples).unwrap_or_default()
+                let values = plan.read(&context).await;
+                values.map(|values| values.samples).unwrap_or_default()
             }
         };
         for sample in samples {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use hpa_calc::api::CrossVersionObjectReference;
-use hpa_collectors::fetch::{Cluster, Ingress, LookupError, Pod, RouteGroup};
+use hpa_collectors::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::{body::Bytes, server::conn::http1, service::service_fn};

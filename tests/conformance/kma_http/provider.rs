@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_calc::{Quantity, Selector};
-use hpa_collectors::store::{GroupResource as StoredResource, Store, Stored};
 use hpa_metrics::provider::{
     ApiGroups, CustomRequest, ExternalRequest, ObjectKey, ProviderError,
     error::NotFound,
@@ -20,6 +19,7 @@ use hpa_metrics::resource::GroupResource;
 use jiff::Timestamp;
 
 use super::collect::StoredValue;
+use crate::store::{GroupResource as StoredResource, Store, Stored};
 
 pub(super) struct StoredMetrics {
     store: Store<StoredValue>,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::fetch::{Cluster, Ingress, LookupError, Pod, RouteGroup};
+use crate::{Cluster, Ingress, LookupError, Pod, RouteGroup};
 use async_trait::async_trait;
 use hpa_calc::{Selector, api::CrossVersionObjectReference};
 use k8s_openapi::api::autoscaling::v1::Scale;

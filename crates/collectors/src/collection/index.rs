@@ -5,17 +5,17 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    MetricConfig, Plan, PlanError,
-    annotations::{Annotations, MetricType},
-    metric_configs,
-};
 use hpa_calc::HorizontalPodAutoscaler;
 
 use super::{
+    CollectionSettings,
     metric::CollectedMetric,
-    problems::{CollectorProblem, plan_problem},
-    settings::CollectionSettings,
+    problems::{CollectorProblem, config_problem},
+};
+use crate::{
+    ConfigError, MetricConfig, Plan,
+    annotations::{Annotations, MetricType},
+    metric_configs,
 };
 
 /// Identifies an autoscaler: API group, namespace and name.
@@ -130,13 +130,12 @@ impl Index {
     }
 }
 
-/// The metrics of an autoscaler that can be collected, and what is wrong with others.
+/// The metrics of an autoscaler that can be collected, and the problems of others.
 fn metrics_of(
     hpa: &HorizontalPodAutoscaler,
     known: &[Arc<CollectedMetric>],
     settings: &CollectionSettings,
 ) -> (Vec<Arc<CollectedMetric>>, Vec<String>) {
-    let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
     let environment = &settings.environment;
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut messages: Vec<String> = annotations.problems.iter().map(ToString::to_string).collect();
@@ -149,31 +148,31 @@ fn metrics_of(
     };
     let mut metrics = Vec::new();
     for config in configs {
-        if let Some(metric) = known.iter().find(|metric| metric.is_for(&config, target)) {
+        if let Some(metric) = known.iter().find(|metric| metric.config == config) {
             metrics.push(metric.clone());
             continue;
         }
-        match Plan::new(&config, target, environment) {
-            Ok(plan) if !settings.collectors.contains(plan.source.collector()) => {}
+        match Plan::new(&config, environment) {
+            Ok(plan) if !settings.collectors.contains(plan.name) => {}
             Ok(plan) => {
-                let metric = CollectedMetric::new(namespace, config, target.clone(), plan);
-                metrics.push(Arc::new(metric));
+                let namespace = &hpa.metadata.namespace;
+                metrics.push(Arc::new(CollectedMetric::new(namespace, config, plan)));
             }
             // Reported above, with the annotation.
-            Err(PlanError::Annotation(error))
+            Err(ConfigError::Annotation(error))
                 if annotations.problems.iter().any(|problem| problem.reason == error) => {}
             Err(error) if is_of_others(&config, &error) => {}
-            Err(error) => messages.push(plan_problem(&config, &error)),
+            Err(error) => messages.push(config_problem(&config, &error)),
         }
     }
     (metrics, messages)
 }
 
-/// Whether a metric has no collector because it isn't meant to have one.
-fn is_of_others(config: &MetricConfig, error: &PlanError) -> bool {
+/// Whether a metric belongs to another source of metrics.
+fn is_of_others(config: &MetricConfig, error: &ConfigError) -> bool {
     let is_unknown = match error {
-        PlanError::NoCollector(_) | PlanError::SkipperMetric(_) => true,
-        PlanError::PodFormat(_) | PlanError::TargetKind(_) => {
+        ConfigError::NoCollector(_) | ConfigError::SkipperMetric(_) => true,
+        ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
             config.metric_type == MetricType::Pods
         }
         _ => false,

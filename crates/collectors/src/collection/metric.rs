@@ -6,18 +6,16 @@ use std::{
     time::Duration,
 };
 
-use crate::fetch::{FetchError, Sample};
-use crate::{MetricConfig, Plan};
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
-use hpa_calc::api::CrossVersionObjectReference;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use super::{reader::Reader, settings::CollectionSettings};
+use super::{CollectionSettings, reader::Reader};
+use crate::{FetchError, MetricConfig, Plan, Sample};
 
 /// How long a request waits for a new value if there is an old one.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -32,7 +30,6 @@ const MIN_MAX_AGE: Duration = Duration::from_secs(30);
 pub(super) struct CollectedMetric {
     pub(super) config: MetricConfig,
     pub(super) namespace: String,
-    pub(super) target: CrossVersionObjectReference,
     plan: Plan,
     state: Mutex<State>,
 }
@@ -55,27 +52,12 @@ pub(super) struct Collected {
 }
 
 impl CollectedMetric {
-    pub(super) fn new(
-        namespace: &str,
-        config: MetricConfig,
-        target: CrossVersionObjectReference,
-        plan: Plan,
-    ) -> Self {
-        let state = Mutex::default();
-        Self { config, namespace: namespace.to_owned(), target, plan, state }
+    pub(super) fn new(namespace: &str, config: MetricConfig, plan: Plan) -> Self {
+        Self { config, namespace: namespace.to_owned(), plan, state: Mutex::default() }
     }
 
     pub(super) fn collector(&self) -> &'static str {
-        self.plan.source.collector()
-    }
-
-    /// Whether another description of the metric means the same, so that its values remain.
-    pub(super) fn is_for(
-        &self,
-        config: &MetricConfig,
-        target: &CrossVersionObjectReference,
-    ) -> bool {
-        self.config == *config && self.target == *target
+        self.plan.name
     }
 
     /// The age of the value, if it may be used.
@@ -143,7 +125,7 @@ impl CollectedMetric {
     }
 
     async fn collect(&self, reader: &Reader) -> Result<Arc<Collected>, FetchError> {
-        let (at, fetched) = reader.read(&self.plan.source, &self.namespace, &self.target).await;
+        let (at, fetched) = reader.read(&self.plan, &self.namespace, &self.config.target).await;
         let name = self.config.display_name();
         let fetched = fetched.inspect_err(|error| {
             let error = hpa_metrics::provider::error::describe(error);
@@ -166,7 +148,7 @@ impl CollectedMetric {
     fn refresh_age(&self) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let spread =
-            hasher.hash_one((&self.namespace, &self.target.name, &self.config.metric.name));
+            hasher.hash_one((&self.namespace, &self.config.target.name, &self.config.metric.name));
         let percent = 85 + u32::try_from(spread % 11).unwrap_or_default();
         self.interval() * percent / 100
     }

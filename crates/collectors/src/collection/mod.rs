@@ -10,7 +10,6 @@ mod plural;
 mod problems;
 mod provider;
 mod reader;
-mod settings;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -22,22 +21,45 @@ use std::{
 };
 
 use hpa_calc::HorizontalPodAutoscaler;
+use hpa_metrics::provider::objects::ObjectLister;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use cluster::{KubeCluster, Targets};
 pub use problems::CollectorProblem;
 pub use provider::CollectionProvider;
-pub use reader::{CollectionObserver, Fetch};
-pub use settings::CollectionSettings;
+pub use reader::CollectionObserver;
 pub use watch::AutoscalerGroup;
 
 use self::{
     index::{AutoscalerKey, Entry, Index},
     reader::Reader,
 };
-use crate::schedules::source::Now;
-use hpa_metrics::provider::objects::ObjectLister;
+use crate::{Clients, Environment, schedules::source::Now};
+
+/// Settings of a [`Collection`].
+#[derive(Clone, Debug)]
+pub struct CollectionSettings {
+    pub environment: Environment,
+    /// The collectors that are on, by [`Registration::name`](crate::registry::Registration::name).
+    pub collectors: BTreeSet<&'static str>,
+    /// How old a value may be that can't be renewed. By default, two intervals of the metric.
+    pub max_age: Option<Duration>,
+    /// How many collections of each collector run at a time.
+    pub concurrency: usize,
+}
+
+impl Default for CollectionSettings {
+    /// Documents of pods and of endpoints.
+    fn default() -> Self {
+        Self {
+            environment: Environment::default(),
+            collectors: ["pods", "http"].into(),
+            max_age: None,
+            concurrency: 32,
+        }
+    }
+}
 
 /// The metrics of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -65,14 +87,14 @@ impl Collection {
     /// Has no metrics until [`Self::watch`] has read the autoscalers.
     pub fn new(
         settings: CollectionSettings,
-        fetchers: Arc<dyn Fetch>,
+        clients: Arc<Clients>,
         objects: Arc<dyn ObjectLister>,
         targets: Arc<dyn Targets>,
         now: Now,
         observer: Arc<dyn CollectionObserver>,
     ) -> Self {
         Self {
-            reader: Arc::new(Reader::new(settings, fetchers, now, observer)),
+            reader: Arc::new(Reader::new(settings, clients, now, observer)),
             objects,
             targets,
             index: Mutex::default(),

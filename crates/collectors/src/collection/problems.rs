@@ -1,7 +1,8 @@
 //! What is wrong with annotations of autoscalers.
 
-use crate::{MetricConfig, PlanError, annotations::MetricType};
 use hpa_calc::HorizontalPodAutoscaler;
+
+use crate::{ConfigError, MetricConfig, annotations::MetricType};
 
 /// What is wrong with the collectors of an autoscaler, for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl CollectorProblem {
 }
 
 /// Names the annotations of a metric that has no plan, or the metric if it has none.
-pub(super) fn plan_problem(config: &MetricConfig, error: &PlanError) -> String {
+pub(super) fn config_problem(config: &MetricConfig, error: &ConfigError) -> String {
     if config.collector.is_empty() {
         return format!("metric {}: {error}", config.display_name());
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::annotations::MetricType;
-use crate::fetch::{FetchError, Sample};
+use crate::{FetchError, Sample};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::Selector;
@@ -85,7 +85,7 @@ impl CollectionProvider {
         }
         let mut found = Vec::new();
         for metric in metrics {
-            let own = self.0.targets.selector(&metric.namespace, &metric.target).await;
+            let own = self.0.targets.selector(&metric.namespace, &metric.config.target).await;
             // The target of another autoscaler may be gone.
             let Ok(own) = own else { continue };
             if selector.is_some_and(|selector| selector.to_string() == own.to_string()) {

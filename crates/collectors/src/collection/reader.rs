@@ -2,28 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::fetch::{Context, FetchError, Fetched, Fetchers};
-use crate::plan::Source;
-use async_trait::async_trait;
 use hpa_calc::api::CrossVersionObjectReference;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::settings::CollectionSettings;
-use crate::schedules::source::Now;
-
-/// Reads the values of a plan once.
-#[async_trait]
-pub trait Fetch: Send + Sync {
-    /// Reads the values.
-    async fn fetch(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError>;
-}
-
-#[async_trait]
-impl Fetch for Fetchers {
-    async fn fetch(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError> {
-        Self::fetch(self, source, context).await
-    }
-}
+use super::CollectionSettings;
+use crate::{Clients, Context, FetchError, Plan, Values, schedules::source::Now};
 
 /// Observes collections, for metrics.
 pub trait CollectionObserver: Send + Sync {
@@ -45,7 +28,7 @@ impl CollectionObserver for () {
 pub(super) struct Reader {
     pub(super) settings: CollectionSettings,
     pub(super) observer: Arc<dyn CollectionObserver>,
-    fetchers: Arc<dyn Fetch>,
+    clients: Arc<Clients>,
     now: Now,
     slots: BTreeMap<&'static str, Arc<Semaphore>>,
 }
@@ -53,32 +36,31 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(
         settings: CollectionSettings,
-        fetchers: Arc<dyn Fetch>,
+        clients: Arc<Clients>,
         now: Now,
         observer: Arc<dyn CollectionObserver>,
     ) -> Self {
         let slot = |name: &&'static str| (*name, Arc::new(Semaphore::new(settings.concurrency)));
         let slots = settings.collectors.iter().map(slot).collect();
-        Self { settings, observer, fetchers, now, slots }
+        Self { settings, observer, clients, now, slots }
     }
 
     /// Reads the values of a plan for an autoscaler. Returns also when it started.
     pub(super) async fn read(
         &self,
-        source: &Source,
+        plan: &Plan,
         namespace: &str,
         target: &CrossVersionObjectReference,
-    ) -> (Instant, Result<Fetched, FetchError>) {
-        let collector = source.collector();
-        let _slot = match self.slots.get(collector) {
+    ) -> (Instant, Result<Values, FetchError>) {
+        let _slot = match self.slots.get(plan.name) {
             Some(slots) => slots.acquire().await.ok(),
             None => None,
         };
         let start = Instant::now();
-        let context = Context { namespace, target, now: (self.now)() };
-        let fetched = self.fetchers.fetch(source, &context).await;
-        self.observer.collected(collector, start.elapsed(), fetched.is_err());
-        (start, fetched)
+        let context = Context::new(&self.clients, namespace, target, (self.now)());
+        let values = plan.read(&context).await;
+        self.observer.collected(plan.name, start.elapsed(), values.is_err());
+        (start, values)
     }
 
     #[cfg(test)]

@@ -3,8 +3,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::fetch::{Context, FetchError, Fetched, LookupError, Sample};
-use crate::{annotations::MetricType, plan::Source};
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, Selector, api::CrossVersionObjectReference};
 use hpa_metrics::resource::{ApiResource, GroupResource};
@@ -13,6 +11,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{metric::CollectedMetric, *};
+use crate::{
+    Cluster, ConfigError, Context, FetchError, Ingress, LookupError, MetricConfig, Pod, RouteGroup,
+    Sample, Settings, Values,
+    annotations::MetricType,
+    collectors::{http::HttpDocument, pods::PodDocuments},
+    registry::{Collector, MetricSelector, Registration, Server},
+};
 use hpa_metrics::provider::{
     error::ProviderError,
     interface::Provider,
@@ -46,25 +51,74 @@ impl World {
     }
 }
 
+/// Parses as the real collectors, and reads 5 from each pod, or 5.
+#[derive(Debug)]
+struct Five {
+    is_of_pods: bool,
+}
+
 #[async_trait]
-impl Fetch for World {
-    async fn fetch(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError> {
+impl Collector for Five {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        let is_of_pods = metric.metric_type == MetricType::Pods;
+        if is_of_pods {
+            PodDocuments::parse(metric, environment)?;
+        } else {
+            HttpDocument::parse(metric, environment)?;
+        }
+        Ok(Self { is_of_pods })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        Vec::new()
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let pods = context.clients.cluster().pods(context.namespace, context.target).await?;
+        let sample = |pod| Sample { pod, value: MilliValue::from_units(5), at: context.now };
+        let samples = if self.is_of_pods {
+            pods.into_iter().map(|pod| sample(Some(pod.name))).collect()
+        } else {
+            vec![sample(None)]
+        };
+        Ok(Values { samples, failures: Vec::new() })
+    }
+}
+
+const COLLECTORS: [Registration; 2] = [
+    Registration::new::<Five>("pods", &[MetricSelector::Pods], &[]),
+    Registration::new::<Five>("http", &[MetricSelector::ExternalType(&["json-path"])], &[]),
+];
+
+#[async_trait]
+impl Cluster for World {
+    async fn pods(
+        &self,
+        _: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Vec<Pod>, LookupError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_running.fetch_max(running, Ordering::SeqCst);
         sleep(SECOND / 2).await;
         self.running.fetch_sub(1, Ordering::SeqCst);
         if *self.is_failing.lock() {
-            return Err(FetchError::NotConfigured("the backend"));
+            return Err(LookupError::NotSynced("pods"));
         }
-        let sample = |pod| Sample { pod, value: MilliValue::from_units(5), at: context.now };
-        let samples = if matches!(source, Source::Pods(_)) {
-            let selector = selector_of(context.target);
-            self.names_of(&selector).into_iter().map(|pod| sample(Some(pod))).collect()
-        } else {
-            vec![sample(None)]
-        };
-        Ok(Fetched { samples, failures: Vec::new() })
+        let pod = |name| Pod { name, ip: String::new(), ready_since: None, is_terminating: false };
+        Ok(self.names_of(&selector_of(target)).into_iter().map(pod).collect())
+    }
+
+    async fn replicas(&self, _: &str, _: &CrossVersionObjectReference) -> Result<i32, LookupError> {
+        Err(LookupError::NotSynced("scales"))
+    }
+
+    async fn ingress(&self, _: &str, _: &str) -> Result<Ingress, LookupError> {
+        Err(LookupError::NotSynced("Ingresses"))
+    }
+
+    async fn route_group(&self, _: &str, _: &str) -> Result<RouteGroup, LookupError> {
+        Err(LookupError::NotSynced("RouteGroups"))
     }
 }
 
@@ -127,10 +181,13 @@ impl Fixture {
         }
         let start = Instant::now();
         let now = move || Timestamp::UNIX_EPOCH + start.elapsed();
-        let settings = CollectionSettings { concurrency, ..CollectionSettings::default() };
+        let environment = Environment { collectors: COLLECTORS.to_vec(), ..Environment::default() };
+        let settings =
+            CollectionSettings { environment, concurrency, ..CollectionSettings::default() };
+        let clients = Clients::new(Settings::default(), world.clone()).unwrap();
         let collection = Arc::new(Collection::new(
             settings,
-            world.clone(),
+            Arc::new(clients),
             world.clone(),
             world.clone(),
             Arc::new(now),
@@ -256,7 +313,7 @@ async fn value_of_a_failing_backend_disappears_after_its_bounded_age() {
             Err(error) => break error,
         }
     };
-    assert_eq!(failure, "unable to fetch metrics: the backend is not configured");
+    assert_eq!(failure, "unable to fetch metrics: the cache of pods has not synced yet");
     assert!(ages.iter().all(|age| *age <= 20) && ages.contains(&5), "{ages:?}");
     *fixture.world.is_failing.lock() = false;
     sleep(SECOND * 10).await;

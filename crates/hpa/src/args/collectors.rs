@@ -1,9 +1,10 @@
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use hpa_collectors::collection::CollectionSettings;
-use hpa_collectors::fetch::{Credential, InfluxSettings, Limits, ServiceSettings, Settings};
-use hpa_collectors::{Compat, Environment, destination::Policy};
+use hpa_collectors::{
+    Compat, Credential, Environment, Limits, Policy, ServiceSettings, Settings,
+    collection::CollectionSettings,
+};
 use hpa_prometheus::client::Client;
 use jiff::SignedDuration;
 
@@ -188,7 +189,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl CollectorArguments {
-    /// Which metrics are collected. `has_prometheus`: there is a default server.
+    /// The metrics to collect. `has_prometheus`: there is a default server.
     pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
@@ -198,6 +199,7 @@ impl CollectorArguments {
             external_rps_metric: self.skipper.external_rps_metric_name.clone(),
             default_interval: i64::try_from(interval).unwrap_or(i64::MAX),
             compat,
+            ..Environment::default()
         };
         let skipper =
             self.skipper.skipper_ingress_metrics || self.skipper.skipper_routegroup_metrics;
@@ -224,27 +226,34 @@ impl CollectorArguments {
         }
     }
 
-    /// How values are collected.
-    pub(crate) fn fetchers(
+    /// The settings of the clients.
+    pub(crate) fn clients(
         &self,
         compat: Compat,
         prometheus: Option<Client>,
         prometheus_servers: BTreeMap<String, Client>,
     ) -> Settings {
         let file = |path: &PathBuf| Credential::File(path.clone());
+        let no_org = String::new();
         let token = |name: &str| {
             let path = self.credentials_dir.join(format!("{name}-token-secret"));
             path.exists().then_some(Credential::File(path))
         };
-        let service = |endpoint: &Option<String>, name: &str| {
-            endpoint.clone().map(|endpoint| ServiceSettings { endpoint, token: token(name) })
-        };
-        let credentials = self.collector_credentials.iter();
-        let influx = self.influxdb_address.clone().map(|address| InfluxSettings {
-            address,
-            token: self.influxdb_token_file.as_ref().map(file),
-            org: self.influxdb_org.clone(),
+        let services = [
+            (
+                "influxdb",
+                &self.influxdb_address,
+                self.influxdb_token_file.as_ref().map(file),
+                &self.influxdb_org,
+            ),
+            ("zmon", &self.zmon_kariosdb_endpoint, token(&self.zmon_token_name), &no_org),
+            ("nakadi", &self.nakadi_endpoint, token(&self.nakadi_token_name), &no_org),
+        ];
+        let services = services.into_iter().filter_map(|(name, endpoint, token, org)| {
+            let endpoint = endpoint.clone()?;
+            Some((name, ServiceSettings { endpoint, token, org: org.clone() }))
         });
+        let credentials = self.collector_credentials.iter();
         let connections = usize::from(self.collector_connections);
         let limits = Limits::default();
         Settings {
@@ -266,9 +275,7 @@ impl CollectorArguments {
             weight_annotations: self.skipper.skipper_backends_annotations.clone(),
             prometheus,
             prometheus_servers,
-            influx,
-            zmon: service(&self.zmon_kariosdb_endpoint, &self.zmon_token_name),
-            nakadi: service(&self.nakadi_endpoint, &self.nakadi_token_name),
+            services: services.collect(),
             ..Settings::default()
         }
     }

@@ -1,0 +1,119 @@
+//! The clients that collectors share.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use hpa_prometheus::client::Client;
+use http::Uri;
+
+use crate::{
+    Compat,
+    cluster::Cluster,
+    collectors::sqs::SqsCache,
+    error::FetchError,
+    guarded_http::{Call, GuardedHttp, at, url},
+    settings::{Credential, Limits, Settings, SettingsError},
+};
+
+/// The clients of servers and of the cluster.
+pub struct Clients {
+    pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) compat: Compat,
+    pub(crate) http: GuardedHttp,
+    pub(crate) prometheus: Option<Client>,
+    pub(crate) prometheus_servers: BTreeMap<String, Client>,
+    pub(crate) weight_annotations: Vec<String>,
+    pub(crate) sqs: SqsCache,
+    services: BTreeMap<&'static str, OperatorService>,
+    credentials: Vec<(Uri, Credential)>,
+}
+
+/// A server of the operator.
+pub(crate) struct OperatorService {
+    pub(crate) url: Uri,
+    pub(crate) token: Option<Credential>,
+    pub(crate) org: String,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("compat", &self.compat).finish_non_exhaustive()
+    }
+}
+
+impl Clients {
+    pub fn new(settings: Settings, cluster: Arc<dyn Cluster>) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        let http = GuardedHttp::new(&settings);
+        let origin = |(origin, credential): (String, Credential)| {
+            let uri = url::parse(&origin).map_err(|_| SettingsError::Origin(origin))?;
+            Ok((uri, credential))
+        };
+        let services = settings.services.into_iter().map(|(name, service)| {
+            let url = operator_url(&service.endpoint)?;
+            Ok((name, OperatorService { url, token: service.token, org: service.org }))
+        });
+        Ok(Self {
+            cluster,
+            compat: settings.compat,
+            http,
+            prometheus: settings.prometheus,
+            prometheus_servers: settings.prometheus_servers,
+            weight_annotations: settings.weight_annotations,
+            sqs: SqsCache::default(),
+            services: services.collect::<Result<_, _>>()?,
+            credentials: settings.credentials.into_iter().map(origin).collect::<Result<_, _>>()?,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn map_http(self, map: impl FnOnce(GuardedHttp) -> GuardedHttp) -> Self {
+        Self { http: map(self.http), ..self }
+    }
+
+    /// Objects of the cluster.
+    pub fn cluster(&self) -> &dyn Cluster {
+        &*self.cluster
+    }
+
+    pub fn limits(&self) -> &Limits {
+        self.http.limits()
+    }
+
+    /// A server of [`Settings::services`].
+    pub(crate) fn service(&self, name: &str) -> Option<&OperatorService> {
+        self.services.get(name)
+    }
+
+    /// Adds the operator's credential for the origin of a tenant's URL, if there is one.
+    pub(crate) fn with_credential(&self, call: Call) -> Result<Call, FetchError> {
+        self.with_credential_as("Bearer", call)
+    }
+
+    pub(crate) fn with_credential_as(&self, scheme: &str, call: Call) -> Result<Call, FetchError> {
+        let is_origin = |(origin, _): &&(Uri, _)| url::is_same_origin(origin, &call.uri);
+        let Some((_, credential)) = self.credentials.iter().find(is_origin) else {
+            return Ok(call);
+        };
+        authorized(call, scheme, Some(credential))
+    }
+}
+
+/// Adds a credential, if there is one.
+pub(crate) fn authorized(
+    call: Call,
+    scheme: &str,
+    credential: Option<&Credential>,
+) -> Result<Call, FetchError> {
+    let Some(credential) = credential else { return Ok(call) };
+    let (token, uri) = (credential.read()?, call.uri.clone());
+    call.authorized(scheme, &token).map_err(|source| at(&uri, source))
+}
+
+/// A URL of the operator.
+fn operator_url(text: &str) -> Result<Uri, SettingsError> {
+    url::parse(text).map_err(|_| {
+        // Credentials are before an `@`.
+        let url = text.rsplit('@').next().unwrap_or_default().to_owned();
+        SettingsError::Url { url, problem: "must start with http:// or https://" }
+    })
+}

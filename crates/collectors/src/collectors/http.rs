@@ -1,0 +1,54 @@
+//! A document of an HTTP endpoint.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    config::MetricConfig,
+    document::{self, JsonSettings},
+    error::{ConfigError, FetchError},
+    guarded_http::{Call, Destination, check_url, url},
+    jsonpath::Extractor,
+    registry::{Collector, Context, Environment, Server, Values},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct HttpDocument {
+    pub(crate) endpoint: String,
+    pub(crate) extractor: Arc<Extractor>,
+}
+
+#[async_trait]
+impl Collector for HttpDocument {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        let json = JsonSettings::new(metric);
+        match (json.key.is_empty(), json.eval.is_empty()) {
+            (true, true) => return Err(ConfigError::HttpNoJson),
+            (false, false) => return Err(ConfigError::HttpTwoJson),
+            _ => {}
+        }
+        let endpoint = metric.value("endpoint").ok_or(ConfigError::NoEndpoint)?.to_owned();
+        check_url(&endpoint, environment.compat)
+            .map_err(|problem| ConfigError::Url(endpoint.clone(), problem))?;
+        if metric.labels().is_none_or(|labels| labels.is_empty()) {
+            return Err(ConfigError::HttpNoSelector(metric.metric.name.clone()));
+        }
+        Ok(Self { endpoint, extractor: json.extractor(environment.compat)? })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![Server::Url(self.endpoint.clone())]
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let clients = context.clients;
+        let uri = url::parse(&self.endpoint)
+            .map_err(|_| FetchError::Setting { key: "endpoint", value: self.endpoint.clone() })?;
+        let call = Call::new(uri, Destination::Tenant, clients.limits());
+        let call = clients.with_credential(call)?;
+        let reply = clients.http.get(&call).await?;
+        let value = document::number(clients, &call.uri, reply, &self.extractor).await?;
+        Ok(context.single(value))
+    }
+}

@@ -1,0 +1,247 @@
+//! Queries to `InfluxDB` 2, in Flux. The value is the column `metricvalue` of the first row.
+
+use async_trait::async_trait;
+use csv::{ReaderBuilder, StringRecord};
+use hpa_calc::MilliValue;
+use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::prometheus::milli;
+use crate::{
+    Compat,
+    clients::{Clients, authorized},
+    config::MetricConfig,
+    error::{ConfigError, FetchError, HttpError},
+    guarded_http::{Call, Destination, Reply, at, url},
+    registry::{Collector, Context, Environment, Server, Values},
+    settings::{Credential, Secret},
+};
+
+const SERVICE: &str = "InfluxDB";
+const SERVER: &str = "influxdb";
+const MAX_MESSAGE: usize = 300;
+
+/// A query, with what the autoscaler sets instead of the operator.
+#[derive(Clone, Debug)]
+pub(crate) struct FluxQuery {
+    query: String,
+    address: Option<String>,
+    token: Option<Secret>,
+    org: Option<String>,
+}
+
+/// The response to a query that is refused.
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    message: String,
+}
+
+#[async_trait]
+impl Collector for FluxQuery {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        let query = match (metric.value("query-name"), metric.value("query")) {
+            (Some(name), _) => {
+                let query = metric.value(name);
+                query.ok_or_else(|| ConfigError::FluxNoQuery(metric.metric.name.clone()))?
+            }
+            // Documented by the reference, but not accepted by it.
+            (None, Some(query)) if environment.compat == Compat::Off => query,
+            (None, _) => return Err(ConfigError::FluxNoQueryName),
+        };
+        let value = |name: &str| metric.value(name).map(str::to_owned);
+        Ok(Self {
+            query: query.to_owned(),
+            address: value("address"),
+            token: value("token").map(Secret::new),
+            org: value("org"),
+        })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        let operator = || Server::Operator(SERVER.to_owned());
+        vec![self.address.clone().map_or_else(operator, Server::Url)]
+    }
+
+    /// The reference drops the value and reports 0.
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let clients = context.clients;
+        let call = self.call(clients)?;
+        let body = json!({
+            "query": self.query,
+            "type": "flux",
+            "dialect": {
+                "annotations": ["datatype", "group", "default"], "delimiter": ",", "header": true,
+            },
+        });
+        let csv = HeaderValue::from_static("application/csv");
+        let call = call.header(header::ACCEPT, csv).post("application/json", body.to_string());
+        let reply = clients.http.send(&call).await?;
+        if reply.status != StatusCode::OK {
+            return Err(refusal(&call, &reply));
+        }
+        let value = metric_value(&reply.body)
+            .map_err(|problem| FetchError::Response { service: SERVICE, problem })?;
+        Ok(context.single(MilliValue::from_milli(milli(value, clients.compat)?)))
+    }
+}
+
+impl FluxQuery {
+    fn call(&self, clients: &Clients) -> Result<Call, FetchError> {
+        if self.token.is_some() && clients.compat == Compat::Off {
+            return Err(FetchError::TokenInAnnotation);
+        }
+        let own_token = self.token.clone().map(Credential::Text);
+        let service = clients.service(SERVER);
+        let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
+        let org = self.org.as_deref().unwrap_or(default_org);
+        let limits = clients.limits();
+        let call = |base, destination| {
+            let uri = url::below(base, "/api/v2/query", &[("org", org)]);
+            uri.map(|uri| Call::new(uri, destination, limits))
+        };
+        let Some(address) = &self.address else {
+            let service = service.ok_or(FetchError::NotConfigured(SERVICE))?;
+            let call = call(&service.url, Destination::Operator);
+            let call = call.ok_or(FetchError::NotConfigured(SERVICE))?;
+            return authorized(call, "Token", own_token.as_ref().or(service.token.as_ref()));
+        };
+        let invalid = || FetchError::Setting { key: "address", value: address.clone() };
+        let base = url::parse(address).map_err(|_| invalid())?;
+        let call = call(&base, Destination::Tenant).ok_or_else(invalid)?;
+        match &own_token {
+            Some(_) => authorized(call, "Token", own_token.as_ref()),
+            // Never the operator's token: the tenant's server would get it.
+            None => clients.with_credential_as("Token", call),
+        }
+    }
+}
+
+/// The message of the operator's server about a query. The content of any other response is left
+/// out.
+fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
+    let is_refused = reply.status == StatusCode::BAD_REQUEST;
+    let message = serde_json::from_slice::<Refusal>(&reply.body).ok().map(|body| body.message);
+    match message.filter(|_| is_refused && call.destination == Destination::Operator) {
+        Some(message) => {
+            let message = message.chars().take(MAX_MESSAGE).collect();
+            FetchError::Server { service: SERVICE, message }
+        }
+        None => at(&call.uri, HttpError::Status(reply.status)),
+    }
+}
+
+const COLUMN: &str = "metricvalue";
+
+/// A table's columns.
+#[derive(Default)]
+struct Table {
+    types: StringRecord,
+    defaults: StringRecord,
+    header: Option<StringRecord>,
+}
+
+/// The value of the first row in the column `metricvalue`.
+fn metric_value(bytes: &[u8]) -> Result<f64, &'static str> {
+    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+    let mut table = Table::default();
+    for record in reader.records() {
+        let record = record.map_err(|_| "it is not CSV")?;
+        let annotation = record.get(0).unwrap_or_default();
+        if annotation.starts_with('#') {
+            // Annotations begin a table.
+            if table.header.is_some() {
+                table = Table::default();
+            }
+            match annotation {
+                "#datatype" => table.types = record,
+                "#default" => table.defaults = record,
+                _ => {}
+            }
+        } else if table.header.is_none() {
+            table.header = Some(record);
+        } else {
+            return table.value(&record);
+        }
+    }
+    Err("empty result returned")
+}
+
+impl Table {
+    fn value(&self, row: &StringRecord) -> Result<f64, &'static str> {
+        let header = self.header.iter().flatten();
+        let mut names = header.enumerate();
+        let Some((index, name)) = names.find(|(_, name)| matches!(*name, COLUMN | "error")) else {
+            return Err("the result has no column metricvalue");
+        };
+        if name == "error" {
+            return Err("the query failed while it was evaluated");
+        }
+        let cell = row.get(index).filter(|cell| !cell.is_empty());
+        let cell = cell.or_else(|| self.defaults.get(index)).unwrap_or_default();
+        match self.types.get(index).unwrap_or_default() {
+            "double" | "long" | "unsignedLong" => {}
+            _ => return Err("the column metricvalue is not a number"),
+        }
+        if cell.is_empty() {
+            return Err("the column metricvalue is null");
+        }
+        cell.parse().map_err(|_| "the column metricvalue is not a number")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const HEAD: &str = "#datatype,string,long,double\r\n#group,false,false,false\r\n\
+                        #default,_result,,\r\n,result,table,metricvalue\r\n";
+
+    #[rstest]
+    #[case::float(",,0,2.5\r\n,,0,9\r\n", Ok(2.5))]
+    #[case::not_a_number(",,0,x\r\n", Err("the column metricvalue is not a number"))]
+    #[case::null(",,0,\r\n", Err("the column metricvalue is null"))]
+    #[case::short_row(",,0\r\n", Err("the column metricvalue is null"))]
+    #[case::no_row("\r\n", Err("empty result returned"))]
+    fn first_row_counts(#[case] rows: &str, #[case] expected: Result<f64, &'static str>) {
+        assert_eq!(metric_value(format!("{HEAD}{rows}").as_bytes()), expected);
+    }
+
+    #[rstest]
+    #[case::long("#datatype,string,long\n#default,_result,\n,result,metricvalue\n,,7\n", Ok(7.0))]
+    #[case::default(
+        "#datatype,string,long\n#default,_result,4\n,result,metricvalue\n,,\n",
+        Ok(4.0)
+    )]
+    #[case::quoted(
+        "#datatype,string,string,double\n#default,,,\n,note,x,metricvalue\n\
+         ,\"a,\n\"\"b\"\"\",y,3\n",
+        Ok(3.0)
+    )]
+    #[case::text(
+        "#datatype,string,string\n#default,,\n,result,metricvalue\n,,7\n",
+        Err("the column metricvalue is not a number")
+    )]
+    #[case::other_column(
+        "#datatype,string,double\n#default,,\n,result,_value\n,,7\n",
+        Err("the result has no column metricvalue")
+    )]
+    #[case::error(
+        "#datatype,string,string\n#default,,\n,error,reference\n,secret,897\n",
+        Err("the query failed while it was evaluated")
+    )]
+    #[case::nothing("", Err("empty result returned"))]
+    #[case::html("<html>\n<body>\n", Err("the result has no column metricvalue"))]
+    fn tables_are_decoded(#[case] csv: &str, #[case] expected: Result<f64, &'static str>) {
+        assert_eq!(metric_value(csv.as_bytes()), expected);
+    }
+
+    #[test]
+    fn row_of_a_later_table_counts_if_the_first_is_empty() {
+        let table = "#datatype,string,long\n#group,false,false\n#default,,\n,result,metricvalue\n";
+        assert_eq!(metric_value(format!("{table}\n{table},,5\n").as_bytes()), Ok(5.0));
+    }
+}

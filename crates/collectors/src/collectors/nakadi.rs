@@ -1,0 +1,294 @@
+//! Subscriptions of the event broker Nakadi.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hpa_calc::MilliValue;
+use http::{StatusCode, Uri, header};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time::sleep;
+
+use super::skipper::QueryError;
+use crate::{
+    Compat,
+    clients::{Clients, OperatorService, authorized},
+    config::MetricConfig,
+    error::{ConfigError, FetchError, HttpError},
+    guarded_http::{Call, Destination, at, url},
+    registry::{Collector, Context, Environment, Server, Values},
+};
+
+const SERVICE: &str = "Nakadi";
+const SERVER: &str = "nakadi";
+const TRIES: u32 = 3;
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+const MAX_PAGES: usize = 50;
+
+/// The subscriptions, by their ID or by what they subscribe to.
+#[derive(Clone, Debug)]
+pub(crate) struct NakadiSubscription {
+    quantity: Quantity,
+    subscription_id: String,
+    owning_application: String,
+    event_types: Vec<String>,
+    consumer_group: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    /// The largest lag of a partition.
+    LagSeconds,
+    /// The events of all partitions.
+    Events,
+}
+
+#[derive(Deserialize)]
+struct Subscriptions {
+    #[serde(default)]
+    items: Vec<Subscription>,
+    #[serde(default, rename = "_links")]
+    links: Links,
+}
+
+#[derive(Deserialize)]
+struct Subscription {
+    id: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Links {
+    #[serde(default)]
+    next: Option<Link>,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    #[serde(default)]
+    href: String,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    #[serde(default)]
+    items: Vec<EventType>,
+}
+
+#[derive(Deserialize)]
+struct EventType {
+    #[serde(default)]
+    partitions: Vec<Partition>,
+}
+
+#[derive(Deserialize)]
+struct Partition {
+    #[serde(default)]
+    unconsumed_events: Option<i64>,
+    #[serde(default)]
+    consumer_lag_seconds: Option<i64>,
+}
+
+impl NakadiSubscription {
+    pub(crate) const KEYS: &[&str] =
+        &["metric-type", "subscription-id", "owning-application", "event-types", "consumer-group"];
+}
+
+#[async_trait]
+impl Collector for NakadiSubscription {
+    fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
+        metric.labels().ok_or(ConfigError::NakadiNoSelector)?;
+        let quantity = match metric.value("metric-type").ok_or(ConfigError::NakadiNoType)? {
+            "consumer-lag-seconds" => Quantity::LagSeconds,
+            "unconsumed-events" => Quantity::Events,
+            other => return Err(ConfigError::NakadiType(other.to_owned())),
+        };
+        let value = |name: &str| metric.value(name).unwrap_or_default().to_owned();
+        let event_types = value("event-types");
+        let event_types = event_types.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let parsed = Self {
+            quantity,
+            subscription_id: value("subscription-id"),
+            owning_application: value("owning-application"),
+            event_types: event_types.map(str::to_owned).collect(),
+            consumer_group: value("consumer-group"),
+        };
+        let is_filter = !parsed.owning_application.is_empty()
+            && !parsed.event_types.is_empty()
+            && !parsed.consumer_group.is_empty();
+        if parsed.subscription_id.is_empty() && !is_filter {
+            return Err(ConfigError::NakadiSubscription);
+        }
+        Ok(parsed)
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![Server::Operator(SERVER.to_owned())]
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let clients = context.clients;
+        let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
+        let ids = match self.subscription_id.as_str() {
+            "" => self.subscriptions(clients, service).await?,
+            id => vec![id.to_owned()],
+        };
+        let mut event_types = Vec::new();
+        for id in &ids {
+            // Some of several subscriptions may have no statistics for a while.
+            event_types.extend(stats(clients, service, id).await?.items);
+        }
+        if event_types.is_empty() {
+            return Err(unexpected("expected at least 1 event-type, 0 returned"));
+        }
+        let partitions = event_types.iter().flat_map(|event_type| &event_type.partitions);
+        let value = self.total(partitions, clients.compat)?;
+        let milli = value.checked_mul(1000).ok_or(QueryError::OutOfRange(value as f64))?;
+        Ok(context.single(MilliValue::from_milli(milli)))
+    }
+}
+
+impl NakadiSubscription {
+    /// The largest lag, or the number of unconsumed events, of all partitions. The reference takes
+    /// a missing number for 0.
+    fn total<'p>(
+        &self,
+        partitions: impl Iterator<Item = &'p Partition>,
+        compat: Compat,
+    ) -> Result<i64, FetchError> {
+        let (mut total, mut count) = (0_i64, 0);
+        for partition in partitions {
+            let number = match self.quantity {
+                Quantity::LagSeconds => partition.consumer_lag_seconds,
+                Quantity::Events => partition.unconsumed_events,
+            };
+            let number = match (number, compat) {
+                (Some(number), _) => number,
+                (None, Compat::KubeMetricsAdapter) => 0,
+                (None, Compat::Off) => {
+                    return Err(unexpected("the statistics of a partition lack the number"));
+                }
+            };
+            total = match self.quantity {
+                Quantity::LagSeconds => total.max(number),
+                Quantity::Events => total.saturating_add(number),
+            };
+            count += 1;
+        }
+        if count == 0 && compat == Compat::Off {
+            return Err(unexpected("the statistics have no partition"));
+        }
+        Ok(total)
+    }
+
+    /// The IDs of the subscriptions that the autoscaler selects.
+    async fn subscriptions(
+        &self,
+        clients: &Clients,
+        service: &OperatorService,
+    ) -> Result<Vec<String>, FetchError> {
+        let mut parameters = vec![("consumer_group", self.consumer_group.as_str())];
+        parameters.extend(self.event_types.iter().map(|name| ("event_type", name.as_str())));
+        parameters.push(("owning_application", &self.owning_application));
+        let mut uri = url::below(&service.url, "/subscriptions", &parameters);
+        let mut ids = Vec::new();
+        for _ in 0..MAX_PAGES {
+            let current = uri.take().ok_or(FetchError::NotConfigured(SERVICE))?;
+            let page: Subscriptions = ask(clients, service, current.clone()).await?;
+            ids.extend(page.items.into_iter().map(|item| item.id));
+            let next = page.links.next.map(|next| next.href).unwrap_or_default();
+            if next.is_empty() {
+                return Ok(ids);
+            }
+            uri = Some(next_page(service, &next)?);
+        }
+        Err(unexpected("too many pages of subscriptions"))
+    }
+}
+
+async fn stats(
+    clients: &Clients,
+    service: &OperatorService,
+    id: &str,
+) -> Result<Stats, FetchError> {
+    // It becomes part of a path, which is asked with the operator's token.
+    let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if !id.bytes().all(is_id) {
+        return Err(FetchError::Setting { key: "subscription-id", value: id.to_owned() });
+    }
+    let path = format!("/subscriptions/{id}/stats");
+    let uri = url::below(&service.url, &path, &[("show_time_lag", "true")]);
+    ask(clients, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
+}
+
+/// Sends a request, up to three times if it fails for a while.
+async fn ask<T: DeserializeOwned>(
+    clients: &Clients,
+    service: &OperatorService,
+    uri: Uri,
+) -> Result<T, FetchError> {
+    let call = Call::new(uri, Destination::Operator, clients.limits());
+    let call = authorized(call, "Bearer", service.token.as_ref())?;
+    let mut backoff = FIRST_BACKOFF;
+    for _ in 1..TRIES {
+        match attempt(clients, &call).await {
+            Attempt::Done(result) => return result,
+            Attempt::Failed { after, .. } => {
+                sleep(after.unwrap_or(backoff).min(MAX_BACKOFF)).await;
+            }
+        }
+        backoff *= 2;
+    }
+    match attempt(clients, &call).await {
+        Attempt::Done(result) => result,
+        Attempt::Failed { error, .. } => Err(error),
+    }
+}
+
+async fn attempt<T: DeserializeOwned>(clients: &Clients, call: &Call) -> Attempt<T> {
+    let reply = match clients.http.send(call).await {
+        Ok(reply) => reply,
+        Err(error) => return Attempt::Failed { error, after: None },
+    };
+    let status = reply.status;
+    if status == StatusCode::OK {
+        let decoded = serde_json::from_slice(&reply.body);
+        return Attempt::Done(decoded.map_err(|_| unexpected("it is not one of its API")));
+    }
+    let error = at(&call.uri, HttpError::Status(status));
+    let retry_after = reply.headers.get(header::RETRY_AFTER);
+    match (status.as_u16(), retry_after.map(seconds)) {
+        (429, None) => Attempt::Failed { error, after: None },
+        (429, Some(Some(after))) => Attempt::Failed { error, after: Some(after) },
+        // As in the reference, also 429 with a header that is no number.
+        (400..=499, _) => Attempt::Done(Err(error)),
+        _ => Attempt::Failed { error, after: None },
+    }
+}
+
+enum Attempt<T> {
+    /// The result, or an error that another attempt doesn't change.
+    Done(Result<T, FetchError>),
+    /// An error that can be temporary, and how long the server wants to be left alone.
+    Failed { error: FetchError, after: Option<Duration> },
+}
+
+fn seconds(value: &http::HeaderValue) -> Option<Duration> {
+    value.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
+/// The next page, which must be on the same server, because it is asked with a token.
+fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
+    let elsewhere = || unexpected("the next page is on another server");
+    // The link is relative to the URL of the service.
+    let uri = match href.strip_prefix('/') {
+        Some(path) => url::below(&service.url, "", &[]).and_then(|base| {
+            format!("{}/{path}", base.to_string().trim_end_matches('/')).parse().ok()
+        }),
+        None => url::join(&service.url, href).ok(),
+    };
+    uri.filter(|uri| url::is_same_origin(uri, &service.url)).ok_or_else(elsewhere)
+}
+
+fn unexpected(problem: &'static str) -> FetchError {
+    FetchError::Response { service: SERVICE, problem }
+}

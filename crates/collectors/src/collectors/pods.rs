@@ -1,0 +1,242 @@
+//! A document of each pod of the target.
+
+use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use hpa_calc::{MilliValue, go_duration};
+use http::Uri;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, sleep_until};
+
+use crate::{
+    clients::Clients,
+    cluster::Pod,
+    config::MetricConfig,
+    document::{self, JsonSettings},
+    error::{ConfigError, FetchError},
+    guarded_http::{Call, Destination, url},
+    jsonpath::Extractor,
+    registry::{Collector, Context, Environment, MAX_REQUESTS, PodFailure, Sample, Server, Values},
+    settings::Limits,
+};
+
+/// A collection may take twice as long as one request, so that half of the connections can wait for
+/// pods that don't respond.
+const ROUNDS: u32 = 2;
+
+const DEFAULT_TIMEOUT: i64 = 15_000_000_000;
+
+/// The document of each pod, and what it is read with.
+#[derive(Clone, Debug)]
+pub(crate) struct PodDocuments {
+    extractor: Arc<Extractor>,
+    scheme: String,
+    path: String,
+    port: i64,
+    raw_query: String,
+    request_timeout: i64,
+    connect_timeout: i64,
+    /// Nanoseconds, as both timeouts.
+    min_pod_ready_age: i64,
+}
+
+impl PodDocuments {
+    pub(crate) const KEYS: &[&str] = &[
+        "json-key",
+        "json-eval",
+        "aggregator",
+        "scheme",
+        "path",
+        "port",
+        "raw-query",
+        "request-timeout",
+        "connect-timeout",
+    ];
+}
+
+#[async_trait]
+impl Collector for PodDocuments {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        if !matches!(metric.target.kind.as_str(), "Deployment" | "StatefulSet" | "Rollout") {
+            return Err(ConfigError::TargetKind(metric.target.kind.clone()));
+        }
+        if metric.collector != "json-path" {
+            return Err(ConfigError::PodFormat(metric.collector.clone()));
+        }
+        let json = JsonSettings::new(metric);
+        match (json.key.is_empty(), json.eval.is_empty()) {
+            (true, true) => return Err(ConfigError::PodNoJson),
+            (false, false) => return Err(ConfigError::PodTwoJson),
+            _ => {}
+        }
+        let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
+        let port = metric.value("port").map_or(Ok(0), integer)?;
+        let extractor = json.extractor(environment.compat);
+        // The order of the reference: a wrong aggregator, a wrong timeout, a wrong path.
+        if let Err(error @ ConfigError::Aggregator(_)) = extractor {
+            return Err(error);
+        }
+        let request_timeout = timeout(metric, "request-timeout")?;
+        let connect_timeout = timeout(metric, "connect-timeout")?;
+        let scheme = text("scheme");
+        Ok(Self {
+            extractor: extractor?,
+            scheme: if scheme.is_empty() { "http".to_owned() } else { scheme },
+            path: text("path"),
+            port,
+            raw_query: text("raw-query"),
+            request_timeout,
+            connect_timeout,
+            min_pod_ready_age: metric.min_pod_ready_age,
+        })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![Server::Pods]
+    }
+
+    /// Reads all pods that are ready. Pods that fail don't affect others.
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let clients = context.clients;
+        let request = PodRequest::new(clients, self)?;
+        let mut pods = clients.cluster.pods(context.namespace, context.target).await?;
+        pods.retain(|pod| is_eligible(pod, self.min_pod_ready_age, context.now));
+        if pods.is_empty() {
+            return Ok(Values::default());
+        }
+        // Starts with another pod each time, because the time limit cuts off the last ones.
+        let turn = usize::try_from(context.now.as_second()).unwrap_or_default();
+        let first = turn % pods.len();
+        pods.rotate_left(first);
+        let limit = request.timeout * ROUNDS;
+        // Collected first: the compiler can't show that a stream of closures is `Send`.
+        let reads = pods.iter().map(|pod| {
+            let request = &request;
+            async move {
+                let value = request.send(clients, pod).await;
+                (pod, value, context.time())
+            }
+        });
+        let reads: Vec<_> = reads.collect();
+        let results: Vec<_> = stream::iter(reads)
+            .buffer_unordered(clients.limits().connections_per_fetch)
+            .take_until(sleep_until(Instant::now() + limit))
+            .collect()
+            .await;
+        values_of(&pods, results, limit)
+    }
+
+    /// The tenant's timeouts are shorter.
+    fn time_limit(&self, limits: &Limits) -> Duration {
+        limits.max_request_timeout * MAX_REQUESTS
+    }
+}
+
+/// Nanoseconds of a timeout.
+fn timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
+    let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT) };
+    let timeout = go_duration::parse_nanos(text)?;
+    if timeout < 0 { Err(ConfigError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
+}
+
+/// An integer in Go's notation.
+pub(super) fn integer(text: &str) -> Result<i64, ConfigError> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let problem = if is_number { "value out of range" } else { "invalid syntax" };
+    text.parse().map_err(|_| ConfigError::Integer(text.to_owned(), problem))
+}
+
+/// The parts of a request that are the same for all pods.
+struct PodRequest {
+    extractor: Arc<Extractor>,
+    scheme: String,
+    port: u16,
+    path_and_query: String,
+    connect_timeout: Duration,
+    timeout: Duration,
+}
+
+impl PodRequest {
+    fn new(clients: &Clients, source: &PodDocuments) -> Result<Self, FetchError> {
+        let setting = |key, value: String| FetchError::Setting { key, value };
+        let scheme = source.scheme.to_ascii_lowercase();
+        if scheme != "http" && scheme != "https" {
+            return Err(setting("scheme", scheme));
+        }
+        let port = u16::try_from(source.port).ok().filter(|port| *port != 0);
+        let port = port.ok_or_else(|| setting("port", source.port.to_string()))?;
+        let max = clients.limits().max_request_timeout;
+        // As in Go, 0 is no limit.
+        let timeout = |nanos: i64| match u64::try_from(nanos) {
+            Ok(0) | Err(_) => max,
+            Ok(nanos) => Duration::from_nanos(nanos).min(max),
+        };
+        Ok(Self {
+            extractor: source.extractor.clone(),
+            scheme,
+            port,
+            path_and_query: url::path_and_query(&source.path, &source.raw_query),
+            connect_timeout: timeout(source.connect_timeout),
+            timeout: timeout(source.request_timeout),
+        })
+    }
+
+    async fn send(&self, clients: &Clients, pod: &Pod) -> Result<MilliValue, FetchError> {
+        let uri = self.uri(&pod.ip)?;
+        let mut call = Call::new(uri, Destination::Pod, clients.limits());
+        (call.connect_timeout, call.timeout) = (self.connect_timeout, self.timeout);
+        let reply = clients.http.get(&call).await?;
+        document::number(clients, &call.uri, reply, &self.extractor).await
+    }
+
+    fn uri(&self, ip: &str) -> Result<Uri, FetchError> {
+        let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
+        let is_address = ip.parse::<IpAddr>().is_ok();
+        let host = Some(host).filter(|_| is_address).ok_or(FetchError::NoPodIp)?;
+        let text = format!("{}://{host}:{}{}", self.scheme, self.port, self.path_and_query);
+        let invalid = |_| FetchError::Setting { key: "path", value: self.path_and_query.clone() };
+        text.parse().map_err(invalid)
+    }
+}
+
+/// Whether a pod is ready, has been for long enough, and is not terminating.
+fn is_eligible(pod: &Pod, min_ready_age: i64, now: Timestamp) -> bool {
+    let Some(since) = pod.ready_since.filter(|_| !pod.is_terminating) else { return false };
+    // A clock that is behind must not make all pods too young.
+    min_ready_age <= 0 || now.duration_since(since) >= SignedDuration::from_nanos(min_ready_age)
+}
+
+type PodResult<'p> = (&'p Pod, Result<MilliValue, FetchError>, Timestamp);
+
+fn values_of(
+    pods: &[Pod],
+    results: Vec<PodResult<'_>>,
+    limit: Duration,
+) -> Result<Values, FetchError> {
+    let mut values = Values::default();
+    if results.len() < pods.len() {
+        let done: HashSet<&str> = results.iter().map(|(pod, ..)| pod.name.as_str()).collect();
+        let late = pods.iter().filter(|pod| !done.contains(pod.name.as_str()));
+        values.failures.extend(
+            late.map(|pod| PodFailure { pod: pod.name.clone(), error: FetchError::Timeout(limit) }),
+        );
+    }
+    for (pod, value, at) in results {
+        let pod = pod.name.clone();
+        match value {
+            Ok(value) => values.samples.push(Sample { pod: Some(pod), value, at }),
+            Err(error) => values.failures.push(PodFailure { pod, error }),
+        }
+    }
+    values.samples.sort_by(|left, right| left.pod.cmp(&right.pod));
+    values.failures.sort_by(|left, right| right.pod.cmp(&left.pod));
+    if values.samples.is_empty()
+        && let Some(PodFailure { pod, error }) = values.failures.pop()
+    {
+        return Err(FetchError::AllPods { pods: pods.len(), pod, first: Box::new(error) });
+    }
+    values.failures.reverse();
+    Ok(values)
+}

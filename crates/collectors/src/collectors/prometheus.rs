@@ -1,0 +1,260 @@
+//! Queries to Prometheus.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hpa_calc::MilliValue;
+use hpa_prometheus::{
+    client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
+    rules::{self, results::QueryResult},
+};
+
+use super::skipper::QueryError;
+use crate::{
+    Compat,
+    config::MetricConfig,
+    error::{ConfigError, FetchError, HttpError},
+    guarded_http::{Call, Destination, at, check_url, url},
+    registry::{Collector, Context, Environment, Server, Values},
+};
+
+/// The name of the operator's default server.
+pub(crate) const DEFAULT_SERVER: &str = "prometheus";
+
+/// A query, and the server that it goes to.
+#[derive(Clone, Debug)]
+pub(crate) struct PrometheusQuery {
+    pub(super) query: String,
+    server: Server,
+    division: Division,
+}
+
+/// Whether a value is divided by the replicas of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    None,
+    /// Before the value is converted to thousandths.
+    PerReplica,
+    /// After it, as the reference does for an Ingress.
+    Average,
+}
+
+#[async_trait]
+impl Collector for PrometheusQuery {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        if metric.object.is_some() {
+            let query = metric.value("query").ok_or(ConfigError::NoObjectQuery)?.to_owned();
+            let division = if metric.per_replica { Division::PerReplica } else { Division::None };
+            return Ok(Self { division, ..Self::of_default_server(query) });
+        }
+        metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
+        let query = if let Some(query) = metric.value("query") {
+            query
+        } else {
+            // Old autoscalers have the query under a name of their own.
+            let name = metric.value("query-name").ok_or(ConfigError::NoQueryName)?;
+            metric.value(name).ok_or(ConfigError::NoQuery)?
+        };
+        let named = (metric.value("prometheus-server"), metric.value("prometheus-server-alias"));
+        let server = match named {
+            (Some(url), _) => {
+                check_url(url, environment.compat)
+                    .map_err(|problem| ConfigError::Url(url.to_owned(), problem))?;
+                Server::Url(url.to_owned())
+            }
+            (None, Some(alias)) if !environment.prometheus_aliases.contains(alias) => {
+                return Err(ConfigError::PrometheusAlias(alias.to_owned()));
+            }
+            (None, Some(alias)) => Server::Operator(alias.to_owned()),
+            (None, None) => Server::Operator(DEFAULT_SERVER.to_owned()),
+        };
+        Ok(Self { query: query.to_owned(), server, division: Division::None })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![self.server.clone()]
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let compat = context.clients.compat;
+        let result = self.result(context).await?;
+        // Without a result, the replicas don't matter.
+        let milli = value(&self.query, &result, None, compat)?;
+        if self.division == Division::None {
+            return Ok(context.single(MilliValue::from_milli(milli)));
+        }
+        let replicas = context.clients.cluster.replicas(context.namespace, context.target).await?;
+        let milli = if self.division == Division::PerReplica {
+            value(&self.query, &result, Some(replicas), compat)?
+        } else {
+            average(milli, replicas)?
+        };
+        Ok(context.single(MilliValue::from_milli(milli)))
+    }
+}
+
+impl PrometheusQuery {
+    /// A query that goes to the operator's default server.
+    pub(super) fn of_default_server(query: String) -> Self {
+        let server = Server::Operator(DEFAULT_SERVER.to_owned());
+        Self { query, server, division: Division::None }
+    }
+
+    pub(super) fn divided(self, division: Division) -> Self {
+        Self { division, ..self }
+    }
+
+    async fn result(&self, context: &Context<'_>) -> Result<Arc<QueryResult>, FetchError> {
+        let clients = context.clients;
+        match &self.server {
+            Server::Url(url) => self.result_of_url(url, context).await.map(Arc::new),
+            Server::Operator(name) if name == DEFAULT_SERVER => {
+                self.result_of(clients.prometheus.as_ref()).await
+            }
+            Server::Operator(name) => self.result_of(clients.prometheus_servers.get(name)).await,
+            Server::Pods => Err(FetchError::NotConfigured("a Prometheus server")),
+        }
+    }
+
+    /// Queries a server of the operator.
+    async fn result_of(&self, client: Option<&Client>) -> Result<Arc<QueryResult>, FetchError> {
+        let client = client.ok_or(FetchError::NotConfigured("a Prometheus server"))?;
+        let query = InstantQuery { query: self.query.clone(), timeout: TimeoutParameter::Limit };
+        client.query(&query).await.map_err(|source| FetchError::Prometheus {
+            server: client.settings().name.clone(),
+            source,
+        })
+    }
+
+    /// Queries a server that the autoscaler names.
+    async fn result_of_url(
+        &self,
+        server: &str,
+        context: &Context<'_>,
+    ) -> Result<QueryResult, FetchError> {
+        let clients = context.clients;
+        let base = server.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+        let uri = url::parse(&format!("{base}/api/v1/query")).map_err(|_| FetchError::Setting {
+            key: "prometheus-server",
+            value: server.to_owned(),
+        })?;
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", &self.query)
+            .append_pair("timeout", &format!("{}s", clients.limits().request_timeout.as_secs()))
+            .finish();
+        let call = Call::new(uri, Destination::Tenant, clients.limits());
+        let call = clients.with_credential(call.post("application/x-www-form-urlencoded", form))?;
+        let reply = clients.http.send(&call).await?;
+        // With these, Prometheus responds with JSON.
+        let is_known =
+            reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
+        if !is_known {
+            return Err(at(&call.uri, HttpError::Status(reply.status)));
+        }
+        let result = decode_query(&reply.body, rules::Compat::Off);
+        result.map_err(|failure| FetchError::Prometheus {
+            server: url::origin(&call.uri),
+            source: without_content(failure),
+        })
+    }
+}
+
+/// The failure without parts of a response that isn't one of Prometheus.
+fn without_content(failure: QueryFailure) -> QueryFailure {
+    match failure {
+        QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
+        other => other,
+    }
+}
+
+/// The value of a result in thousandths, divided by `replicas` if that is given.
+fn value(
+    query: &str,
+    result: &QueryResult,
+    replicas: Option<i32>,
+    compat: Compat,
+) -> Result<i64, QueryError> {
+    let no_result = || QueryError::NoResult(query.to_owned());
+    let value = match result {
+        QueryResult::Vector(samples) => {
+            samples.iter().flatten().next().ok_or_else(no_result)?.value
+        }
+        QueryResult::Scalar { value, .. } => *value,
+        // The reference ignores the values of a matrix, and can't decode a string.
+        QueryResult::Other(kind) if compat != Compat::Off && kind == "matrix" => 0.0,
+        QueryResult::Other(_) => return Err(no_result()),
+    };
+    if value.is_nan() {
+        return Err(no_result());
+    }
+    let value = match replicas {
+        Some(replicas) if replicas < 1 && compat == Compat::Off => {
+            return Err(QueryError::NoReplicas(replicas));
+        }
+        Some(replicas) => value / f64::from(replicas),
+        None => value,
+    };
+    to_milli(value * 1000.0, compat)
+}
+
+/// Divides a value by the replicas, for targets that are no average.
+fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
+    if replicas < 1 {
+        return Err(QueryError::NoReplicas(replicas));
+    }
+    to_milli(milli as f64 / f64::from(replicas), Compat::KubeMetricsAdapter)
+}
+
+/// A value in thousandths.
+pub(crate) fn milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
+    to_milli(value * 1000.0, compat)
+}
+
+/// Truncates. Go's result for a number out of range is the smallest integer.
+fn to_milli(milli: f64, compat: Compat) -> Result<i64, QueryError> {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
+    if (-END..END).contains(&milli) {
+        return Ok(milli as i64);
+    }
+    match compat {
+        Compat::Off => Err(QueryError::OutOfRange(milli / 1000.0)),
+        Compat::KubeMetricsAdapter => Ok(i64::MIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hpa_prometheus::rules::results::Sample;
+
+    use super::*;
+
+    fn scalar(value: f64) -> QueryResult {
+        QueryResult::Scalar { timestamp_ms: 0, value }
+    }
+
+    fn vector(values: &[f64]) -> QueryResult {
+        let sample =
+            |value: &f64| Sample { labels: BTreeMap::new(), timestamp_ms: 0, value: *value };
+        QueryResult::Vector(Some(values.iter().map(sample).collect()))
+    }
+
+    #[test]
+    fn value_that_is_none_is_an_error_unless_compatible() {
+        let read = |result: QueryResult, replicas, compat| value("q", &result, replicas, compat);
+        let infinite = scalar(f64::INFINITY);
+        for (result, replicas, reference) in [
+            (infinite, None, i64::MIN),
+            (scalar(1.0), Some(0), i64::MIN),
+            (QueryResult::Other("matrix".to_owned()), None, 0),
+        ] {
+            read(result.clone(), replicas, Compat::Off).expect_err("no value");
+            assert_eq!(read(result, replicas, Compat::KubeMetricsAdapter), Ok(reference));
+        }
+        let nan = vector(&[f64::NAN]);
+        read(nan, None, Compat::KubeMetricsAdapter).expect_err("NaN");
+        assert_eq!(read(vector(&[1.5, 9.0]), Some(3), Compat::Off), Ok(500));
+    }
+}

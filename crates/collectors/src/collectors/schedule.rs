@@ -1,0 +1,29 @@
+//! The value of a `ScalingSchedule` or `ClusterScalingSchedule`.
+
+use async_trait::async_trait;
+
+use crate::{
+    config::MetricConfig,
+    error::{ConfigError, FetchError},
+    registry::{Collector, Context, Environment, Server, Values},
+};
+
+/// Recognizes metrics of schedules, so that they aren't reported as unknown. Their values come from
+/// [`crate::schedules::source`], which watches the schedules.
+#[derive(Clone, Debug)]
+pub(crate) struct ScheduleValue;
+
+#[async_trait]
+impl Collector for ScheduleValue {
+    fn parse(_: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
+        Ok(Self)
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        Vec::new()
+    }
+
+    async fn read(&self, _: &Context<'_>) -> Result<Values, FetchError> {
+        Err(FetchError::NotConfigured("the source of scaling schedules"))
+    }
+}

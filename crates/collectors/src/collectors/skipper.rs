@@ -1,0 +1,282 @@
+//! Requests per second from the metrics of skipper in Prometheus: of an Ingress, a `RouteGroup`, or
+//! host names.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use super::prometheus::{DEFAULT_SERVER, Division, PrometheusQuery};
+use crate::{
+    Compat,
+    cluster::{Ingress, RouteGroup},
+    config::{MetricConfig, ObjectReference},
+    error::{ConfigError, FetchError},
+    registry::{Collector, Context, Environment, Server, Values},
+};
+
+const SERIES: &str = "skipper_serve_host_duration_seconds_count";
+
+/// Requests per second of an Ingress or `RouteGroup`. The query depends on the object.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestRate {
+    object: ObjectReference,
+    backend: String,
+    is_averaged: bool,
+}
+
+#[async_trait]
+impl Collector for RequestRate {
+    fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
+        let object = metric.object.clone();
+        let object = object.ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
+        let name = &metric.metric.name;
+        if !name.starts_with("requests-per-second") {
+            return Err(ConfigError::SkipperMetric(name.clone()));
+        }
+        // The name may have the backend, for old autoscalers.
+        let legacy = || match name.split(',').collect::<Vec<_>>().as_slice() {
+            [_, backend] => (*backend).to_owned(),
+            _ => String::new(),
+        };
+        let backend = metric.value("backend").map_or_else(legacy, str::to_owned);
+        Ok(Self { object, backend, is_averaged: !metric.has_average_target })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![Server::Operator(DEFAULT_SERVER.to_owned())]
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let division = if self.is_averaged { Division::Average } else { Division::None };
+        let query = PrometheusQuery::of_default_server(self.query(context).await?);
+        query.divided(division).read(context).await
+    }
+}
+
+impl RequestRate {
+    async fn query(&self, context: &Context<'_>) -> Result<String, FetchError> {
+        let clients = context.clients;
+        let ObjectReference { namespace, name, .. } = &self.object;
+        let (backend, compat) = (self.backend.as_str(), clients.compat);
+        if self.object.kind == "Ingress" {
+            let ingress = clients.cluster.ingress(namespace, name).await?;
+            let annotations = &clients.weight_annotations;
+            return Ok(ingress_query((namespace, name), &ingress, annotations, backend, compat)?);
+        }
+        let group = clients.cluster.route_group(namespace, name).await?;
+        Ok(route_group_query((namespace, name), &group, backend, compat)?)
+    }
+}
+
+/// Requests per second of host names.
+#[derive(Clone, Debug)]
+pub(crate) struct ExternalRps(PrometheusQuery);
+
+#[async_trait]
+impl Collector for ExternalRps {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        let query = external_query(metric, &environment.external_rps_metric, environment.compat)?;
+        metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
+        Ok(Self(PrometheusQuery::of_default_server(query)))
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        self.0.servers()
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        self.0.read(context).await
+    }
+}
+
+/// Why a query can't be made, or has no value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum QueryError {
+    /// Traffic is divided between backends, and the metric names none.
+    #[error(
+        "backend name must be specified for requests-per-second when traffic switching is used"
+    )]
+    NoBackend,
+    /// The object has no host.
+    #[error("no hosts defined on {kind} {namespace}/{name}, unable to create collector")]
+    NoHosts {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// The weights in an annotation are not JSON.
+    #[error("annotation {annotation}: {error}")]
+    Weights {
+        /// The annotation.
+        annotation: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// There is no result, or it is NaN.
+    #[error("query '{0}' did not result a valid response")]
+    NoResult(String),
+    /// The target has no replicas, or its kind has none that are known.
+    #[error("unable to get average value for {0} replicas")]
+    NoReplicas(i32),
+    /// The value can't be represented.
+    #[error("the value {0} is out of range")]
+    OutOfRange(f64),
+}
+
+/// The query of an external metric `requests-per-second`, with the name of its series.
+fn external_query(
+    config: &MetricConfig,
+    series: &str,
+    compat: Compat,
+) -> Result<String, ConfigError> {
+    let hosts = config.value("hostnames").ok_or(ConfigError::NoHostname)?;
+    for host in hosts.split(',') {
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+        if host.is_empty() || !host.bytes().all(is_valid) {
+            return Err(ConfigError::Hostname(host.to_owned()));
+        }
+    }
+    let weight = match config.value("weight") {
+        Some(text) => {
+            parse_weight(text, compat).ok_or_else(|| ConfigError::Weight(text.to_owned()))?
+        }
+        None => 1.0,
+    };
+    let hosts = hosts.replace(',', "|").replace('.', "_");
+    Ok(rps(series, &hosts, weight))
+}
+
+/// A weight in percent, as a factor. Compatible with the reference, it may be infinite or NaN.
+fn parse_weight(text: &str, compat: Compat) -> Option<f64> {
+    let weight: f64 = text.parse().ok()?;
+    let names_it = || text.to_ascii_lowercase().contains('n');
+    let is_accepted = match compat {
+        Compat::Off => weight.is_finite() && weight >= 0.0,
+        // A number that is out of range is an error, but its name is not.
+        Compat::KubeMetricsAdapter => weight.is_finite() || names_it(),
+    };
+    is_accepted.then_some(weight / 100.0)
+}
+
+/// The query of an Ingress. `weight_annotations` name the annotations with weights of backends.
+fn ingress_query(
+    (namespace, name): (&str, &str),
+    ingress: &Ingress,
+    weight_annotations: &[String],
+    backend: &str,
+    compat: Compat,
+) -> Result<String, QueryError> {
+    let mut weight: Option<f64> = None;
+    for annotation in weight_annotations {
+        let Some(text) = ingress.annotations.get(annotation) else { continue };
+        let weights: Option<BTreeMap<String, Option<f64>>> =
+            serde_json::from_str(text).map_err(|error| QueryError::Weights {
+                annotation: annotation.clone(),
+                error: error.to_string(),
+            })?;
+        let of_backend = weights.unwrap_or_default().get(backend).copied().flatten();
+        let of_backend = of_backend.unwrap_or_default() / 100.0;
+        weight = Some(weight.unwrap_or_default().max(of_backend));
+    }
+    let weight = match weight {
+        None => 1.0,
+        Some(_) if backend.is_empty() => return Err(QueryError::NoBackend),
+        Some(weight) => weight,
+    };
+    let hosts =
+        host_pattern(&ingress.hosts, compat).ok_or_else(|| no_hosts("Ingress", namespace, name))?;
+    Ok(rps(SERIES, &hosts, weight))
+}
+
+/// The query of a `RouteGroup`.
+fn route_group_query(
+    (namespace, name): (&str, &str),
+    group: &RouteGroup,
+    backend: &str,
+    compat: Compat,
+) -> Result<String, QueryError> {
+    let weight = match group.default_backends.as_slice() {
+        [] | [_] => 1.0,
+        _ if backend.is_empty() => return Err(QueryError::NoBackend),
+        backends => {
+            let found = backends.iter().find(|(name, _)| name == backend);
+            found.map_or(0.0, |(_, weight)| *weight as f64 / 100.0)
+        }
+    };
+    let hosts = host_pattern(&group.hosts, compat)
+        .ok_or_else(|| no_hosts("RouteGroup", namespace, name))?;
+    Ok(rps(SERIES, &hosts, weight))
+}
+
+fn no_hosts(kind: &'static str, namespace: &str, name: &str) -> QueryError {
+    QueryError::NoHosts { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+/// A regular expression for hosts as skipper names them. By default, its backslashes are escaped
+/// for the string in the query, without which Prometheus refuses it.
+fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
+    let pattern = |host: &String| {
+        let mut pattern = String::new();
+        for char in host.replace('.', "_").chars() {
+            if r"\.+*?()|[]{}^$".contains(char) {
+                pattern.push('\\');
+            }
+            pattern.push(char);
+        }
+        pattern
+    };
+    let pattern = hosts.iter().map(pattern).collect::<Vec<_>>().join("|");
+    if hosts.is_empty() {
+        return None;
+    }
+    Some(match compat {
+        Compat::Off => pattern.replace('\\', r"\\").replace('"', "\\\""),
+        Compat::KubeMetricsAdapter => pattern,
+    })
+}
+
+fn rps(series: &str, hosts: &str, weight: f64) -> String {
+    let weight = if weight.is_infinite() {
+        if weight > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+    } else {
+        format!("{weight:.4}")
+    };
+    format!("scalar(sum(rate({series}{{host=~\"{hosts}\"}}[1m])) * {weight})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(hosts: &[&str]) -> Vec<String> {
+        hosts.iter().map(|host| (*host).to_owned()).collect()
+    }
+
+    #[test]
+    fn wildcard_host_is_escaped_for_the_regular_expression_and_the_string() {
+        let hosts = hosts(&["*.example.org"]);
+        let group = RouteGroup { hosts, default_backends: Vec::new() };
+        let query = |compat| route_group_query(("n", "g"), &group, "", compat).expect("a query");
+        assert!(query(Compat::Off).contains(r#"host=~"\\*_example_org""#));
+        assert!(query(Compat::KubeMetricsAdapter).contains(r#"host=~"\*_example_org""#));
+    }
+
+    #[test]
+    fn largest_weight_of_an_ingress_counts() {
+        let hosts = hosts(&["a.b"]);
+        let annotations = BTreeMap::from([
+            ("w1".to_owned(), r#"{"x": 20, "y": 80}"#.to_owned()),
+            ("w2".to_owned(), r#"{"x": 30}"#.to_owned()),
+        ]);
+        let names = ["w1".to_owned(), "w2".to_owned(), "w3".to_owned()];
+        let ingress = Ingress { hosts, annotations };
+        let of_backend =
+            |backend| ingress_query(("n", "i"), &ingress, &names, backend, Compat::Off);
+        let query = of_backend("x").expect("a query");
+        assert!(query.ends_with("[1m])) * 0.3000)"), "{query}");
+        assert_eq!(of_backend(""), Err(QueryError::NoBackend));
+    }
+}

@@ -1,0 +1,211 @@
+//! Credentials for AWS: from the environment, of a service account, of a container, of an instance.
+//! Profiles in files and single sign-on are not supported.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Method, Uri, header};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use super::endpoint;
+use crate::{
+    error::{FetchError, HttpError},
+    guarded_http::{Call, Destination, GuardedHttp, at, url},
+    settings::{Credential, Secret},
+};
+
+/// Credentials are replaced when they are valid for less than this.
+const MARGIN: SignedDuration = SignedDuration::from_mins(5);
+/// Services of the machine respond at once. Where there is none, packets can be dropped.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(2);
+const SESSION: &str = "hpa";
+const INSTANCE: &str = "http://169.254.169.254";
+const CONTAINER: &str = "http://169.254.170.2";
+const ROLE_PATH: &str = "/latest/meta-data/iam/security-credentials/";
+
+/// Credentials for AWS.
+#[derive(Clone, Debug)]
+pub(super) struct AwsCredentials {
+    pub(super) access_key_id: String,
+    pub(super) secret_key: Secret,
+    pub(super) session_token: Option<Secret>,
+    pub(super) expiration: Option<Timestamp>,
+}
+
+/// Credentials as containers and instances get them.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Document {
+    access_key_id: String,
+    secret_access_key: String,
+    token: String,
+    expiration: Timestamp,
+}
+
+impl From<Document> for AwsCredentials {
+    fn from(document: Document) -> Self {
+        Self {
+            access_key_id: document.access_key_id,
+            secret_key: Secret::new(document.secret_access_key),
+            session_token: Some(Secret::new(document.token)),
+            expiration: Some(document.expiration),
+        }
+    }
+}
+
+/// The credentials in use.
+#[derive(Debug, Default)]
+pub(super) struct CredentialCache(Mutex<Option<AwsCredentials>>);
+
+impl CredentialCache {
+    /// Credentials that are valid for a while. Concurrent callers wait for one request.
+    pub(super) async fn get(
+        &self,
+        http: &GuardedHttp,
+        region: &str,
+        now: Timestamp,
+    ) -> Result<AwsCredentials, FetchError> {
+        let mut cached = self.0.lock().await;
+        let is_valid = |credentials: &&AwsCredentials| {
+            credentials.expiration.is_none_or(|end| end.duration_since(now) > MARGIN)
+        };
+        if let Some(credentials) = cached.as_ref().filter(is_valid) {
+            return Ok(credentials.clone());
+        }
+        let credentials = CredentialSource { http, region }.credentials().await?;
+        *cached = Some(credentials.clone());
+        Ok(credentials)
+    }
+}
+
+struct CredentialSource<'s> {
+    http: &'s GuardedHttp,
+    region: &'s str,
+}
+
+impl CredentialSource<'_> {
+    /// In the order of the SDKs of AWS.
+    async fn credentials(&self) -> Result<AwsCredentials, FetchError> {
+        if let (Some(id), Some(key)) =
+            (self.variable("AWS_ACCESS_KEY_ID"), self.variable("AWS_SECRET_ACCESS_KEY"))
+        {
+            let session_token = self.variable("AWS_SESSION_TOKEN").map(Secret::new);
+            let secret_key = Secret::new(key);
+            return Ok(AwsCredentials {
+                access_key_id: id,
+                secret_key,
+                session_token,
+                expiration: None,
+            });
+        }
+        if let (Some(file), Some(role)) =
+            (self.variable("AWS_WEB_IDENTITY_TOKEN_FILE"), self.variable("AWS_ROLE_ARN"))
+        {
+            return self.web_identity(file, &role).await;
+        }
+        let relative = self.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let absolute = self.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        if let Some(url) = relative.map(|path| format!("{CONTAINER}{path}")).or(absolute) {
+            return self.container(&url).await;
+        }
+        self.instance().await
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.http.variable(name).filter(|value| !value.is_empty())
+    }
+
+    /// The role of a service account (IRSA).
+    async fn web_identity(&self, file: String, role: &str) -> Result<AwsCredentials, FetchError> {
+        let token = Credential::File(file.into()).read()?;
+        let session = self.variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| SESSION.to_owned());
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("Action", "AssumeRoleWithWebIdentity")
+            .append_pair("Version", "2011-06-15")
+            .append_pair("RoleArn", role)
+            .append_pair("RoleSessionName", &session)
+            .append_pair("WebIdentityToken", token.text())
+            .finish();
+        let region = self.variable("AWS_REGION").unwrap_or_else(|| self.region.to_owned());
+        let endpoint = endpoint(self.http, "sts", &region)?;
+        let call = Call::new(endpoint, Destination::Operator, self.http.limits());
+        let body = self.send(call.post("application/x-www-form-urlencoded", form)).await?;
+        let body = String::from_utf8_lossy(&body);
+        // None of these values has an escaped character.
+        let text = |name: &str| {
+            let (_, after) = body.split_once(&format!("<{name}>"))?;
+            let (value, _) = after.split_once(&format!("</{name}>"))?;
+            Some(value.trim().to_owned())
+        };
+        let credentials = || {
+            Some(AwsCredentials {
+                access_key_id: text("AccessKeyId")?,
+                secret_key: Secret::new(text("SecretAccessKey")?),
+                session_token: Some(Secret::new(text("SessionToken")?)),
+                expiration: Some(text("Expiration")?.parse().ok()?),
+            })
+        };
+        credentials().ok_or_else(|| unexpected("it has no credentials of the role"))
+    }
+
+    /// The role of a container (ECS, EKS Pod Identity).
+    async fn container(&self, url: &str) -> Result<AwsCredentials, FetchError> {
+        let token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new);
+        let file = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        let file = file.map(|path| Credential::File(path.into()).read()).transpose()?;
+        let mut call = self.local(Method::GET, url)?;
+        if let Some(token) = file.or(token) {
+            let value = HeaderValue::try_from(token.text())
+                .map_err(|_| at(&call.uri, HttpError::Header))?;
+            call = call.header(header::AUTHORIZATION, value);
+        }
+        decode(&self.send(call).await?)
+    }
+
+    /// The role of an instance, by version 2 of the metadata service.
+    async fn instance(&self) -> Result<AwsCredentials, FetchError> {
+        if self.variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value == "true") {
+            return Err(FetchError::NotConfigured("a credential for AWS"));
+        }
+        let endpoint = self.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        let endpoint = endpoint.unwrap_or_else(|| INSTANCE.to_owned());
+        let base = endpoint.trim_end_matches('/');
+        let lifetime = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
+        let call = self.local(Method::PUT, &format!("{base}/latest/api/token"))?;
+        let token = self.send(call.header(lifetime, HeaderValue::from_static("300"))).await?;
+        let token = HeaderValue::try_from(token).map_err(|_| unexpected("it has no token"))?;
+        let get = async |path: &str| {
+            let name = HeaderName::from_static("x-aws-ec2-metadata-token");
+            let call = self.local(Method::GET, &format!("{base}{ROLE_PATH}{path}"))?;
+            self.send(call.header(name, token.clone())).await
+        };
+        let roles = get("").await?;
+        let roles = String::from_utf8_lossy(&roles);
+        let role = roles.lines().next().ok_or_else(|| unexpected("the instance has no role"))?;
+        decode(&get(role.trim()).await?)
+    }
+
+    /// A request to a service of the machine, which has no proxy.
+    fn local(&self, method: Method, url: &str) -> Result<Call, FetchError> {
+        let uri: Uri =
+            url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;
+        let call = Call::new(uri, Destination::Local, self.http.limits());
+        Ok(Call { method, connect_timeout: LOCAL_TIMEOUT, timeout: LOCAL_TIMEOUT, ..call })
+    }
+
+    async fn send(&self, call: Call) -> Result<Vec<u8>, FetchError> {
+        let reply = self.http.send(&call).await?;
+        Ok(reply.ok().map_err(|source| at(&call.uri, source))?.body)
+    }
+}
+
+fn decode(body: &[u8]) -> Result<AwsCredentials, FetchError> {
+    let document: Document =
+        serde_json::from_slice(body).map_err(|_| unexpected("it has no credentials"))?;
+    Ok(document.into())
+}
+
+fn unexpected(problem: &'static str) -> FetchError {
+    FetchError::Response { service: "the source of credentials for AWS", problem }
+}

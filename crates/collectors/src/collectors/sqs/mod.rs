@@ -1,0 +1,217 @@
+//! The length of queues of Amazon SQS.
+
+mod credentials;
+mod sign;
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use hpa_calc::MilliValue;
+use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use self::{
+    credentials::CredentialCache,
+    sign::{SignedRequest, authorization, date},
+};
+use super::skipper::QueryError;
+use crate::{
+    clients::Clients,
+    config::MetricConfig,
+    error::{ConfigError, FetchError, HttpError},
+    guarded_http::{Call, Destination, GuardedHttp, Reply, at, url},
+    registry::{Collector, Context, Environment, Server, Values},
+    settings::Secret,
+};
+
+const SERVICE: &str = "SQS";
+const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
+const VISIBLE: &str = "ApproximateNumberOfMessages";
+const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
+const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
+
+/// Bounds the memory that tenants can fill with names of queues.
+const MAX_QUEUES: usize = 1000;
+
+/// A queue, and the messages of it that count beside the visible ones.
+#[derive(Clone, Debug)]
+pub(crate) struct SqsQueue {
+    queue: String,
+    region: String,
+    /// Messages that were received, but not deleted yet. Not in the reference.
+    in_flight: bool,
+    /// Messages that can't be received yet. Not in the reference.
+    delayed: bool,
+}
+
+/// Credentials, and URLs of queues by region and name.
+#[derive(Debug, Default)]
+pub(crate) struct SqsCache {
+    credentials: CredentialCache,
+    queues: Mutex<HashMap<(String, String), String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueueUrl {
+    queue_url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Attributes {
+    attributes: HashMap<String, String>,
+}
+
+/// Why a request is refused.
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(rename = "__type")]
+    kind: String,
+}
+
+#[async_trait]
+impl Collector for SqsQueue {
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        metric.labels().ok_or(ConfigError::SqsNoSelector)?;
+        let queue = metric.value("queue-name").ok_or(ConfigError::SqsNoName)?.to_owned();
+        let region = metric.value("region").ok_or(ConfigError::SqsNoRegion)?.to_owned();
+        if !environment.sqs_regions.contains(&region) {
+            return Err(ConfigError::SqsRegion(region));
+        }
+        let is_set = |name| match metric.value(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => Err(ConfigError::Invalid(name, other.to_owned())),
+        };
+        let (in_flight, delayed) = (is_set("in-flight")?, is_set("delayed")?);
+        Ok(Self { queue, region, in_flight, delayed })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![Server::Operator("sqs".to_owned())]
+    }
+
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let (clients, now) = (context.clients, context.now);
+        let url = self.url(clients, now).await?;
+        let mut names = vec![VISIBLE];
+        names.extend(self.in_flight.then_some(IN_FLIGHT));
+        names.extend(self.delayed.then_some(DELAYED));
+        let body = json!({"QueueUrl": url, "AttributeNames": names});
+        let result = ask(clients, "GetQueueAttributes", &self.region, body, now).await;
+        if result.is_err() {
+            // The queue may have been created again, in another account.
+            clients.sqs.queues.lock().remove(&self.key());
+        }
+        let Attributes { attributes } = result?;
+        let count = |name: &str| {
+            let value = attributes.get(name).and_then(|value| value.parse::<i64>().ok());
+            value.ok_or_else(|| unexpected("the length of the queue is missing"))
+        };
+        let total = names.into_iter().try_fold(0_i64, |total, name| {
+            Ok::<_, FetchError>(total.saturating_add(count(name)?))
+        })?;
+        let milli = total.checked_mul(1000).ok_or(QueryError::OutOfRange(total as f64))?;
+        Ok(context.single(MilliValue::from_milli(milli)))
+    }
+}
+
+impl SqsQueue {
+    fn key(&self) -> (String, String) {
+        (self.region.clone(), self.queue.clone())
+    }
+
+    async fn url(&self, clients: &Clients, now: Timestamp) -> Result<String, FetchError> {
+        let cached = clients.sqs.queues.lock().get(&self.key()).cloned();
+        if let Some(url) = cached {
+            return Ok(url);
+        }
+        let body = json!({"QueueName": self.queue});
+        let QueueUrl { queue_url } = ask(clients, "GetQueueUrl", &self.region, body, now).await?;
+        let mut queues = clients.sqs.queues.lock();
+        if queues.len() >= MAX_QUEUES {
+            queues.clear();
+        }
+        queues.insert(self.key(), queue_url.clone());
+        Ok(queue_url)
+    }
+}
+
+async fn ask<T: DeserializeOwned>(
+    clients: &Clients,
+    action: &str,
+    region: &str,
+    body: Value,
+    now: Timestamp,
+) -> Result<T, FetchError> {
+    let call = signed(clients, action, region, body.to_string(), now).await?;
+    let reply = clients.http.send(&call).await?;
+    if reply.status != StatusCode::OK {
+        return Err(refusal(&call, &reply));
+    }
+    serde_json::from_slice(&reply.body).map_err(|_| unexpected("it is not one of its API"))
+}
+
+async fn signed(
+    clients: &Clients,
+    action: &str,
+    region: &str,
+    body: String,
+    now: Timestamp,
+) -> Result<Call, FetchError> {
+    let uri = endpoint(&clients.http, "sqs", region)?;
+    let credentials = clients.sqs.credentials.get(&clients.http, region, now).await?;
+    let date = date(now);
+    let target = format!("AmazonSQS.{action}");
+    let host = uri.authority().map_or("", |authority| authority.as_str()).to_owned();
+    let token = credentials.session_token.as_ref().map(Secret::text);
+    let mut headers = vec![("content-type", CONTENT_TYPE), ("host", &host), ("x-amz-date", &date)];
+    headers.extend(token.map(|token| ("x-amz-security-token", token)));
+    headers.push(("x-amz-target", &target));
+    let request = SignedRequest {
+        region,
+        service: "sqs",
+        path: uri.path(),
+        headers: &headers,
+        body: body.as_bytes(),
+    };
+    let authorization = authorization(&credentials, &date, &request);
+    let value = |text: &str| HeaderValue::try_from(text).map_err(|_| at(&uri, HttpError::Header));
+    let mut call = Call::new(uri.clone(), Destination::Operator, clients.limits())
+        .header(HeaderName::from_static("x-amz-date"), value(&date)?)
+        .header(HeaderName::from_static("x-amz-target"), value(&target)?)
+        .header(header::AUTHORIZATION, value(&authorization)?);
+    if let Some(token) = token {
+        call = call.header(HeaderName::from_static("x-amz-security-token"), value(token)?);
+    }
+    Ok(call.post(CONTENT_TYPE, body))
+}
+
+/// The URL of a service. The variables are those of the SDKs of AWS.
+fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<Uri, FetchError> {
+    let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
+    let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
+    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    let url = configured.filter(|url| !url.is_empty());
+    let url = url.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
+    url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
+}
+
+/// The kind of the error. Its message would show accounts and roles to tenants.
+fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
+    let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
+    let kind = kind.ok().and_then(|kind| kind.rsplit('#').next().map(str::to_owned));
+    match kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.'))
+    {
+        Some(message) => FetchError::Server { service: SERVICE, message },
+        None => at(&call.uri, HttpError::Status(reply.status)),
+    }
+}
+
+fn unexpected(problem: &'static str) -> FetchError {
+    FetchError::Response { service: SERVICE, problem }
+}

@@ -1,0 +1,212 @@
+//! Checks of ZMON, whose values are in `KairosDB`.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use hpa_calc::{MilliValue, go_duration};
+use http::{HeaderName, HeaderValue, header};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{pods::integer, prometheus::milli};
+use crate::{
+    clients::authorized,
+    config::MetricConfig,
+    error::{ConfigError, FetchError},
+    guarded_http::{Call, Destination, at, url},
+    registry::{Collector, Context, Environment, Server, Values},
+};
+
+const SERVICE: &str = "ZMON";
+const SERVER: &str = "zmon";
+const DEFAULT_DURATION: i64 = 600_000_000_000;
+const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
+/// The largest number of values that ZMON permits.
+const LIMIT: u32 = 10_000;
+
+#[derive(Serialize)]
+struct Query<'q> {
+    start_relative: Sampling,
+    metrics: [Metric<'q>; 1],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Sampling {
+    value: i64,
+    unit: &'static str,
+}
+
+#[derive(Serialize)]
+struct Metric<'q> {
+    name: String,
+    limit: u32,
+    tags: BTreeMap<&'q str, [&'q str; 1]>,
+    group_by: Vec<Group>,
+    aggregators: Vec<Aggregator<'q>>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    name: &'static str,
+    tags: [&'static str; 1],
+}
+
+#[derive(Serialize)]
+struct Aggregator<'q> {
+    name: &'q str,
+    sampling: Sampling,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    queries: Vec<QueryResult>,
+}
+
+#[derive(Deserialize)]
+struct QueryResult {
+    #[serde(default)]
+    results: Vec<Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    /// Milliseconds since 1970, and a value.
+    #[serde(default)]
+    values: Vec<(f64, f64)>,
+}
+
+/// A check, and what of its data is read.
+#[derive(Clone, Debug)]
+pub(crate) struct ZmonCheck {
+    check_id: i64,
+    key: String,
+    /// Without the prefix `tag-`.
+    tags: Vec<(String, String)>,
+    aggregators: Vec<String>,
+    /// Nanoseconds.
+    duration: i64,
+}
+
+#[async_trait]
+impl Collector for ZmonCheck {
+    fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
+        metric.labels().ok_or(ConfigError::ZmonNoSelector)?;
+        let check_id = integer(metric.value("check-id").ok_or(ConfigError::ZmonNoCheck)?)?;
+        let duration = metric.value("duration");
+        let duration = duration.map_or(Ok(DEFAULT_DURATION), go_duration::parse_nanos)?;
+        let tag = |(key, value): (&str, &str)| {
+            Some((key.strip_prefix("tag-")?.to_owned(), value.to_owned()))
+        };
+        let aggregators = metric.value("aggregators").unwrap_or("last");
+        Ok(Self {
+            check_id,
+            key: metric.value("key").unwrap_or_default().to_owned(),
+            tags: metric.values().into_iter().filter_map(tag).collect(),
+            aggregators: aggregators.split(',').map(str::to_owned).collect(),
+            duration,
+        })
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        vec![Server::Operator(SERVER.to_owned())]
+    }
+
+    /// The last value of the check, with its own time. A check without data has no value.
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let clients = context.clients;
+        let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
+        let query = serde_json::to_vec(&query(self)?).map_err(|_| unexpected())?;
+        let uri = url::below(&service.url, "/api/v1/datapoints/query", &[]);
+        let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
+        let attribution = format!("hpa/{}", self.check_id);
+        let attribution = HeaderValue::try_from(attribution).map_err(|_| unexpected())?;
+        let call = Call::new(uri, Destination::Operator, clients.limits())
+            .post("application/json", query)
+            .header(header::ACCEPT, HeaderValue::from_static("application/json"))
+            .header(HeaderName::from_static("x-attribution"), attribution);
+        let call = authorized(call, "Bearer", service.token.as_ref())?;
+        let reply = clients.http.send(&call).await?.ok().map_err(|source| at(&call.uri, source))?;
+        let response: Response = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
+        let results = response.queries.into_iter().next().map(|query| query.results);
+        let series = results.into_iter().flatten().next();
+        let Some((time, value)) = series.and_then(|series| series.values.last().copied()) else {
+            return Ok(Values::default());
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "out of range is no time")]
+        let at = Timestamp::from_millisecond(time as i64).map_err(|_| unexpected())?;
+        let value = MilliValue::from_milli(milli(value, clients.compat)?);
+        Ok(Values::single(value, at))
+    }
+}
+
+fn unexpected() -> FetchError {
+    FetchError::Response { service: SERVICE, problem: "it is not one of KairosDB" }
+}
+
+fn query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
+    let sampling = sampling(check.duration);
+    let aggregator = |name: &'_ String| {
+        AGGREGATORS
+            .into_iter()
+            .find(|known| known == name)
+            .map(|name| Aggregator { name, sampling })
+            .ok_or_else(|| FetchError::Setting { key: "aggregators", value: name.clone() })
+    };
+    let mut metric = Metric {
+        name: format!("zmon.check.{}", check.check_id),
+        limit: LIMIT,
+        tags: check.tags.iter().map(|(name, value)| (&**name, [&**value])).collect(),
+        group_by: Vec::new(),
+        aggregators: check.aggregators.iter().map(aggregator).collect::<Result<_, _>>()?,
+    };
+    if !check.key.is_empty() {
+        metric.tags.insert("key", [&check.key]);
+        metric.group_by.push(Group { name: "tag", tags: ["key"] });
+    }
+    Ok(Query { start_relative: sampling, metrics: [metric] })
+}
+
+/// A duration in the largest unit that it has at least one of, rounded.
+fn sampling(nanos: i64) -> Sampling {
+    const SECOND: i64 = 1_000_000_000;
+    const DAY: i64 = 86_400 * SECOND;
+    let units = [
+        ("years", 365 * DAY),
+        ("months", 30 * DAY),
+        ("weeks", 7 * DAY),
+        ("days", DAY),
+        ("hours", 3600 * SECOND),
+        ("minutes", 60 * SECOND),
+        ("seconds", SECOND),
+        ("milliseconds", 1_000_000),
+    ];
+    let found = units.into_iter().find(|(_, length)| nanos >= *length);
+    let Some((unit, length)) = found else { return Sampling { value: 0, unit: "milliseconds" } };
+    Sampling { value: nanos.saturating_add(length / 2) / length, unit }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("10m", 10, "minutes")]
+    #[case("90m", 2, "hours")]
+    #[case("36h", 2, "days")]
+    #[case("1s", 1, "seconds")]
+    #[case("1500us", 2, "milliseconds")]
+    #[case("8760h", 1, "years")]
+    #[case("1us", 0, "milliseconds")]
+    #[case("-1h", 0, "milliseconds")]
+    fn duration_has_the_largest_unit(
+        #[case] duration: &str,
+        #[case] value: i64,
+        #[case] unit: &'static str,
+    ) {
+        let nanos = go_duration::parse_nanos(duration).unwrap();
+        assert_eq!(sampling(nanos), Sampling { value, unit });
+    }
+}

@@ -1,0 +1,290 @@
+//! Opens connections. All addresses are checked here.
+
+use std::{
+    future::{Ready, ready},
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hpa_go_compat::proxy::Proxy;
+use http::{HeaderValue, Uri};
+use hyper_util::{
+    client::legacy::connect::proxy::{SocksV5, Tunnel},
+    rt::TokioIo,
+};
+use percent_encoding::percent_decode_str;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout_at},
+};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use tower::{BoxError, Service};
+
+use super::{policy, resolve::Resolve, tls::Tls, url};
+use crate::error::{HttpError, ProxyFailure};
+
+/// The origin of a URL, which decides what is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// A URL of a tenant: host and addresses are checked.
+    Tenant,
+    /// A pod: its address is checked.
+    Pod,
+    /// A URL of the operator.
+    Operator,
+    /// A URL of the operator that is never reached through a proxy, such as a metadata service.
+    Local,
+}
+
+/// Looks up an environment variable.
+pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+pub(crate) struct Connector {
+    pub(crate) policy: policy::Policy,
+    pub(crate) proxy_permitted_hosts: bool,
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) tls: Tls,
+    pub(crate) environment: Environment,
+}
+
+/// A connection, which counts as open until it is dropped.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+pub(crate) struct Connection {
+    pub(crate) io: Box<dyn Io>,
+    pub(crate) route: Route,
+}
+
+/// The next hop of a request.
+pub(crate) enum Route {
+    /// The server.
+    Server,
+    /// A proxy that forwards it. It needs the whole URL, and maybe a credential.
+    Proxy(Option<HeaderValue>),
+}
+
+impl Connector {
+    /// Opens a connection for a request.
+    pub(crate) async fn connect(
+        &self,
+        uri: &Uri,
+        destination: Destination,
+        permit: OwnedSemaphorePermit,
+        limit: Duration,
+    ) -> Result<Connection, HttpError> {
+        let deadline = Instant::now() + limit;
+        let connected = timeout_at(deadline, self.open(uri, destination, permit, deadline)).await;
+        connected.map_err(|_| HttpError::ConnectTimeout(limit))?
+    }
+
+    async fn open(
+        &self,
+        uri: &Uri,
+        destination: Destination,
+        permit: OwnedSemaphorePermit,
+        deadline: Instant,
+    ) -> Result<Connection, HttpError> {
+        if destination == Destination::Tenant {
+            self.check_url(uri)?;
+        }
+        if let Some(proxy) = self.proxy(uri, destination)? {
+            return self.through_proxy(uri, proxy, permit).await;
+        }
+        let addresses = self.addresses(uri, destination).await?;
+        let stream = connect_to(&addresses, url::port(uri), deadline).await?;
+        let io: Box<dyn Io> = Box::new(ConnectionWithPermit { stream, _permit: permit });
+        let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
+        Ok(Connection { io, route: Route::Server })
+    }
+
+    /// Checks the URL. The policy and the connection must see the same host in it.
+    fn check_url(&self, uri: &Uri) -> Result<(), HttpError> {
+        let text = uri.to_string();
+        self.policy.check_url(&text)?;
+        let checked = policy::host(&text).map_err(HttpError::Url)?;
+        if checked.eq_ignore_ascii_case(url::host(uri)) {
+            return Ok(());
+        }
+        Err(HttpError::Url("is ambiguous"))
+    }
+
+    /// The addresses to connect to: after this check, the name is not resolved again.
+    async fn addresses(
+        &self,
+        uri: &Uri,
+        destination: Destination,
+    ) -> Result<Vec<IpAddr>, HttpError> {
+        let host = url::host(uri);
+        let addresses = if let Ok(address) = host.parse::<IpAddr>() {
+            vec![address]
+        } else {
+            let resolved = self.resolver.resolve(host).await;
+            resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?
+        };
+        if matches!(destination, Destination::Tenant | Destination::Pod) {
+            return Ok(self.policy.check_addresses(host, &addresses)?);
+        }
+        Ok(addresses)
+    }
+
+    fn proxy(&self, uri: &Uri, destination: Destination) -> Result<Option<Proxy>, HttpError> {
+        let is_permitted = self.proxy_permitted_hosts && !self.policy.hosts.is_empty();
+        let is_used = destination == Destination::Operator
+            || (destination == Destination::Tenant && is_permitted);
+        if !is_used {
+            return Ok(None);
+        }
+        let proxy = hpa_go_compat::proxy::for_server(uri, None, |name| (self.environment)(name));
+        proxy.map_err(|error| HttpError::Proxy(error.into()))
+    }
+
+    async fn through_proxy(
+        &self,
+        uri: &Uri,
+        proxy: Proxy,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Connection, HttpError> {
+        let displayed_proxy = proxy.to_string();
+        let failure = |error: BoxError| {
+            let message = error.to_string();
+            HttpError::Proxy(ProxyFailure::Connect { proxy: displayed_proxy.clone(), message })
+        };
+        let address = (url::host(&proxy.url).to_owned(), url::port(&proxy.url));
+        let stream = TcpStream::connect(address).await.map_err(|error| failure(error.into()))?;
+        let io: Box<dyn Io> = Box::new(ConnectionWithPermit { stream, _permit: permit });
+        let io = if url::is_https(&proxy.url) { self.secure(&proxy.url, io).await? } else { io };
+        let user = proxy.url.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
+        let user = user.map(|(user, _)| percent_decode_str(user).decode_utf8_lossy().into_owned());
+        let is_socks = proxy.url.scheme_str() == Some("socks5");
+        if !is_socks && !url::is_https(uri) {
+            return Ok(Connection { io, route: Route::Proxy(user.and_then(basic)) });
+        }
+        let target = with_port(uri)?;
+        let connector = OpenConnection(Some(TokioIo::new(io)));
+        let io = if is_socks {
+            let mut socks = SocksV5::new(proxy.url, connector);
+            if let Some((user, password)) =
+                user.as_deref().map(|user| user.split_once(':').unwrap_or((user, "")))
+            {
+                socks = socks.with_auth(user.to_owned(), password.to_owned());
+            }
+            socks.call(target).await.map_err(|error| failure(error.into()))?
+        } else {
+            let mut tunnel = Tunnel::new(proxy.url, connector);
+            if let Some(user) = user.and_then(basic) {
+                tunnel = tunnel.with_auth(user);
+            }
+            tunnel.call(target).await.map_err(|error| failure(error.into()))?
+        };
+        let io = io.into_inner();
+        let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
+        Ok(Connection { io, route: Route::Server })
+    }
+
+    async fn secure(&self, uri: &Uri, io: Box<dyn Io>) -> Result<Box<dyn Io>, HttpError> {
+        let config = self.tls.config().map_err(HttpError::Authorities)?;
+        let name = ServerName::try_from(url::host(uri).to_owned())
+            .map_err(|_| HttpError::Url("has a host that no certificate can have"))?;
+        let stream = TlsConnector::from(config).connect(name, io).await.map_err(HttpError::Tls)?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// Connects to the first address that accepts. Each one gets a part of the time.
+async fn connect_to(
+    addresses: &[IpAddr],
+    port: u16,
+    deadline: Instant,
+) -> Result<TcpStream, HttpError> {
+    let mut failure = None;
+    for (index, address) in addresses.iter().enumerate() {
+        let left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        let now = Instant::now();
+        let end = now + deadline.saturating_duration_since(now) / left;
+        let connected = timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await;
+        match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(stream) => {
+                stream.set_nodelay(true).ok();
+                return Ok(stream);
+            }
+            Err(source) => failure = Some(HttpError::Connect { address: *address, source }),
+        }
+    }
+    Err(failure.unwrap_or(HttpError::Url("has no host")))
+}
+
+type Stream = TokioIo<Box<dyn Io>>;
+
+/// A connector for a proxy to which a connection is open already.
+struct OpenConnection(Option<Stream>);
+
+impl Service<Uri> for OpenConnection {
+    type Response = Stream;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Stream>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        ready(self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into()))
+    }
+}
+
+fn basic(user: String) -> Option<HeaderValue> {
+    let mut value =
+        HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The URL with an explicit port, as a proxy expects it.
+fn with_port(uri: &Uri) -> Result<Uri, HttpError> {
+    let (scheme, host) = (uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default());
+    let text = format!("{scheme}://{host}:{}/", url::port(uri));
+    text.parse().map_err(|_| HttpError::Url("is invalid"))
+}
+
+/// Holds the permit of a connection as long as it is open.
+struct ConnectionWithPermit {
+    stream: TcpStream,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for ConnectionWithPermit {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ConnectionWithPermit {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,147 @@
+//! One request on a connection, and its response.
+
+use std::pin::{Pin, pin};
+
+use futures::{FutureExt, future::FusedFuture};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::{Bytes, Incoming},
+    client::conn::http1,
+};
+use hyper_util::rt::TokioIo;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::connect::{Connection, Route};
+use crate::error::HttpError;
+
+/// Buffers of a connection. The head of a response must fit.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The number of larger responses is limited.
+const SMALL_RESPONSE: usize = 64 << 10;
+
+pub(crate) struct Reply<'s> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// Held until a large body is dropped.
+    _large: Option<SemaphorePermit<'s>>,
+}
+
+impl Reply<'_> {
+    /// Whether the body is long, so that decoding it should not block a thread of the runtime.
+    pub(crate) fn is_large(&self) -> bool {
+        self.body.len() > SMALL_RESPONSE
+    }
+
+    /// An error unless the status is 200.
+    pub(crate) fn ok(self) -> Result<Self, HttpError> {
+        if self.status == StatusCode::OK { Ok(self) } else { Err(HttpError::Status(self.status)) }
+    }
+}
+
+pub(super) struct Message<'m> {
+    pub(super) method: &'m Method,
+    pub(super) uri: &'m Uri,
+    pub(super) headers: &'m HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// Sends a request and reads the whole response.
+pub(super) async fn exchange<'s>(
+    connection: Connection,
+    message: Message<'_>,
+    max_bytes: usize,
+    large: &'s Semaphore,
+) -> Result<Reply<'s>, HttpError> {
+    let request = request(&connection, message)?;
+    let handshake = http1::Builder::new()
+        .max_buf_size(BUFFER_BYTES)
+        .handshake::<_, Full<Bytes>>(TokioIo::new(connection.io))
+        .await;
+    let (mut sender, driver) = handshake.map_err(HttpError::Connection)?;
+    let mut driver = pin!(driver.fuse());
+    let response = drive(driver.as_mut(), sender.send_request(request)).await;
+    let (head, body) = response.map_err(HttpError::Connection)?.into_parts();
+    let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if head.headers.get(header::CONTENT_ENCODING).is_some_and(is_encoded) {
+        return Err(HttpError::Encoding);
+    }
+    let (body, large) = drive(driver, read(body, max_bytes, large)).await?;
+    Ok(Reply { status: head.status, headers: head.headers, body, _large: large })
+}
+
+/// Runs the connection until `work` is done. Both are dropped together, so that the connection ends
+/// with its request.
+async fn drive<T>(
+    mut driver: Pin<&mut (impl FusedFuture<Output = hyper::Result<()>> + ?Sized)>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    if driver.is_terminated() {
+        return work.await;
+    }
+    tokio::select! {
+        biased;
+        result = &mut work => result,
+        // The work sees how the connection has ended.
+        _ = &mut driver => work.await,
+    }
+}
+
+fn request(
+    connection: &Connection,
+    message: Message<'_>,
+) -> Result<Request<Full<Bytes>>, HttpError> {
+    let host = message.uri.authority().map_or("", |authority| authority.as_str());
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let host = HeaderValue::try_from(host).map_err(|_| HttpError::Header)?;
+    let mut request = Request::new(Full::new(message.body));
+    *request.method_mut() = message.method.clone();
+    let headers = request.headers_mut();
+    headers.insert(header::HOST, host);
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static("hpa"));
+    for (name, value) in message.headers {
+        headers.insert(name, value.clone());
+    }
+    match &connection.route {
+        Route::Server => {
+            let path = message.uri.path_and_query().map_or("/", |path| path.as_str());
+            let path = path.parse().map_err(|_| HttpError::Url("is invalid"))?;
+            *request.uri_mut() = path;
+        }
+        Route::Proxy(user) => {
+            headers.extend(user.clone().map(|user| (header::PROXY_AUTHORIZATION, user)));
+            *request.uri_mut() = message.uri.clone();
+        }
+    }
+    Ok(request)
+}
+
+async fn read(
+    mut body: Incoming,
+    max_bytes: usize,
+    large: &Semaphore,
+) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), HttpError> {
+    let expected = body.size_hint().lower();
+    if usize::try_from(expected).is_ok_and(|expected| expected > max_bytes) {
+        return Err(HttpError::TooLong(max_bytes));
+    }
+    let (mut bytes, mut permit) = (Vec::new(), None);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(HttpError::Connection)?;
+        let Ok(data) = frame.into_data() else { continue };
+        let len = bytes.len() + data.len();
+        if len > max_bytes {
+            return Err(HttpError::TooLong(max_bytes));
+        }
+        if len > SMALL_RESPONSE && permit.is_none() {
+            permit = large.acquire().await.ok();
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes, permit))
+}

@@ -1,0 +1,291 @@
+//! Which hosts autoscalers may make the collectors connect to.
+//!
+//! A URL in an annotation is written by a tenant, and the connection comes from a pod of the
+//! operator. Without rules, a tenant could read metadata services and other local endpoints.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::Compat;
+
+/// Checks a URL before anything is resolved. By default, it must be an absolute URL of HTTP with a
+/// host and without credentials; compatible with the reference, Go must be able to parse it.
+pub(crate) fn check_url(url: &str, compat: Compat) -> Result<(), &'static str> {
+    check_go_url(url)?;
+    if compat == Compat::KubeMetricsAdapter { Ok(()) } else { host(url).map(|_| ()) }
+}
+
+/// The most important checks of Go's `url.Parse`.
+fn check_go_url(url: &str) -> Result<(), &'static str> {
+    if url.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+        return Err("net/url: invalid control character in URL");
+    }
+    let url = url.split('#').next().unwrap_or_default();
+    if url.starts_with(':') {
+        return Err("missing protocol scheme");
+    }
+    let scheme = url.find(|char: char| !(char.is_ascii_alphanumeric() || "+-.".contains(char)));
+    let has_scheme = url.starts_with(|char: char| char.is_ascii_alphabetic())
+        && scheme.is_some_and(|end| url.get(end..).is_some_and(|rest| rest.starts_with(':')));
+    let path = url.split('?').next().unwrap_or_default();
+    let first = path.split('/').next().unwrap_or_default();
+    if !has_scheme && first.contains(':') {
+        return Err("first path segment in URL cannot contain colon");
+    }
+    Ok(())
+}
+
+/// The host of a URL, without brackets.
+pub(crate) fn host(url: &str) -> Result<&str, &'static str> {
+    let (scheme, rest) = url.split_once("://").ok_or("must start with http:// or https://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return Err("must start with http:// or https://");
+    }
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    if rest.contains('\\') {
+        return Err("must not have a backslash");
+    }
+    if authority.contains('@') {
+        return Err("must not have a user name");
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, port) = bracketed.split_once(']').ok_or("has no closing bracket")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "has an invalid IPv6 address")?;
+            (host, port)
+        }
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port_is_valid = match port.strip_prefix(':') {
+        Some(port) => port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok(),
+        None => port.is_empty(),
+    };
+    if !port_is_valid {
+        return Err("has an invalid port");
+    }
+    if host.is_empty() { Err("has no host") } else { Ok(host) }
+}
+
+/// What the operator permits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Hosts that may be named: exact names, or `*.` and a domain for all names below it. Empty
+    /// permits all names.
+    pub hosts: Vec<String>,
+    /// Addresses that may be connected to although a rule refuses them.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The URL has another form.
+    #[error("the URL {0}")]
+    Url(&'static str),
+    /// The host is not in the list.
+    #[error("the host {0} is not permitted")]
+    Host(String),
+    /// An address is of a kind that is refused.
+    #[error("{0} is {1} address")]
+    Address(IpAddr, &'static str),
+    /// The name has no address.
+    #[error("the host {0} has no address")]
+    NoAddress(String),
+}
+
+impl Policy {
+    /// Checks a URL. Call it for each redirection, too.
+    pub fn check_url(&self, url: &str) -> Result<(), Refusal> {
+        let host = host(url).map_err(Refusal::Url)?;
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        let is_permitted = |permitted: &String| {
+            let permitted = permitted.to_ascii_lowercase();
+            match permitted.strip_prefix("*.") {
+                Some(domain) => name
+                    .strip_suffix(domain)
+                    .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+                None => name == permitted,
+            }
+        };
+        if !self.hosts.is_empty() && !self.hosts.iter().any(is_permitted) {
+            return Err(Refusal::Host(name));
+        }
+        match name.parse::<IpAddr>() {
+            Ok(address) => self.check_address(address),
+            Err(_) if name == "localhost" || name.ends_with(".localhost") => {
+                self.check_address(Ipv4Addr::LOCALHOST.into())
+            }
+            // Resolvers read `127.1`, `0x7f000001` and `2130706433` as addresses.
+            Err(_) if is_numeric(&name) => Err(Refusal::Url("has an address in an unusual form")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The addresses of a name to connect to. One refused address refuses the name. The connection
+    /// must go to one of these addresses: to resolve the name again would permit another answer.
+    pub fn check_addresses(
+        &self,
+        host: &str,
+        addresses: &[IpAddr],
+    ) -> Result<Vec<IpAddr>, Refusal> {
+        if addresses.is_empty() {
+            return Err(Refusal::NoAddress(host.to_owned()));
+        }
+        addresses.iter().try_for_each(|address| self.check_address(*address))?;
+        Ok(addresses.to_vec())
+    }
+
+    /// Checks an address.
+    pub fn check_address(&self, address: IpAddr) -> Result<(), Refusal> {
+        let canonical = address.to_canonical();
+        if self.addresses.contains(&address) || self.addresses.contains(&canonical) {
+            return Ok(());
+        }
+        let kind = match canonical {
+            IpAddr::V4(address) => refused_v4(address),
+            IpAddr::V6(address) => refused_v6(address),
+        };
+        kind.map_or(Ok(()), |kind| Err(Refusal::Address(address, kind)))
+    }
+}
+
+/// Whether the last label can be a number, so that the name can be an address.
+fn is_numeric(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_hex = last
+        .strip_prefix("0x")
+        .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    is_hex || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Addresses of private networks are permitted: those of pods and services are among them.
+fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
+    match address.octets() {
+        [0, ..] => Some("an unspecified"),
+        [127, ..] => Some("a loopback"),
+        // Also the metadata service of most clouds.
+        [169, 254, ..] => Some("a link-local"),
+        [100, 100, 100, 200] | [192, 0, 0, 192] => Some("a metadata"),
+        [224..=239, ..] => Some("a multicast"),
+        [240..=255, ..] => Some("a reserved"),
+        _ => None,
+    }
+}
+
+fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
+    let segments = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        refused_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match segments {
+        [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified"),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback"),
+        // The metadata services of two clouds.
+        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
+            Some("a metadata")
+        }
+        [0xfe80..=0xfebf, ..] => Some("a link-local"),
+        [0xfec0..=0xfeff, ..] => Some("a site-local"),
+        [0xff00..=0xffff, ..] => Some("a multicast"),
+        // Addresses that are translated to IPv4: compatible, NAT64, 6to4.
+        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            embedded(high, low)
+        }
+        [0x2002, high, low, ..] => embedded(high, low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("http://127.0.0.1/")]
+    #[case("http://127.8.9.10:80/")]
+    #[case("http://localhost/")]
+    #[case("http://LOCALHOST:9090/metrics")]
+    #[case("http://localhost./")]
+    #[case("http://a.localhost/")]
+    #[case("http://0.0.0.0/")]
+    #[case("http://0.1.2.3/")]
+    #[case("http://169.254.169.254/latest/meta-data/")]
+    #[case("http://169.254.170.2/v2/credentials")]
+    #[case("http://100.100.100.200/")]
+    #[case("http://192.0.0.192/")]
+    #[case("http://224.0.0.1/")]
+    #[case("http://255.255.255.255/")]
+    #[case("http://240.0.0.1/")]
+    #[case("http://[::1]/")]
+    #[case("http://[::]/")]
+    #[case("http://[0:0:0:0:0:0:0:1]:8080/")]
+    #[case("http://[::ffff:127.0.0.1]/")]
+    #[case("http://[::ffff:169.254.169.254]/")]
+    #[case("http://[::127.0.0.1]/")]
+    #[case("http://[64:ff9b::7f00:1]/")]
+    #[case("http://[64:ff9b::a9fe:a9fe]/")]
+    #[case("http://[2002:7f00:1::]/")]
+    #[case("http://[fe80::1]/")]
+    #[case("http://[fe80::1%25eth0]/")]
+    #[case("http://[fec0::1]/")]
+    #[case("http://[ff02::1]/")]
+    #[case("http://[fd00:ec2::254]/")]
+    #[case("http://[fd20:ce::254]/")]
+    #[case("http://127.1/")]
+    #[case("http://2130706433/")]
+    #[case("http://0x7f000001/")]
+    #[case("http://0177.0.0.1/")]
+    #[case("http://127.0.0.1./")]
+    #[case("http://user@10.0.0.1/")]
+    #[case("http://10.0.0.1\\@127.0.0.1/")]
+    #[case("http://10.0.0.1:99999/")]
+    #[case("http://")]
+    #[case("http:///path")]
+    #[case("file:///etc/passwd")]
+    #[case("gopher://10.0.0.1/")]
+    #[case("unix:///var/run/docker.sock")]
+    #[case("//10.0.0.1/")]
+    fn url_of_a_tenant_is_refused(#[case] url: &str) {
+        Policy::default().check_url(url).expect_err(url);
+    }
+
+    #[rstest]
+    #[case("http://10.0.0.1/")]
+    #[case("http://192.168.1.1:8080/x?y=z")]
+    #[case("https://metrics.example.org/")]
+    #[case("http://service.namespace.svc:80/")]
+    #[case("http://[2001:db8::1]:8080/")]
+    #[case("HTTP://10.0.0.1")]
+    fn url_of_a_service_is_permitted(#[case] url: &str) {
+        assert_eq!(Policy::default().check_url(url), Ok(()));
+    }
+
+    #[test]
+    fn name_with_a_refused_address_is_refused_after_resolution() {
+        let policy = Policy::default();
+        let (good, bad) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([127, 0, 0, 1]));
+        assert_eq!(policy.check_addresses("a.org", &[good]), Ok(vec![good]));
+        let error = policy.check_addresses("a.org", &[good, bad]).expect_err("rebinding");
+        assert_eq!(error.to_string(), "127.0.0.1 is a loopback address");
+        policy.check_addresses("a.org", &[]).expect_err("no address");
+    }
+
+    #[test]
+    fn only_listed_hosts_are_permitted_if_there_is_a_list() {
+        let hosts = vec!["a.org".to_owned(), "*.b.org".to_owned()];
+        let policy = Policy { hosts, addresses: vec![IpAddr::from([127, 0, 0, 1])] };
+        for permitted in ["http://a.org/", "http://A.ORG./", "http://x.b.org/", "http://x.y.b.org/"]
+        {
+            assert_eq!(policy.check_url(permitted), Ok(()), "{permitted}");
+        }
+        for refused in
+            ["http://b.org/", "http://xb.org/", "http://a.org.evil.org/", "http://.b.org/"]
+        {
+            policy.check_url(refused).expect_err(refused);
+        }
+        assert_eq!(policy.check_address(IpAddr::from([127, 0, 0, 1])), Ok(()));
+        policy.check_address(IpAddr::from([127, 0, 0, 2])).expect_err("not listed");
+    }
+}

@@ -1,0 +1,89 @@
+//! TLS settings of connections.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use parking_lot::Mutex;
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+
+use crate::{
+    error::describe,
+    settings::{SettingsError, read},
+};
+
+/// TLS settings with the authorities of the system and those of a file. The file is read again when
+/// it changes.
+pub(crate) struct Tls {
+    ca_file: Option<PathBuf>,
+    current: Mutex<Option<(FileVersion, Arc<ClientConfig>)>>,
+}
+
+/// The time of the last change and the length of a file. `None` if it can't be read.
+type FileVersion = Option<(SystemTime, u64)>;
+
+impl Tls {
+    pub(crate) fn new(ca_file: Option<PathBuf>) -> Self {
+        Self { ca_file, current: Mutex::new(None) }
+    }
+
+    /// The settings. If the changed file can't be used, the previous ones stay.
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, SettingsError> {
+        let version = self.ca_file.as_deref().and_then(version);
+        let mut current = self.current.lock();
+        match &*current {
+            Some((known, config)) if *known == version => return Ok(config.clone()),
+            _ => {}
+        }
+        let config = match (client_config(self.ca_file.as_deref()), &*current) {
+            (Ok(config), _) => Arc::new(config),
+            (Err(error), None) => return Err(error),
+            (Err(error), Some((_, previous))) => {
+                tracing::warn!(
+                    error = describe(&error),
+                    "the new authorities of collectors can't be used, the previous ones stay"
+                );
+                previous.clone()
+            }
+        };
+        // Also after a failure, so that the file is not read for each connection.
+        *current = Some((version, config.clone()));
+        Ok(config)
+    }
+}
+
+fn version(path: &Path) -> FileVersion {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, SettingsError> {
+    let mut roots = RootCertStore::empty();
+    // Without authorities of the system, those of the file count. Without any, no server is
+    // trusted, and the handshake says so.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = ca_file {
+        let unusable = |message: String| SettingsError::Certificate { path: path.into(), message };
+        let text = read(path)?;
+        let mut count = 0;
+        for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            count += 1;
+        }
+        if count == 0 {
+            return Err(SettingsError::NoCertificate(path.into()));
+        }
+    }
+    let provider = Arc::new(ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| SettingsError::Tls(error.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}

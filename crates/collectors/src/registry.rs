@@ -1,0 +1,338 @@
+//! What a collector is, and the table of all of them.
+
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::{MilliValue, api::CrossVersionObjectReference};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    Compat,
+    annotations::MetricType,
+    clients::Clients,
+    collectors::{
+        http::HttpDocument,
+        influx::FluxQuery,
+        nakadi::NakadiSubscription,
+        pods::PodDocuments,
+        prometheus::PrometheusQuery,
+        schedule::ScheduleValue,
+        skipper::{ExternalRps, RequestRate},
+        sqs::SqsQueue,
+        zmon::ZmonCheck,
+    },
+    config::MetricConfig,
+    error::{ConfigError, FetchError},
+    settings::Limits,
+};
+
+/// Reads one metric of an autoscaler. An implementation is the parsed configuration of the metric.
+///
+/// `docs/contributing/add-a-collector.md` shows how to add one.
+#[async_trait]
+pub trait Collector: fmt::Debug + Send + Sync {
+    /// Parses what annotations and selector say about a metric, without I/O. Its errors become
+    /// events, so they name what the user has to change.
+    fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError>
+    where
+        Self: Sized;
+
+    /// The servers that [`Self::read`] asks. The operator's permissions are checked against them
+    /// before anything is read.
+    fn servers(&self) -> Vec<Server>;
+
+    /// Reads the values once. It keeps none and starts nothing in the background. Dropping the
+    /// future ends its connections.
+    async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError>;
+
+    /// How long [`Self::read`] may take, with all its requests.
+    fn time_limit(&self, limits: &Limits) -> Duration {
+        limits.request_timeout * MAX_REQUESTS
+    }
+}
+
+/// A read may take as long as this number of requests.
+pub(crate) const MAX_REQUESTS: u32 = 4;
+
+/// A server that a collector asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// The pods of the autoscaler's target.
+    Pods,
+    /// A URL that the autoscaler names. The guarded client checks its address.
+    Url(String),
+    /// A server of the operator, by its name.
+    Operator(String),
+}
+
+/// One line of the table of collectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    /// In flags, metrics and documentation.
+    pub name: &'static str,
+    selectors: &'static [MetricSelector],
+    keys: &'static [&'static str],
+    parse: fn(&MetricConfig, &Environment) -> Result<Arc<dyn Collector>, ConfigError>,
+}
+
+/// Selects the metrics that a collector is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricSelector {
+    /// All metrics of the type Pods.
+    Pods,
+    /// Metrics of objects of these kinds.
+    ObjectKind(&'static [&'static str]),
+    /// Metrics of objects whose annotations name this collector.
+    ObjectAnnotation(&'static str),
+    /// External metrics whose label `type`, or else their name, is one of these.
+    ExternalType(&'static [&'static str]),
+}
+
+impl MetricSelector {
+    fn matches(self, metric: &MetricConfig) -> bool {
+        let kind = metric.object.as_ref().map(|object| object.kind.as_str());
+        match (self, metric.metric_type) {
+            (Self::Pods, MetricType::Pods) => true,
+            (Self::ObjectKind(kinds), MetricType::Object) => {
+                kind.is_some_and(|kind| kinds.contains(&kind))
+            }
+            (Self::ObjectAnnotation(name), MetricType::Object) => metric.collector == name,
+            (Self::ExternalType(types), MetricType::External) => {
+                types.contains(&metric.external_type())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Registration {
+    /// A collector that reads the metrics selected by any of `selectors`. `keys` are the settings
+    /// that it knows, where `tag-*` stands for all that start with `tag-`.
+    pub const fn new<C: Collector + 'static>(
+        name: &'static str,
+        selectors: &'static [MetricSelector],
+        keys: &'static [&'static str],
+    ) -> Self {
+        Self {
+            name,
+            selectors,
+            keys,
+            parse: |metric, environment| Ok(Arc::new(C::parse(metric, environment)?)),
+        }
+    }
+
+    fn is_for(&self, metric: &MetricConfig) -> bool {
+        self.selectors.iter().any(|selector| selector.matches(metric))
+    }
+
+    /// Whether the collector knows a setting.
+    pub fn has_key(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| match known.strip_suffix('*') {
+            Some(prefix) => key.starts_with(prefix),
+            None => key == *known,
+        })
+    }
+}
+
+use MetricSelector::{ExternalType, ObjectAnnotation, ObjectKind, Pods};
+
+/// All collectors. The first one that is for a metric reads it.
+pub const COLLECTORS: &[Registration] = &[
+    Registration::new::<PodDocuments>("pods", &[Pods], PodDocuments::KEYS),
+    Registration::new::<RequestRate>(
+        "skipper",
+        &[ObjectKind(&["Ingress", "RouteGroup"])],
+        &["backend"],
+    ),
+    Registration::new::<ScheduleValue>(
+        "schedule",
+        &[ObjectKind(&["ScalingSchedule", "ClusterScalingSchedule"])],
+        &[],
+    ),
+    Registration::new::<PrometheusQuery>(
+        "prometheus",
+        &[ObjectAnnotation("prometheus"), ExternalType(&["prometheus", "prometheus-query"])],
+        &["query", "query-name", "prometheus-server", "prometheus-server-alias"],
+    ),
+    Registration::new::<ExternalRps>(
+        "external-rps",
+        &[ExternalType(&["requests-per-second"])],
+        &["hostnames", "weight"],
+    ),
+    Registration::new::<HttpDocument>(
+        "http",
+        &[ExternalType(&["json-path", "http"])],
+        &["endpoint", "json-key", "json-eval", "aggregator"],
+    ),
+    Registration::new::<FluxQuery>(
+        "influxdb",
+        &[ExternalType(&["influxdb", "flux-query"])],
+        &["query", "query-name", "address", "token", "org"],
+    ),
+    Registration::new::<SqsQueue>(
+        "sqs",
+        &[ExternalType(&["sqs-queue-length"])],
+        &["queue-name", "region", "in-flight", "delayed"],
+    ),
+    Registration::new::<ZmonCheck>(
+        "zmon",
+        &[ExternalType(&["zmon", "zmon-check"])],
+        &["check-id", "key", "aggregators", "duration", "tag-*"],
+    ),
+    Registration::new::<NakadiSubscription>(
+        "nakadi",
+        &[ExternalType(&["nakadi"])],
+        NakadiSubscription::KEYS,
+    ),
+];
+
+/// Settings of the operator that decide which metrics can be collected.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// The collectors there are.
+    pub collectors: Vec<Registration>,
+    /// Names of further Prometheus servers.
+    pub prometheus_aliases: BTreeSet<String>,
+    /// Regions of queues.
+    pub sqs_regions: BTreeSet<String>,
+    /// The series of `requests-per-second`.
+    pub external_rps_metric: String,
+    /// Nanoseconds between collections, if the metric doesn't set it.
+    pub default_interval: i64,
+    /// Whether to reproduce the reference.
+    pub compat: Compat,
+}
+
+impl Default for Environment {
+    /// The defaults of the flags of kube-metrics-adapter.
+    fn default() -> Self {
+        Self {
+            collectors: COLLECTORS.to_vec(),
+            prometheus_aliases: BTreeSet::new(),
+            sqs_regions: BTreeSet::new(),
+            external_rps_metric: "skipper_serve_host_duration_seconds_count".to_owned(),
+            default_interval: 60_000_000_000,
+            compat: Compat::Off,
+        }
+    }
+}
+
+impl Environment {
+    /// The collector that is for a metric.
+    pub fn collector_for(&self, metric: &MetricConfig) -> Option<&Registration> {
+        self.collectors.iter().find(|collector| collector.is_for(metric))
+    }
+}
+
+/// A metric with its collector.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The name of the collector.
+    pub name: &'static str,
+    /// Nanoseconds between collections.
+    pub interval: i64,
+    collector: Arc<dyn Collector>,
+}
+
+impl Plan {
+    /// Finds the collector of a metric and parses its configuration.
+    pub fn new(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
+        if let Some(error) = &metric.invalid {
+            return Err(ConfigError::Annotation(error.clone()));
+        }
+        let registration = environment
+            .collector_for(metric)
+            .ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
+        let collector = (registration.parse)(metric, environment)?;
+        let is_default = metric.interval == 0;
+        let interval = if is_default { environment.default_interval } else { metric.interval };
+        Ok(Self { name: registration.name, interval, collector })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(collector: impl Collector + 'static) -> Self {
+        Self { name: "test", interval: 0, collector: Arc::new(collector) }
+    }
+
+    /// The servers that [`Self::read`] asks.
+    pub fn servers(&self) -> Vec<Server> {
+        self.collector.servers()
+    }
+
+    /// Reads the values once, within the time limit of the collector.
+    pub async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
+        let limit = self.collector.time_limit(context.clients.limits());
+        let values = timeout(limit, self.collector.read(context)).await;
+        values.unwrap_or(Err(FetchError::Timeout(limit)))
+    }
+}
+
+/// What a read needs beside the configuration of the metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'c> {
+    /// The clients of servers and of the cluster.
+    pub clients: &'c Clients,
+    /// The namespace of the autoscaler.
+    pub namespace: &'c str,
+    /// Its `scaleTargetRef`.
+    pub target: &'c CrossVersionObjectReference,
+    /// The time at the start.
+    pub now: Timestamp,
+    start: Instant,
+}
+
+impl<'c> Context<'c> {
+    /// For a read that starts now.
+    pub fn new(
+        clients: &'c Clients,
+        namespace: &'c str,
+        target: &'c CrossVersionObjectReference,
+        now: Timestamp,
+    ) -> Self {
+        Self { clients, namespace, target, now, start: Instant::now() }
+    }
+
+    /// The current time.
+    pub(crate) fn time(&self) -> Timestamp {
+        let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
+        self.now.checked_add(elapsed).unwrap_or(self.now)
+    }
+
+    /// One value, measured at this moment.
+    pub fn single(&self, value: MilliValue) -> Values {
+        Values::single(value, self.time())
+    }
+}
+
+/// The values of a metric.
+#[derive(Debug, Default)]
+pub struct Values {
+    /// One sample for each pod, sorted by name, or one sample.
+    pub samples: Vec<Sample>,
+    /// Pods without a value, sorted by name.
+    pub failures: Vec<PodFailure>,
+}
+
+impl Values {
+    pub(crate) fn single(value: MilliValue, at: Timestamp) -> Self {
+        Self { samples: vec![Sample { pod: None, value, at }], failures: Vec::new() }
+    }
+}
+
+/// A value with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The pod, for metrics of pods.
+    pub pod: Option<String>,
+    pub value: MilliValue,
+    /// When it was measured.
+    pub at: Timestamp,
+}
+
+/// A pod without a value.
+#[derive(Debug)]
+pub struct PodFailure {
+    pub pod: String,
+    pub error: FetchError,
+}

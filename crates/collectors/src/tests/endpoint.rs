@@ -1,0 +1,175 @@
+//! Documents of HTTP endpoints.
+
+use rstest::rstest;
+
+use super::*;
+use crate::{Credential, Limits, Secret};
+
+fn endpoint(url: &str) -> Plan {
+    external("json-path", &[("endpoint", url), ("json-key", "$.v")])
+}
+
+#[tokio::test]
+async fn number_of_a_document_is_the_value() {
+    let server = Server::start(|_| ok(r#"{"v": [1, 2.5]}"#)).await;
+    let url = server.url("/stats?x=y z#part");
+    // The URL is permitted although it names the loopback address, because the operator says so.
+    let plan = external("json-path", &[("endpoint", &url), ("json-eval", "sum($.v) + 1")]);
+    assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 4500);
+    let request = &server.requests()[0];
+    assert!(request.starts_with("GET /stats?x=y%20z HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("connection: close\r\n"), "{request}");
+    assert!(!request.to_lowercase().contains("authorization"), "{request}");
+}
+
+#[rstest]
+#[case::not_found(with_status(404, r#"{"v": 1}"#), "unsuccessful response: 404 Not Found")]
+#[case::created(with_status(201, r#"{"v": 1}"#), "unsuccessful response: 201 Created")]
+#[case::empty(ok(""), "invalid document at byte 0")]
+#[case::text(ok("hello secret"), "invalid document at byte 0")]
+#[case::string(ok(r#"{"v": "1"}"#), "the value is a string, not a number")]
+#[case::null(ok(r#"{"v": null}"#), "the value is null, not a number")]
+#[case::object(ok(r#"{"v": {}}"#), "the value is an object, not a number")]
+#[case::missing(ok(r#"{"w": 1}"#), "the path selects nothing")]
+#[case::several(ok(r#"{"v": [1, 2]}"#), "several values, but no aggregator")]
+#[case::infinite(ok(r#"{"v": 1e300}"#), "is out of range")]
+#[case::too_large(ok(r#"{"v": 1e999}"#), "the number is too large")]
+#[case::no_http(Reply::Bytes(b"SSH-2.0-OpenSSH secret\r\n".to_vec()), "the connection failed")]
+#[case::closed(Reply::Bytes(Vec::new()), "the connection failed")]
+#[case::half(
+    Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"v\": 1}".to_vec()),
+    "the connection failed"
+)]
+#[case::compressed(
+    Reply::Bytes(
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx".to_vec()
+    ),
+    "the response has a content encoding"
+)]
+#[tokio::test]
+async fn other_responses_are_errors_without_their_content(
+    #[case] reply: Reply,
+    #[case] expected: &str,
+) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let plan = endpoint(&server.url("/"));
+    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    assert!(error.contains(expected), "{error}");
+    assert!(!error.contains("secret"), "{error}");
+}
+
+#[rstest]
+#[case::announced(Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec()))]
+#[case::endless(Reply::Flood(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()))]
+#[tokio::test]
+async fn huge_body_is_cut_off(#[case] reply: Reply) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let limits = Limits { response_bytes: 100_000, ..Limits::default() };
+    let settings = Settings { limits, ..settings() };
+    let error = error(fetch(settings, Objects::default(), &endpoint(&server.url("/"))).await);
+    assert!(error.ends_with("the response is longer than 100000 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn endless_head_is_cut_off() {
+    let server = Server::start(|_| Reply::Flood(b"HTTP/1.1 200 OK\r\nx: ".to_vec())).await;
+    let error = error(fetch(settings(), Objects::default(), &endpoint(&server.url("/"))).await);
+    assert!(error.contains("the connection failed"), "{error}");
+}
+
+#[tokio::test]
+async fn large_document_is_decoded() {
+    let body = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
+    let server = Server::start(move |_| ok(&body)).await;
+    let plan = endpoint(&server.url("/"));
+    assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 3000);
+}
+
+#[tokio::test]
+async fn redirections_are_followed_within_bounds() {
+    let server = Server::start(|request| match request.split(' ').nth(1).unwrap() {
+        "/once" => redirect("target?x=1"),
+        "/target?x=1" => ok(r#"{"v": 1}"#),
+        _ => redirect("/again"),
+    })
+    .await;
+    let plan = endpoint(&server.url("/once"));
+    assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 1000);
+    let plan = endpoint(&server.url("/again"));
+    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    assert!(error.ends_with("the redirection is followed by too many others"), "{error}");
+    assert_eq!(server.requests().len(), 2 + 6);
+}
+
+#[tokio::test]
+async fn credential_is_sent_to_its_origin_only() {
+    let other = Server::start(|_| ok(r#"{"v": 1}"#)).await;
+    let target = other.url("/");
+    let server = Server::start(move |_| redirect(&target)).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "t0k\n").unwrap();
+    let credentials = [(server.url(""), Credential::File(file.path().to_owned()))].into();
+    let settings = Settings { credentials, ..settings() };
+    let plan = endpoint(&server.url("/"));
+    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 1000);
+    assert!(server.requests()[0].contains("authorization: Bearer t0k\r\n"));
+    assert!(!other.requests()[0].contains("authorization"));
+}
+
+#[test]
+fn origin_of_a_credential_has_no_path() {
+    for origin in ["https://a.org/x", "a.org", "ftp://a.org", "https://u@a.org", "https://"] {
+        let credentials = [(origin.to_owned(), Credential::Text(Secret::new("t")))].into();
+        let settings = Settings { credentials, ..Settings::default() };
+        Clients::new(settings, Arc::new(Objects::default())).unwrap_err();
+    }
+}
+
+#[test]
+fn secret_is_not_printed() {
+    let credential = Credential::Text(Secret::new("hunter2"));
+    assert!(!format!("{credential:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn request_without_a_free_connection_is_an_error() {
+    let server = Server::start(|request| match request.split(' ').nth(1).unwrap() {
+        "/stall" => Reply::Stall(Vec::new()),
+        _ => ok(r#"{"v": 1}"#),
+    })
+    .await;
+    let queue_timeout = std::time::Duration::from_millis(50);
+    let limits = Limits { connections: 1, queue_timeout, ..Limits::default() };
+    let settings = Settings { limits, ..settings() };
+    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
+    let both = async {
+        let busy = error(fetch_with(&clients, &plan).await);
+        assert!(busy.contains("no free connection within 0.05 s"), "{busy}");
+    };
+    // Dropping a collection closes its connection.
+    tokio::select! {
+        biased;
+        result = fetch_with(&clients, &stalled) => panic!("{result:?}"),
+        () = both => {}
+    }
+    assert_eq!(milli(fetch_with(&clients, &plan).await), 1000);
+}
+
+#[tokio::test]
+async fn stalled_large_response_does_not_hold_up_others() {
+    let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
+    let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
+    let server = Server::start(move |request| match request.split(' ').nth(1).unwrap() {
+        "/stall" => Reply::Stall(stalled.clone().into()),
+        _ => ok(&large),
+    })
+    .await;
+    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
+    tokio::select! {
+        biased;
+        result = fetch_with(&clients, &stalled) => panic!("{result:?}"),
+        value = fetch_with(&clients, &plan) => assert_eq!(milli(value), 3000),
+    }
+}

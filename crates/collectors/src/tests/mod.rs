@@ -1,0 +1,283 @@
+//! Collectors against real sockets.
+
+mod endpoint;
+mod panics;
+mod pods;
+mod prometheus;
+mod services;
+mod sqs;
+mod ssrf;
+mod tls;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use crate::{Compat, Environment, Plan, annotations::Annotations, metric_configs};
+use async_trait::async_trait;
+use hpa_calc::api::{CrossVersionObjectReference, HorizontalPodAutoscaler};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+};
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+
+use crate::{
+    Clients, Cluster, Context, FetchError, Ingress, LookupError, Pod, Policy, RouteGroup, Settings,
+    Values,
+};
+
+/// The objects of a test.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) replicas: i32,
+    pub(crate) ingress: Option<Ingress>,
+    pub(crate) route_group: Option<RouteGroup>,
+}
+
+#[async_trait]
+impl Cluster for Objects {
+    async fn pods(
+        &self,
+        _: &str,
+        _: &CrossVersionObjectReference,
+    ) -> Result<Vec<Pod>, LookupError> {
+        Ok(self.pods.clone())
+    }
+
+    async fn replicas(&self, _: &str, _: &CrossVersionObjectReference) -> Result<i32, LookupError> {
+        Ok(self.replicas)
+    }
+
+    async fn ingress(&self, namespace: &str, name: &str) -> Result<Ingress, LookupError> {
+        self.ingress.clone().ok_or_else(|| not_found("Ingress", namespace, name))
+    }
+
+    async fn route_group(&self, namespace: &str, name: &str) -> Result<RouteGroup, LookupError> {
+        self.route_group.clone().ok_or_else(|| not_found("RouteGroup", namespace, name))
+    }
+}
+
+fn not_found(kind: &str, namespace: &str, name: &str) -> LookupError {
+    let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
+    LookupError::NotFound { kind, namespace, name }
+}
+
+pub(crate) fn now() -> Timestamp {
+    "2026-11-22T12:00:00Z".parse().unwrap()
+}
+
+/// Settings that permit the addresses of test servers.
+pub(crate) fn settings() -> Settings {
+    let addresses = vec![IpAddr::from([127, 0, 0, 1]), "::1".parse().unwrap()];
+    Settings { policy: Policy { addresses, ..Policy::default() }, ..Settings::default() }
+}
+
+/// The plan of an external metric `m` of this type, with these settings as annotations.
+pub(crate) fn external(kind: &str, values: &[(&str, &str)]) -> Plan {
+    let metric = json!({"type": "External", "external": {
+        "metric": {"name": "m", "selector": {"matchLabels": {"type": kind}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }});
+    plan(metric, &format!("external.m.{kind}"), values, Compat::Off)
+}
+
+/// The plan of a metric `m` of pods.
+pub(crate) fn pod_plan(values: &[(&str, &str)]) -> Plan {
+    let metric = json!({"type": "Pods", "pods": {
+        "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
+    }});
+    plan(metric, "pods.m.json-path", values, Compat::Off)
+}
+
+pub(crate) fn plan(metric: Value, key: &str, values: &[(&str, &str)], compat: Compat) -> Plan {
+    let annotations: serde_json::Map<_, _> = values
+        .iter()
+        .map(|(name, value)| (format!("metric-config.{key}/{name}"), json!(value)))
+        .collect();
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        "metadata": {"namespace": "shop", "name": "web", "annotations": annotations},
+        "spec": {"scaleTargetRef": target(), "maxReplicas": 10, "metrics": [metric]},
+    }))
+    .unwrap();
+    let annotations = Annotations::parse(&hpa.metadata.annotations);
+    assert_eq!(annotations.problems, []);
+    let configs = metric_configs(&hpa, &annotations, compat).unwrap();
+    let environment = Environment {
+        prometheus_aliases: ["other".to_owned()].into(),
+        sqs_regions: ["eu-west-1".to_owned()].into(),
+        compat,
+        ..Environment::default()
+    };
+    Plan::new(&configs[0], &environment).unwrap()
+}
+
+pub(crate) fn target() -> CrossVersionObjectReference {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    serde_json::from_value(target).unwrap()
+}
+
+pub(crate) async fn fetch(
+    settings: Settings,
+    objects: Objects,
+    plan: &Plan,
+) -> Result<Values, FetchError> {
+    fetch_with(&Clients::new(settings, Arc::new(objects)).unwrap(), plan).await
+}
+
+pub(crate) async fn fetch_with(clients: &Clients, plan: &Plan) -> Result<Values, FetchError> {
+    let target = target();
+    plan.read(&Context::new(clients, "shop", &target, now())).await
+}
+
+/// The only value, in thousandths.
+pub(crate) fn milli(fetched: Result<Values, FetchError>) -> i64 {
+    let fetched = fetched.unwrap();
+    assert_eq!(fetched.samples.len(), 1, "{fetched:?}");
+    fetched.samples[0].value.as_milli()
+}
+
+/// The text of an error with its causes.
+pub(crate) fn error(fetched: Result<Values, FetchError>) -> String {
+    crate::error::describe(&fetched.unwrap_err())
+}
+
+/// What a server sends.
+#[derive(Clone)]
+pub(crate) enum Reply {
+    /// Bytes, after which the connection is closed.
+    Bytes(Vec<u8>),
+    /// Bytes, after which nothing follows until the client closes the connection.
+    Stall(Vec<u8>),
+    /// Bytes, followed by spaces until the client closes the connection.
+    Flood(Vec<u8>),
+}
+
+pub(crate) fn ok(body: &str) -> Reply {
+    with_status(200, body)
+}
+
+pub(crate) fn with_status(status: u16, body: &str) -> Reply {
+    let length = body.len();
+    Reply::Bytes(format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}").into())
+}
+
+pub(crate) fn redirect(location: &str) -> Reply {
+    let head = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+    Reply::Bytes(head.into())
+}
+
+/// A server that records requests. Dropping it closes it.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    most_open: Arc<AtomicUsize>,
+    _task: JoinSet<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(respond: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_on("127.0.0.1:0", None, respond).await
+    }
+
+    pub(crate) async fn start_on(
+        address: &str,
+        tls: Option<ServerConfig>,
+        respond: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (requests, most_open) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
+        let (recorded, most) = (requests.clone(), Arc::<AtomicUsize>::clone(&most_open));
+        let respond = Arc::new(respond);
+        let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let (mut connections, open) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let (recorded, respond) = (recorded.clone(), respond.clone());
+                let (acceptor, open) = (acceptor.clone(), open.clone());
+                connections.spawn(async move {
+                    match acceptor {
+                        None => serve(stream, &recorded, &*respond).await,
+                        Some(acceptor) => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                serve(stream, &recorded, &*respond).await;
+                            }
+                        }
+                    }
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Self { address, requests, most_open, _task: task }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Head and body of all requests.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
+    }
+
+    /// The most connections that were open at a time.
+    pub(crate) fn most_open(&self) -> usize {
+        self.most_open.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    recorded: &Mutex<Vec<String>>,
+    respond: &(dyn Fn(&str) -> Reply + Send + Sync),
+) {
+    let Some(request) = read_request(&mut stream).await else { return };
+    recorded.lock().push(request.clone());
+    match respond(&request) {
+        Reply::Bytes(bytes) => {
+            stream.write_all(&bytes).await.ok();
+            stream.shutdown().await.ok();
+        }
+        Reply::Stall(bytes) => {
+            stream.write_all(&bytes).await.ok();
+            while stream.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
+        }
+        Reply::Flood(bytes) => {
+            stream.write_all(&bytes).await.ok();
+            while stream.write_all(&[b' '; 4096]).await.is_ok() {}
+        }
+    }
+}
+
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().ok())?
+            });
+            if body.len() >= length.unwrap_or_default() {
+                return Some(text);
+            }
+        }
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Documents of pods.
+
+use std::time::Duration;
+
+use jiff::ToSpan;
+use rstest::rstest;
+
+use super::*;
+use crate::{Limits, error::describe};
+
+fn pod(name: &str, ip: &str) -> Pod {
+    Pod {
+        name: name.to_owned(),
+        ip: ip.to_owned(),
+        ready_since: Some(now() - 30.seconds()),
+        is_terminating: false,
+    }
+}
+
+fn with_pods(pods: &[Pod]) -> Objects {
+    Objects { pods: pods.to_vec(), ..Objects::default() }
+}
+
+/// Values by pod, in thousandths.
+fn values(fetched: &Values) -> Vec<(&str, i64)> {
+    let samples = fetched.samples.iter();
+    samples.map(|one| (one.pod.as_deref().unwrap(), one.value.as_milli())).collect()
+}
+
+#[tokio::test]
+async fn each_ready_pod_is_read_with_path_and_raw_query() {
+    let server = Server::start(|_| ok(r#"{"http": {"rps": 1.5}}"#)).await;
+    let plan = pod_plan(&[
+        ("json-key", "$.http.rps"),
+        ("port", &server.address.port().to_string()),
+        ("path", "metrics/a b"),
+        ("raw-query", "x=1&y=%20"),
+    ]);
+    let pods = [pod("b", "127.0.0.1"), pod("a", "127.0.0.1")];
+    let fetched = fetch(settings(), with_pods(&pods), &plan).await.unwrap();
+    assert_eq!(values(&fetched), [("a", 1500), ("b", 1500)]);
+    assert!(fetched.failures.is_empty());
+    assert!(fetched.samples.iter().all(|sample| sample.at >= now()));
+    let request = &server.requests()[0];
+    assert!(request.starts_with("GET /metrics/a%20b?x=1&y=%20 HTTP/1.1\r\n"), "{request}");
+    let host = format!("host: {}\r\n", server.address);
+    assert!(request.contains(&host), "{request}");
+}
+
+#[tokio::test]
+async fn pod_is_read_by_its_ipv6_address() {
+    let server = Server::start_on("[::1]:0", None, |_| ok("[7]")).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$[0]"), ("port", &port)]);
+    let fetched = fetch(settings(), with_pods(&[pod("six", "::1")]), &plan).await.unwrap();
+    assert_eq!(values(&fetched), [("six", 7000)]);
+    assert!(server.requests()[0].contains(&format!("host: [::1]:{port}\r\n")));
+}
+
+#[tokio::test]
+async fn unready_terminating_and_young_pods_are_skipped() {
+    let server = Server::start(|_| ok("1")).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("min-pod-ready-age", "20s")]);
+    let pods = [
+        pod("ready", "127.0.0.1"),
+        Pod { ready_since: None, ..pod("unready", "127.0.0.1") },
+        Pod { is_terminating: true, ..pod("terminating", "127.0.0.1") },
+        Pod { ready_since: Some(now() - 19.seconds()), ..pod("young", "127.0.0.1") },
+        Pod { ready_since: Some(now() - 20.seconds()), ..pod("old-enough", "127.0.0.1") },
+    ];
+    let fetched = fetch(settings(), with_pods(&pods), &plan).await.unwrap();
+    assert_eq!(values(&fetched), [("old-enough", 1000), ("ready", 1000)]);
+    assert_eq!(server.requests().len(), 2);
+    let fetched = fetch(settings(), with_pods(&pods[1..2]), &plan).await.unwrap();
+    assert!(fetched.samples.is_empty() && fetched.failures.is_empty());
+}
+
+#[tokio::test]
+async fn pod_that_became_ready_in_the_future_is_read_without_a_minimum_age() {
+    let server = Server::start(|_| ok("1")).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
+    let skewed = Pod { ready_since: Some(now() + 5.seconds()), ..pod("a", "127.0.0.1") };
+    assert_eq!(milli(fetch(settings(), with_pods(&[skewed]), &plan).await), 1000);
+}
+
+#[tokio::test]
+async fn failing_pods_do_not_affect_others() {
+    let server = Server::start(|_| ok("[3, 5]")).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("aggregator", "max"), ("port", &port)]);
+    // Nothing listens at the second address, the third pod has none yet.
+    let pods = [pod("a", "127.0.0.1"), pod("b", "::1"), pod("c", "")];
+    let fetched = fetch(settings(), with_pods(&pods), &plan).await.unwrap();
+    assert_eq!(values(&fetched), [("a", 5000)]);
+    let failures: Vec<_> = fetched
+        .failures
+        .iter()
+        .map(|one| format!("{}: {}", one.pod, describe(&one.error)))
+        .collect();
+    assert!(failures[0].starts_with("b: the request to http://[::1]:"), "{failures:?}");
+    assert!(failures[0].contains("unable to connect to ::1"), "{failures:?}");
+    assert_eq!(failures[1], "c: the pod has no IP address");
+    let error = error(fetch(settings(), with_pods(&pods[2..]), &plan).await);
+    assert_eq!(error, "none of 1 pods has a value; c: the pod has no IP address");
+}
+
+#[tokio::test]
+async fn pod_with_a_refused_address_is_not_connected_to() {
+    let server = Server::start(|_| ok("1")).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
+    for ip in ["127.0.0.1", "::ffff:127.0.0.1", "169.254.169.254", "::1"] {
+        let error = fetch(Settings::default(), with_pods(&[pod("a", ip)]), &plan).await;
+        assert!(error.unwrap_err().is_refused(), "{ip}");
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[rstest]
+#[case::nothing(Reply::Stall(Vec::new()))]
+#[case::part_of_the_head(Reply::Stall(b"HTTP/1.1 200 OK\r\n".to_vec()))]
+#[case::part_of_the_body(Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n1".to_vec()))]
+#[tokio::test]
+async fn slow_pod_fails_after_its_request_timeout(#[case] reply: Reply) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "50ms")]);
+    let error = error(fetch(settings(), with_pods(&[pod("a", "127.0.0.1")]), &plan).await);
+    assert!(error.ends_with("no response within 0.05 s"), "{error}");
+}
+
+#[tokio::test]
+async fn slow_pods_do_not_delay_a_collection_without_end() {
+    let server = Server::start(|_| Reply::Stall(Vec::new())).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "100ms")]);
+    let limits = Limits { connections_per_fetch: 2, ..Limits::default() };
+    let pods: Vec<_> = (0..50).map(|index| pod(&format!("p{index}"), "127.0.0.1")).collect();
+    let start = std::time::Instant::now();
+    let result = fetch(Settings { limits, ..settings() }, with_pods(&pods), &plan).await;
+    assert!(error(result).starts_with("none of 50 pods has a value; p0: "));
+    // One after the other, it would be 2.5 s.
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    // The server sees that a connection is closed a little later than the client.
+    assert!(server.most_open() <= 4, "{}", server.most_open());
+}
+
+#[rstest]
+#[case("port", "0", "invalid port config value: 0")]
+#[case("port", "65536", "invalid port config value: 65536")]
+#[case("scheme", "gopher", "invalid scheme config value: gopher")]
+#[tokio::test]
+async fn impossible_setting_is_an_error_of_the_collection(
+    #[case] key: &str,
+    #[case] value: &str,
+    #[case] expected: &str,
+) {
+    let plan = pod_plan(&[("json-key", "$"), (key, value)]);
+    let plan = if key == "scheme" {
+        pod_plan(&[("json-key", "$"), (key, value), ("port", "80")])
+    } else {
+        plan
+    };
+    let error = error(fetch(settings(), with_pods(&[pod("a", "127.0.0.1")]), &plan).await);
+    assert_eq!(error, expected);
+}
+
+#[tokio::test]
+async fn connections_of_all_collections_are_bounded() {
+    let server = Server::start(|_| ok("1")).await;
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$"), ("port", &port)]);
+    let limits = Limits { connections: 5, connections_per_fetch: 4, ..Limits::default() };
+    let pods: Vec<_> = (0..100).map(|index| pod(&format!("p{index}"), "127.0.0.1")).collect();
+    let clients = Clients::new(Settings { limits, ..settings() }, Arc::new(with_pods(&pods)));
+    let clients = clients.unwrap();
+    let fetched = futures::future::join_all((0..4).map(|_| fetch_with(&clients, &plan))).await;
+    for fetched in fetched {
+        assert_eq!(fetched.unwrap().samples.len(), 100);
+    }
+    // The server sees that a connection is closed a little later than the client.
+    assert!((2..=10).contains(&server.most_open()), "{}", server.most_open());
+}

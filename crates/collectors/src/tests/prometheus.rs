@@ -1,0 +1,184 @@
+//! Queries to Prometheus.
+
+use hpa_prometheus::client::{Client, Settings as ServerSettings};
+use rstest::rstest;
+
+use super::*;
+use crate::{Credential, Secret};
+
+fn vector(value: &str) -> Reply {
+    ok(&format!(
+        r#"{{"status":"success","data":{{"resultType":"vector","result":[
+            {{"metric":{{}},"value":[1700000000,"{value}"]}},
+            {{"metric":{{}},"value":[1,"99"]}}]}}}}"#
+    ))
+}
+
+fn client(name: &str, server: &Server) -> Client {
+    Client::new(ServerSettings::new(name, &server.url("/prefix")).unwrap(), Arc::new(())).unwrap()
+}
+
+fn object(kind: &str, api_version: &str, target: &str, key: &str, values: &[(&str, &str)]) -> Plan {
+    let metric = json!({"type": "Object", "object": {
+        "describedObject": {"apiVersion": api_version, "kind": kind, "name": "main"},
+        "metric": {
+            "name": "requests-per-second", "selector": {"matchLabels": {"backend": "green"}},
+        },
+        "target": {"type": target, target_field(target): "1"},
+    }});
+    plan(metric, &format!("object.requests-per-second.{key}"), values, Compat::Off)
+}
+
+fn target_field(target: &str) -> &'static str {
+    if target == "Value" { "value" } else { "averageValue" }
+}
+
+/// The queries that a server has received.
+fn queries(server: &Server) -> Vec<String> {
+    let body = |request: &String| {
+        let (_, body) = request.split_once("\r\n\r\n").unwrap();
+        let mut pairs = form_urlencoded::parse(body.as_bytes());
+        pairs.find(|(name, _)| name == "query").unwrap().1.into_owned()
+    };
+    server.requests().iter().map(body).collect()
+}
+
+#[tokio::test]
+async fn first_sample_of_the_default_server_is_the_value() {
+    let server = Server::start(|_| vector("2.5")).await;
+    let settings = Settings { prometheus: Some(client("default", &server)), ..settings() };
+    let plan = external("prometheus", &[("query", r#"sum(rate(x{a="b"}[1m]))"#)]);
+    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 2500);
+    assert_eq!(queries(&server), [r#"sum(rate(x{a="b"}[1m]))"#]);
+    assert!(server.requests()[0].starts_with("POST /prefix/api/v1/query HTTP/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn server_is_chosen_by_alias_or_url() {
+    let [default, other, named] = [
+        Server::start(|_| vector("1")).await,
+        Server::start(|_| vector("2")).await,
+        Server::start(|_| vector("3")).await,
+    ];
+    let settings = || Settings {
+        prometheus: Some(client("default", &default)),
+        prometheus_servers: [("other".to_owned(), client("other", &other))].into(),
+        credentials: [(named.url(""), Credential::Text(Secret::new("t0k")))].into(),
+        ..settings()
+    };
+    let read = async |key: &str, value: &str| {
+        let plan = external("prometheus", &[("query", "up"), (key, value)]);
+        milli(fetch(settings(), Objects::default(), &plan).await)
+    };
+    assert_eq!(read("x", "y").await, 1000);
+    assert_eq!(read("prometheus-server-alias", "other").await, 2000);
+    assert_eq!(read("prometheus-server", &named.url("/api-root/")).await, 3000);
+    assert!(default.requests().len() == 1 && other.requests().len() == 1);
+    let request = named.requests().remove(0);
+    assert!(request.starts_with("POST /api-root/api/v1/query HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Bearer t0k\r\n"), "{request}");
+    assert_eq!(queries(&named), ["up"]);
+}
+
+#[rstest]
+#[case::no_sample(
+    ok(r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#),
+    "query 'up' did not result a valid response"
+)]
+#[case::nan(vector("NaN"), "query 'up' did not result a valid response")]
+#[case::infinite(vector("+Inf"), "the value inf is out of range")]
+#[case::matrix(
+    ok(r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#),
+    "query 'up' did not result a valid response"
+)]
+#[case::refused(
+    with_status(400, r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#),
+    "bad_data: parse error"
+)]
+#[case::not_found(with_status(404, "secret"), "unsuccessful response: 404 Not Found")]
+#[case::other_json(ok(r#"{"status":"success","data":"secret"}"#), "it is not JSON of its API")]
+#[case::other(ok("secret"), "it is not JSON of its API")]
+#[case::redirection(redirect("http://127.0.0.1/secret"), "the redirection is not followed")]
+#[tokio::test]
+async fn other_responses_of_a_tenants_server_are_errors(
+    #[case] reply: Reply,
+    #[case] expected: &str,
+) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let url = server.url("");
+    let plan = external("prometheus", &[("query", "up"), ("prometheus-server", &url)]);
+    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn without_a_server_the_metric_is_not_configured() {
+    let plan = external("prometheus", &[("query", "up")]);
+    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    assert_eq!(error, "a Prometheus server is not configured");
+}
+
+#[tokio::test]
+async fn value_of_an_object_is_divided_by_replicas_if_asked() {
+    let server = Server::start(|_| vector("10")).await;
+    let settings = || Settings { prometheus: Some(client("p", &server)), ..settings() };
+    let objects = |replicas| Objects { replicas, ..Objects::default() };
+    let plan = |values: &[(&str, &str)]| {
+        object("Service", "v1", "Value", "prometheus", &[&[("query", "up")], values].concat())
+    };
+    assert_eq!(milli(fetch(settings(), objects(4), &plan(&[])).await), 10_000);
+    let averaged = plan(&[("per-replica", "true")]);
+    assert_eq!(milli(fetch(settings(), objects(4), &averaged).await), 2500);
+    let error = error(fetch(settings(), objects(0), &averaged).await);
+    assert_eq!(error, "unable to get average value for 0 replicas");
+}
+
+#[tokio::test]
+async fn requests_of_an_ingress_are_weighted_and_averaged() {
+    let server = Server::start(|_| vector("30")).await;
+    let settings = || Settings {
+        prometheus: Some(client("p", &server)),
+        weight_annotations: vec!["zalando.org/backend-weights".to_owned()],
+        ..settings()
+    };
+    let weights = r#"{"blue": 80, "green": 20}"#.to_owned();
+    let ingress = Ingress {
+        hosts: vec!["a.example.org".to_owned(), "b.example.org".to_owned()],
+        annotations: [("zalando.org/backend-weights".to_owned(), weights)].into(),
+    };
+    let objects = || Objects { replicas: 3, ingress: Some(ingress.clone()), ..Objects::default() };
+    let plan = |target| object("Ingress", "networking.k8s.io/v1", target, "x", &[]);
+    assert_eq!(milli(fetch(settings(), objects(), &plan("AverageValue")).await), 30_000);
+    assert_eq!(milli(fetch(settings(), objects(), &plan("Value")).await), 10_000);
+    assert_eq!(
+        queries(&server)[0],
+        "scalar(sum(rate(skipper_serve_host_duration_seconds_count\
+         {host=~\"a_example_org|b_example_org\"}[1m])) * 0.2000)"
+    );
+    let error = error(fetch(settings(), Objects::default(), &plan("Value")).await);
+    assert_eq!(error, "Ingress shop/main not found");
+}
+
+#[tokio::test]
+async fn requests_of_a_route_group_are_weighted() {
+    let server = Server::start(|_| vector("30")).await;
+    let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
+    let route_group = RouteGroup {
+        hosts: vec!["a.org".to_owned()],
+        default_backends: vec![("blue".to_owned(), 25), ("green".to_owned(), 75)],
+    };
+    let objects = Objects { route_group: Some(route_group), ..Objects::default() };
+    let plan = object("RouteGroup", "zalando.org/v1", "AverageValue", "x", &[]);
+    assert_eq!(milli(fetch(settings, objects, &plan).await), 30_000);
+    assert!(queries(&server)[0].contains("{host=~\"a_org\"}[1m])) * 0.7500)"));
+}
+
+#[tokio::test]
+async fn requests_of_host_names_are_weighted() {
+    let server = Server::start(|_| vector("8")).await;
+    let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
+    let values = [("hostnames", "a.org,b.org"), ("weight", "50")];
+    let plan = external("requests-per-second", &values);
+    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 8000);
+    assert!(queries(&server)[0].ends_with("{host=~\"a_org|b_org\"}[1m])) * 0.5000)"));
+}

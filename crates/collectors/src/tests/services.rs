@@ -1,0 +1,302 @@
+//! `InfluxDB`, ZMON and Nakadi, as far as their documented protocols matter.
+
+use rstest::rstest;
+
+use super::*;
+use crate::{Credential, Secret, ServiceSettings};
+
+const CSV: &str = "#datatype,string,long,double\r\n#group,false,false,false\r\n\
+                   #default,_result,,\r\n,result,table,metricvalue\r\n,,0,42.5\r\n\r\n";
+
+fn token() -> Credential {
+    Credential::Text(Secret::new("t0k"))
+}
+
+fn service(name: &'static str, endpoint: String) -> Settings {
+    let service = ServiceSettings { endpoint, token: Some(token()), org: "own org".to_owned() };
+    Settings { services: [(name, service)].into(), ..settings() }
+}
+
+fn influx(server: &Server) -> Settings {
+    let address = server.url("/influx/");
+    service("influxdb", address)
+}
+
+fn flux(values: &[(&str, &str)]) -> Plan {
+    external("influxdb", &[&[("query", "from(bucket: \"b\")")], values].concat())
+}
+
+fn json_body(request: &str) -> Value {
+    serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[tokio::test]
+async fn influx_value_is_decoded() {
+    let server = Server::start(|_| ok(CSV)).await;
+    assert_eq!(milli(fetch(influx(&server), Objects::default(), &flux(&[])).await), 42_500);
+    let request = server.requests().remove(0);
+    assert!(request.starts_with("POST /influx/api/v2/query?org=own+org HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Token t0k\r\n"), "{request}");
+    let body = json_body(&request);
+    assert_eq!(body["query"], "from(bucket: \"b\")");
+    assert_eq!(body["dialect"]["annotations"], json!(["datatype", "group", "default"]));
+}
+
+#[tokio::test]
+async fn influx_server_of_a_tenant_never_gets_the_token_of_the_operator() {
+    let (own, tenants) = (Server::start(|_| ok(CSV)).await, Server::start(|_| ok(CSV)).await);
+    let plan = flux(&[("address", &tenants.url("")), ("org", "theirs")]);
+    assert_eq!(milli(fetch(influx(&own), Objects::default(), &plan).await), 42_500);
+    let request = tenants.requests().remove(0);
+    assert!(request.starts_with("POST /api/v2/query?org=theirs HTTP/1.1\r\n"), "{request}");
+    assert!(!request.contains("authorization"), "{request}");
+    assert!(own.requests().is_empty());
+    let credentials = [(tenants.url(""), Credential::Text(Secret::new("theirs")))].into();
+    let settings = Settings { credentials, ..influx(&own) };
+    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 42_500);
+    assert!(tenants.requests()[1].contains("authorization: Token theirs\r\n"));
+}
+
+#[tokio::test]
+async fn influx_token_in_an_annotation_needs_the_compatible_mode() {
+    let server = Server::start(|_| ok(CSV)).await;
+    let plan = flux(&[("token", "annotated"), ("address", &server.url(""))]);
+    let refused = error(fetch(influx(&server), Objects::default(), &plan).await);
+    assert!(refused.starts_with("a token in an annotation is not permitted"), "{refused}");
+    let settings = Settings { compat: Compat::KubeMetricsAdapter, ..influx(&server) };
+    assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 42_500);
+    assert!(server.requests()[0].contains("authorization: Token annotated\r\n"));
+}
+
+#[rstest]
+#[case(
+    with_status(400, r#"{"code":"invalid","message":"undefined identifier x"}"#),
+    "InfluxDB refuses the query: undefined identifier x"
+)]
+#[case(with_status(401, r#"{"message":"secret"}"#), "unsuccessful response: 401 Unauthorized")]
+#[case(ok(""), "unexpected response of InfluxDB: empty result returned")]
+#[tokio::test]
+async fn influx_failures_are_errors(#[case] reply: Reply, #[case] expected: &str) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let error = error(fetch(influx(&server), Objects::default(), &flux(&[])).await);
+    assert!(error.ends_with(expected) && !error.contains("secret"), "{error}");
+}
+
+fn zmon(server: &Server) -> Settings {
+    service("zmon", server.url("/kairos"))
+}
+
+#[tokio::test]
+async fn last_value_of_a_zmon_check_has_its_own_time() {
+    let server = Server::start(|_| {
+        ok(r#"{"queries":[{"results":[{"values":[[1700000000000,1],[1700000060000,2.5]]}]}]}"#)
+    })
+    .await;
+    let plan = external(
+        "zmon",
+        &[
+            ("check-id", "1234"),
+            ("key", "custom.*"),
+            ("tag-application", "web"),
+            ("aggregators", "avg,max"),
+            ("duration", "5m"),
+        ],
+    );
+    let fetched = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    assert_eq!(fetched.samples[0].value.as_milli(), 2500);
+    assert_eq!(fetched.samples[0].at.as_second(), 1_700_000_060);
+    let request = server.requests().remove(0);
+    assert!(request.starts_with("POST /kairos/api/v1/datapoints/query HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("authorization: Bearer t0k\r\n"), "{request}");
+    assert!(request.contains("x-attribution: hpa/1234\r\n"), "{request}");
+    let five_minutes = json!({"value": 5, "unit": "minutes"});
+    let expected = json!({
+        "start_relative": five_minutes,
+        "metrics": [{
+            "name": "zmon.check.1234",
+            "limit": 10000,
+            "tags": {"application": ["web"], "key": ["custom.*"]},
+            "group_by": [{"name": "tag", "tags": ["key"]}],
+            "aggregators": [
+                {"name": "avg", "sampling": five_minutes},
+                {"name": "max", "sampling": five_minutes},
+            ],
+        }],
+    });
+    assert_eq!(json_body(&request), expected);
+}
+
+#[rstest]
+#[case(r"{}")]
+#[case(r#"{"queries":[{"results":[]}]}"#)]
+#[case(r#"{"queries":[{"results":[{"values":[]}]}]}"#)]
+#[tokio::test]
+async fn zmon_check_without_values_is_no_error(#[case] body: &'static str) {
+    let server = Server::start(move |_| ok(body)).await;
+    let plan = external("zmon", &[("check-id", "1")]);
+    let fetched = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    assert!(fetched.samples.is_empty());
+}
+
+#[rstest]
+#[case("median", ok("{}"), "invalid aggregators config value: median")]
+#[case("last", ok("[secret]"), "unexpected response of ZMON: it is not one of KairosDB")]
+#[case(
+    "last",
+    ok(r#"{"queries":[{"results":[{"values":[[1,2,3]]}]}]}"#),
+    "unexpected response of ZMON: it is not one of KairosDB"
+)]
+#[case("last", with_status(500, ""), "unsuccessful response: 500 Internal Server Error")]
+#[tokio::test]
+async fn zmon_failures_are_errors(
+    #[case] aggregators: &str,
+    #[case] reply: Reply,
+    #[case] expected: &str,
+) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let plan = external("zmon", &[("check-id", "1"), ("aggregators", aggregators)]);
+    let error = error(fetch(zmon(&server), Objects::default(), &plan).await);
+    assert!(error.ends_with(expected), "{error}");
+}
+
+fn nakadi(server: &Server) -> Settings {
+    service("nakadi", server.url(""))
+}
+
+/// Two pages of subscriptions, and the statistics of each.
+fn nakadi_reply(request: &str) -> Reply {
+    match request.split(' ').nth(1).unwrap() {
+        "/subscriptions?consumer_group=g&event_type=a&event_type=b&owning_application=o" => {
+            ok(r#"{"items":[{"id":"s1"},{"id":"s2"}],
+                "_links":{"next":{"href":"/subscriptions?page=2"}}}"#)
+        }
+        "/subscriptions?page=2" => ok(r#"{"items":[{"id":"s3"}],"_links":{}}"#),
+        "/subscriptions/s1/stats?show_time_lag=true" => {
+            ok(r#"{"items":[{"event_type":"a","partitions":[
+                {"unconsumed_events":5,"consumer_lag_seconds":7},
+                {"unconsumed_events":1,"consumer_lag_seconds":0}]}]}"#)
+        }
+        "/subscriptions/s2/stats?show_time_lag=true" => ok(r#"{"items":[]}"#),
+        "/subscriptions/s3/stats?show_time_lag=true" => {
+            ok(r#"{"items":[{"event_type":"b","partitions":[
+                {"unconsumed_events":10,"consumer_lag_seconds":3}]}]}"#)
+        }
+        _ => with_status(404, ""),
+    }
+}
+
+#[rstest]
+#[case::lag("consumer-lag-seconds", 7000)]
+#[case::events("unconsumed-events", 16_000)]
+#[tokio::test]
+async fn nakadi_subscriptions_are_added_up(#[case] metric_type: &str, #[case] expected: i64) {
+    let server = Server::start(nakadi_reply).await;
+    let plan = external(
+        "nakadi",
+        &[
+            ("metric-type", metric_type),
+            ("owning-application", "o"),
+            ("event-types", "a, b"),
+            ("consumer-group", "g"),
+        ],
+    );
+    assert_eq!(milli(fetch(nakadi(&server), Objects::default(), &plan).await), expected);
+    assert!(server.requests().iter().all(|one| one.contains("authorization: Bearer t0k\r\n")));
+    assert_eq!(server.requests().len(), 5);
+}
+
+fn subscription(id: &str) -> Plan {
+    external("nakadi", &[("metric-type", "unconsumed-events"), ("subscription-id", id)])
+}
+
+#[tokio::test]
+async fn nakadi_subscription_is_read_by_its_id() {
+    let server = Server::start(nakadi_reply).await;
+    let read = async |id| fetch(nakadi(&server), Objects::default(), &subscription(id)).await;
+    assert_eq!(milli(read("s1").await), 6000);
+    let empty = error(read("s2").await);
+    assert!(empty.ends_with("expected at least 1 event-type, 0 returned"), "{empty}");
+    let elsewhere = error(read("../admin").await);
+    assert_eq!(elsewhere, "invalid subscription-id config value: ../admin");
+    assert_eq!(server.requests().len(), 2);
+}
+
+/// The reference takes a missing number for 0, which scales down.
+#[rstest]
+#[case::one_lacks_it(r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#, Some(7000))]
+#[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, Some(0))]
+#[case::other_name(r#"{"items":[{"partitions":[{"lag":7}]}]}"#, Some(0))]
+#[case::no_partition(r#"{"items":[{"partitions":[]}]}"#, Some(0))]
+#[case::no_partitions(r#"{"items":[{}]}"#, Some(0))]
+#[tokio::test]
+async fn missing_number_of_nakadi_is_an_error_unless_compatible(
+    #[case] body: &'static str,
+    #[case] reference: Option<i64>,
+) {
+    let server = Server::start(move |_| ok(body)).await;
+    let values = [("metric-type", "consumer-lag-seconds"), ("subscription-id", "s1")];
+    let plan = external("nakadi", &values);
+    let text = error(fetch(nakadi(&server), Objects::default(), &plan).await);
+    assert!(text.starts_with("unexpected response of Nakadi: the statistics"), "{text}");
+    let compat = Settings { compat: Compat::KubeMetricsAdapter, ..nakadi(&server) };
+    let values = fetch(compat, Objects::default(), &plan).await.unwrap();
+    assert_eq!(values.samples.first().map(|sample| sample.value.as_milli()), reference);
+}
+
+#[rstest]
+#[case::server_error("HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n", 3)]
+#[case::too_many("HTTP/1.1 429 X\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n", 3)]
+#[case::too_many_without_time("HTTP/1.1 429 X\r\ncontent-length: 0\r\n\r\n", 3)]
+#[case::too_many_with_a_date("HTTP/1.1 429 X\r\nretry-after: soon\r\ncontent-length: 0\r\n\r\n", 1)]
+#[case::forbidden("HTTP/1.1 403 X\r\ncontent-length: 0\r\n\r\n", 1)]
+#[case::closed("", 3)]
+#[tokio::test]
+async fn nakadi_is_asked_three_times_unless_the_error_is_permanent(
+    #[case] reply: &'static str,
+    #[case] requests: usize,
+) {
+    let server = Server::start(move |_| Reply::Bytes(reply.as_bytes().to_vec())).await;
+    fetch(nakadi(&server), Objects::default(), &subscription("s1")).await.unwrap_err();
+    assert_eq!(server.requests().len(), requests);
+}
+
+#[tokio::test]
+async fn next_page_of_nakadi_is_on_the_same_server() {
+    let other = Server::start(nakadi_reply).await;
+    let href = other.url("/subscriptions?page=2");
+    let page = format!(r#"{{"items":[],"_links":{{"next":{{"href":"{href}"}}}}}}"#);
+    let server = Server::start(move |_| ok(&page)).await;
+    let plan = external(
+        "nakadi",
+        &[
+            ("metric-type", "unconsumed-events"),
+            ("owning-application", "o"),
+            ("event-types", "a"),
+            ("consumer-group", "g"),
+        ],
+    );
+    let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
+    assert!(error.ends_with("the next page is on another server"), "{error}");
+    assert!(other.requests().is_empty());
+}
+
+#[rstest]
+#[case::influx(flux(&[]), "InfluxDB is not configured")]
+#[case::zmon(external("zmon", &[("check-id", "1")]), "ZMON is not configured")]
+#[case::nakadi(subscription("s1"), "Nakadi is not configured")]
+#[tokio::test]
+async fn server_that_is_not_configured_is_an_error(#[case] plan: Plan, #[case] expected: &str) {
+    assert_eq!(error(fetch(settings(), Objects::default(), &plan).await), expected);
+}
+
+/// Retries and pages are requests, too.
+#[tokio::test]
+async fn collection_of_several_requests_has_a_time_limit() {
+    let reply = "HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    let server = Server::start(move |_| Reply::Bytes(reply.as_bytes().to_vec())).await;
+    let request_timeout = std::time::Duration::from_millis(50);
+    let limits = crate::Limits { request_timeout, ..crate::Limits::default() };
+    let settings = Settings { limits, ..nakadi(&server) };
+    let error = error(fetch(settings, Objects::default(), &subscription("s1")).await);
+    assert_eq!(error, "the collection took longer than 0.2 s");
+}

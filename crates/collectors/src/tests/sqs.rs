@@ -1,0 +1,221 @@
+//! Queues of SQS, with credentials from all supported sources. With `moto_server` in `PATH`, also
+//! against moto.
+
+use std::{
+    collections::HashMap,
+    process::{Child, Command, Stdio},
+};
+
+use jiff::ToSpan;
+use rstest::rstest;
+use tokio::net::TcpStream;
+
+use super::*;
+
+/// The protocol of SQS, and of the services that have credentials.
+fn aws(request: &str) -> Reply {
+    let target = |action| request.contains(&format!("x-amz-target: AmazonSQS.{action}\r\n"));
+    let path = request.split(' ').nth(1).unwrap();
+    let end = (now() + 1.hour()).to_string();
+    let document = format!(
+        r#"{{"AccessKeyId":"AKIDROLE","SecretAccessKey":"key",
+            "Token":"session","Expiration":"{end}"}}"#
+    );
+    match path {
+        _ if target("GetQueueUrl") => ok(r#"{"QueueUrl":"https://sqs.test/1/orders"}"#),
+        _ if target("GetQueueAttributes") => {
+            ok(r#"{"Attributes":{"ApproximateNumberOfMessages":"7",
+                "ApproximateNumberOfMessagesNotVisible":"20",
+                "ApproximateNumberOfMessagesDelayed":"300"}}"#)
+        }
+        "/latest/api/token" => ok("metadata-token"),
+        "/latest/meta-data/iam/security-credentials/" => ok("node-role\n"),
+        "/latest/meta-data/iam/security-credentials/node-role" | "/container" => ok(&document),
+        _ if request.contains("Action=AssumeRoleWithWebIdentity") => ok(&format!(
+            "<R><Credentials><AccessKeyId>AKIDROLE</AccessKeyId><SecretAccessKey>key\
+             </SecretAccessKey><SessionToken>session</SessionToken><Expiration>{end}</Expiration>\
+             </Credentials></R>"
+        )),
+        _ => with_status(404, ""),
+    }
+}
+
+fn clients(server: &str, variables: &[(&str, &str)]) -> Clients {
+    let mut variables: HashMap<String, String> = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.replace("URL", server)))
+        .collect();
+    for service in ["SQS", "STS"] {
+        variables.insert(format!("AWS_ENDPOINT_URL_{service}"), server.to_owned());
+    }
+    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    clients.map_http(|http| http.with_environment(move |name| variables.get(name).cloned()))
+}
+
+const KEYS: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", "AKIDENV"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+
+fn queue(values: &[(&str, &str)]) -> Plan {
+    let settings = [("queue-name", "orders"), ("region", "eu-west-1")];
+    external("sqs-queue-length", &[&settings, values].concat())
+}
+
+#[rstest]
+#[case(&[], 7)]
+#[case(&[("in-flight", "true")], 27)]
+#[case(&[("delayed", "true")], 307)]
+#[case(&[("in-flight", "true"), ("delayed", "true")], 327)]
+#[case(&[("in-flight", "false")], 7)]
+#[tokio::test]
+async fn messages_that_are_asked_for_count(#[case] values: &[(&str, &str)], #[case] expected: i64) {
+    let server = Server::start(aws).await;
+    let clients = clients(&server.url("/"), &KEYS);
+    let plan = queue(values);
+    assert_eq!(milli(fetch_with(&clients, &plan).await), expected * 1000);
+    assert_eq!(milli(fetch_with(&clients, &plan).await), expected * 1000);
+    // The URL of the queue is resolved once.
+    assert_eq!(server.requests().len(), 3);
+    let request = &server.requests()[1];
+    assert!(
+        request.contains(
+            "authorization: AWS4-HMAC-SHA256 \
+             Credential=AKIDENV/20261122/eu-west-1/sqs/aws4_request, \
+             SignedHeaders=content-type;host;x-amz-date;x-amz-target, Signature="
+        ),
+        "{request}"
+    );
+    assert!(request.contains("content-type: application/x-amz-json-1.0\r\n"), "{request}");
+    assert!(request.contains(r#""QueueUrl":"https://sqs.test/1/orders""#), "{request}");
+}
+
+#[rstest]
+#[case::service_account(&[("AWS_WEB_IDENTITY_TOKEN_FILE", "FILE"), ("AWS_ROLE_ARN", "arn:r")], 1)]
+#[case::container(&[
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "URLcontainer"),
+    ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "FILE"),
+], 1)]
+#[case::instance(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", "URL")], 3)]
+#[tokio::test]
+async fn credentials_of_a_role_are_used_until_they_expire(
+    #[case] variables: &[(&str, &str)],
+    #[case] requests: usize,
+) {
+    let server = Server::start(aws).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "file-token\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let variables: Vec<_> =
+        variables.iter().map(|(name, value)| (*name, value.replace("FILE", path))).collect();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, &**value)).collect();
+    let clients = clients(&server.url("/"), &variables);
+    let target = target();
+    let read = async |now| {
+        let context = Context::new(&clients, "shop", &target, now);
+        milli(queue(&[]).read(&context).await)
+    };
+    assert_eq!(read(now()).await, 7000);
+    assert_eq!(read(now() + 54.minutes()).await, 7000);
+    assert_eq!(server.requests().len(), requests + 3);
+    let signed = &server.requests()[requests];
+    assert!(signed.contains("Credential=AKIDROLE/"), "{signed}");
+    assert!(signed.contains("x-amz-security-token: session\r\n"), "{signed}");
+    // Before they expire, there are new ones.
+    assert_eq!(read(now() + 56.minutes()).await, 7000);
+    assert_eq!(server.requests().len(), 2 * requests + 4);
+    let sent_token = server.requests()[..requests].iter().any(|request| {
+        request.contains("WebIdentityToken=file-token")
+            || request.contains("authorization: file-token\r\n")
+            || request.contains("x-aws-ec2-metadata-token: metadata-token\r\n")
+    });
+    assert!(sent_token, "{:?}", server.requests());
+}
+
+#[tokio::test]
+async fn without_credentials_the_queue_is_not_configured() {
+    let server = Server::start(aws).await;
+    let clients = clients(&server.url("/"), &[("AWS_EC2_METADATA_DISABLED", "true")]);
+    let error = error(fetch_with(&clients, &queue(&[])).await);
+    assert_eq!(error, "a credential for AWS is not configured");
+}
+
+#[rstest]
+#[case(
+    with_status(400, r#"{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"secret"}"#),
+    "SQS refuses the query: QueueDoesNotExist"
+)]
+#[case(with_status(403, "<secret>"), "unsuccessful response: 403 Forbidden")]
+#[case(ok("{}"), "unexpected response of SQS: it is not one of its API")]
+#[tokio::test]
+async fn refused_requests_are_errors_without_details(#[case] reply: Reply, #[case] expected: &str) {
+    let server = Server::start(move |_| reply.clone()).await;
+    let error = error(fetch_with(&clients(&server.url("/"), &KEYS), &queue(&[])).await);
+    assert!(error.ends_with(expected), "{error}");
+}
+
+struct Moto(Child, String);
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Starts moto, if it is installed.
+async fn moto() -> Option<Moto> {
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let child = Command::new("moto_server")
+        .args(["-p", &port.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = child.inspect_err(|_| println!("SKIPPED: there is no moto_server in PATH")).ok()?;
+    let moto = Moto(child, format!("http://127.0.0.1:{port}/"));
+    for _ in 0..600 {
+        if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+            return Some(moto);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("moto_server doesn't listen");
+}
+
+#[tokio::test]
+async fn queue_of_moto_is_read() {
+    let Some(moto) = moto().await else { return };
+    let clients = clients(&moto.1, &KEYS);
+    let missing = error(fetch_with(&clients, &queue(&[])).await);
+    assert!(missing.starts_with("SQS refuses the query: "), "{missing}");
+    for body in [
+        "Action=CreateQueue&QueueName=orders".to_owned(),
+        format!("Action=SendMessage&MessageBody=a&QueueUrl={}123456789012/orders", moto.1),
+        format!("Action=SendMessage&MessageBody=b&QueueUrl={}123456789012/orders", moto.1),
+        format!(
+            "Action=SendMessage&MessageBody=c&DelaySeconds=900&QueueUrl={}123456789012/orders",
+            moto.1
+        ),
+        format!("Action=ReceiveMessage&QueueUrl={}123456789012/orders", moto.1),
+    ] {
+        send(&moto.1, &body).await;
+    }
+    assert_eq!(milli(fetch_with(&clients, &queue(&[])).await), 1000);
+    let all = queue(&[("in-flight", "true"), ("delayed", "true")]);
+    assert_eq!(milli(fetch_with(&clients, &all).await), 3000);
+}
+
+/// Sends a request of the older protocol, without a valid signature, which moto doesn't check.
+async fn send(url: &str, body: &str) {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\
+         content-type: application/x-www-form-urlencoded\r\n\
+         authorization: AWS4-HMAC-SHA256 Credential=A/20261122/eu-west-1/sqs/aws4_request, \
+         SignedHeaders=host, Signature=x\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+}

@@ -1,0 +1,177 @@
+//! TLS, and proxies to servers of the operator.
+
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rstest::rstest;
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::*;
+use crate::{Credential, ServiceSettings};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn server_config(authority: &Authority, name: &str) -> ServerConfig {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, authority).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap()
+}
+
+async fn start(authority: &Authority, name: &str) -> Server {
+    Server::start_on("127.0.0.1:0", Some(server_config(authority, name)), |_| ok(r#"{"v": 4}"#))
+        .await
+}
+
+fn pods(server: &Server) -> (Objects, Plan) {
+    let pod = Pod {
+        name: "a".to_owned(),
+        ip: "127.0.0.1".to_owned(),
+        ready_since: Some(now()),
+        is_terminating: false,
+    };
+    let port = server.address.port().to_string();
+    let plan = pod_plan(&[("json-key", "$.v"), ("scheme", "https"), ("port", &port)]);
+    (Objects { pods: vec![pod], ..Objects::default() }, plan)
+}
+
+fn trusting(authority: &Authority, file: &tempfile::NamedTempFile) -> Settings {
+    std::fs::write(file.path(), authority.pem()).unwrap();
+    Settings { ca_file: Some(file.path().to_owned()), ..settings() }
+}
+
+#[tokio::test]
+async fn pod_is_verified_by_the_authorities_of_the_file() {
+    let (own, other) = (authority(), authority());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let server = start(&own, "127.0.0.1").await;
+    let (objects, plan) = pods(&server);
+    assert_eq!(milli(fetch(trusting(&own, &file), objects, &plan).await), 4000);
+    let (objects, plan) = pods(&server);
+    let untrusted = error(fetch(trusting(&other, &file), objects, &plan).await);
+    assert!(untrusted.contains("the TLS handshake failed"), "{untrusted}");
+    let (objects, plan) = pods(&server);
+    let untrusted = error(fetch(settings(), objects, &plan).await);
+    assert!(untrusted.contains("the TLS handshake failed"), "{untrusted}");
+    // The certificate must have the address of the pod.
+    let misnamed = start(&own, "localhost").await;
+    let (objects, plan) = pods(&misnamed);
+    let misnamed = error(fetch(trusting(&own, &file), objects, &plan).await);
+    assert!(misnamed.contains("not valid for name"), "{misnamed}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn authorities_are_read_again_when_the_file_changes() {
+    let (own, other) = (authority(), authority());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let server = start(&own, "127.0.0.1").await;
+    let (objects, plan) = pods(&server);
+    let clients = Clients::new(trusting(&other, &file), Arc::new(objects)).unwrap();
+    fetch_with(&clients, &plan).await.unwrap_err();
+    // Of another length, because the time of the change can be the same.
+    std::fs::write(file.path(), format!("{}\n\n{}", own.pem(), other.pem())).unwrap();
+    assert_eq!(milli(fetch_with(&clients, &plan).await), 4000);
+    std::fs::write(file.path(), "no certificate").unwrap();
+    assert_eq!(milli(fetch_with(&clients, &plan).await), 4000);
+}
+
+#[tokio::test]
+async fn redirection_does_not_leave_tls() {
+    let own = authority();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let unencrypted = Server::start(|_| ok("1")).await;
+    let location = unencrypted.url("/");
+    let config = server_config(&own, "127.0.0.1");
+    let server = Server::start_on("127.0.0.1:0", Some(config), move |_| redirect(&location)).await;
+    let url = format!("https://{}/", server.address);
+    let plan = external("json-path", &[("endpoint", &url), ("json-key", "$")]);
+    let error = error(fetch(trusting(&own, &file), Objects::default(), &plan).await);
+    assert!(error.ends_with("the redirection leads from https to http"), "{error}");
+    assert!(unencrypted.requests().is_empty());
+}
+
+/// A proxy that opens tunnels to one server, whatever it is asked for.
+async fn tunnels(server: SocketAddr, asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut first = [0; 1];
+            client.peek(&mut first).await.unwrap();
+            let request = if first[0] == 5 {
+                socks(&mut client).await
+            } else {
+                let request = read_request(&mut client).await.unwrap();
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                request
+            };
+            asked.lock().push(request);
+            let mut server = TcpStream::connect(server).await.unwrap();
+            tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
+        }
+    });
+    address
+}
+
+/// The name and the port that a client of SOCKS 5 asks for.
+async fn socks(client: &mut TcpStream) -> String {
+    let mut head = [0; 2];
+    client.read_exact(&mut head).await.unwrap();
+    let mut methods = vec![0; usize::from(head[1])];
+    client.read_exact(&mut methods).await.unwrap();
+    client.write_all(&[5, 0]).await.unwrap();
+    let mut request = [0; 5];
+    client.read_exact(&mut request).await.unwrap();
+    assert_eq!(request[3], 3, "a name");
+    let mut name = vec![0; usize::from(request[4]) + 2];
+    client.read_exact(&mut name).await.unwrap();
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    let port = u16::from_be_bytes([name[name.len() - 2], name[name.len() - 1]]);
+    format!("{}:{port}", String::from_utf8_lossy(&name[..name.len() - 2]))
+}
+
+#[rstest]
+#[case::tunnel("http", "https", "CONNECT influx.test:8086 HTTP/1.1\r\n")]
+#[case::socks("socks5", "https", "influx.test:8086")]
+#[case::socks_without_tls("socks5", "http", "influx.test:8086")]
+#[tokio::test]
+async fn server_of_the_operator_is_reached_through_the_proxy(
+    #[case] proxy: &'static str,
+    #[case] scheme: &str,
+    #[case] expected: &str,
+) {
+    let csv = "#datatype,double\n#default,\n,metricvalue\n,5\n";
+    let own = authority();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = (scheme == "https").then(|| server_config(&own, "influx.test"));
+    let server = Server::start_on("127.0.0.1:0", config, move |_| ok(csv)).await;
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let address = tunnels(server.address, asked.clone()).await;
+    let influx = ServiceSettings {
+        endpoint: format!("{scheme}://influx.test:8086"),
+        token: Some(Credential::Text(crate::Secret::new("t"))),
+        org: "o".to_owned(),
+    };
+    let settings = Settings { services: [("influxdb", influx)].into(), ..trusting(&own, &file) };
+    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let clients = clients.map_http(|http| {
+        http.with_environment(move |name| {
+            name.ends_with("_PROXY").then(|| format!("{proxy}://{address}"))
+        })
+    });
+    let plan = external("influxdb", &[("query", "x")]);
+    assert_eq!(milli(fetch_with(&clients, &plan).await), 5000);
+    assert!(asked.lock()[0].starts_with(expected), "{:?}", asked.lock());
+    assert!(server.requests()[0].contains("host: influx.test:8086\r\n"));
+}

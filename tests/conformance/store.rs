@@ -1,0 +1,200 @@
+//! A model of the store of kube-metrics-adapter.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::Selector;
+use jiff::{SignedDuration, Timestamp};
+
+use hpa_collectors::Compat;
+
+type Labels = BTreeMap<String, String>;
+
+/// A resource of the API: its plural, and its group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupResource {
+    pub(crate) resource: String,
+    pub(crate) group: String,
+}
+
+impl GroupResource {
+    /// The resource under which the reference stores a kind. Of other kinds than those of its
+    /// collectors it is empty, so that their values can't be read.
+    pub(crate) fn for_kind(kind: &str, api_version: &str) -> Self {
+        let (resource, default_group) = match kind {
+            "Pod" => return Self { resource: "pods".to_owned(), group: String::new() },
+            "Ingress" => ("ingresses", "networking.k8s.io"),
+            "RouteGroup" => ("routegroups", "zalando.org"),
+            "ScalingSchedule" => ("scalingschedules", "zalando.org"),
+            "ClusterScalingSchedule" => ("clusterscalingschedules", "zalando.org"),
+            _ => return Self::default(),
+        };
+        let group = match api_version.split('/').collect::<Vec<_>>().as_slice() {
+            [_version] => "",
+            [group, _version] => group,
+            _ => default_group,
+        };
+        Self { resource: resource.to_owned(), group: group.to_owned() }
+    }
+}
+
+/// A metric of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    pub(crate) metric: String,
+    pub(crate) resource: GroupResource,
+    /// Empty for an object of the cluster.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// A value, and when it was collected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stored<V> {
+    /// The value.
+    pub(crate) value: V,
+    /// The labels of the metric's selector. `None` without a selector.
+    pub(crate) labels: Option<Labels>,
+    /// When it was collected.
+    pub(crate) at: Timestamp,
+}
+
+/// Values of objects and external values. By default, a read returns only values that are not older
+/// than the bound. The reference returns a value until [`Self::remove_expired`] has removed it.
+#[derive(Debug)]
+pub(crate) struct Store<V> {
+    max_age: SignedDuration,
+    compat: Compat,
+    objects: BTreeMap<ObjectKey, BTreeMap<Labels, Stored<V>>>,
+    external: BTreeMap<(String, String), BTreeMap<Labels, Stored<V>>>,
+}
+
+impl<V> Store<V> {
+    /// An empty store.
+    pub(crate) fn new(max_age: SignedDuration, compat: Compat) -> Self {
+        Self { max_age, compat, objects: BTreeMap::new(), external: BTreeMap::new() }
+    }
+
+    /// Stores a value of an object. It replaces one with equal labels.
+    pub(crate) fn insert(&mut self, key: ObjectKey, stored: Stored<V>) {
+        let labels = stored.labels.clone().unwrap_or_default();
+        self.objects.entry(key).or_default().insert(labels, stored);
+    }
+
+    /// Stores an external value. It replaces one with equal labels.
+    pub(crate) fn insert_external(&mut self, namespace: &str, metric: &str, stored: Stored<V>) {
+        let key = (namespace.to_owned(), metric.to_owned());
+        let labels = stored.labels.clone().unwrap_or_default();
+        self.external.entry(key).or_default().insert(labels, stored);
+    }
+
+    /// The values of the objects in a namespace, or in all of them, whose labels match. `None` if
+    /// there is no value of the metric for any object of the resource.
+    pub(crate) fn by_selector(
+        &self,
+        metric: &str,
+        resource: &GroupResource,
+        namespace: Option<&str>,
+        selector: &Selector,
+        now: Timestamp,
+    ) -> Option<Vec<&Stored<V>>> {
+        let mut is_known = false;
+        let mut found = Vec::new();
+        for (key, values) in self.of_metric(metric, resource) {
+            let fresh = values.values().filter(|stored| self.is_readable(stored, now));
+            for stored in fresh {
+                is_known = true;
+                let is_in_scope = namespace.is_none_or(|namespace| key.namespace == namespace);
+                // A value without a selector matches none. The reference panics on one if all
+                // namespaces are read.
+                let matches = |labels: &Labels| selector.matches(labels);
+                if is_in_scope && stored.labels.as_ref().is_some_and(matches) {
+                    found.push(stored);
+                }
+            }
+        }
+        is_known.then_some(found)
+    }
+
+    /// The value of one object whose labels match: of several, that with the first labels. Without
+    /// a namespace, the object can be in any, as in the reference.
+    pub(crate) fn by_name(
+        &self,
+        metric: &str,
+        resource: &GroupResource,
+        namespace: Option<&str>,
+        name: &str,
+        selector: &Selector,
+        now: Timestamp,
+    ) -> Option<&Stored<V>> {
+        let is_object = |key: &ObjectKey| {
+            key.name == name && namespace.is_none_or(|namespace| key.namespace == namespace)
+        };
+        self.of_metric(metric, resource)
+            .filter(|(key, _)| is_object(key))
+            .flat_map(|(_, values)| values)
+            .find(|(labels, stored)| selector.matches(*labels) && self.is_readable(stored, now))
+            .map(|(_, stored)| stored)
+    }
+
+    /// The values of an external metric whose labels match.
+    pub(crate) fn external(
+        &self,
+        namespace: &str,
+        metric: &str,
+        selector: &Selector,
+        now: Timestamp,
+    ) -> Vec<&Stored<V>> {
+        let values = self.external.get(&(namespace.to_owned(), metric.to_owned()));
+        let values = values.into_iter().flatten();
+        values
+            .filter(|(labels, stored)| selector.matches(*labels) && self.is_readable(stored, now))
+            .map(|(_, stored)| stored)
+            .collect()
+    }
+
+    /// Metric, resource and namespace of all values of objects, once each.
+    pub(crate) fn metrics(&self) -> Vec<(&str, &GroupResource, &str)> {
+        let keys = self.objects.keys();
+        let mut metrics: Vec<_> =
+            keys.map(|key| (key.metric.as_str(), &key.resource, key.namespace.as_str())).collect();
+        metrics.dedup();
+        metrics
+    }
+
+    /// Namespace and metric of all external values, once each.
+    pub(crate) fn external_metrics(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.external.keys().map(|(namespace, metric)| (namespace.as_str(), metric.as_str()))
+    }
+
+    /// Removes values that are too old.
+    pub(crate) fn remove_expired(&mut self, now: Timestamp) {
+        let max_age = self.max_age;
+        let keep = |values: &mut BTreeMap<Labels, Stored<V>>| {
+            values.retain(|_, stored| now.duration_since(stored.at) <= max_age);
+            !values.is_empty()
+        };
+        self.objects.retain(|_, values| keep(values));
+        self.external.retain(|_, values| keep(values));
+    }
+
+    fn of_metric<'s>(
+        &'s self,
+        metric: &str,
+        resource: &GroupResource,
+    ) -> impl Iterator<Item = (&'s ObjectKey, &'s BTreeMap<Labels, Stored<V>>)> {
+        let first = ObjectKey {
+            metric: metric.to_owned(),
+            resource: resource.clone(),
+            namespace: String::new(),
+            name: String::new(),
+        };
+        let (metric, resource) = (metric.to_owned(), resource.clone());
+        self.objects
+            .range(first..)
+            .take_while(move |(key, _)| key.metric == metric && key.resource == resource)
+    }
+
+    fn is_readable(&self, stored: &Stored<V>, now: Timestamp) -> bool {
+        self.compat == Compat::KubeMetricsAdapter || now.duration_since(stored.at) <= self.max_age
+    }
+}
