@@ -29,6 +29,14 @@
 {{- range .addresses }}
 - {{ printf "--collector-address=%s" . | quote }}
 {{- end }}
+{{- with .namespaceLabel }}
+- {{ printf "--collector-namespace-label=%s" . | quote }}
+{{- end }}
+{{- range $server, $namespaces := .permissions }}
+{{- range $namespaces }}
+- {{ printf "--collector-permission=%s=%s" $server . | quote }}
+{{- end }}
+{{- end }}
 {{- with .defaultInterval }}
 - {{ printf "--default-collection-interval=%s" . | quote }}
 {{- end }}

@@ -25,6 +25,9 @@ pub struct ObjectReference {
 /// A metric to collect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricConfig {
+    pub namespace: String,
+    /// The name of the autoscaler.
+    pub autoscaler: String,
     pub metric_type: MetricType,
     /// Name and selector.
     pub metric: MetricIdentifier,
@@ -110,6 +113,8 @@ impl MetricConfig {
             namespace: hpa.metadata.namespace.clone(),
         });
         Some(Self {
+            namespace: hpa.metadata.namespace.clone(),
+            autoscaler: hpa.metadata.name.clone(),
             metric_type,
             metric: metric.clone(),
             target: target.clone(),
@@ -156,6 +161,21 @@ impl MetricConfig {
         let labels = self.setting_labels().into_iter().flatten();
         let annotated = self.annotated.iter().flat_map(|annotated| &annotated.values);
         labels.chain(annotated).map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
+    /// Whether an annotation is invalid, not a label.
+    pub(crate) fn is_annotation_invalid(&self) -> bool {
+        self.annotated.as_ref().is_some_and(|annotated| annotated.invalid.is_some())
+    }
+
+    /// The bytes of all settings.
+    pub(crate) fn settings_len(&self) -> usize {
+        self.values().iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    /// The keys of annotations.
+    pub(crate) fn annotated_keys(&self) -> impl Iterator<Item = &str> {
+        self.annotated.iter().flat_map(|annotated| annotated.values.keys()).map(String::as_str)
     }
 
     /// The labels that are settings.

@@ -7,12 +7,12 @@ use http::Uri;
 
 use crate::{
     Compat,
-    clients::Clients,
     collectors::prometheus::milli,
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Reply, at},
     jsonpath::{self, Extractor, Query},
+    registry::Context,
 };
 
 /// The settings of documents.
@@ -49,24 +49,20 @@ impl<'m> JsonSettings<'m> {
     }
 }
 
-/// The number of a response, which must have the status 200.
+/// The number of a response, which must have the status 200. It is evaluated on another thread: an
+/// evaluation can take a second of CPU, and nothing interrupts it.
 pub(crate) async fn number(
-    clients: &Clients,
+    context: &Context<'_>,
     uri: &Uri,
     reply: Reply<'_>,
     extractor: &Arc<Extractor>,
 ) -> Result<MilliValue, FetchError> {
-    let reply = reply.ok().map_err(|source| at(uri, source))?;
-    let number = if reply.is_large() {
-        let (extractor, mut reply) = (extractor.clone(), reply);
-        let body = std::mem::take(&mut reply.body);
-        // Held until the document is dropped, as the permits of the reply.
-        let _decoder = clients.http.decoder().await;
-        let number = tokio::task::spawn_blocking(move || extractor.extract(&body)).await;
-        drop(reply);
-        number.map_err(|error| at(uri, HttpError::Task(error)))??
-    } else {
-        extractor.extract(&reply.body)?
-    };
+    let mut reply = reply.ok().map_err(|source| at(uri, source))?;
+    let clients = context.clients;
+    let (extractor, body) = (extractor.clone(), std::mem::take(&mut reply.body));
+    let number = clients.http.evaluate(context.namespace, move || extractor.extract(&body)).await;
+    // Its permit for a large body is held until here.
+    drop(reply);
+    let number = number.map_err(|error| at(uri, HttpError::Task(error)))??;
     Ok(MilliValue::from_milli(milli(number, clients.compat)?))
 }

@@ -59,6 +59,8 @@ pub enum AnnotationError {
 pub enum ConfigError {
     #[error(transparent)]
     Annotation(AnnotationError),
+    #[error("the operator doesn't permit {server} in the namespace {namespace}")]
+    NotPermitted { server: String, namespace: String },
     #[error("no plugin found for {0}")]
     NoCollector(String),
     #[error(
@@ -207,6 +209,9 @@ pub enum FetchError {
          server"
     )]
     TokenInAnnotation,
+    /// The operator restricts queries to the series of the namespace.
+    #[error("the query can't be restricted to the namespace: {0}")]
+    NotRestricted(&'static str),
     /// A pod has no usable address.
     #[error("the pod has no IP address")]
     NoPodIp,
@@ -313,6 +318,19 @@ pub enum HttpError {
     /// A redirection leads elsewhere.
     #[error("the redirection {0}")]
     Redirect(&'static str),
+}
+
+impl HttpError {
+    /// The error of a request that another response has caused, without its destination.
+    pub(crate) fn after_redirection(self) -> Self {
+        match self {
+            Self::Url(_) | Self::Refused(_) => Self::Redirect("has a refused destination"),
+            Self::Resolve { .. } | Self::Connect { .. } | Self::Proxy(_) | Self::Tls(_) => {
+                Self::Redirect("has a destination without a server")
+            }
+            other => other,
+        }
+    }
 }
 
 /// Why a proxy can't be used.

@@ -30,11 +30,13 @@ mod collectors;
 pub mod config;
 mod document;
 mod error;
+mod findings;
 mod guarded_http;
 pub mod jsonpath;
 pub mod registry;
 pub mod schedules;
 mod settings;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -43,7 +45,8 @@ pub use crate::{
     cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
     config::{MetricConfig, metric_configs},
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
-    guarded_http::{Policy, Refusal},
+    findings::{Finding, findings},
+    guarded_http::{Call, Destination, Policy, Refusal, Reply},
     registry::{Context, Environment, Plan, Sample, Values},
     schedules::Compat,
     settings::{Credential, Limits, Secret, ServiceSettings, Settings, SettingsError},

@@ -1,9 +1,15 @@
 //! What a collector is, and the table of all of them.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, api::CrossVersionObjectReference};
+use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, timeout};
 
@@ -24,6 +30,7 @@ use crate::{
     },
     config::MetricConfig,
     error::{ConfigError, FetchError},
+    guarded_http::{Call, Destination, Reply},
     settings::Limits,
 };
 
@@ -126,6 +133,15 @@ impl Registration {
         self.selectors.iter().any(|selector| selector.matches(metric))
     }
 
+    /// Whether external metrics of this type have the collector.
+    pub(crate) fn is_type(&self, name: &str) -> bool {
+        let has_type = |selector: &MetricSelector| match selector {
+            ExternalType(types) => types.contains(&name),
+            _ => false,
+        };
+        self.selectors.iter().any(has_type)
+    }
+
     /// Whether the collector knows a setting.
     pub fn has_key(&self, key: &str) -> bool {
         self.keys.iter().any(|known| match known.strip_suffix('*') {
@@ -200,7 +216,9 @@ pub struct Environment {
     pub external_rps_metric: String,
     /// Nanoseconds between collections, if the metric doesn't set it.
     pub default_interval: i64,
-    /// Whether to reproduce the reference.
+    /// The namespaces that may read from a server, by its name. All may read from others. URLs that
+    /// autoscalers name are the server `url`, and pods are `pods`.
+    pub permissions: BTreeMap<String, BTreeSet<String>>,
     pub compat: Compat,
 }
 
@@ -213,6 +231,7 @@ impl Default for Environment {
             sqs_regions: BTreeSet::new(),
             external_rps_metric: "skipper_serve_host_duration_seconds_count".to_owned(),
             default_interval: 60_000_000_000,
+            permissions: BTreeMap::new(),
             compat: Compat::Off,
         }
     }
@@ -222,6 +241,21 @@ impl Environment {
     /// The collector that is for a metric.
     pub fn collector_for(&self, metric: &MetricConfig) -> Option<&Registration> {
         self.collectors.iter().find(|collector| collector.is_for(metric))
+    }
+
+    fn check_permission(&self, server: &Server, metric: &MetricConfig) -> Result<(), ConfigError> {
+        let name = match server {
+            Server::Pods => "pods",
+            Server::Url(_) => "url",
+            Server::Operator(name) => name,
+        };
+        let namespace = &metric.namespace;
+        let is_permitted = |namespaces: &BTreeSet<String>| namespaces.contains(namespace.as_str());
+        if self.permissions.get(name).is_none_or(is_permitted) {
+            return Ok(());
+        }
+        let (server, namespace) = (name.to_owned(), namespace.clone());
+        Err(ConfigError::NotPermitted { server, namespace })
     }
 }
 
@@ -245,6 +279,8 @@ impl Plan {
             .collector_for(metric)
             .ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
         let collector = (registration.parse)(metric, environment)?;
+        let servers = collector.servers();
+        servers.iter().try_for_each(|server| environment.check_permission(server, metric))?;
         let is_default = metric.interval == 0;
         let interval = if is_default { environment.default_interval } else { metric.interval };
         Ok(Self { name: registration.name, interval, collector })
@@ -297,6 +333,22 @@ impl<'c> Context<'c> {
     pub(crate) fn time(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or_default();
         self.now.checked_add(elapsed).unwrap_or(self.now)
+    }
+
+    /// A GET request within the limits of the namespace. [`Destination::Tenant`] is for every URL
+    /// that the autoscaler names.
+    pub fn call(&self, uri: Uri, destination: Destination) -> Call {
+        Call::new(uri, destination, self.clients.limits(), self.namespace)
+    }
+
+    /// Sends a request. Redirections are errors.
+    pub async fn send(&self, call: &Call) -> Result<Reply<'c>, FetchError> {
+        self.clients.http.send(call).await
+    }
+
+    /// Sends a GET request and follows redirections. Each destination is checked.
+    pub async fn get(&self, call: &Call) -> Result<Reply<'c>, FetchError> {
+        self.clients.http.get(call).await
     }
 
     /// One value, measured at this moment.

@@ -31,6 +31,9 @@ pub struct Settings {
     /// Credentials for URLs of tenants, by origin (`https://metrics.example.org:8443`). All tenants
     /// can make requests with them.
     pub credentials: BTreeMap<String, Credential>,
+    /// The label of series that has their namespace. With it, queries of autoscalers to servers of
+    /// the operator read the series of their own namespace only.
+    pub namespace_label: Option<String>,
     /// The annotations of an Ingress that have weights of backends.
     pub weight_annotations: Vec<String>,
     /// The default Prometheus server.

@@ -5,16 +5,17 @@ use std::{
     sync::Arc,
 };
 
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, validation::MAX_METRICS};
 
 use super::{
     CollectionSettings,
     metric::CollectedMetric,
-    problems::{CollectorProblem, config_problem},
+    problems::{CollectorProblem, Problems},
 };
 use crate::{
-    ConfigError, MetricConfig, Plan,
+    Finding, Plan,
     annotations::{Annotations, MetricType},
+    findings::{MAX_SETTINGS_BYTES, annotation_findings, config_finding, setting_findings},
     metric_configs,
 };
 
@@ -45,8 +46,8 @@ impl Entry {
         known: &[Arc<CollectedMetric>],
         settings: &CollectionSettings,
     ) -> Self {
-        let (metrics, messages) = metrics_of(hpa, known, settings);
-        Self { metrics, problem: CollectorProblem::new(&key.0, hpa, messages) }
+        let (metrics, problems) = metrics_of(hpa, known, settings);
+        Self { metrics, problem: CollectorProblem::new(&key.0, hpa, &problems) }
     }
 }
 
@@ -135,47 +136,42 @@ fn metrics_of(
     hpa: &HorizontalPodAutoscaler,
     known: &[Arc<CollectedMetric>],
     settings: &CollectionSettings,
-) -> (Vec<Arc<CollectedMetric>>, Vec<String>) {
+) -> (Vec<Arc<CollectedMetric>>, Problems) {
     let environment = &settings.environment;
     let annotations = Annotations::parse(&hpa.metadata.annotations);
-    let mut messages: Vec<String> = annotations.problems.iter().map(ToString::to_string).collect();
+    let mut problems = Problems::default();
+    problems.extend(annotation_findings(hpa, &annotations));
+    let general = |message: String| [Finding::error("annotations".to_owned(), message)];
     let configs = match metric_configs(hpa, &annotations, environment.compat) {
         Ok(configs) => configs,
         Err(error) => {
-            messages.push(error.to_string());
-            return (Vec::new(), messages);
+            problems.extend(general(error.to_string()));
+            return (Vec::new(), problems);
         }
     };
-    let mut metrics = Vec::new();
-    for config in configs {
-        if let Some(metric) = known.iter().find(|metric| metric.config == config) {
-            metrics.push(metric.clone());
+    if configs.len() > MAX_METRICS {
+        problems.extend(general(format!("only the first {MAX_METRICS} metrics are collected")));
+    }
+    let mut metrics: Vec<Arc<CollectedMetric>> = Vec::new();
+    let mut settings_len = 0;
+    for config in configs.into_iter().take(MAX_METRICS) {
+        settings_len += config.settings_len();
+        if settings_len > MAX_SETTINGS_BYTES {
+            let message = format!("the settings of all metrics exceed {MAX_SETTINGS_BYTES} bytes");
+            problems.extend(general(message));
+            break;
+        }
+        problems.extend(setting_findings(&config, environment));
+        let is_same = |metric: &&Arc<CollectedMetric>| metric.config == config;
+        if let Some(metric) = known.iter().chain(&metrics).find(is_same).cloned() {
+            metrics.push(metric);
             continue;
         }
         match Plan::new(&config, environment) {
             Ok(plan) if !settings.collectors.contains(plan.name) => {}
-            Ok(plan) => {
-                let namespace = &hpa.metadata.namespace;
-                metrics.push(Arc::new(CollectedMetric::new(namespace, config, plan)));
-            }
-            // Reported above, with the annotation.
-            Err(ConfigError::Annotation(error))
-                if annotations.problems.iter().any(|problem| problem.reason == error) => {}
-            Err(error) if is_of_others(&config, &error) => {}
-            Err(error) => messages.push(config_problem(&config, &error)),
+            Ok(plan) => metrics.push(Arc::new(CollectedMetric::new(config, plan))),
+            Err(error) => problems.extend(config_finding(&config, &error)),
         }
     }
-    (metrics, messages)
-}
-
-/// Whether a metric belongs to another source of metrics.
-fn is_of_others(config: &MetricConfig, error: &ConfigError) -> bool {
-    let is_unknown = match error {
-        ConfigError::NoCollector(_) | ConfigError::SkipperMetric(_) => true,
-        ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
-            config.metric_type == MetricType::Pods
-        }
-        _ => false,
-    };
-    is_unknown && config.collector.is_empty()
+    (metrics, problems)
 }

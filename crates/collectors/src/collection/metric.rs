@@ -10,12 +10,13 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::{CollectionSettings, reader::Reader};
-use crate::{FetchError, MetricConfig, Plan, Sample};
+use crate::{FetchError, MetricConfig, Plan, Sample, error::describe};
 
 /// How long a request waits for a new value if there is an old one.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,13 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a metric is not collected again after a failure, at most.
 const MAX_RETRY: Duration = Duration::from_secs(10);
 
-/// The least bound of the age of a value.
-const MIN_MAX_AGE: Duration = Duration::from_secs(30);
-
 /// A metric that can be collected.
 pub(super) struct CollectedMetric {
     pub(super) config: MetricConfig,
-    pub(super) namespace: String,
     plan: Plan,
     state: Mutex<State>,
 }
@@ -44,16 +41,26 @@ struct State {
 /// Concurrent requests wait for the same collection.
 type Flight = Shared<BoxFuture<'static, Result<Arc<Collected>, Arc<FetchError>>>>;
 
-/// What was collected.
+/// The samples of one collection.
 pub(super) struct Collected {
-    /// The start of the collection.
+    /// The start of the collection, by a clock that stops while the machine is suspended and by one
+    /// that can be set.
     at: Instant,
+    time: Timestamp,
     pub(super) samples: Vec<Sample>,
 }
 
+impl Collected {
+    /// The age by the clock that has advanced more.
+    fn age(&self, now: Timestamp) -> Duration {
+        let by_time = Duration::try_from(now.duration_since(self.time)).unwrap_or_default();
+        self.at.elapsed().max(by_time)
+    }
+}
+
 impl CollectedMetric {
-    pub(super) fn new(namespace: &str, config: MetricConfig, plan: Plan) -> Self {
-        Self { config, namespace: namespace.to_owned(), plan, state: Mutex::default() }
+    pub(super) fn new(config: MetricConfig, plan: Plan) -> Self {
+        Self { config, plan, state: Mutex::default() }
     }
 
     pub(super) fn collector(&self) -> &'static str {
@@ -61,9 +68,9 @@ impl CollectedMetric {
     }
 
     /// The age of the value, if it may be used.
-    pub(super) fn age(&self, settings: &CollectionSettings) -> Option<Duration> {
-        let age = self.state.lock().last.as_ref()?.at.elapsed();
-        (age <= self.max_age(settings)).then_some(age)
+    pub(super) fn age(&self, reader: &Reader) -> Option<Duration> {
+        let age = self.state.lock().last.as_ref()?.age(reader.now());
+        (age <= self.max_age(&reader.settings)).then_some(age)
     }
 
     /// The value, which is collected if the last one is too old.
@@ -73,15 +80,15 @@ impl CollectedMetric {
     ) -> Result<Arc<Collected>, Arc<FetchError>> {
         let (usable, flight) = {
             let mut state = self.state.lock();
-            let age = state.last.as_ref().map(|last| last.at.elapsed());
+            let age = state.last.as_ref().map(|last| last.age(reader.now()));
             let usable = state.last.clone().filter(|_| age <= Some(self.max_age(&reader.settings)));
             if let Some(last) = &usable
-                && age < Some(self.refresh_age())
+                && age < Some(self.refresh_age(&reader.settings))
             {
                 return Ok(last.clone());
             }
             if let Some((at, error)) = &state.failed
-                && at.elapsed() < self.refresh_age().min(MAX_RETRY)
+                && at.elapsed() < self.refresh_age(&reader.settings).min(MAX_RETRY)
             {
                 return usable.ok_or_else(|| error.clone());
             }
@@ -125,17 +132,20 @@ impl CollectedMetric {
     }
 
     async fn collect(&self, reader: &Reader) -> Result<Arc<Collected>, FetchError> {
-        let (at, fetched) = reader.read(&self.plan, &self.namespace, &self.config.target).await;
-        let name = self.config.display_name();
-        let fetched = fetched.inspect_err(|error| {
-            let error = hpa_metrics::provider::error::describe(error);
-            debug!(namespace = self.namespace, metric = name, error, "unable to collect");
+        let time = reader.now();
+        let (at, values) =
+            reader.read(&self.plan, &self.config.namespace, &self.config.target).await;
+        let MetricConfig { namespace, autoscaler, .. } = &self.config;
+        let metric = self.config.display_name();
+        let values = values.inspect_err(|error| {
+            let error = describe(error);
+            debug!(namespace, autoscaler, metric, error, "unable to collect");
         })?;
-        for failure in &fetched.failures {
-            let error = hpa_metrics::provider::error::describe(&failure.error);
-            debug!(namespace = self.namespace, pod = failure.pod, error, "unable to collect");
+        for failure in &values.failures {
+            let (error, pod) = (describe(&failure.error), &failure.pod);
+            debug!(namespace, autoscaler, metric, pod, error, "unable to collect");
         }
-        Ok(Arc::new(Collected { at, samples: fetched.samples }))
+        Ok(Arc::new(Collected { at, time, samples: values.samples }))
     }
 
     fn interval(&self) -> Duration {
@@ -145,16 +155,19 @@ impl CollectedMetric {
     /// When a value is collected again: after 85 % to 95 % of the interval, so that the requests of
     /// an autoscaler with the same period don't just miss it, and those of many metrics don't stay
     /// together.
-    fn refresh_age(&self) -> Duration {
+    fn refresh_age(&self, settings: &CollectionSettings) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let spread =
-            hasher.hash_one((&self.namespace, &self.config.target.name, &self.config.metric.name));
+        let spread = hasher.hash_one((
+            &self.config.namespace,
+            &self.config.target.name,
+            &self.config.metric.name,
+        ));
         let percent = 85 + u32::try_from(spread % 11).unwrap_or_default();
-        self.interval() * percent / 100
+        self.interval().min(self.max_age(settings)) * percent / 100
     }
 
+    /// The operator's bound also holds for metrics with a longer interval.
     fn max_age(&self, settings: &CollectionSettings) -> Duration {
-        let max = settings.max_age.unwrap_or(self.interval() * 2);
-        max.max(self.interval()).max(MIN_MAX_AGE.min(self.interval() * 2))
+        settings.max_age.unwrap_or(self.interval() * 2)
     }
 }

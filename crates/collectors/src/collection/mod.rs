@@ -110,7 +110,7 @@ impl Collection {
         for metric in self.index.lock().metrics() {
             let Some(status) = all.get_mut(metric.collector()) else { continue };
             status.metrics += 1;
-            if let Some(age) = metric.age(settings) {
+            if let Some(age) = metric.age(&self.reader) {
                 status.values += 1;
                 status.oldest = status.oldest.max(Some(age));
             }

@@ -1,54 +1,82 @@
-//! What is wrong with annotations of autoscalers.
+//! Problems of annotations as events.
+
+use std::collections::BTreeSet;
 
 use hpa_calc::HorizontalPodAutoscaler;
 
-use crate::{ConfigError, MetricConfig, annotations::MetricType};
+use crate::Finding;
 
-/// What is wrong with the collectors of an autoscaler, for an event.
+/// Findings in an event, and the length of each. The values of annotations have up to 256 KiB, and
+/// all metrics with the same name repeat them.
+const MAX_FINDINGS: usize = 8;
+const MAX_FINDING_CHARS: usize = 300;
+
+/// The problems of the collectors of an autoscaler, for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorProblem {
     /// The API group of the autoscaler.
     pub group: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
-    /// Its resource version.
     pub resource_version: String,
-    /// The message.
     pub message: String,
+}
+
+/// The first problems of an autoscaler, once each, and the number of the others.
+#[derive(Default)]
+pub(super) struct Problems {
+    errors: BTreeSet<String>,
+    warnings: BTreeSet<String>,
+    omitted: usize,
+}
+
+impl Problems {
+    pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        for finding in findings {
+            let text = [finding.subject.as_str(), ": ", finding.message.as_str()];
+            let text: String =
+                text.iter().flat_map(|part| part.chars()).take(MAX_FINDING_CHARS).collect();
+            let is_full = self.errors.len() + self.warnings.len() >= MAX_FINDINGS;
+            let texts = if finding.is_error { &mut self.errors } else { &mut self.warnings };
+            if is_full && !texts.contains(&text) {
+                self.omitted += 1;
+            } else {
+                texts.insert(text);
+            }
+        }
+    }
+
+    /// Metrics without a collector come first, in the words of the reference.
+    fn message(&self) -> Option<String> {
+        let joined = |texts: &BTreeSet<String>, prefix: &str| {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            (!texts.is_empty()).then(|| format!("{prefix}: {}", texts.join("; ")))
+        };
+        let parts = [
+            joined(&self.errors, "Failed to create new metrics collector"),
+            joined(&self.warnings, "Settings to check"),
+            (self.omitted > 0).then(|| format!("and {} more", self.omitted)),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
 }
 
 impl CollectorProblem {
     pub(super) fn new(
         group: &str,
         hpa: &HorizontalPodAutoscaler,
-        messages: Vec<String>,
+        problems: &Problems,
     ) -> Option<Self> {
         let metadata = &hpa.metadata;
-        (!messages.is_empty()).then(|| Self {
+        problems.message().map(|message| Self {
             group: group.to_owned(),
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
-            message: format!("Failed to create new metrics collector: {}", messages.join("; ")),
+            message,
         })
     }
-}
-
-/// Names the annotations of a metric that has no plan, or the metric if it has none.
-pub(super) fn config_problem(config: &MetricConfig, error: &ConfigError) -> String {
-    if config.collector.is_empty() {
-        return format!("metric {}: {error}", config.display_name());
-    }
-    let metric_type = match config.metric_type {
-        MetricType::Pods => "pods",
-        MetricType::Object => "object",
-        MetricType::External => "external",
-    };
-    let (name, collector) = (&config.metric.name, &config.collector);
-    format!("annotations metric-config.{metric_type}.{name}.{collector}/*: {error}")
 }

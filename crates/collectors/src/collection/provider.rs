@@ -85,13 +85,14 @@ impl CollectionProvider {
         }
         let mut found = Vec::new();
         for metric in metrics {
-            let own = self.0.targets.selector(&metric.namespace, &metric.config.target).await;
+            let own =
+                self.0.targets.selector(&metric.config.namespace, &metric.config.target).await;
             // The target of another autoscaler may be gone.
             let Ok(own) = own else { continue };
             if selector.is_some_and(|selector| selector.to_string() == own.to_string()) {
                 return Ok(vec![metric]);
             }
-            if !self.pods(&metric.namespace, &own).await?.is_disjoint(pods) {
+            if !self.pods(&metric.config.namespace, &own).await?.is_disjoint(pods) {
                 found.push(metric);
             }
         }
@@ -220,8 +221,9 @@ impl Provider for CollectionProvider {
         let is_pods =
             GroupResource::pods() == request.resource || request.resource.resource == "pod";
         let index = self.0.index.lock();
-        if is_pods && request.resource.group.is_empty() {
-            return !index.named(&request.namespace, MetricType::Pods, &request.metric).is_empty();
+        let of_pods = index.named(&request.namespace, MetricType::Pods, &request.metric);
+        if is_pods && request.resource.group.is_empty() && !of_pods.is_empty() {
+            return true;
         }
         let metrics = index.named(&request.namespace, MetricType::Object, &request.metric);
         metrics
@@ -269,7 +271,9 @@ impl Provider for CollectionProvider {
         request: &CustomRequest,
         name: &str,
     ) -> Result<CustomValues, ProviderError> {
-        if matches!(request.resource.resource.as_str(), "pods" | "pod") {
+        let object_metric = self.of_object(request, name);
+        let is_pod = matches!(request.resource.resource.as_str(), "pods" | "pod");
+        if is_pod && object_metric.is_none() {
             let all = self.pods(&request.namespace, &Selector::everything()).await?;
             let pods: BTreeSet<String> = all.into_iter().filter(|pod| pod == name).collect();
             let values = self.pod_values(request, None, &pods).await?;
@@ -279,7 +283,7 @@ impl Provider for CollectionProvider {
             }
             return Ok(values);
         }
-        let metric = self.of_object(request, name).ok_or_else(|| unknown(request))?;
+        let metric = object_metric.ok_or_else(|| unknown(request))?;
         let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
         let no_value = || {
             let reason = "the collector has no value".to_owned();

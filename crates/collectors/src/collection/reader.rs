@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_calc::api::CrossVersionObjectReference;
-use tokio::{sync::Semaphore, time::Instant};
+use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::CollectionSettings;
-use crate::{Clients, Context, FetchError, Plan, Values, schedules::source::Now};
+use crate::{Clients, Context, FetchError, Plan, Values, schedules::source::Now, slots::Slots};
 
 /// Observes collections, for metrics.
 pub trait CollectionObserver: Send + Sync {
@@ -30,7 +31,7 @@ pub(super) struct Reader {
     pub(super) observer: Arc<dyn CollectionObserver>,
     clients: Arc<Clients>,
     now: Now,
-    slots: BTreeMap<&'static str, Arc<Semaphore>>,
+    slots: BTreeMap<&'static str, Slots>,
 }
 
 impl Reader {
@@ -40,9 +41,13 @@ impl Reader {
         now: Now,
         observer: Arc<dyn CollectionObserver>,
     ) -> Self {
-        let slot = |name: &&'static str| (*name, Arc::new(Semaphore::new(settings.concurrency)));
+        let slot = |name: &&'static str| (*name, Slots::new(settings.concurrency));
         let slots = settings.collectors.iter().map(slot).collect();
         Self { settings, observer, clients, now, slots }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        (self.now)()
     }
 
     /// Reads the values of a plan for an autoscaler. Returns also when it started.
@@ -53,7 +58,7 @@ impl Reader {
         target: &CrossVersionObjectReference,
     ) -> (Instant, Result<Values, FetchError>) {
         let _slot = match self.slots.get(plan.name) {
-            Some(slots) => slots.acquire().await.ok(),
+            Some(slots) => slots.acquire(namespace).await,
             None => None,
         };
         let start = Instant::now();
@@ -65,6 +70,6 @@ impl Reader {
 
     #[cfg(test)]
     pub(super) fn free_slots(&self, collector: &str) -> Option<usize> {
-        self.slots.get(collector).map(|slots| slots.available_permits())
+        self.slots.get(collector).map(Slots::available)
     }
 }

@@ -32,6 +32,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct World {
     pods: Mutex<Vec<(String, String)>>,
     is_failing: Mutex<bool>,
+    suspended: Mutex<Duration>,
     calls: AtomicUsize,
     running: AtomicUsize,
     most_running: AtomicUsize,
@@ -61,10 +62,10 @@ struct Five {
 impl Collector for Five {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let is_of_pods = metric.metric_type == MetricType::Pods;
-        if is_of_pods {
-            PodDocuments::parse(metric, environment)?;
-        } else {
-            HttpDocument::parse(metric, environment)?;
+        match metric.metric_type {
+            MetricType::Pods => _ = PodDocuments::parse(metric, environment)?,
+            MetricType::External => _ = HttpDocument::parse(metric, environment)?,
+            MetricType::Object => {}
         }
         Ok(Self { is_of_pods })
     }
@@ -85,9 +86,14 @@ impl Collector for Five {
     }
 }
 
-const COLLECTORS: [Registration; 2] = [
-    Registration::new::<Five>("pods", &[MetricSelector::Pods], &[]),
-    Registration::new::<Five>("http", &[MetricSelector::ExternalType(&["json-path"])], &[]),
+const COLLECTORS: [Registration; 3] = [
+    Registration::new::<Five>("pods", &[MetricSelector::Pods], &["*"]),
+    Registration::new::<Five>("http", &[MetricSelector::ExternalType(&["json-path"])], &["*"]),
+    Registration::new::<Five>(
+        "prometheus",
+        &[MetricSelector::ObjectAnnotation("prometheus")],
+        &["*"],
+    ),
 ];
 
 #[async_trait]
@@ -175,15 +181,24 @@ struct Fixture {
 
 impl Fixture {
     fn new(concurrency: usize) -> Self {
+        Self::with_max_age(concurrency, None)
+    }
+
+    fn with_max_age(concurrency: usize, max_age: Option<Duration>) -> Self {
         let world = Arc::new(World::default());
         for (name, app) in [("web-0", "web"), ("web-1", "web"), ("api-0", "api")] {
             world.pods.lock().push((name.to_owned(), app.to_owned()));
         }
         let start = Instant::now();
-        let now = move || Timestamp::UNIX_EPOCH + start.elapsed();
+        let suspended = world.clone();
+        let now = move || Timestamp::UNIX_EPOCH + start.elapsed() + *suspended.suspended.lock();
         let environment = Environment { collectors: COLLECTORS.to_vec(), ..Environment::default() };
-        let settings =
-            CollectionSettings { environment, concurrency, ..CollectionSettings::default() };
+        let settings = CollectionSettings {
+            environment,
+            collectors: ["pods", "http", "prometheus"].into(),
+            concurrency,
+            max_age,
+        };
         let clients = Clients::new(Settings::default(), world.clone()).unwrap();
         let collection = Arc::new(Collection::new(
             settings,
@@ -362,7 +377,8 @@ fn metric_is_known_in_its_namespace_only() {
 
 #[tokio::test(start_paused = true)]
 async fn collections_at_a_time_are_limited() {
-    let fixture = Fixture::new(4);
+    // Half of them are for others.
+    let fixture = Fixture::new(8);
     for index in 0..40 {
         fixture.apply(&external_hpa(&format!("web-{index}")));
     }
@@ -437,4 +453,95 @@ async fn many_autoscalers_that_come_and_go_leave_nothing() {
     assert!(metrics.iter().all(|metric| metric.strong_count() == 0));
     assert!(metrics.len() >= 10_000);
     assert_eq!(fixture.collection.reader.free_slots("http"), Some(32));
+}
+
+/// The tenant's interval is a day.
+#[tokio::test(start_paused = true)]
+async fn age_bound_of_the_operator_holds_for_longer_intervals() {
+    let fixture = Fixture::with_max_age(32, Some(SECOND * 60));
+    let mut hpa = external_hpa("web");
+    let interval = "metric-config.external.queue.json-path/interval";
+    hpa.metadata.annotations.insert(interval.to_owned(), "24h".to_owned());
+    fixture.apply(&hpa);
+    fixture.external("q=web").await.unwrap();
+    sleep(SECOND * 30).await;
+    assert_eq!(fixture.external("q=web").await.unwrap().1, 30);
+    sleep(SECOND * 30).await;
+    assert_eq!(fixture.external("q=web").await.unwrap().1, 0);
+    *fixture.world.is_failing.lock() = true;
+    sleep(SECOND * 61).await;
+    fixture.external("q=web").await.unwrap_err();
+}
+
+/// The monotonic clock stands still, the time goes on.
+#[tokio::test(start_paused = true)]
+async fn value_from_before_a_suspension_is_too_old() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&external_hpa("web"));
+    fixture.external("q=web").await.unwrap();
+    *fixture.world.is_failing.lock() = true;
+    *fixture.world.suspended.lock() = SECOND * 3600;
+    fixture.external("q=web").await.unwrap_err();
+}
+
+/// 3000 metrics with one name share 240 KiB of annotations.
+#[test]
+fn settings_and_messages_of_one_autoscaler_are_bounded() {
+    let mut hpa = external_hpa("web");
+    let metric = hpa.spec.metrics[0].clone();
+    hpa.spec.metrics = (0..3000)
+        .map(|index| {
+            let mut metric = metric.clone();
+            let external = metric.external.as_mut().unwrap();
+            let labels = &mut external.metric.selector.as_mut().unwrap().match_labels;
+            labels.insert("q".to_owned(), index.to_string());
+            metric
+        })
+        .collect();
+    let fixture = Fixture::new(1);
+    let kept = || fixture.collection.index.lock().named("shop", MetricType::External, "queue");
+    let message = || fixture.collection.problems().remove(0).message;
+    fixture.apply(&hpa);
+    assert_eq!(kept().len(), 256);
+    assert!(message().contains("only the first 256 metrics are collected"), "{}", message());
+
+    let key = |name: &str| format!("metric-config.external.queue.json-path/{name}");
+    hpa.metadata.annotations.insert(key("note"), "x".repeat(240 << 10));
+    fixture.apply(&hpa);
+    assert_eq!(kept().len(), 2);
+    assert!(message().contains("the settings of all metrics exceed 524288 bytes"), "{}", message());
+
+    // Each metric repeats the value in its error.
+    hpa.metadata.annotations.remove(&key("note"));
+    hpa.metadata.annotations.insert(key("endpoint"), "x ".repeat(1 << 9));
+    hpa.metadata.annotations.insert(key("aggregator"), "x ".repeat(1 << 9));
+    fixture.apply(&hpa);
+    assert!(message().len() < 4096, "{}", message().len());
+}
+
+/// As in the README of kube-metrics-adapter.
+#[tokio::test(start_paused = true)]
+async fn object_metric_can_describe_a_pod() {
+    let fixture = Fixture::new(32);
+    let metric = json!([{ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "v1", "kind": "Pod", "name": "dummy-pod" },
+        "metric": { "name": "rps" }, "target": { "type": "Value", "value": "1" },
+    } }]);
+    let query = ("metric-config.object.rps.prometheus/query", "up");
+    fixture.apply(&hpa("web", &[query], metric));
+    let request = CustomRequest {
+        resource: GroupResource::pods(),
+        namespace: "shop".to_owned(),
+        metric: "rps".to_owned(),
+        metric_selector: Selector::everything(),
+    };
+    assert!(fixture.provider.has_custom_in(&request));
+    let values = fixture.provider.custom_by_name(&request, "dummy-pod").await.unwrap();
+    assert_eq!(values.items[0].value.quantity.to_string(), "5");
+    assert_eq!((&*values.object_kind.kind, &*values.items[0].object.name), ("Pod", "dummy-pod"));
+    fixture.provider.custom_by_name(&request, "other-pod").await.unwrap_err();
+    // Beside a metric of pods with the same name.
+    fixture.apply(&pods_hpa("api"));
+    let of_pod = fixture.provider.custom_by_name(&request, "api-0").await.unwrap();
+    assert_eq!(of_pod.items[0].object.name, "api-0");
 }

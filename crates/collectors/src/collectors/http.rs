@@ -8,7 +8,7 @@ use crate::{
     config::MetricConfig,
     document::{self, JsonSettings},
     error::{ConfigError, FetchError},
-    guarded_http::{Call, Destination, check_url, url},
+    guarded_http::{Destination, check_url, url},
     jsonpath::Extractor,
     registry::{Collector, Context, Environment, Server, Values},
 };
@@ -42,13 +42,12 @@ impl Collector for HttpDocument {
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let clients = context.clients;
         let uri = url::parse(&self.endpoint)
             .map_err(|_| FetchError::Setting { key: "endpoint", value: self.endpoint.clone() })?;
-        let call = Call::new(uri, Destination::Tenant, clients.limits());
-        let call = clients.with_credential(call)?;
-        let reply = clients.http.get(&call).await?;
-        let value = document::number(clients, &call.uri, reply, &self.extractor).await?;
+        let call = context.call(uri, Destination::Tenant);
+        let call = context.clients.with_credential(call)?;
+        let reply = context.get(&call).await?;
+        let value = document::number(context, &call.uri, reply, &self.extractor).await?;
         Ok(context.single(value))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::prometheus::milli;
 use crate::{
     Compat,
-    clients::{Clients, authorized},
+    clients::authorized,
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Call, Destination, Reply, at, url},
@@ -67,7 +67,7 @@ impl Collector for FluxQuery {
     /// The reference drops the value and reports 0.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
-        let call = self.call(clients)?;
+        let call = self.call(context)?;
         let body = json!({
             "query": self.query,
             "type": "flux",
@@ -77,7 +77,7 @@ impl Collector for FluxQuery {
         });
         let csv = HeaderValue::from_static("application/csv");
         let call = call.header(header::ACCEPT, csv).post("application/json", body.to_string());
-        let reply = clients.http.send(&call).await?;
+        let reply = context.send(&call).await?;
         if reply.status != StatusCode::OK {
             return Err(refusal(&call, &reply));
         }
@@ -88,7 +88,8 @@ impl Collector for FluxQuery {
 }
 
 impl FluxQuery {
-    fn call(&self, clients: &Clients) -> Result<Call, FetchError> {
+    fn call(&self, context: &Context<'_>) -> Result<Call, FetchError> {
+        let clients = context.clients;
         if self.token.is_some() && clients.compat == Compat::Off {
             return Err(FetchError::TokenInAnnotation);
         }
@@ -96,10 +97,9 @@ impl FluxQuery {
         let service = clients.service(SERVER);
         let default_org = service.map(|service| service.org.as_str()).unwrap_or_default();
         let org = self.org.as_deref().unwrap_or(default_org);
-        let limits = clients.limits();
         let call = |base, destination| {
             let uri = url::below(base, "/api/v2/query", &[("org", org)]);
-            uri.map(|uri| Call::new(uri, destination, limits))
+            uri.map(|uri| context.call(uri, destination))
         };
         let Some(address) = &self.address else {
             let service = service.ok_or(FetchError::NotConfigured(SERVICE))?;

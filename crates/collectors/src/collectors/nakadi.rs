@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::skipper::QueryError;
 use crate::{
     Compat,
-    clients::{Clients, OperatorService, authorized},
+    clients::{OperatorService, authorized},
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Call, Destination, at, url},
@@ -129,13 +129,13 @@ impl Collector for NakadiSubscription {
         let clients = context.clients;
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
         let ids = match self.subscription_id.as_str() {
-            "" => self.subscriptions(clients, service).await?,
+            "" => self.subscriptions(context, service).await?,
             id => vec![id.to_owned()],
         };
         let mut event_types = Vec::new();
         for id in &ids {
             // Some of several subscriptions may have no statistics for a while.
-            event_types.extend(stats(clients, service, id).await?.items);
+            event_types.extend(stats(context, service, id).await?.items);
         }
         if event_types.is_empty() {
             return Err(unexpected("expected at least 1 event-type, 0 returned"));
@@ -183,7 +183,7 @@ impl NakadiSubscription {
     /// The IDs of the subscriptions that the autoscaler selects.
     async fn subscriptions(
         &self,
-        clients: &Clients,
+        context: &Context<'_>,
         service: &OperatorService,
     ) -> Result<Vec<String>, FetchError> {
         let mut parameters = vec![("consumer_group", self.consumer_group.as_str())];
@@ -193,7 +193,7 @@ impl NakadiSubscription {
         let mut ids = Vec::new();
         for _ in 0..MAX_PAGES {
             let current = uri.take().ok_or(FetchError::NotConfigured(SERVICE))?;
-            let page: Subscriptions = ask(clients, service, current.clone()).await?;
+            let page: Subscriptions = ask(context, service, current.clone()).await?;
             ids.extend(page.items.into_iter().map(|item| item.id));
             let next = page.links.next.map(|next| next.href).unwrap_or_default();
             if next.is_empty() {
@@ -206,7 +206,7 @@ impl NakadiSubscription {
 }
 
 async fn stats(
-    clients: &Clients,
+    context: &Context<'_>,
     service: &OperatorService,
     id: &str,
 ) -> Result<Stats, FetchError> {
@@ -217,20 +217,20 @@ async fn stats(
     }
     let path = format!("/subscriptions/{id}/stats");
     let uri = url::below(&service.url, &path, &[("show_time_lag", "true")]);
-    ask(clients, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
+    ask(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
 }
 
 /// Sends a request, up to three times if it fails for a while.
 async fn ask<T: DeserializeOwned>(
-    clients: &Clients,
+    context: &Context<'_>,
     service: &OperatorService,
     uri: Uri,
 ) -> Result<T, FetchError> {
-    let call = Call::new(uri, Destination::Operator, clients.limits());
+    let call = context.call(uri, Destination::Operator);
     let call = authorized(call, "Bearer", service.token.as_ref())?;
     let mut backoff = FIRST_BACKOFF;
     for _ in 1..TRIES {
-        match attempt(clients, &call).await {
+        match attempt(context, &call).await {
             Attempt::Done(result) => return result,
             Attempt::Failed { after, .. } => {
                 sleep(after.unwrap_or(backoff).min(MAX_BACKOFF)).await;
@@ -238,14 +238,14 @@ async fn ask<T: DeserializeOwned>(
         }
         backoff *= 2;
     }
-    match attempt(clients, &call).await {
+    match attempt(context, &call).await {
         Attempt::Done(result) => result,
         Attempt::Failed { error, .. } => Err(error),
     }
 }
 
-async fn attempt<T: DeserializeOwned>(clients: &Clients, call: &Call) -> Attempt<T> {
-    let reply = match clients.http.send(call).await {
+async fn attempt<T: DeserializeOwned>(context: &Context<'_>, call: &Call) -> Attempt<T> {
+    let reply = match context.send(call).await {
         Ok(reply) => reply,
         Err(error) => return Attempt::Failed { error, after: None },
     };

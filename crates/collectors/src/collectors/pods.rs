@@ -15,7 +15,7 @@ use crate::{
     config::MetricConfig,
     document::{self, JsonSettings},
     error::{ConfigError, FetchError},
-    guarded_http::{Call, Destination, url},
+    guarded_http::{Destination, url},
     jsonpath::Extractor,
     registry::{Collector, Context, Environment, MAX_REQUESTS, PodFailure, Sample, Server, Values},
     settings::Limits,
@@ -114,7 +114,7 @@ impl Collector for PodDocuments {
         let reads = pods.iter().map(|pod| {
             let request = &request;
             async move {
-                let value = request.send(clients, pod).await;
+                let value = request.send(context, pod).await;
                 (pod, value, context.time())
             }
         });
@@ -183,12 +183,12 @@ impl PodRequest {
         })
     }
 
-    async fn send(&self, clients: &Clients, pod: &Pod) -> Result<MilliValue, FetchError> {
+    async fn send(&self, context: &Context<'_>, pod: &Pod) -> Result<MilliValue, FetchError> {
         let uri = self.uri(&pod.ip)?;
-        let mut call = Call::new(uri, Destination::Pod, clients.limits());
+        let mut call = context.call(uri, Destination::Pod);
         (call.connect_timeout, call.timeout) = (self.connect_timeout, self.timeout);
-        let reply = clients.http.get(&call).await?;
-        document::number(clients, &call.uri, reply, &self.extractor).await
+        let reply = context.get(&call).await?;
+        document::number(context, &call.uri, reply, &self.extractor).await
     }
 
     fn uri(&self, ip: &str) -> Result<Uri, FetchError> {

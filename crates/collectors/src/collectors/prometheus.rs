@@ -9,17 +9,20 @@ use hpa_prometheus::{
     rules::{self, results::QueryResult},
 };
 
-use super::skipper::QueryError;
+use super::{promql, skipper::QueryError};
 use crate::{
     Compat,
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
-    guarded_http::{Call, Destination, at, check_url, url},
+    guarded_http::{Destination, at, check_url, url},
     registry::{Collector, Context, Environment, Server, Values},
 };
 
 /// The name of the operator's default server.
 pub(crate) const DEFAULT_SERVER: &str = "prometheus";
+
+/// Failed metrics keep their errors.
+const MAX_QUERY_IN_ERROR: usize = 300;
 
 /// A query, and the server that it goes to.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct PrometheusQuery {
     pub(super) query: String,
     server: Server,
     division: Division,
+    /// Whether the query is a text of the autoscaler.
+    is_tenants: bool,
 }
 
 /// Whether a value is divided by the replicas of the target.
@@ -45,7 +50,7 @@ impl Collector for PrometheusQuery {
         if metric.object.is_some() {
             let query = metric.value("query").ok_or(ConfigError::NoObjectQuery)?.to_owned();
             let division = if metric.per_replica { Division::PerReplica } else { Division::None };
-            return Ok(Self { division, ..Self::of_default_server(query) });
+            return Ok(Self { division, is_tenants: true, ..Self::of_default_server(query) });
         }
         metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
         let query = if let Some(query) = metric.value("query") {
@@ -68,7 +73,7 @@ impl Collector for PrometheusQuery {
             (None, Some(alias)) => Server::Operator(alias.to_owned()),
             (None, None) => Server::Operator(DEFAULT_SERVER.to_owned()),
         };
-        Ok(Self { query: query.to_owned(), server, division: Division::None })
+        Ok(Self { query: query.to_owned(), server, division: Division::None, is_tenants: true })
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -94,36 +99,40 @@ impl Collector for PrometheusQuery {
 }
 
 impl PrometheusQuery {
-    /// A query that goes to the operator's default server.
+    /// A query of a collector, which goes to the operator's default server.
     pub(super) fn of_default_server(query: String) -> Self {
         let server = Server::Operator(DEFAULT_SERVER.to_owned());
-        Self { query, server, division: Division::None }
+        Self { query, server, division: Division::None, is_tenants: false }
     }
 
     pub(super) fn divided(self, division: Division) -> Self {
         Self { division, ..self }
     }
 
-    async fn result(&self, context: &Context<'_>) -> Result<Arc<QueryResult>, FetchError> {
-        let clients = context.clients;
-        match &self.server {
-            Server::Url(url) => self.result_of_url(url, context).await.map(Arc::new),
-            Server::Operator(name) if name == DEFAULT_SERVER => {
-                self.result_of(clients.prometheus.as_ref()).await
+    /// The query as it is sent. With [`Settings::namespace_label`](crate::Settings), that of an
+    /// autoscaler to a server of the operator reads the series of its namespace only.
+    fn sent_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
+        let is_tenants_server = matches!(self.server, Server::Url(_));
+        match &context.clients.namespace_label {
+            Some(label) if self.is_tenants && !is_tenants_server => {
+                promql::restrict(&self.query, label, context.namespace)
+                    .map_err(FetchError::NotRestricted)
             }
-            Server::Operator(name) => self.result_of(clients.prometheus_servers.get(name)).await,
-            Server::Pods => Err(FetchError::NotConfigured("a Prometheus server")),
+            _ => Ok(self.query.clone()),
         }
     }
 
-    /// Queries a server of the operator.
-    async fn result_of(&self, client: Option<&Client>) -> Result<Arc<QueryResult>, FetchError> {
-        let client = client.ok_or(FetchError::NotConfigured("a Prometheus server"))?;
-        let query = InstantQuery { query: self.query.clone(), timeout: TimeoutParameter::Limit };
-        client.query(&query).await.map_err(|source| FetchError::Prometheus {
-            server: client.settings().name.clone(),
-            source,
-        })
+    async fn result(&self, context: &Context<'_>) -> Result<Arc<QueryResult>, FetchError> {
+        let clients = context.clients;
+        let query = self.sent_query(context)?;
+        match &self.server {
+            Server::Url(url) => self.result_of_url(url, context).await.map(Arc::new),
+            Server::Operator(name) if name == DEFAULT_SERVER => {
+                result_of(clients.prometheus.as_ref(), query).await
+            }
+            Server::Operator(name) => result_of(clients.prometheus_servers.get(name), query).await,
+            Server::Pods => Err(FetchError::NotConfigured("a Prometheus server")),
+        }
     }
 
     /// Queries a server that the autoscaler names.
@@ -142,9 +151,9 @@ impl PrometheusQuery {
             .append_pair("query", &self.query)
             .append_pair("timeout", &format!("{}s", clients.limits().request_timeout.as_secs()))
             .finish();
-        let call = Call::new(uri, Destination::Tenant, clients.limits());
+        let call = context.call(uri, Destination::Tenant);
         let call = clients.with_credential(call.post("application/x-www-form-urlencoded", form))?;
-        let reply = clients.http.send(&call).await?;
+        let reply = context.send(&call).await?;
         // With these, Prometheus responds with JSON.
         let is_known =
             reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
@@ -154,15 +163,42 @@ impl PrometheusQuery {
         let result = decode_query(&reply.body, rules::Compat::Off);
         result.map_err(|failure| FetchError::Prometheus {
             server: url::origin(&call.uri),
-            source: without_content(failure),
+            source: without_content(failure, IsTenants::Yes),
         })
     }
 }
 
-/// The failure without parts of a response that isn't one of Prometheus.
-fn without_content(failure: QueryFailure) -> QueryFailure {
+/// Queries a server of the operator.
+async fn result_of(client: Option<&Client>, query: String) -> Result<Arc<QueryResult>, FetchError> {
+    let client = client.ok_or(FetchError::NotConfigured("a Prometheus server"))?;
+    let query = InstantQuery { query, timeout: TimeoutParameter::Limit };
+    client.query(&query).await.map_err(|failure| FetchError::Prometheus {
+        server: client.settings().name.clone(),
+        source: without_content(failure, IsTenants::No),
+    })
+}
+
+/// Whether an autoscaler names the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsTenants {
+    Yes,
+    No,
+}
+
+/// The failure without the content of a response. The only message that stays is that of the
+/// operator's server about the syntax of a query, which quotes nothing but the query. Others have
+/// labels of series.
+fn without_content(failure: QueryFailure, is_tenants: IsTenants) -> QueryFailure {
     match failure {
         QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
+        // The hint can have the destination of a redirection.
+        QueryFailure::Status { status, .. } => QueryFailure::Status { status, hint: String::new() },
+        QueryFailure::Api { ref error_type, .. }
+            if is_tenants == IsTenants::Yes || error_type != "bad_data" =>
+        {
+            let message = "the message is left out, because it can have data of others".to_owned();
+            QueryFailure::Api { error_type: failure.reason(), message }
+        }
         other => other,
     }
 }
@@ -174,7 +210,7 @@ fn value(
     replicas: Option<i32>,
     compat: Compat,
 ) -> Result<i64, QueryError> {
-    let no_result = || QueryError::NoResult(query.to_owned());
+    let no_result = || QueryError::NoResult(query.chars().take(MAX_QUERY_IN_ERROR).collect());
     let value = match result {
         QueryResult::Vector(samples) => {
             samples.iter().flatten().next().ok_or_else(no_result)?.value

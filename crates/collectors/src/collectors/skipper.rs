@@ -89,7 +89,7 @@ impl Collector for ExternalRps {
     }
 }
 
-/// Why a query can't be made, or has no value.
+/// A query that can't be made, or a result without a value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QueryError {
     /// Traffic is divided between backends, and the metric names none.
@@ -99,22 +99,9 @@ pub enum QueryError {
     NoBackend,
     /// The object has no host.
     #[error("no hosts defined on {kind} {namespace}/{name}, unable to create collector")]
-    NoHosts {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-    /// The weights in an annotation are not JSON.
-    #[error("annotation {annotation}: {error}")]
-    Weights {
-        /// The annotation.
-        annotation: String,
-        /// What is wrong.
-        error: String,
-    },
+    NoHosts { kind: &'static str, namespace: String, name: String },
+    #[error("annotation {annotation} is not a JSON object of weights")]
+    Weights { annotation: String },
     /// There is no result, or it is NaN.
     #[error("query '{0}' did not result a valid response")]
     NoResult(String),
@@ -172,11 +159,8 @@ fn ingress_query(
     let mut weight: Option<f64> = None;
     for annotation in weight_annotations {
         let Some(text) = ingress.annotations.get(annotation) else { continue };
-        let weights: Option<BTreeMap<String, Option<f64>>> =
-            serde_json::from_str(text).map_err(|error| QueryError::Weights {
-                annotation: annotation.clone(),
-                error: error.to_string(),
-            })?;
+        let weights: Option<BTreeMap<String, Option<f64>>> = serde_json::from_str(text)
+            .map_err(|_| QueryError::Weights { annotation: annotation.clone() })?;
         let of_backend = weights.unwrap_or_default().get(backend).copied().flatten();
         let of_backend = of_backend.unwrap_or_default() / 100.0;
         weight = Some(weight.unwrap_or_default().max(of_backend));

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, go_duration};
 use http::{HeaderName, HeaderValue, header};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{pods::integer, prometheus::milli};
 use crate::{
+    Compat,
     clients::authorized,
     config::MetricConfig,
     error::{ConfigError, FetchError},
-    guarded_http::{Call, Destination, at, url},
+    guarded_http::{Destination, at, url},
     registry::{Collector, Context, Environment, Server, Values},
 };
 
@@ -121,12 +122,13 @@ impl Collector for ZmonCheck {
         let uri = uri.ok_or(FetchError::NotConfigured(SERVICE))?;
         let attribution = format!("hpa/{}", self.check_id);
         let attribution = HeaderValue::try_from(attribution).map_err(|_| unexpected())?;
-        let call = Call::new(uri, Destination::Operator, clients.limits())
+        let call = context
+            .call(uri, Destination::Operator)
             .post("application/json", query)
             .header(header::ACCEPT, HeaderValue::from_static("application/json"))
             .header(HeaderName::from_static("x-attribution"), attribution);
         let call = authorized(call, "Bearer", service.token.as_ref())?;
-        let reply = clients.http.send(&call).await?.ok().map_err(|source| at(&call.uri, source))?;
+        let reply = context.send(&call).await?.ok().map_err(|source| at(&call.uri, source))?;
         let response: Response = serde_json::from_slice(&reply.body).map_err(|_| unexpected())?;
         let results = response.queries.into_iter().next().map(|query| query.results);
         let series = results.into_iter().flatten().next();
@@ -135,6 +137,11 @@ impl Collector for ZmonCheck {
         };
         #[expect(clippy::cast_possible_truncation, reason = "out of range is no time")]
         let at = Timestamp::from_millisecond(time as i64).map_err(|_| unexpected())?;
+        // The server selects by its own clock, or not at all.
+        let age = context.now.duration_since(at);
+        if clients.compat == Compat::Off && age > SignedDuration::from_nanos(self.duration) {
+            return Ok(Values::default());
+        }
         let value = MilliValue::from_milli(milli(value, clients.compat)?);
         Ok(Values::single(value, at))
     }

@@ -21,18 +21,20 @@ use percent_encoding::percent_decode_str;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
 };
 use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use tower::{BoxError, Service};
 
 use super::{policy, resolve::Resolve, tls::Tls, url};
-use crate::error::{HttpError, ProxyFailure};
+use crate::{
+    error::{HttpError, ProxyFailure},
+    slots::Slot,
+};
 
 /// The origin of a URL, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Destination {
+pub enum Destination {
     /// A URL of a tenant: host and addresses are checked.
     Tenant,
     /// A pod: its address is checked.
@@ -78,7 +80,7 @@ impl Connector {
         &self,
         uri: &Uri,
         destination: Destination,
-        permit: OwnedSemaphorePermit,
+        permit: Slot,
         limit: Duration,
     ) -> Result<Connection, HttpError> {
         let deadline = Instant::now() + limit;
@@ -90,7 +92,7 @@ impl Connector {
         &self,
         uri: &Uri,
         destination: Destination,
-        permit: OwnedSemaphorePermit,
+        permit: Slot,
         deadline: Instant,
     ) -> Result<Connection, HttpError> {
         if destination == Destination::Tenant {
@@ -151,7 +153,7 @@ impl Connector {
         &self,
         uri: &Uri,
         proxy: Proxy,
-        permit: OwnedSemaphorePermit,
+        permit: Slot,
     ) -> Result<Connection, HttpError> {
         let displayed_proxy = proxy.to_string();
         let failure = |error: BoxError| {
@@ -258,7 +260,7 @@ fn with_port(uri: &Uri) -> Result<Uri, HttpError> {
 /// Holds the permit of a connection as long as it is open.
 struct ConnectionWithPermit {
     stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
+    _permit: Slot,
 }
 
 impl AsyncRead for ConnectionWithPermit {

@@ -22,20 +22,16 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The number of larger responses is limited.
 const SMALL_RESPONSE: usize = 64 << 10;
 
-pub(crate) struct Reply<'s> {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<u8>,
+/// A response.
+pub struct Reply<'s> {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
     /// Held until a large body is dropped.
     _large: Option<SemaphorePermit<'s>>,
 }
 
 impl Reply<'_> {
-    /// Whether the body is long, so that decoding it should not block a thread of the runtime.
-    pub(crate) fn is_large(&self) -> bool {
-        self.body.len() > SMALL_RESPONSE
-    }
-
     /// An error unless the status is 200.
     pub(crate) fn ok(self) -> Result<Self, HttpError> {
         if self.status == StatusCode::OK { Ok(self) } else { Err(HttpError::Status(self.status)) }

@@ -14,12 +14,9 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use hyper::body::Bytes;
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::timeout,
-};
+use tokio::{sync::Semaphore, task::JoinError, time::timeout};
 
-pub use self::policy::{Policy, Refusal};
+pub(crate) use self::policy::{check_url, host};
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
 use self::{
@@ -28,35 +25,40 @@ use self::{
     resolve::SystemResolver,
     tls::Tls,
 };
-pub(crate) use self::{
+pub use self::{
     connect::Destination,
     exchange::Reply,
-    policy::{check_url, host},
+    policy::{Policy, Refusal},
 };
 use crate::{
     error::{FetchError, HttpError},
     settings::{Limits, Secret, Settings},
+    slots::Slots,
 };
 
 const MAX_REDIRECTS: usize = 5;
-/// How many large responses are received at a time. The time limit of a request bounds how long a
+/// Large responses that are received at a time. The time limit of a request bounds how long a
 /// server can hold one of them up.
 const LARGE_RESPONSES: usize = 16;
+/// Documents that are evaluated at a time.
+const EVALUATIONS: usize = 2;
 
 /// Sends requests.
 pub(crate) struct GuardedHttp {
     connector: Connector,
     limits: Limits,
-    slots: Arc<Semaphore>,
+    slots: Slots,
     /// For large responses that are received, each of which can have the maximum length.
     large_responses: Semaphore,
-    /// For the one that is decoded, which takes a multiple of its length.
-    decoder: Semaphore,
+    /// For documents that are evaluated, which take a multiple of their length.
+    evaluations: Slots,
 }
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub struct Call {
+    /// Whose share of the connections it uses. Empty for the operator's own requests.
+    pub(crate) namespace: Arc<str>,
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
@@ -67,9 +69,15 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A request with a body, or a GET request without one.
-    pub(crate) fn new(uri: Uri, destination: Destination, limits: &Limits) -> Self {
+    /// A GET request.
+    pub(crate) fn new(
+        uri: Uri,
+        destination: Destination,
+        limits: &Limits,
+        namespace: &str,
+    ) -> Self {
         Self {
+            namespace: namespace.into(),
             method: Method::GET,
             uri,
             headers: HeaderMap::new(),
@@ -81,12 +89,14 @@ impl Call {
     }
 
     /// A POST request.
-    pub(crate) fn post(self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+    #[must_use]
+    pub fn post(self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let call = Self { method: Method::POST, body: body.into(), ..self };
         call.header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
     }
 
-    pub(crate) fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+    #[must_use]
+    pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
@@ -112,9 +122,9 @@ impl GuardedHttp {
         Self {
             connector,
             limits: settings.limits,
-            slots: Arc::new(Semaphore::new(settings.limits.connections)),
+            slots: Slots::new(settings.limits.connections),
             large_responses: Semaphore::new(LARGE_RESPONSES),
-            decoder: Semaphore::new(1),
+            evaluations: Slots::new(EVALUATIONS),
         }
     }
 
@@ -138,9 +148,19 @@ impl GuardedHttp {
         (self.connector.environment)(name)
     }
 
-    /// The right to decode a large body. Decoding doesn't wait for a server.
-    pub(crate) async fn decoder(&self) -> Option<SemaphorePermit<'_>> {
-        self.decoder.acquire().await.ok()
+    /// Runs CPU-bound work for a namespace on a thread of its own. A task that nobody waits for any
+    /// more keeps its slot until its end.
+    pub(crate) async fn evaluate<T: Send + 'static>(
+        &self,
+        namespace: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let slot = self.evaluations.acquire(namespace).await;
+        let task = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            work()
+        });
+        task.await
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -158,27 +178,33 @@ impl GuardedHttp {
 
     /// Sends a GET request, and follows redirections. Each destination is checked.
     pub(crate) async fn get(&self, call: &Call) -> Result<Reply<'_>, FetchError> {
-        let mut call = call.clone();
         // Waiting for a connection doesn't count.
         let limit = call.timeout + self.limits.queue_timeout;
-        let result = timeout(limit, self.follow(&mut call)).await;
+        let result = timeout(limit, self.follow(call.clone())).await;
         result.unwrap_or(Err(HttpError::Timeout(limit))).map_err(|source| at(&call.uri, source))
     }
 
-    async fn follow(&self, call: &mut Call) -> Result<Reply<'_>, HttpError> {
-        for _ in 0..=MAX_REDIRECTS {
-            let reply = self.send_once(call).await?;
+    async fn follow(&self, mut call: Call) -> Result<Reply<'_>, HttpError> {
+        let mut reply = self.send_once(&call).await?;
+        for _ in 0..MAX_REDIRECTS {
             let Some(location) = location(&reply) else { return Ok(reply) };
-            let target = url::join(&call.uri, location)?;
-            redirect(call, target)?;
+            // The errors don't name the destination, which is content of a response.
+            let target = url::join(&call.uri, location)
+                .map_err(|_| HttpError::Redirect("has an invalid destination"))?;
+            redirect(&mut call, target)?;
+            drop(reply);
+            reply = self.send_once(&call).await.map_err(HttpError::after_redirection)?;
+        }
+        if location(&reply).is_none() {
+            return Ok(reply);
         }
         Err(HttpError::Redirect("is followed by too many others"))
     }
 
     async fn send_once(&self, call: &Call) -> Result<Reply<'_>, HttpError> {
         let limits = &self.limits;
-        let permit = timeout(limits.queue_timeout, self.slots.clone().acquire_owned()).await;
-        let permit = permit.ok().and_then(Result::ok);
+        let permit = timeout(limits.queue_timeout, self.slots.acquire(&call.namespace)).await;
+        let permit = permit.ok().flatten();
         let permit = permit.ok_or(HttpError::Busy(limits.queue_timeout))?;
         let work = async {
             let limit = call.connect_timeout.min(call.timeout);

@@ -1,4 +1,4 @@
-//! Which hosts autoscalers may make the collectors connect to.
+//! The destinations that autoscalers may name.
 //!
 //! A URL in an annotation is written by a tenant, and the connection comes from a pod of the
 //! operator. Without rules, a tenant could read metadata services and other local endpoints.
@@ -65,7 +65,7 @@ pub(crate) fn host(url: &str) -> Result<&str, &'static str> {
     if host.is_empty() { Err("has no host") } else { Ok(host) }
 }
 
-/// What the operator permits.
+/// The destinations that the operator permits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Hosts that may be named: exact names, or `*.` and a domain for all names below it. Empty
@@ -75,10 +75,9 @@ pub struct Policy {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Why a connection is refused.
+/// A refused destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The URL has another form.
     #[error("the URL {0}")]
     Url(&'static str),
     /// The host is not in the list.
@@ -93,7 +92,7 @@ pub enum Refusal {
 }
 
 impl Policy {
-    /// Checks a URL. Call it for each redirection, too.
+    /// Checks a URL, also that of a redirection.
     pub fn check_url(&self, url: &str) -> Result<(), Refusal> {
         let host = host(url).map_err(Refusal::Url)?;
         let name = host.trim_end_matches('.').to_ascii_lowercase();
@@ -164,7 +163,7 @@ fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
         [127, ..] => Some("a loopback"),
         // Also the metadata service of most clouds.
         [169, 254, ..] => Some("a link-local"),
-        [100, 100, 100, 200] | [192, 0, 0, 192] => Some("a metadata"),
+        [100, 100, 100, 200] | [192, 0, 0, 192] | [168, 63, 129, 16] => Some("a metadata"),
         [224..=239, ..] => Some("a multicast"),
         [240..=255, ..] => Some("a reserved"),
         _ => None,
@@ -180,18 +179,19 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback"),
-        // The metadata services of two clouds.
-        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => {
-            Some("a metadata")
-        }
+        // The metadata services of two clouds. The first network also has the credentials of pods.
+        [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Some("a metadata"),
         [0xfe80..=0xfebf, ..] => Some("a link-local"),
         [0xfec0..=0xfeff, ..] => Some("a site-local"),
         [0xff00..=0xffff, ..] => Some("a multicast"),
-        // Addresses that are translated to IPv4: compatible, NAT64, 6to4.
-        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            embedded(high, low)
-        }
+        // Addresses that are translated to IPv4: compatible, IPv4-translated, NAT64, 6to4.
+        [0, 0, 0, 0, 0, 0, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
+        // The position of the IPv4 address depends on the network.
+        [0x64, 0xff9b, 1, ..] => Some("a translated"),
+        [0x2001, 0, ..] => Some("a tunnel"),
         _ => None,
     }
 }
@@ -233,6 +233,11 @@ mod tests {
     #[case("http://[ff02::1]/")]
     #[case("http://[fd00:ec2::254]/")]
     #[case("http://[fd20:ce::254]/")]
+    #[case("http://168.63.129.16/")]
+    #[case("http://[fd00:ec2::23]/")]
+    #[case("http://[64:ff9b:1::7f00:1]/")]
+    #[case("http://[::ffff:0:127.0.0.1]/")]
+    #[case("http://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/")]
     #[case("http://127.1/")]
     #[case("http://2130706433/")]
     #[case("http://0x7f000001/")]

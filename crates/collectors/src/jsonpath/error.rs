@@ -129,6 +129,14 @@ pub(crate) enum EvalError {
     Missing,
     #[error("more than {0} steps")]
     TooManySteps(u64),
+    #[error("the evaluation takes too long")]
+    TooSlow,
+    #[error("the evaluation needs too much memory")]
+    TooManyBytes,
+    #[error("more than 8 regular expressions")]
+    TooManyPatterns,
+    #[error("a regular expression has more than 1 KiB")]
+    PatternTooLong,
     #[error("the expression has more than 16 KiB")]
     TooLong,
     #[error("expressions are nested too deeply")]
@@ -141,8 +149,8 @@ impl From<EvalError> for ExtractError {
     }
 }
 
-/// The beginning of a text, for errors.
-pub(crate) fn shown(text: &[u8]) -> String {
+/// The beginning of a part of a path, for errors.
+pub(crate) fn abbreviated(text: &[u8]) -> String {
     const MAX_BYTES: usize = 120;
     let cut = text.get(..MAX_BYTES);
     let ellipsis = if cut.is_some() { "..." } else { "" };

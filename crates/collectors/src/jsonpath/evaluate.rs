@@ -64,7 +64,7 @@ impl Selection<'_> {
         let mut children = Vec::new();
         for value in &self.values {
             let found = value.children(self.document);
-            self.budget.spend(found.len())?;
+            self.budget.spend_values(found.len())?;
             children.extend(found.iter());
         }
         self.values = children;
@@ -103,6 +103,7 @@ impl Selection<'_> {
                 return Err(EvalError::Missing);
             }
             for child in value.children(self.document).iter() {
+                self.budget.spend(1)?;
                 let result = evaluate(condition, &child, self.document, self.budget)?;
                 // A condition that can't be decided is false.
                 let is_accepted = is_true(&result, self.document).unwrap_or_default();
@@ -130,7 +131,7 @@ impl Selection<'_> {
                 self.left_over = is_true.then_some(Value::Missing);
                 if is_true {
                     let children = value.children(self.document);
-                    self.budget.spend(children.len())?;
+                    self.budget.spend_values(children.len())?;
                     found.extend(children.iter());
                 }
                 continue;
@@ -173,6 +174,8 @@ impl Selection<'_> {
     fn keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
         let mut found = Vec::new();
         for key in keys {
+            // Copied here, and parsed again if it is in quotes.
+            self.budget.spend(key.text.len() / 8)?;
             // In the reference, a negative index stands for the same element of all arrays: it is
             // resolved once.
             let mut key = key.clone();
@@ -181,6 +184,7 @@ impl Selection<'_> {
                 let child = match value.kind(self.document) {
                     Type::Array => self.element(value, &mut key, text)?,
                     Type::Object => {
+                        self.budget.spend(key.text.len() / 16)?;
                         key = unquoted(key);
                         value.child(&key.text, self.document)
                     }
@@ -242,7 +246,7 @@ fn containers(
     found: &mut Vec<Value>,
 ) -> Result<(), EvalError> {
     let children = value.children(document);
-    budget.spend(children.len())?;
+    budget.spend_values(children.len())?;
     let start = found.len();
     found.extend(children.iter().filter(|child| child.is_container(document)));
     for at in start..found.len() {
@@ -294,7 +298,7 @@ pub(crate) fn evaluate(
         budget.spend(1)?;
         let value = match instruction {
             Instruction::Fail(error) => return Err(error.clone()),
-            Instruction::Push(constant) => constant.value(),
+            Instruction::Push(constant) => constant.value(budget)?,
             Instruction::Select(path) => {
                 let mut values = apply(path, current, document, budget)?;
                 match (values.len(), values.pop()) {
@@ -329,12 +333,15 @@ pub(crate) fn evaluate(
 }
 
 impl Constant {
-    fn value(&self) -> Value {
-        match self {
+    fn value(&self, budget: &Budget) -> Result<Value, EvalError> {
+        Ok(match self {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
             Self::Number(number) => Value::Number(*number),
-            Self::Text(text) => Value::text(text),
-        }
+            Self::Text(text) => {
+                budget.spend_text(text.len())?;
+                Value::text(text)
+            }
+        })
     }
 }

@@ -10,7 +10,7 @@ use crate::jsonpath::{
     value::{NoNumber, Type, Value},
 };
 
-/// What selects or calculates the value.
+/// A path or an expression.
 #[derive(Clone, Debug)]
 pub struct Query(Kind);
 
@@ -71,7 +71,7 @@ impl Extractor {
     /// The number of a document. It can be NaN or infinite.
     pub fn extract(&self, document: &[u8]) -> Result<f64, ExtractError> {
         let document = Document::parse(document, &self.limits)?;
-        let budget = Budget::new(self.limits.steps, self.compat);
+        let budget = Budget::new(self.limits, self.compat);
         let root = Value::Node(Document::ROOT);
         let values = match &self.query.0 {
             Kind::Key(path) => apply(path, &root, &document, &budget)?,

@@ -193,6 +193,7 @@ fn base64(
 ) -> Result<Value, EvalError> {
     let Some(text) = value.as_text(document) else { return Ok(Value::Null) };
     budget.spend(text.len() / 16)?;
+    budget.spend_text(text.len().saturating_mul(2))?;
     let result = match name {
         "b64encode" => PADDED.encode(text).into_bytes(),
         "b64encoden" => STANDARD_NO_PAD.encode(text).into_bytes(),

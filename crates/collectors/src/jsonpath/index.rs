@@ -33,7 +33,7 @@ pub(crate) fn slice(
     };
     let mut values = Vec::new();
     while if step > 0 { at < end } else { at > end } {
-        budget.spend(1)?;
+        budget.spend_values(1)?;
         values.extend(usize::try_from(at).ok().and_then(|at| children.get(at)));
         let Some(next) = at.checked_add(step) else { break };
         at = next;

@@ -20,7 +20,7 @@ const FUNCTIONS: [(&str, Calculation); 37] = [
     ("erfc", libm::erfc),
     ("erfcinv", inverse_erfc),
     ("erfinv", inverse_erf),
-    ("exp", libm::exp),
+    ("exp", exp),
     ("exp2", libm::exp2),
     ("expm1", libm::expm1),
     ("floor", f64::floor),
@@ -66,6 +66,45 @@ pub(crate) fn constant(name: &str) -> Option<f64> {
         "log10e" => consts::LOG10_E,
         _ => return None,
     })
+}
+
+/// Go's assembly for amd64 with fused operations, which differs from libm in the last bit: there,
+/// `exp(1)` is exactly `e`. The method is that of SLEEF: a Taylor series of a sixteenth of the
+/// remainder, squared four times.
+fn exp(number: f64) -> f64 {
+    const LN2_UPPER: f64 = 0.693_147_180_559_662_956_511_601_805_686_950_683_593_75;
+    const LN2_LOWER: f64 = 0.282_352_905_630_315_771_225_884_481_750_134_360_255_254_120_68e-12;
+    const MAX: f64 = 7.097_827_128_933_84e2;
+    // 1/8!, 1/7!, ... 1/2!, 1
+    const TAYLOR: [f64; 8] = [
+        2.480_158_730_158_730_158_7e-5,
+        1.984_126_984_126_984_127_0e-4,
+        1.388_888_888_888_888_888_9e-3,
+        8.333_333_333_333_333_333_3e-3,
+        4.166_666_666_666_666_666_7e-2,
+        1.666_666_666_666_666_666_7e-1,
+        0.5,
+        1.0,
+    ];
+    if number.is_nan() {
+        return number;
+    }
+    if number > MAX {
+        return f64::INFINITY;
+    }
+    // Below the smallest subnormal number.
+    if number < -746.0 {
+        return 0.0;
+    }
+    let exponent = (number * consts::LOG2_E).round_ties_even();
+    let remainder = (-LN2_LOWER).mul_add(exponent, (-LN2_UPPER).mul_add(exponent, number)) / 16.0;
+    let series = TAYLOR.into_iter().reduce(|sum, term| sum.mul_add(remainder, term));
+    let mut result = remainder * series.unwrap_or(1.0);
+    for _ in 0..4 {
+        result *= result + 2.0;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "between -1077 and 1024")]
+    libm::ldexp(result + 1.0, exponent as i32)
 }
 
 /// The exponent of the number in base 2.

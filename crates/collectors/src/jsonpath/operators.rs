@@ -2,8 +2,6 @@
 
 use std::cmp::Ordering;
 
-use hpa_go_compat::regex::GoRegex;
-
 use crate::jsonpath::{
     context::Budget,
     document::Document,
@@ -58,7 +56,7 @@ impl Operator {
             }
             "==" => Ok(Value::Bool(equal(left, right, document, budget)?)),
             "!=" => Ok(Value::Bool(!equal(left, right, document, budget)?)),
-            "<" | "<=" | ">" | ">=" => self.compare(left, right, document),
+            "<" | "<=" | ">" | ">=" => self.compare(left, right, document, budget),
             "**" | "*" | "/" | "+" | "-" => self.calculate(left, right, document, budget),
             _ => self.calculate_integer(left, right, document),
         }
@@ -73,7 +71,7 @@ impl Operator {
     ) -> Result<Value, EvalError> {
         if let ("+", Some(first)) = (self.0, left.as_text(document)) {
             let second = right.as_text(document).ok_or(EvalError::Operand("+", "two strings"))?;
-            budget.spend((first.len() + second.len()) / 64)?;
+            budget.spend_text(first.len() + second.len())?;
             return Ok(Value::text(&[first, second].concat()));
         }
         let (left, right) = (number(self.0, left, document)?, number(self.0, right, document)?);
@@ -113,13 +111,22 @@ impl Operator {
         Ok(Value::Number(Some(result as f64)))
     }
 
-    fn compare(self, left: &Value, right: &Value, document: &Document) -> Result<Value, EvalError> {
+    fn compare(
+        self,
+        left: &Value,
+        right: &Value,
+        document: &Document,
+        budget: &Budget,
+    ) -> Result<Value, EvalError> {
         let kind = left.kind(document);
         if kind != right.kind(document) {
             return Ok(Value::Bool(false));
         }
         let order = match (left.as_text(document), right.as_text(document)) {
-            (Some(left), Some(right)) => Some(left.cmp(right)),
+            (Some(left), Some(right)) => {
+                budget.spend(left.len().min(right.len()) / 256)?;
+                Some(left.cmp(right))
+            }
             _ if kind == Type::Number => {
                 number(self.0, left, document)?.partial_cmp(&number(self.0, right, document)?)
             }
@@ -142,15 +149,11 @@ fn matches(
     document: &Document,
     budget: &Budget,
 ) -> Result<Value, EvalError> {
-    let text = |value: &Value| {
-        let text = value.as_text(document).ok_or(EvalError::Operand("=~", "two strings"))?;
-        Ok::<_, EvalError>(String::from_utf8_lossy(text).into_owned())
+    let operands = (left.as_text(document), right.as_text(document));
+    let (Some(text), Some(pattern)) = operands else {
+        return Err(EvalError::Operand("=~", "two strings"));
     };
-    let (pattern, text) = (text(right)?, text(left)?);
-    // To compile a pattern costs more than most steps.
-    budget.spend(100 + pattern.len() * 10 + text.len() / 16)?;
-    let regex = GoRegex::new(&pattern).map_err(|error| EvalError::Regex(error.to_string()))?;
-    Ok(Value::Bool(regex.is_match(&text)))
+    Ok(Value::Bool(budget.is_match(pattern, text)?))
 }
 
 /// Whether two values have equal types and contents. Recursion is bounded by the depth of the
@@ -173,7 +176,11 @@ fn equal(
             return Ok(number("==", left, document)? == number("==", right, document)?);
         }
         Type::Bool => return Ok(left.as_bool(document) == right.as_bool(document)),
-        Type::Text => return Ok(left.as_text(document) == right.as_text(document)),
+        Type::Text => {
+            let (left, right) = (left.as_text(document), right.as_text(document));
+            budget.spend(left.map_or(0, <[u8]>::len) / 256)?;
+            return Ok(left == right);
+        }
         Type::Array | Type::Object => {}
     }
     let (first, second) = (left.children(document), right.children(document));

@@ -132,7 +132,13 @@ impl<'t> Scanner<'t> {
             match byte {
                 b'"' | b'\'' => {
                     self.position += 1;
-                    while self.peek()? != byte || self.is_escaped() {
+                    let mut is_escaped = false;
+                    loop {
+                        let next = self.peek()?;
+                        if next == byte && !is_escaped {
+                            break;
+                        }
+                        is_escaped = next == b'\\' && !is_escaped;
                         self.position += 1;
                     }
                 }

@@ -3,7 +3,7 @@
 use crate::jsonpath::{
     ExtractError,
     document::{Document, Kind},
-    error::{EvalError, shown},
+    error::{EvalError, abbreviated},
     functions::Function,
     math,
     operators::Operator,
@@ -12,7 +12,7 @@ use crate::jsonpath::{
     tokens::{lower, split, tokens},
 };
 
-/// Size of a path or expression. Some steps of the parser take time in proportion to its square.
+/// Size of a path or expression.
 const MAX_BYTES: usize = 16 << 10;
 
 /// Depth of expressions in paths in expressions.
@@ -98,9 +98,9 @@ impl Step {
             _ if has(b":") => {
                 let parts = keys(b":");
                 if parts.len() > 4 {
-                    return Err(EvalError::Slice(shown(text)));
+                    return Err(EvalError::Slice(abbreviated(text)));
                 }
-                Self::Slice { parts, text: shown(text) }
+                Self::Slice { parts, text: abbreviated(text) }
             }
             _ if let Some(inner) = inside(b"?(") => {
                 Self::Filter(Expression::parse(inner, nesting + 1).required()?)
@@ -108,8 +108,10 @@ impl Step {
             _ if let Some(inner) = inside(b"(") => {
                 Self::Script(Expression::parse(inner, nesting + 1).required()?)
             }
-            _ if has(b",") => Self::Keys { keys: keys(b","), text: shown(text) },
-            _ => Self::Keys { keys: vec![Key::new(text.to_vec(), nesting)], text: shown(text) },
+            _ if has(b",") => Self::Keys { keys: keys(b","), text: abbreviated(text) },
+            _ => {
+                Self::Keys { keys: vec![Key::new(text.to_vec(), nesting)], text: abbreviated(text) }
+            }
         })
     }
 }
@@ -223,7 +225,11 @@ impl Parser<'_> {
             let instruction = pending.instruction().ok_or_else(|| self.parentheses())?;
             self.program.push(instruction);
         }
-        if self.program.is_empty() { Err(EvalError::Incomplete(self.shown())) } else { Ok(()) }
+        if self.program.is_empty() {
+            Err(EvalError::Incomplete(self.abbreviated()))
+        } else {
+            Ok(())
+        }
     }
 
     /// A function or constant. Returns whether it is a value.
@@ -278,21 +284,21 @@ impl Parser<'_> {
     fn select(&mut self, path: &[u8]) {
         let instruction = match Path::parse(path, self.nesting) {
             Ok(path) => Instruction::Select(path),
-            Err(_) => Instruction::Fail(EvalError::Syntax(0, shown(path))),
+            Err(_) => Instruction::Fail(EvalError::Syntax(0, abbreviated(path))),
         };
         self.program.push(instruction);
     }
 
     fn syntax(&self, position: usize) -> EvalError {
-        EvalError::Syntax(position, self.shown())
+        EvalError::Syntax(position, self.abbreviated())
     }
 
     fn parentheses(&self) -> EvalError {
-        EvalError::Parentheses(self.shown())
+        EvalError::Parentheses(self.abbreviated())
     }
 
-    fn shown(&self) -> String {
-        shown(self.text)
+    fn abbreviated(&self) -> String {
+        abbreviated(self.text)
     }
 }
 
@@ -309,6 +315,6 @@ impl Pending {
 fn literal(text: &[u8]) -> Instruction {
     match Document::parse_literal(text) {
         Some(Kind::Number(number)) => Instruction::Push(Constant::Number(number)),
-        _ => Instruction::Fail(EvalError::Syntax(0, shown(text))),
+        _ => Instruction::Fail(EvalError::Syntax(0, abbreviated(text))),
     }
 }

@@ -1,7 +1,7 @@
 use rstest::rstest;
 
 use super::*;
-use crate::jsonpath::{context::Budget, error::EvalError};
+use crate::jsonpath::{context::Budget, document::Document, error::EvalError};
 
 const DOCUMENT: &str = r#"{
     "rps": 12.5, "list": [3, 4, 5], "empty": [], "text": "7", "flag": true, "nothing": null,
@@ -47,6 +47,10 @@ fn path_selects(#[case] path: &str, #[case] aggregator: &str, #[case] expected: 
 #[case("1 << 70", 0.0)]
 #[case("pow10(3)", 1000.0)]
 #[case("factorial(5)", 120.0)]
+#[case("exp(1) - e", 0.0)]
+#[case("exp(0)", 1.0)]
+#[case("exp(0-800)", 0.0)]
+#[case("exp(710)", f64::INFINITY)]
 #[case("length(parent($.list[0]))", 3.0)]
 fn expression_calculates(#[case] text: &str, #[case] expected: f64) {
     let result = eval(text);
@@ -156,7 +160,7 @@ fn steps_of_an_evaluation_are_bounded() {
         nested = format!("$[?({nested})]");
     }
     Query::key(&nested).expect("a path");
-    let budget = Budget::new(2, Compat::Off);
+    let budget = Budget::new(Limits { steps: 2, ..Limits::default() }, Compat::Off);
     assert_eq!(budget.spend(3), Err(EvalError::TooManySteps(2)));
 }
 
@@ -188,4 +192,63 @@ fn inverse_of_the_error_function_is_exact() {
 #[case(f64::NEG_INFINITY, "-Inf")]
 fn float_is_formatted_as_by_go(#[case] number: f64, #[case] expected: &str) {
     assert_eq!(math::format_shortest(number), expected);
+}
+
+/// Array of texts, 64 KiB together.
+fn texts() -> Vec<u8> {
+    serde_json::to_vec(&vec!["abcd"; 9000]).unwrap()
+}
+
+fn evaluate(path: &str, document: &[u8]) -> Result<f64, ExtractError> {
+    Extractor::new(Query::key(path)?, Some(Aggregator::Sum)).extract(document)
+}
+
+/// Compiled for each element, with 32 MiB of automaton each, it took minutes of CPU.
+#[test]
+fn regular_expression_is_small_and_compiled_once() {
+    let large = evaluate(r"$[?(@ =~ '\\pL{200}')]", &texts()).unwrap_err().to_string();
+    assert_eq!(large, "evaluation failed: invalid regular expression: expression too large");
+    assert_eq!(evaluate("$[?(@ =~ '^x')]", &texts()), Err(ExtractError::Empty));
+    assert_eq!(evaluate("$[?(@ =~ '^ab*c')]", &texts()), Err(ExtractError::NotNumeric));
+    let long = format!("$[?(@ =~ '{}')]", "a".repeat(2000));
+    let long = evaluate(&long, &texts()).unwrap_err().to_string();
+    assert_eq!(long, "evaluation failed: a regular expression has more than 1 KiB");
+}
+
+#[test]
+fn patterns_of_the_document_are_few_and_never_in_errors() {
+    let pairs: Vec<_> = (0..9).map(|index| [format!("x{index}"), format!("x{index}")]).collect();
+    let path = "$[?(@[0] =~ @[1])]";
+    let few = evaluate(path, &serde_json::to_vec(&pairs[..8]).unwrap());
+    assert_eq!(few, Err(ExtractError::NotNumeric));
+    let many = evaluate(path, &serde_json::to_vec(&pairs).unwrap()).unwrap_err().to_string();
+    assert_eq!(many, "evaluation failed: more than 8 regular expressions");
+    let error = evaluate(path, br#"[["a", "(hunter2"]]"#).unwrap_err().to_string();
+    assert_eq!(error, "evaluation failed: invalid regular expression: missing closing )");
+}
+
+/// Each input does much work for each step, or makes lists and texts that grow.
+#[rstest]
+#[case::concatenation(&format!("$[({})]", ["@[0]"; 700].join("+")), 50_000)]
+#[case::descents(&format!("${}*", "..".repeat(1000)), 20)]
+#[case::children(&format!("${}", "[*,*]".repeat(20)), 4)]
+#[case::filters(&format!("$[?({})]", ["@=~'(a|b|ab)*c'"; 200].join("||")), 4)]
+#[case::copied_key(&format!("$[?(@['({})'] == 1)]", "1+".repeat(1900)), 4)]
+#[case::constants(&format!("$[?('{}' == @)]", "x".repeat(4000)), 4)]
+fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
+    let count = (64 << 10) / (bytes + 3);
+    let nested = format!("{}1{}", "[".repeat(90), "]".repeat(90));
+    let flat = serde_json::to_vec(&vec!["x".repeat(bytes); count]).unwrap();
+    for document in [flat.as_slice(), nested.as_bytes()] {
+        let limits = Limits::default();
+        let budget = Budget::new(limits, Compat::Off);
+        let document = Document::parse(document, &limits).unwrap();
+        let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
+        let root = value::Value::Node(Document::ROOT);
+        let _ = evaluate::apply(&path, &root, &document, &budget);
+        let (steps, created) = budget.spent();
+        // The last piece of work can exceed a limit by the size of one text.
+        assert!(steps <= limits.steps + 160 * (64 << 10), "{steps}");
+        assert!(created <= limits.bytes + (4 << 20), "{created}");
+    }
 }

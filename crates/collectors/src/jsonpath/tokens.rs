@@ -2,7 +2,7 @@
 
 use crate::jsonpath::{
     ExtractError,
-    error::{EvalError, shown},
+    error::{EvalError, abbreviated},
     scan::{Scanner, starts_operator},
 };
 
@@ -20,9 +20,11 @@ pub(crate) fn split(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
                 // The second dot also starts the next step.
                 Some(b'.') => steps.push(b"..".as_slice()),
                 Some(_) => {
-                    while scanner.peek().is_some_and(|byte| !b".[".contains(&byte))
-                        || (scanner.peek().is_some() && scanner.is_escaped())
+                    let mut is_escaped = scanner.is_escaped();
+                    while let Some(byte) = scanner.peek()
+                        && (is_escaped || !b".[".contains(&byte))
                     {
+                        is_escaped = byte == b'\\' && !is_escaped;
                         scanner.advance();
                     }
                     let name = scanner.since(start + 1);
@@ -48,14 +50,16 @@ fn bracketed<'t>(scanner: &mut Scanner<'t>) -> Result<&'t [u8], ExtractError> {
     let start = scanner.position();
     let mut depth = 1_usize;
     let mut quote = None;
+    let mut is_escaped = scanner.is_escaped();
     while let Some(byte) = scanner.peek() {
         match (byte, quote) {
             (b'\'' | b'"', None) => quote = Some(byte),
-            (_, Some(open)) if byte == open && !scanner.is_escaped() => quote = None,
-            (b'[', None) if !scanner.is_escaped() => depth += 1,
-            (b']', None) if !scanner.is_escaped() => depth -= 1,
+            (_, Some(open)) if byte == open && !is_escaped => quote = None,
+            (b'[', None) if !is_escaped => depth += 1,
+            (b']', None) if !is_escaped => depth -= 1,
             _ => {}
         }
+        is_escaped = byte == b'\\' && !is_escaped;
         if depth == 0 {
             let inner = scanner.since(start);
             scanner.advance();
@@ -73,7 +77,7 @@ pub(crate) fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
     let mut after_value = false;
     while let Some(byte) = scanner.skip_space() {
         let start = scanner.position();
-        let error = || EvalError::Syntax(start, shown(text));
+        let error = || EvalError::Syntax(start, abbreviated(text));
         let is_sign = matches!(byte, b'-' | b'+');
         if starts_operator(byte) && (after_value || !is_sign) {
             after_value = false;

@@ -1,6 +1,6 @@
 //! The API types. Their descriptions are part of the `CustomResourceDefinitions`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 /// The spec of a ScalingSchedule or ClusterScalingSchedule.
 #[expect(clippy::doc_markdown, reason = "a description in the API")]
@@ -12,7 +12,16 @@ pub struct ScalingScheduleSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling_window_duration_minutes: Option<i64>,
     /// The entries. The value of the metric is the largest one of them.
+    #[serde(deserialize_with = "null_or_list")]
+    #[schemars(with = "Vec<Schedule>")]
     pub schedules: Vec<Schedule>,
+}
+
+/// Go decodes `null` as an empty list.
+fn null_or_list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// One entry of a schedule.
@@ -63,6 +72,8 @@ pub struct SchedulePeriod {
     #[schemars(extend("pattern" = TIME_PATTERN))]
     pub end_time: String,
     /// Days on which a window starts.
+    #[serde(deserialize_with = "null_or_list")]
+    #[schemars(with = "Vec<ScheduleDay>")]
     pub days: Vec<ScheduleDay>,
     /// Time zone of the IANA database, such as Europe/Berlin.
     pub timezone: String,

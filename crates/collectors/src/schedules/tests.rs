@@ -228,3 +228,15 @@ fn next_change_finds_a_distant_date() {
     assert_eq!(metric.next_change(start.at), Ok(Some(end)));
     assert_eq!(metric.next_change(end.at), Ok(None));
 }
+
+/// As in the reference, where such an entry is never active.
+#[test]
+fn null_is_an_empty_list() {
+    let spec = r#"{"schedules": [{"type": "Repeating", "value": 5, "period": {
+        "startTime": "00:00", "days": null, "timezone": "UTC"}}]}"#;
+    for spec in [spec, r#"{"schedules": null}"#] {
+        let spec: ScalingScheduleSpec = serde_json::from_str(spec).unwrap();
+        let metric = ScheduledMetric::new(&spec, &Settings::default()).unwrap();
+        assert_eq!(metric.value_at(Timestamp::UNIX_EPOCH), Ok(0));
+    }
+}

@@ -4,6 +4,7 @@ mod endpoint;
 mod panics;
 mod pods;
 mod prometheus;
+mod secrets;
 mod services;
 mod sqs;
 mod ssrf;
@@ -100,6 +101,21 @@ pub(crate) fn pod_plan(values: &[(&str, &str)]) -> Plan {
 }
 
 pub(crate) fn plan(metric: Value, key: &str, values: &[(&str, &str)], compat: Compat) -> Plan {
+    let environment = Environment {
+        prometheus_aliases: ["other".to_owned()].into(),
+        sqs_regions: ["eu-west-1".to_owned()].into(),
+        compat,
+        ..Environment::default()
+    };
+    Plan::new(&config(metric, key, values, compat), &environment).unwrap()
+}
+
+pub(crate) fn config(
+    metric: Value,
+    key: &str,
+    values: &[(&str, &str)],
+    compat: Compat,
+) -> crate::MetricConfig {
     let annotations: serde_json::Map<_, _> = values
         .iter()
         .map(|(name, value)| (format!("metric-config.{key}/{name}"), json!(value)))
@@ -111,14 +127,7 @@ pub(crate) fn plan(metric: Value, key: &str, values: &[(&str, &str)], compat: Co
     .unwrap();
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     assert_eq!(annotations.problems, []);
-    let configs = metric_configs(&hpa, &annotations, compat).unwrap();
-    let environment = Environment {
-        prometheus_aliases: ["other".to_owned()].into(),
-        sqs_regions: ["eu-west-1".to_owned()].into(),
-        compat,
-        ..Environment::default()
-    };
-    Plan::new(&configs[0], &environment).unwrap()
+    metric_configs(&hpa, &annotations, compat).unwrap().remove(0)
 }
 
 pub(crate) fn target() -> CrossVersionObjectReference {

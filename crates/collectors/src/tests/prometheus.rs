@@ -92,8 +92,11 @@ async fn server_is_chosen_by_alias_or_url() {
     "query 'up' did not result a valid response"
 )]
 #[case::refused(
-    with_status(400, r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#),
-    "bad_data: parse error"
+    with_status(
+        400,
+        r#"{"status":"error","errorType":"bad_data","error":"parse error of secret"}"#
+    ),
+    "Prometheus reported bad_data"
 )]
 #[case::not_found(with_status(404, "secret"), "unsuccessful response: 404 Not Found")]
 #[case::other_json(ok(r#"{"status":"success","data":"secret"}"#), "it is not JSON of its API")]
@@ -109,6 +112,24 @@ async fn other_responses_of_a_tenants_server_are_errors(
     let plan = external("prometheus", &[("query", "up"), ("prometheus-server", &url)]);
     let error = error(fetch(settings(), Objects::default(), &plan).await);
     assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+}
+
+#[rstest]
+#[case::syntax("bad_data", "bad_data: unexpected end of sum(")]
+#[case::execution("execution", "Prometheus reported execution: the message is left out")]
+#[tokio::test]
+async fn message_of_the_operators_server_is_kept_for_syntax_only(
+    #[case] error_type: &str,
+    #[case] expected: &str,
+) {
+    let body = format!(
+        r#"{{"status":"error","errorType":"{error_type}","error":"unexpected end of sum("}}"#
+    );
+    let server = Server::start(move |_| with_status(400, &body)).await;
+    let settings = Settings { prometheus: Some(client("p", &server)), ..settings() };
+    let plan = external("prometheus", &[("query", "sum(")]);
+    let error = error(fetch(settings, Objects::default(), &plan).await);
+    assert!(error.contains(expected), "{error}");
 }
 
 #[tokio::test]
@@ -181,4 +202,46 @@ async fn requests_of_host_names_are_weighted() {
     let plan = external("requests-per-second", &values);
     assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 8000);
     assert!(queries(&server)[0].ends_with("{host=~\"a_org|b_org\"}[1m])) * 0.5000)"));
+}
+
+#[tokio::test]
+async fn query_of_an_autoscaler_reads_its_namespace_only_if_restricted() {
+    let server = Server::start(|_| vector("1")).await;
+    let settings = || Settings {
+        prometheus: Some(client("p", &server)),
+        namespace_label: Some("namespace".to_owned()),
+        ..settings()
+    };
+    let plan = external("prometheus", &[("query", "sum(queue)")]);
+    milli(fetch(settings(), Objects::default(), &plan).await);
+    let object = object("Service", "v1", "Value", "prometheus", &[("query", "jobs")]);
+    milli(fetch(settings(), Objects::default(), &object).await);
+    let expected = [r#"sum(queue{namespace="shop"})"#, r#"jobs{namespace="shop"}"#];
+    assert_eq!(queries(&server), expected);
+    let other = external("prometheus", &[("query", "sum")]);
+    let error = error(fetch(settings(), Objects::default(), &other).await);
+    assert!(error.starts_with("the query can't be restricted to the namespace"), "{error}");
+}
+
+#[test]
+fn server_is_refused_in_a_namespace_without_permission() {
+    let check = |server: &str, namespace: &str| {
+        let namespaces = [namespace.to_owned()].into();
+        let permissions = [(server.to_owned(), namespaces)].into();
+        let values = [("query", "up"), ("prometheus-server", "http://a/")];
+        plan_in(Environment { permissions, ..Environment::default() }, &values).err()
+    };
+    assert_eq!(check("url", "shop"), None);
+    assert_eq!(check("prometheus", "bank"), None);
+    let refused = check("url", "bank").expect("no permission").to_string();
+    assert_eq!(refused, "the operator doesn't permit url in the namespace shop");
+}
+
+fn plan_in(environment: Environment, values: &[(&str, &str)]) -> Result<(), crate::ConfigError> {
+    let metric = json!({"type": "External", "external": {
+        "metric": {"name": "m", "selector": {"matchLabels": {"type": "prometheus"}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }});
+    let config = config(metric, "external.m.prometheus", values, Compat::Off);
+    Plan::new(&config, &environment).map(|_| ())
 }

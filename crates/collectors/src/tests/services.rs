@@ -1,5 +1,6 @@
 //! `InfluxDB`, ZMON and Nakadi, as far as their documented protocols matter.
 
+use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::*;
@@ -89,7 +90,7 @@ fn zmon(server: &Server) -> Settings {
 #[tokio::test]
 async fn last_value_of_a_zmon_check_has_its_own_time() {
     let server = Server::start(|_| {
-        ok(r#"{"queries":[{"results":[{"values":[[1700000000000,1],[1700000060000,2.5]]}]}]}"#)
+        ok(r#"{"queries":[{"results":[{"values":[[1795348680000,1],[1795348740000,2.5]]}]}]}"#)
     })
     .await;
     let plan = external(
@@ -104,7 +105,7 @@ async fn last_value_of_a_zmon_check_has_its_own_time() {
     );
     let fetched = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
     assert_eq!(fetched.samples[0].value.as_milli(), 2500);
-    assert_eq!(fetched.samples[0].at.as_second(), 1_700_000_060);
+    assert_eq!(fetched.samples[0].at, now() - SignedDuration::from_mins(1));
     let request = server.requests().remove(0);
     assert!(request.starts_with("POST /kairos/api/v1/datapoints/query HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("authorization: Bearer t0k\r\n"), "{request}");
@@ -124,6 +125,19 @@ async fn last_value_of_a_zmon_check_has_its_own_time() {
         }],
     });
     assert_eq!(json_body(&request), expected);
+}
+
+/// The check has stopped 11 minutes ago.
+#[tokio::test]
+async fn zmon_value_that_is_older_than_the_duration_is_none() {
+    let time = (now().as_second() - 660) * 1000;
+    let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
+    let server = Server::start(move |_| ok(&body)).await;
+    let plan = external("zmon", &[("check-id", "1")]);
+    let values = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    assert!(values.samples.is_empty());
+    let longer = external("zmon", &[("check-id", "1"), ("duration", "12m")]);
+    assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
 }
 
 #[rstest]

@@ -35,13 +35,19 @@ pub struct GoRegex {
 impl GoRegex {
     /// Compiles an expression (Go's `regexp.Compile`).
     pub fn new(expression: &str) -> Result<Self, RegexError> {
+        Self::with_size_limit(expression, SIZE_LIMIT)
+    }
+
+    /// Compiles an expression whose program may have `size_limit` bytes, for expressions of
+    /// tenants. The time of a search is proportional to the size of the program.
+    pub fn with_size_limit(expression: &str, size_limit: usize) -> Result<Self, RegexError> {
         let error = |problem| RegexError { problem, expression: expression.to_owned() };
         if expression.len() > MAX_REGEX_LEN {
             return Err(error(RegexProblem::TooLarge));
         }
         let Translation { pattern, group_names } = translate::translate(expression)?;
         let regex = RegexBuilder::new(&pattern)
-            .size_limit(SIZE_LIMIT)
+            .size_limit(size_limit.min(SIZE_LIMIT))
             .dfa_size_limit(DFA_SIZE_LIMIT)
             .build()
             .map_err(|_| error(RegexProblem::TooLarge))?;

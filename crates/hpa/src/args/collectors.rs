@@ -1,4 +1,9 @@
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::Args;
 use hpa_collectors::{
@@ -67,6 +72,21 @@ pub(crate) struct CollectorArguments {
         value_parser = pair
     )]
     pub(crate) collector_credentials: Vec<(String, String)>,
+    /// Label of series with their namespace, as in `namespace`. Queries of autoscalers to servers of
+    /// the operator then read the series of their own namespace only
+    #[arg(long, env = "HPA_COLLECTOR_NAMESPACE_LABEL", value_name = "LABEL", value_parser = label)]
+    pub(crate) collector_namespace_label: Option<String>,
+    /// Namespace that may read from a server, SERVER=NAMESPACE; can be repeated. The server is
+    /// prometheus, an alias, influxdb, sqs, zmon, nakadi, pods, or url for all URLs that
+    /// annotations name [default: all namespaces]
+    #[arg(
+        long = "collector-permission",
+        env = "HPA_COLLECTOR_PERMISSION",
+        value_name = "SERVER=NAMESPACE",
+        value_delimiter = ',',
+        value_parser = pair
+    )]
+    pub(crate) collector_permissions: Vec<(String, String)>,
     /// PEM file with more certificate authorities for HTTPS to pods and endpoints
     #[arg(long, env = "HPA_COLLECTOR_CA_FILE", value_name = "FILE")]
     pub(crate) collector_ca_file: Option<PathBuf>,
@@ -180,6 +200,12 @@ pub(crate) struct SkipperArguments {
     pub(crate) external_rps_metric_name: String,
 }
 
+fn label(text: &str) -> Result<String, String> {
+    let is_start = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let is_label = text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+    if is_start && is_label { Ok(text.to_owned()) } else { Err("must be a label name".to_owned()) }
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     if name.is_empty() || value.is_empty() {
@@ -193,11 +219,16 @@ impl CollectorArguments {
     pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
+        let mut permissions = BTreeMap::<_, BTreeSet<_>>::new();
+        for (server, namespace) in &self.collector_permissions {
+            permissions.entry(server.clone()).or_default().insert(namespace.clone());
+        }
         let environment = Environment {
             prometheus_aliases: aliases.collect(),
             sqs_regions: self.aws_regions.iter().cloned().collect(),
             external_rps_metric: self.skipper.external_rps_metric_name.clone(),
             default_interval: i64::try_from(interval).unwrap_or(i64::MAX),
+            permissions,
             compat,
             ..Environment::default()
         };
@@ -269,6 +300,7 @@ impl CollectorArguments {
                 ..limits
             },
             ca_file: self.collector_ca_file.clone(),
+            namespace_label: self.collector_namespace_label.clone(),
             credentials: credentials
                 .map(|(origin, path)| (origin.clone(), Credential::File(path.into())))
                 .collect(),

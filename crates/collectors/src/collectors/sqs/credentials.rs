@@ -129,7 +129,7 @@ impl CredentialSource<'_> {
             .finish();
         let region = self.variable("AWS_REGION").unwrap_or_else(|| self.region.to_owned());
         let endpoint = endpoint(self.http, "sts", &region)?;
-        let call = Call::new(endpoint, Destination::Operator, self.http.limits());
+        let call = Call::new(endpoint, Destination::Operator, self.http.limits(), "");
         let body = self.send(call.post("application/x-www-form-urlencoded", form)).await?;
         let body = String::from_utf8_lossy(&body);
         // None of these values has an escaped character.
@@ -190,7 +190,7 @@ impl CredentialSource<'_> {
     fn local(&self, method: Method, url: &str) -> Result<Call, FetchError> {
         let uri: Uri =
             url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;
-        let call = Call::new(uri, Destination::Local, self.http.limits());
+        let call = Call::new(uri, Destination::Local, self.http.limits(), "");
         Ok(Call { method, connect_timeout: LOCAL_TIMEOUT, timeout: LOCAL_TIMEOUT, ..call })
     }
 

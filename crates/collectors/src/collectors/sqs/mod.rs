@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use hpa_calc::MilliValue;
 use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -19,7 +18,6 @@ use self::{
 };
 use super::skipper::QueryError;
 use crate::{
-    clients::Clients,
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Call, Destination, GuardedHttp, Reply, at, url},
@@ -96,13 +94,13 @@ impl Collector for SqsQueue {
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let (clients, now) = (context.clients, context.now);
-        let url = self.url(clients, now).await?;
+        let clients = context.clients;
+        let url = self.url(context).await?;
         let mut names = vec![VISIBLE];
         names.extend(self.in_flight.then_some(IN_FLIGHT));
         names.extend(self.delayed.then_some(DELAYED));
         let body = json!({"QueueUrl": url, "AttributeNames": names});
-        let result = ask(clients, "GetQueueAttributes", &self.region, body, now).await;
+        let result = ask(context, "GetQueueAttributes", &self.region, body).await;
         if result.is_err() {
             // The queue may have been created again, in another account.
             clients.sqs.queues.lock().remove(&self.key());
@@ -125,13 +123,14 @@ impl SqsQueue {
         (self.region.clone(), self.queue.clone())
     }
 
-    async fn url(&self, clients: &Clients, now: Timestamp) -> Result<String, FetchError> {
+    async fn url(&self, context: &Context<'_>) -> Result<String, FetchError> {
+        let clients = context.clients;
         let cached = clients.sqs.queues.lock().get(&self.key()).cloned();
         if let Some(url) = cached {
             return Ok(url);
         }
         let body = json!({"QueueName": self.queue});
-        let QueueUrl { queue_url } = ask(clients, "GetQueueUrl", &self.region, body, now).await?;
+        let QueueUrl { queue_url } = ask(context, "GetQueueUrl", &self.region, body).await?;
         let mut queues = clients.sqs.queues.lock();
         if queues.len() >= MAX_QUEUES {
             queues.clear();
@@ -142,14 +141,13 @@ impl SqsQueue {
 }
 
 async fn ask<T: DeserializeOwned>(
-    clients: &Clients,
+    context: &Context<'_>,
     action: &str,
     region: &str,
     body: Value,
-    now: Timestamp,
 ) -> Result<T, FetchError> {
-    let call = signed(clients, action, region, body.to_string(), now).await?;
-    let reply = clients.http.send(&call).await?;
+    let call = signed(context, action, region, body.to_string()).await?;
+    let reply = context.send(&call).await?;
     if reply.status != StatusCode::OK {
         return Err(refusal(&call, &reply));
     }
@@ -157,12 +155,12 @@ async fn ask<T: DeserializeOwned>(
 }
 
 async fn signed(
-    clients: &Clients,
+    context: &Context<'_>,
     action: &str,
     region: &str,
     body: String,
-    now: Timestamp,
 ) -> Result<Call, FetchError> {
+    let (clients, now) = (context.clients, context.now);
     let uri = endpoint(&clients.http, "sqs", region)?;
     let credentials = clients.sqs.credentials.get(&clients.http, region, now).await?;
     let date = date(now);
@@ -181,7 +179,8 @@ async fn signed(
     };
     let authorization = authorization(&credentials, &date, &request);
     let value = |text: &str| HeaderValue::try_from(text).map_err(|_| at(&uri, HttpError::Header));
-    let mut call = Call::new(uri.clone(), Destination::Operator, clients.limits())
+    let mut call = context
+        .call(uri.clone(), Destination::Operator)
         .header(HeaderName::from_static("x-amz-date"), value(&date)?)
         .header(HeaderName::from_static("x-amz-target"), value(&target)?)
         .header(header::AUTHORIZATION, value(&authorization)?);
@@ -201,13 +200,24 @@ fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<U
     url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
 }
 
-/// The kind of the error. Its message would show accounts and roles to tenants.
+/// The errors of AWS that users can act on. Messages would show accounts and roles to tenants.
+const ERRORS: [&str; 9] = [
+    "AccessDenied",
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "NonExistentQueue",
+    "QueueDoesNotExist",
+    "ThrottlingException",
+    "UnrecognizedClientException",
+];
+
 fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
     let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
-    let kind = kind.ok().and_then(|kind| kind.rsplit('#').next().map(str::to_owned));
-    match kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.'))
-    {
-        Some(message) => FetchError::Server { service: SERVICE, message },
+    let kind = kind.unwrap_or_default();
+    match ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {
+        Some(known) => FetchError::Server { service: SERVICE, message: known.to_owned() },
         None => at(&call.uri, HttpError::Status(reply.status)),
     }
 }

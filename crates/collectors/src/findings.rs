@@ -1,0 +1,218 @@
+//! Problems of annotations and metrics, for events and for lint.
+
+use hpa_calc::{HorizontalPodAutoscaler, validation::MAX_METRICS};
+
+use crate::{
+    ConfigError, Environment, MetricConfig, Plan,
+    annotations::{Annotations, MetricType},
+    collectors::promql,
+    metric_configs,
+};
+
+/// Settings that all collectors of one autoscaler may have together. Metrics with the same name
+/// share annotations, so that each of them counts.
+pub(crate) const MAX_SETTINGS_BYTES: usize = 512 << 10;
+
+/// A problem of an annotation or metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The annotation, or `metric-config.TYPE.METRIC.COLLECTOR/*`, or the metric.
+    pub subject: String,
+    pub message: String,
+    /// Whether the metric can't be collected. Otherwise the setting has no effect.
+    pub is_error: bool,
+}
+
+impl Finding {
+    pub(crate) fn error(subject: String, message: String) -> Self {
+        Self { subject, message, is_error: true }
+    }
+
+    fn warning(subject: String, message: String) -> Self {
+        Self { subject, message, is_error: false }
+    }
+}
+
+/// The problems of all annotations `metric-config.*` of an autoscaler, and of the metrics that they
+/// describe. Pure: servers and objects are not asked.
+pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
+    let annotations = Annotations::parse(&hpa.metadata.annotations);
+    let mut findings = annotation_findings(hpa, &annotations);
+    let configs = match metric_configs(hpa, &annotations, environment.compat) {
+        Ok(configs) => configs,
+        Err(error) => {
+            findings.push(Finding::error("annotations".to_owned(), error.to_string()));
+            return findings;
+        }
+    };
+    for config in configs.iter().take(MAX_METRICS) {
+        let plan = Plan::new(config, environment);
+        findings.extend(plan.err().and_then(|error| config_finding(config, &error)));
+        findings.extend(setting_findings(config, environment));
+    }
+    findings
+}
+
+/// Annotations that can't be parsed, or whose metric the spec doesn't have.
+pub(crate) fn annotation_findings(
+    hpa: &HorizontalPodAutoscaler,
+    annotations: &Annotations,
+) -> Vec<Finding> {
+    let problems = annotations.problems.iter();
+    let mut findings: Vec<Finding> = problems
+        .map(|problem| {
+            let subject = format!("annotation {}", problem.annotation);
+            Finding::error(subject, problem.reason.to_string())
+        })
+        .collect();
+    for ((metric_type, name), annotated) in &annotations.metrics {
+        let has_metric = hpa.spec.metrics.iter().any(|metric| {
+            let identifier = match metric_type {
+                MetricType::Pods => metric.pods.as_ref().map(|pods| &pods.metric),
+                MetricType::Object => metric.object.as_ref().map(|object| &object.metric),
+                MetricType::External => metric.external.as_ref().map(|external| &external.metric),
+            };
+            identifier.is_some_and(|identifier| identifier.name == *name)
+        });
+        if !has_metric {
+            let subject = annotations_of(*metric_type, name, &annotated.collector);
+            let kind = metric_type.name();
+            let message = format!("spec.metrics has no metric {name} of the type {kind}");
+            findings.push(Finding::warning(subject, message));
+        }
+    }
+    findings
+}
+
+/// The problem of a metric that has no plan. `None` if it is reported with its annotation, or if
+/// the metric belongs to another source.
+pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Option<Finding> {
+    let is_unannotated = config.collector.is_empty();
+    let is_of_another_source = match error {
+        ConfigError::NoCollector(_) | ConfigError::SkipperMetric(_) => is_unannotated,
+        ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
+            is_unannotated && config.metric_type == MetricType::Pods
+        }
+        // An invalid label is no annotation.
+        ConfigError::Annotation(_) => config.is_annotation_invalid(),
+        _ => false,
+    };
+    (!is_of_another_source).then(|| Finding::error(subject(config), error.to_string()))
+}
+
+/// Settings without effect, and queries with a wrong syntax.
+pub(crate) fn setting_findings(config: &MetricConfig, environment: &Environment) -> Vec<Finding> {
+    let Some(collector) = environment.collector_for(config) else { return Vec::new() };
+    let mut findings = Vec::new();
+    let mut warn = |message: String| findings.push(Finding::warning(subject(config), message));
+    let query_name = config.value("query-name");
+    for key in config.annotated_keys() {
+        if !collector.has_key(key) && query_name != Some(key) {
+            warn(format!("the collector {} has no setting {key}", collector.name));
+        }
+    }
+    let own_type = config.external_type();
+    let is_external = config.metric_type == MetricType::External;
+    if is_external && !config.collector.is_empty() && !collector.is_type(&config.collector) {
+        let annotated = &config.collector;
+        warn(format!("the annotations name {annotated}, but the type of the metric is {own_type}"));
+    }
+    let query = config.value("query").filter(|_| collector.name == "prometheus");
+    if let Some(problem) = query.and_then(promql::syntax_problem) {
+        warn(format!("query: {problem}"));
+    }
+    findings
+}
+
+/// The annotations of a metric, or the metric if it has none.
+fn subject(config: &MetricConfig) -> String {
+    if config.collector.is_empty() {
+        return format!("metric {}", config.display_name());
+    }
+    annotations_of(config.metric_type, &config.metric.name, &config.collector)
+}
+
+fn annotations_of(metric_type: MetricType, name: &str, collector: &str) -> String {
+    let metric_type = metric_type.name().to_lowercase();
+    format!("annotations metric-config.{metric_type}.{name}.{collector}/*")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn texts(annotations: &[(&str, &str)]) -> Vec<String> {
+        let annotations: serde_json::Map<_, _> = annotations
+            .iter()
+            .map(|(name, value)| (format!("metric-config.{name}"), json!(value)))
+            .collect();
+        let external = |name: &str, kind: &str| {
+            json!({ "type": "External", "external": {
+                "metric": { "name": name, "selector": { "matchLabels": { "type": kind } } },
+                "target": { "type": "AverageValue", "averageValue": "1" },
+            } })
+        };
+        let hpa = serde_json::from_value(json!({
+            "metadata": { "namespace": "shop", "name": "web", "annotations": annotations },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "maxReplicas": 9,
+                "metrics": [external("queue", "prometheus"), external("jobs", "json-path")],
+            },
+        }));
+        let hpa: HorizontalPodAutoscaler = hpa.unwrap();
+        let found = findings(&hpa, &Environment::default());
+        found.iter().map(|one| format!("{}: {}", one.subject, one.message)).collect()
+    }
+
+    const QUERY: (&str, &str) = ("external.queue.prometheus/query", "sum(x)");
+    const KEY: (&str, &str) = ("external.jobs.json-path/json-key", "$.x");
+    const ENDPOINT: (&str, &str) = ("external.jobs.json-path/endpoint", "http://a/");
+
+    #[test]
+    fn valid_annotations_have_no_finding() {
+        assert_eq!(texts(&[QUERY, KEY, ENDPOINT]), [""; 0]);
+    }
+
+    #[rstest]
+    #[case::missing_key(
+        &[QUERY, ENDPOINT],
+        "annotations metric-config.external.jobs.json-path/*: config value json-key or json-eval \
+         not found"
+    )]
+    #[case::unknown_key(
+        &[QUERY, KEY, ENDPOINT, ("external.jobs.json-path/intervall", "30s")],
+        "annotations metric-config.external.jobs.json-path/*: the collector http has no setting \
+         intervall"
+    )]
+    #[case::other_collector(
+        &[("external.queue.promtheus/query", "x"), KEY, ENDPOINT],
+        "annotations metric-config.external.queue.promtheus/*: the annotations name promtheus, but \
+         the type of the metric is prometheus"
+    )]
+    #[case::unbalanced(
+        &[("external.queue.prometheus/query", "sum(x"), KEY, ENDPOINT],
+        "annotations metric-config.external.queue.prometheus/*: query: a bracket is not closed"
+    )]
+    #[case::no_metric(
+        &[QUERY, KEY, ENDPOINT, ("pods.rps.json-path/path", "/")],
+        "annotations metric-config.pods.rps.json-path/*: spec.metrics has no metric rps of the \
+         type Pods"
+    )]
+    #[case::grammar(
+        &[QUERY, KEY, ENDPOINT, ("external.jobs/interval", "30s")],
+        "annotation metric-config.external.jobs/interval: the key is not \
+         metric-config.TYPE.METRIC.COLLECTOR/NAME"
+    )]
+    #[case::interval(
+        &[QUERY, KEY, ENDPOINT, ("external.jobs.json-path/interval", "soon")],
+        "annotation metric-config.external.jobs.json-path/interval: failed to parse interval value \
+         soon for {External jobs}: time: invalid duration \"soon\""
+    )]
+    fn mistake_is_found_once(#[case] annotations: &[(&str, &str)], #[case] expected: &str) {
+        assert_eq!(texts(annotations), [expected]);
+    }
+}

@@ -1,0 +1,105 @@
+//! No place of a response gets into an error, which tenants see in conditions and events.
+
+use hpa_prometheus::client::{Client, Settings as ServerSettings};
+use rstest::rstest;
+
+use super::*;
+use crate::{Credential, Secret, ServiceSettings};
+
+const SECRET: &str = "hunter2";
+
+/// Each has the secret in another place, and no value.
+fn replies() -> Vec<Reply> {
+    let json = [
+        r#""hunter2""#,
+        r#"{"hunter2": "hunter2"}"#,
+        r#"{"v": "hunter2"}"#,
+        r#"{"v": {"hunter2": 1}}"#,
+        r#"{"v": "(hunter2"}"#,
+        r#"{"v": ["hunter2", "hunter2"]}"#,
+        r#"{"status":"error","errorType":"hunter2","error":"hunter2","message":"hunter2"}"#,
+        r#"{"status":"error","errorType":"execution","error":"hunter2"}"#,
+        r#"{"status":"success","data":{"resultType":"hunter2","result":"hunter2"}}"#,
+        r#"{"status":"success","data":{"resultType":"string","result":[1,"hunter2"]}}"#,
+        r#"{"status":"success","data":{"resultType":"vector","result":[
+            {"metric":{"hunter2":"hunter2"},"value":[1,"hunter2"]}]}}"#,
+        r#"{"__type":"aws#hunter2","message":"hunter2"}"#,
+        r#"{"QueueUrl":"hunter2","Attributes":{"ApproximateNumberOfMessages":"hunter2"}}"#,
+        r#"{"items":[{"id":"s","partitions":[{"consumer_lag_seconds":"hunter2"}]}]}"#,
+        r#"{"items":[],"_links":{"next":{"href":"http://hunter2.invalid/"}}}"#,
+        r#"{"queries":[{"results":[{"values":[["hunter2","hunter2"]]}]}]}"#,
+        "hunter2",
+        "#datatype,string,hunter2\n#default,,\n,result,metricvalue\n,,hunter2\n",
+        "#datatype,string,string\n#default,,\n,error,reference\n,hunter2,hunter2\n",
+        "hunter2,metricvalue\nhunter2,hunter2\n",
+    ];
+    let statuses = [200, 401].into_iter();
+    let mut replies: Vec<Reply> =
+        statuses.flat_map(|status| json.map(|body| with_status(status, body))).collect();
+    for location in
+        ["http://hunter2.invalid/", "http://127.0.0.9/hunter2", "hunter2:x", "https://hunter2/"]
+    {
+        replies.push(redirect(location));
+    }
+    for head in ["HTTP/1.1 200 hunter2\r\nhunter2", "hunter2", "HTTP/1.1 hunter2 x\r\n\r\n"] {
+        replies.push(Reply::Bytes(head.into()));
+    }
+    let headers = "content-encoding: hunter2\r\nhunter2: hunter2\r\ncontent-length: 0\r\n\r\n";
+    replies.push(Reply::Bytes(format!("HTTP/1.1 200 OK\r\n{headers}").into()));
+    replies
+}
+
+fn operator(address: &str) -> Settings {
+    let service = |name| {
+        let token = Some(Credential::Text(Secret::new("token")));
+        (name, ServiceSettings { endpoint: address.to_owned(), token, org: String::new() })
+    };
+    let server = ServerSettings::new("p", address).unwrap();
+    Settings {
+        services: ["influxdb", "zmon", "nakadi"].map(service).into(),
+        prometheus: Some(Client::new(server, Arc::new(())).unwrap()),
+        ..settings()
+    }
+}
+
+#[rstest]
+#[case::key("json-path", &[("endpoint", "URL"), ("json-key", "$.v")])]
+#[case::expression("json-path", &[("endpoint", "URL"), ("json-eval", "$.v + 1")])]
+#[case::pattern("json-path", &[("endpoint", "URL"), ("json-eval", "'x' =~ $.v")])]
+#[case::index("json-path", &[("endpoint", "URL"), ("json-key", "$[($.v)]")])]
+#[case::aggregated("json-path", &[("endpoint", "URL"), ("json-key", "$.v"), ("aggregator", "sum")])]
+#[case::tenants_prometheus("prometheus", &[("query", "up"), ("prometheus-server", "URL")])]
+#[case::prometheus("prometheus", &[("query", "up")])]
+#[case::tenants_influx("influxdb", &[("query", "x"), ("address", "URL")])]
+#[case::influx("influxdb", &[("query", "x")])]
+#[case::zmon("zmon", &[("check-id", "1")])]
+#[case::sqs("sqs-queue-length", &[("queue-name", "q"), ("region", "eu-west-1")])]
+#[case::nakadi("nakadi", &[("metric-type", "consumer-lag-seconds"), ("subscription-id", "s")])]
+#[case::nakadi_list("nakadi", &[("metric-type", "consumer-lag-seconds"),
+    ("owning-application", "o"), ("event-types", "a"), ("consumer-group", "g")])]
+#[tokio::test]
+async fn no_error_has_content_of_a_response(#[case] kind: &str, #[case] values: &[(&str, &str)]) {
+    for reply in replies() {
+        let response = match &reply {
+            Reply::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        };
+        let server = Server::start(move |_| reply.clone()).await;
+        let url = server.url("");
+        let values: Vec<_> =
+            values.iter().map(|(key, value)| (*key, value.replace("URL", &url))).collect();
+        let values: Vec<_> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let clients = Clients::new(operator(&url), Arc::new(Objects::default())).unwrap();
+        let clients = clients.map_http(|http| {
+            http.with_environment(move |name| match name {
+                "AWS_ENDPOINT_URL" => Some(url.clone()),
+                "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("x".to_owned()),
+                _ => None,
+            })
+        });
+        if let Err(error) = fetch_with(&clients, &external(kind, &values)).await {
+            let text = crate::error::describe(&error);
+            assert!(!text.contains(SECRET), "{text}\n{response}");
+        }
+    }
+}
