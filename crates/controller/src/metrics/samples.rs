@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::readings::MetricsApi;
+use hpa_lease::Clock;
 use hpa_metrics::{FetchError, Items, MetricsSource, Request};
 use jiff::Timestamp;
 
 use super::Telemetry;
-use crate::clock::Clock;
 
 /// A metrics source that records the age of samples. It belongs below the coalescing, to record
 /// each response once.
