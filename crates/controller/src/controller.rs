@@ -7,7 +7,8 @@ use std::{
 
 use hpa_lease::{Candidate, Clock, Election, SystemClock};
 use hpa_metrics::{
-    Coalescing, Isolating, IsolationSettings, KubeMetricsClient, MetricsClient, MetricsSource,
+    Coalescing, Isolating, IsolationSettings, KindMapper, KubeMetricsClient, MetricSource,
+    MetricsClient,
 };
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -86,32 +87,32 @@ impl Dependencies {
 
     /// [`Dependencies::new`] with this telemetry.
     pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::with_source(clients, options, telemetry, false, |cluster, _| cluster)
+        Self::with_source(clients, options, telemetry, false, |cluster| cluster)
     }
 
     /// [`Dependencies::with_telemetry`] for a dry run.
     pub fn for_dry_run(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::with_source(clients, options, telemetry, true, |cluster, _| cluster)
+        Self::with_source(clients, options, telemetry, true, |cluster| cluster)
     }
 
-    /// Dependencies with another source of metrics. `source` gets that of the API server and the
-    /// mapper of kinds.
-    pub fn with_source<S: MetricsSource>(
+    /// Dependencies with another source of metrics. `source` gets that of the API server.
+    pub fn with_source<S: MetricSource>(
         clients: Clients,
         options: &Options,
         telemetry: Arc<Telemetry>,
         dry_run: bool,
-        source: impl FnOnce(KubeMetricsClient, Arc<RestMapper>) -> S,
+        source: impl FnOnce(KubeMetricsClient) -> S,
     ) -> Self {
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), options.mapper_config()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = options.metrics_client_settings();
-        let cluster = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
-        let source = source(cluster, mapper.clone());
+        let cluster = KubeMetricsClient::new(clients.metrics.clone(), settings);
+        let kinds = KindMapper::new(mapper.clone(), settings.deadline);
+        let source = source(cluster);
         let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
         let isolation = IsolationSettings::for_sync_period(options.sync_period);
         let source = Isolating::new(source, isolation);
-        let metrics = Coalescing::new(source, options.coalescing_settings(dry_run));
+        let metrics = Coalescing::new(source, kinds, options.coalescing_settings(dry_run));
         Self {
             clients,
             mapper,

@@ -146,11 +146,11 @@ impl CollectedMetric {
         let (at, fetched) = reader.read(&self.plan.source, &self.namespace, &self.target).await;
         let name = self.config.display_name();
         let fetched = fetched.inspect_err(|error| {
-            let error = hpa_metrics::provider::error::describe(error);
+            let error = hpa_metrics::describe(error);
             debug!(namespace = self.namespace, metric = name, error, "unable to collect");
         })?;
         for failure in &fetched.failures {
-            let error = hpa_metrics::provider::error::describe(&failure.error);
+            let error = hpa_metrics::describe(&failure.error);
             debug!(namespace = self.namespace, pod = failure.pod, error, "unable to collect");
         }
         Ok(Arc::new(Collected { at, samples: fetched.samples }))

@@ -37,7 +37,7 @@ use self::{
     reader::Reader,
 };
 use crate::schedules::source::Now;
-use hpa_metrics::provider::objects::ObjectLister;
+use hpa_metrics::ObjectLister;
 
 /// The metrics of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -6,18 +6,16 @@ use std::sync::{
 use crate::fetch::{Context, FetchError, Fetched, LookupError, Sample};
 use crate::{annotations::MetricType, plan::Source};
 use async_trait::async_trait;
-use hpa_calc::{MilliValue, Selector, api::CrossVersionObjectReference};
+use hpa_calc::{MilliValue, Quantity, Selector, api::CrossVersionObjectReference};
 use hpa_metrics::resource::{ApiResource, GroupResource};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{metric::CollectedMetric, *};
-use hpa_metrics::provider::{
-    error::ProviderError,
-    interface::Provider,
-    objects::{ListError, ObjectMetadata},
-    request::{CustomRequest, ExternalRequest, ObjectKey},
+use hpa_metrics::{
+    Catalog, CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectKey,
+    ObjectMetadata, Objects, describe,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -144,30 +142,31 @@ impl Fixture {
         self.collection.apply(key(hpa), hpa);
     }
 
-    async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<String>, ProviderError> {
-        let request = CustomRequest {
+    async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<String>, MetricError> {
+        let request = CustomQuery {
             resource: GroupResource::pods(),
             namespace: namespace.to_owned(),
+            objects: Objects::Selected(Selector::parse(selector).unwrap()),
             metric: "rps".to_owned(),
             metric_selector: Selector::everything(),
         };
-        let selector = Selector::parse(selector).unwrap();
-        let values = self.provider.custom_by_selector(&request, &selector).await?;
-        Ok(values.items.into_iter().map(|item| item.object.name).collect())
+        let values = self.provider.read_custom(request).await?;
+        Ok(values.items.into_iter().map(|item| item.object.into()).collect())
     }
 
     /// The value and its age in seconds.
     async fn external(&self, selector: &str) -> Result<(String, i64), String> {
-        let request = ExternalRequest {
+        let request = ExternalQuery {
             namespace: "shop".to_owned(),
             metric: "queue".to_owned(),
             metric_selector: Selector::parse(selector).unwrap(),
         };
-        let values = self.provider.external(&request).await.map_err(|error| error.describe())?;
+        let values =
+            self.provider.read_external(request).await.map_err(|error| describe(&error))?;
         let item = &values.items[0];
         let now = Timestamp::UNIX_EPOCH + self.start.elapsed();
-        let age = now.duration_since(item.value.timestamp).as_secs();
-        Ok((item.value.quantity.to_string(), age))
+        let age = now.duration_since(item.timestamp).as_secs();
+        Ok((Quantity::from(item.value).to_string(), age))
     }
 }
 
@@ -290,15 +289,16 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
 fn metric_is_known_in_its_namespace_only() {
     let fixture = Fixture::new(1);
     fixture.apply(&pods_hpa("web"));
-    let request = |namespace: &str, metric: &str| CustomRequest {
+    let request = |namespace: &str, metric: &str| CustomQuery {
         resource: GroupResource::pods(),
         namespace: namespace.to_owned(),
+        objects: Objects::Selected(Selector::everything()),
         metric: metric.to_owned(),
         metric_selector: Selector::everything(),
     };
-    assert!(fixture.provider.has_custom_in(&request("shop", "rps")));
-    assert!(!fixture.provider.has_custom_in(&request("bank", "rps")));
-    assert!(!fixture.provider.has_custom_in(&request("shop", "other")));
+    assert!(fixture.provider.has(&request("shop", "rps").into()));
+    assert!(!fixture.provider.has(&request("bank", "rps").into()));
+    assert!(!fixture.provider.has(&request("shop", "other").into()));
     let listed = fixture.provider.custom_metrics();
     assert_eq!((listed.len(), &*listed[0].metric), (1, "rps"));
 }
