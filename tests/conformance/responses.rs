@@ -35,8 +35,10 @@ pub(crate) fn object(response: &Value) -> Result<Reading, ReadError> {
 /// An absent selector selects nothing as an object. But its string is empty, and requests use the
 /// string.
 pub(crate) fn external(response: &Value, selector: &Selector) -> Result<Reading, ReadError> {
-    let selected =
-        |item: &ExternalMetricValue| selector.is_nothing() || selector.matches(&item.labels);
+    let selected = |item: &ExternalMetricValue| {
+        let labels = item.labels.clone().unwrap_or_default();
+        selector.is_nothing() || selector.matches(&labels)
+    };
     let mut items = items(response);
     items.retain(selected);
     external_values(&items).map(Reading::External)

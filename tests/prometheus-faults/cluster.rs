@@ -10,10 +10,11 @@ use hpa_adapter::{
 };
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
-use hpa_metrics::provider::{
-    FixedMapper, ObjectKey, ObjectMetadata, ProviderSource, test_doubles::FixedObjects,
+use hpa_metrics::{
+    Fallback, FixedMapper, ObjectKey, ObjectMetadata,
+    resource::{ApiResource, ApiResources, GroupResource},
+    test_doubles::FixedObjects,
 };
-use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};
 use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
@@ -219,8 +220,8 @@ fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningCo
     let options = Options { settings, sync_period: PERIOD, ..options() };
     let clients = Clients { api: testbed.client(), metrics: testbed.client() };
     let dependencies =
-        Dependencies::with_source(clients, &options, Arc::default(), false, |cluster, mapper| {
-            ProviderSource::new(provider, mapper, cluster)
+        Dependencies::with_source(clients, &options, Arc::default(), false, |cluster| {
+            Fallback::new(provider, cluster)
         });
     let clock = Arc::new(VirtualClock::start());
     RunningController::start(Dependencies { clock, ..dependencies }, options)

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_calc::{
-    Selector,
+    Quantity, Selector,
     api::{ExternalMetricSource, MetricSpec},
 };
-use hpa_metrics::provider::{CustomRequest, ExternalRequest, Provider as _, value::CustomValues};
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::{
+    CustomQuery, CustomValues, ExternalQuery, MetricSource as _, Objects, resource::GroupResource,
+    wire::ItemLabels,
+};
 use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
@@ -140,7 +142,7 @@ async fn read(
 ) -> Result<(String, BTreeMap<String, f64>)> {
     if let Some(pods) = &spec.pods {
         let request = request(GroupResource::pods(), &pods.metric.name);
-        let values = provider.custom_by_selector(&request, &Selector::everything()).await?;
+        let values = provider.read_custom(request).await?;
         return Ok(custom(values));
     }
     if let Some(object) = &spec.object {
@@ -148,16 +150,17 @@ async fn read(
         let group = described.api_version.split_once('/').map_or("", |(group, _)| group);
         let resource = reader.resources.resolve(group, &described.kind.to_lowercase())?;
         let request = request(resource.group_resource.clone(), &object.metric.name);
-        return Ok(custom(provider.custom_by_name(&request, &described.name).await?));
+        return Ok(custom(provider.read_custom(request.named(&described.name)).await?));
     }
     let metric = spec.external.as_ref().context("not a custom or external metric")?;
     external(provider, metric).await
 }
 
-fn request(resource: GroupResource, metric: &str) -> CustomRequest {
-    CustomRequest {
+fn request(resource: GroupResource, metric: &str) -> CustomQuery {
+    CustomQuery {
         resource,
         namespace: NAMESPACE.to_owned(),
+        objects: Objects::Selected(Selector::everything()),
         metric: metric.to_owned(),
         metric_selector: Selector::everything(),
     }
@@ -165,7 +168,8 @@ fn request(resource: GroupResource, metric: &str) -> CustomRequest {
 
 fn custom(values: CustomValues) -> (String, BTreeMap<String, f64>) {
     let items = values.items.into_iter();
-    let by_name = items.map(|item| (item.object.name, item.value.quantity.as_f64())).collect();
+    let by_name =
+        items.map(|item| (item.object.into(), Quantity::from(item.value).as_f64())).collect();
     (values.origin.query.clone(), by_name)
 }
 
@@ -173,15 +177,16 @@ async fn external(
     provider: &PrometheusProvider,
     source: &ExternalMetricSource,
 ) -> Result<(String, BTreeMap<String, f64>)> {
-    let request = ExternalRequest {
+    let request = ExternalQuery {
         namespace: NAMESPACE.to_owned(),
         metric: source.metric.name.clone(),
         metric_selector: Selector::from_label_selector(source.metric.selector.as_ref())?,
     };
-    let values = provider.external(&request).await?;
+    let values = provider.read_external(request).await?;
     let by_label = values.items.into_iter().map(|item| {
-        let labels: Vec<String> = item.labels.unwrap_or_default().into_values().collect();
-        (labels.join(","), item.value.quantity.as_f64())
+        let labels: Vec<&str> =
+            item.labels.iter().flat_map(ItemLabels::pairs).map(|(_, value)| value).collect();
+        (labels.join(","), Quantity::from(item.value).as_f64())
     });
     Ok((values.origin.query.clone(), by_label.collect()))
 }

@@ -3,9 +3,8 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
-use hpa_calc::Selector;
-use hpa_metrics::provider::{CustomRequest, Provider as _};
-use hpa_metrics::resource::GroupResource;
+use hpa_calc::{Quantity, Selector};
+use hpa_metrics::{Catalog as _, CustomQuery, MetricSource as _, Objects, resource::GroupResource};
 
 use crate::reader::{NAMESPACE, Reader, compare};
 
@@ -41,16 +40,17 @@ pub(crate) async fn check(reader: &Reader) -> Result<()> {
         ensure!(!ABSENT.contains(&&*listed.metric), "{}/{}", listed.resource, listed.metric);
     }
     for (resource, metric, object, expected) in EXPECTED {
-        let request = CustomRequest {
+        let request = CustomQuery {
             resource: GroupResource::new("", resource),
             namespace: NAMESPACE.to_owned(),
+            objects: Objects::Named((*object).to_owned()),
             metric: (*metric).to_owned(),
             metric_selector: Selector::everything(),
         };
-        let values = provider.custom_by_name(&request, object).await;
+        let values = provider.read_custom(request).await;
         let values = values.with_context(|| format!("{resource}/{metric}"))?;
         let by_name = values.items.into_iter();
-        let by_name = by_name.map(|item| (item.object.name, item.value.quantity.as_f64()));
+        let by_name = by_name.map(|item| (item.object.into(), Quantity::from(item.value).as_f64()));
         compare(&by_name.collect(), &[(object, *expected)])
             .with_context(|| values.origin.query.clone())?;
     }

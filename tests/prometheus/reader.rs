@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail, ensure};
-use hpa_metrics::provider::{
-    FixedMapper, ObjectKey, ObjectMetadata, Provider as _, test_doubles::FixedObjects,
+use hpa_metrics::{
+    Catalog as _, FixedMapper, ObjectKey, ObjectMetadata,
+    resource::{ApiResource, ApiResources, GroupResource},
+    test_doubles::FixedObjects,
 };
-use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::{Config, results::QueryResult};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers, SharingSettings};

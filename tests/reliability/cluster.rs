@@ -13,8 +13,8 @@ use hpa_calc::settings::Settings;
 use hpa_controller::{
     Clock, Dependencies, Options, RunError, Telemetry,
     k8s::{ClientLimits, Clients},
-    leader_election::Election,
 };
+use hpa_lease::Election;
 use hpa_testbed::{Config, Faults, Restart, Testbed};
 use hpa_tests::harness::{RunningController, TestbedExt, VirtualClock, election, objects};
 use jiff::SignedDuration;

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crate::metrics_api::{Group, InstalledGroups};
 use crate::serve::{CertificateError, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
+use hpa_metrics::describe;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
@@ -22,10 +23,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{
-    certificates::{Identity, IdentityError, LIFETIME},
-    describe::describe,
-};
+use crate::certificates::{Identity, IdentityError, LIFETIME};
 
 /// How often the Secret and the API services are checked. Changes of API services are noticed at once.
 const INTERVAL: Duration = Duration::from_mins(10);

@@ -1,5 +1,5 @@
 //! An aggregated API server for the Kubernetes metrics APIs: authentication and authorization as
-//! kube-apiserver delegates them, and routes to a [`Provider`](hpa_metrics::provider::Provider).
+//! kube-apiserver delegates them, and routes to a [`MetricSource`](hpa_metrics::MetricSource).
 //!
 //! ```text
 //!  connection ──► TLS, certificate of the client
@@ -27,7 +27,6 @@ pub mod authentication;
 pub mod certificates;
 mod connections;
 mod der;
-mod describe;
 mod health;
 pub mod metrics;
 pub mod metrics_api;

@@ -59,7 +59,7 @@ pub(crate) fn encode(code: u16, media_type: &MediaType, body: &impl Serialize) -
 }
 
 fn not_encoded(error: &EncodeError) -> Reply {
-    error!(error = crate::describe::describe(error), "unable to encode a response");
+    error!(error = hpa_metrics::describe(error), "unable to encode a response");
     text(500, "unable to encode the response\n")
 }
 

@@ -16,7 +16,8 @@ use crate::metrics_api::{
     status::Forbidden,
 };
 use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, MASTERS, ReviewError, User};
-use hpa_metrics::provider::Provider;
+use hpa_metrics::MetricSource;
+use hpa_metrics::describe;
 use hpa_prometheus::rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
 use hyper::body::Bytes;
@@ -27,7 +28,6 @@ use tracing::{debug, warn};
 use crate::{
     admission::{Admission, Caller, Limits},
     authentication::{Authenticator, Peer, Unauthenticated},
-    describe::describe,
     health::{self, Check},
     metrics::{CONTENT_TYPE, Metrics},
     request_labels::RequestLabels,
@@ -76,7 +76,7 @@ pub struct AdapterOptions {
 
 /// Answers requests.
 pub struct Adapter {
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) source: Arc<dyn MetricSource>,
     pub(crate) options: AdapterOptions,
     pub(crate) metrics: Arc<Metrics>,
     authenticator: Arc<Authenticator>,
@@ -87,16 +87,16 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// An adapter for a provider.
+    /// An adapter for a source of metrics.
     pub fn new(
-        provider: Arc<dyn Provider>,
+        source: Arc<dyn MetricSource>,
         authenticator: Arc<Authenticator>,
         authorizer: Authorizer,
         metrics: Arc<Metrics>,
         options: AdapterOptions,
     ) -> Self {
         Self {
-            provider,
+            source,
             options,
             metrics,
             authenticator,
@@ -284,7 +284,7 @@ impl Adapter {
 
     fn readiness(&self) -> [Check; 3] {
         let discovery = match self.options.compat {
-            Compat::Off => self.provider.readiness(),
+            Compat::Off => self.source.catalog().readiness(),
             // The reference is ready before it has any metrics.
             Compat::PrometheusAdapter => Ok(()),
         };

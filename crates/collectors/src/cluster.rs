@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use async_trait::async_trait;
 use hpa_calc::api::CrossVersionObjectReference;
-pub use hpa_metrics::provider::objects::Pod;
+pub use hpa_metrics::objects::Pod;
 
 /// Looks up objects, from caches or at the API server.
 #[async_trait]

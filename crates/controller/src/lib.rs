@@ -25,7 +25,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `key`, [`scope`], `clock`, `foresight`, [`annotations`], `hash`, [`trace`] | basic types |
+//! | `key`, [`scope`], `foresight`, [`annotations`], `hash`, [`trace`] | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
@@ -35,17 +35,17 @@
 //! | [`shadow`] | comparison with a peer controller |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
 //! | `history_store` | histories for the next leader |
-//! | [`leader_election`], `leader_task` | which instance may write |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
 //! | [`debug`] | what the debug API serves |
 //! | `peer_check` | looks for another controller at the start |
 //! | `suspension` | relists after the machine was suspended |
-//! | `config`, `worker`, `controller` | wiring |
+//! | `config`, `worker`, `leader`, `controller` | wiring |
+//!
+//! [`hpa_lease`] decides which instance may write.
 
 pub mod annotations;
 pub mod cache;
-mod clock;
 mod config;
 mod controller;
 pub mod debug;
@@ -57,8 +57,7 @@ mod history_store;
 pub mod informer;
 pub mod k8s;
 mod key;
-pub mod leader_election;
-mod leader_task;
+mod leader;
 pub mod metrics;
 mod peer_check;
 pub mod queue;
@@ -101,13 +100,13 @@ pub mod fuzzing {
     }
 }
 
-pub use clock::{Clock, Instants, SystemClock};
 pub use config::Options;
 pub use controller::{Dependencies, RunError, run};
 pub use foresight::Foresight;
 pub use health::HealthError;
+pub use hpa_lease::{Clock, Instants, SystemClock};
 pub use key::{AutoscalerApi, HpaKey};
-pub use leader_task::{LeaderContext, LeaderTask};
+pub use leader::{LeaderContext, LeaderTask};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::ActivePeer;
 pub use reconcile::{Finished, Observer, Reconciled};

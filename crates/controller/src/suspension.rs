@@ -2,13 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_lease::{Clock, Instants};
 use parking_lot::Mutex;
 use tracing::warn;
 
-use crate::{
-    cache::WatchAges,
-    clock::{Clock, Instants},
-};
+use crate::cache::WatchAges;
 
 /// Lets the informers relist after the machine was suspended. Their connections are dead by then,
 /// but they can't notice it: the monotonic clock has stopped meanwhile.

@@ -9,7 +9,7 @@ use hpa_controller::{
     k8s::Clients,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
-use hpa_metrics::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient};
+use hpa_metrics::{ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
@@ -43,8 +43,10 @@ impl Cluster {
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
         let metrics = metrics.unwrap_or_else(|| {
             let limits = ClientSettings::default().with_deadline(timeout);
-            let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), limits);
-            Arc::new(Coalescing::new(source, CoalescingSettings::for_sync_period(sync_period)))
+            let source = KubeMetricsClient::new(clients.metrics.clone(), limits);
+            let kinds = KindMapper::new(mapper.clone(), timeout);
+            let sharing = CoalescingSettings::for_sync_period(sync_period);
+            Arc::new(Coalescing::new(source, kinds, sharing))
         });
         Self {
             scales: ScaleClient::new(clients.api.clone(), timeout),

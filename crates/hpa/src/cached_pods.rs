@@ -5,8 +5,10 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use hpa_calc::{Pod, Selector, api::PodPhase};
 use hpa_controller::cache::PodLookup;
-use hpa_metrics::provider::{ListError, ObjectKey, ObjectLister, ObjectMetadata};
-use hpa_metrics::resource::{ApiResource, GroupResource};
+use hpa_metrics::{
+    ListError, ObjectKey, ObjectLister, ObjectMetadata,
+    resource::{ApiResource, GroupResource},
+};
 use parking_lot::RwLock;
 
 /// Selects pods without a request.

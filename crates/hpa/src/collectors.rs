@@ -18,7 +18,7 @@ use hpa_controller::{
     LeaderTask,
     events::{ObjectReference, RecordedEvent},
 };
-use hpa_metrics::provider::KubeObjects;
+use hpa_metrics::KubeObjects;
 use hpa_prometheus::client::Client;
 use jiff::Timestamp;
 use kube::Client as KubeClient;

@@ -8,7 +8,7 @@ use hpa_collectors::collection::{AutoscalerGroup, Collection, CollectionProvider
 use hpa_controller::{
     AutoscalerApi, Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients,
 };
-use hpa_metrics::provider::{DiscoveryMapper, Provider, ProviderSource, RoutedProvider};
+use hpa_metrics::{DiscoveryMapper, Fallback, MetricSource, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
@@ -60,21 +60,21 @@ impl Metrics {
         telemetry: Arc<Telemetry>,
         dry_run: bool,
     ) -> anyhow::Result<Dependencies> {
-        let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+        let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
         if let Some(collection) = &self.collection {
-            providers.push(Arc::new(CollectionProvider::new(collection.clone())));
+            sources.push(Arc::new(CollectionProvider::new(collection.clone())));
         }
         if let Some(rules) = self.rules {
             telemetry.attach_collector(Arc::new(QueryCollector::for_provider(
                 "hpa_controller",
                 rules.clone(),
             )?));
-            providers.push(rules);
+            sources.push(rules);
         }
-        let provider = Arc::new(RoutedProvider::new(providers));
+        let source = Arc::new(Routed::new(sources));
         let dependencies =
-            Dependencies::with_source(clients, options, telemetry, dry_run, |cluster, mapper| {
-                ProviderSource::new(provider, mapper, cluster)
+            Dependencies::with_source(clients, options, telemetry, dry_run, |cluster| {
+                Fallback::new(source, cluster)
             });
         let reporters = self.collection.map(collectors::problem_reporter);
         Ok(Dependencies {

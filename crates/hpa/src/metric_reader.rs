@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{Inputs, Readings};
 use hpa_controller::{k8s::Clients, scale_target::RestMapper};
-use hpa_metrics::provider::{DiscoveryMapper, ProviderSource};
 use hpa_metrics::{
-    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient, read_all,
+    ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
+    KubeMetricsClient, MetricsClient, read_all,
 };
 use hpa_prometheus::source::PrometheusProvider;
 
@@ -35,7 +35,8 @@ impl MetricReader {
         sharing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
         let limits = ClientSettings::default().with_deadline(timeout);
-        let apis = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), limits);
+        let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
+        let kinds = KindMapper::new(mapper, timeout);
         let pods = Arc::new(ReadPods::default());
         let rules = rules_provider::from_flags(
             arguments,
@@ -44,11 +45,11 @@ impl MetricReader {
         );
         let rules = rules.await?;
         let client: Box<dyn MetricsClient> = match &rules {
-            None => Box::new(Coalescing::new(apis, sharing)),
+            None => Box::new(Coalescing::new(apis, kinds, sharing)),
             Some(rules) => {
-                let source = ProviderSource::new(rules.clone(), mapper, apis);
+                let source = Fallback::new(rules.clone(), apis);
                 // The rules know the pods of selectors, not all of a namespace.
-                Box::new(Coalescing::new(source, sharing.with_threshold(usize::MAX)))
+                Box::new(Coalescing::new(source, kinds, sharing.with_threshold(usize::MAX)))
             }
         };
         Ok(Self { client, rules, pods })

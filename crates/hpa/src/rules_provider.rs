@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
-use hpa_metrics::provider::{ObjectLister, ResourceMapper};
+use hpa_metrics::{ObjectLister, ResourceMapper};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};

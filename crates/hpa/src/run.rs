@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use hpa_controller::{
-    ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions,
-    k8s::Clients,
-    leader_election,
-    leader_election::{Election, ElectionConfig},
+    ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions, k8s::Clients,
 };
+use hpa_lease::{Election, ElectionConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -60,6 +58,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;
     let options = options(&arguments);
     let election = election(&arguments).await?;
+    let keep_history = arguments.election.keep_history;
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     let build = version::build_info();
@@ -71,7 +70,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         None if arguments.dry_run => Dependencies::for_dry_run(clients, &options, telemetry),
         None => Dependencies::with_telemetry(clients, &options, telemetry),
     };
-    let dependencies = Dependencies { election, apis, ..dependencies };
+    let dependencies = Dependencies { election, keep_history, apis, ..dependencies };
     let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;
     #[cfg(feature = "otlp")]
     let dependencies = Dependencies { observer: Traces::observer(), ..dependencies };
@@ -122,11 +121,10 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let config = ElectionConfig {
         namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
         name: lease.leader_elect_resource_name.clone(),
-        identity: leader_election::identity(election.pod_name.as_deref()),
+        identity: hpa_lease::identity(election.pod_name.as_deref()),
         lease_duration: to_std(lease.leader_elect_lease_duration),
         renew_deadline: to_std(election.leader_elect_renew_deadline),
         retry_period: to_std(election.leader_elect_retry_period),
-        keep_history: election.keep_history,
     };
     Ok(Some(Election { client, config }))
 }

@@ -1,19 +1,23 @@
-//! Errors of requests to a metrics API.
+//! Errors of queries.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
 use hpa_calc::readings::{MetricsApi, ReadError};
 
-use crate::wire::WireError;
+use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 
-/// Why a request to a metrics API failed. Cheap to clone, because every caller that waited for the
-/// request gets a copy.
+/// Why a query has no answer. Cheap to clone, because every caller that waited for the request gets
+/// a copy.
 ///
-/// `request` names the request as the reference's client does, for example
-/// `get pods.metrics.k8s.io`. The texts appear in conditions of autoscalers.
+/// The texts appear in conditions of autoscalers. For an aggregated API server, the variants from
+/// [`MetricError::UnknownMetric`] on determine the status with which prometheus-adapter ("the
+/// reference" there) answers.
+///
+/// `request` names a request to a metrics API as the reference's client does, for example
+/// `get pods.metrics.k8s.io`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FetchError {
+pub enum MetricError {
     /// The server responded with an HTTP error.
     #[error("{message}")]
     Status {
@@ -91,13 +95,121 @@ pub enum FetchError {
         /// The cause.
         reasons: Box<str>,
     },
-    /// A [`MetricsSource`](crate::MetricsSource) returned the wrong variant of
-    /// [`Items`](crate::Items).
+    /// A [`MetricSource`](crate::MetricSource) returned the wrong variant of
+    /// [`Values`](crate::Values).
     #[error("the metrics source returned items of another kind than requested")]
-    UnexpectedItems,
+    UnexpectedValues,
+    /// There is no such metric. The reference answers 404, "the server could not find the metric M
+    /// for pods".
+    #[error("no such metric: {0}")]
+    UnknownMetric(#[source] NotFound),
+    /// The metric exists, but the named object has no value. The reference answers 404, "the
+    /// server could not find the metric M for pods NAME".
+    #[error("no value for the object: {0}")]
+    NoValueForObject(#[source] NotFound),
+    /// The pod or node doesn't exist, or the pod isn't running.
+    #[error("{0} not found")]
+    NoSuchObject(ObjectKey),
+    /// The objects of a selector can't be listed. The reference answers 500, "Internal error
+    /// occurred: unable to list matching resources".
+    #[error("unable to list matching resources")]
+    List(#[source] ListError),
+    /// The query of an external metric can't be built. The reference answers 500, "Internal error
+    /// occurred: unable to generate a query for the metric".
+    #[error("unable to generate a query for the metric")]
+    NoQuery(#[source] Arc<dyn Error + Send + Sync>),
+    /// The query failed, or its result has a type that a custom metric can't have. The reference
+    /// answers 500, "Internal error occurred: unable to fetch metrics".
+    #[error("unable to fetch metrics")]
+    Fetch(#[source] Arc<dyn Error + Send + Sync>),
+    /// The result can't be converted. The reference answers 500 with the text of the source and
+    /// without a reason.
+    #[error("unable to convert the result")]
+    Convert(#[source] Arc<dyn Error + Send + Sync>),
 }
 
-impl FetchError {
+/// Why there is no such metric, or no value of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotFound {
+    /// The source has not read its metrics yet.
+    #[error("the metrics have not been discovered yet")]
+    NotDiscovered,
+    /// No rule has the custom metric.
+    #[error("metric {metric} is not registered for {resource}")]
+    Custom {
+        /// The resource.
+        resource: GroupResource,
+        /// The name of the metric.
+        metric: String,
+    },
+    /// No rule has the external metric.
+    #[error("external metric {0} is not registered")]
+    External(String),
+    /// The query has no result.
+    #[error("the query {query} has no result")]
+    NoResult {
+        /// The query.
+        query: String,
+    },
+    /// The query has results, but none is for the object.
+    #[error(
+        "the query {query} has {results} results, but none has the label {label} with the \
+         object's name"
+    )]
+    OtherObjects {
+        /// The query.
+        query: String,
+        /// The number of results.
+        results: usize,
+        /// The label with the object's name.
+        label: String,
+    },
+    /// The label of the objects' names can't be found any more.
+    #[error("the results of the query {query} can't be assigned to objects: {message}")]
+    NoLabel {
+        /// The query.
+        query: String,
+        /// What is missing.
+        message: String,
+    },
+    /// The sample of the object is no value.
+    #[error("the query {query} has no value for the object: {reason}")]
+    NoValue {
+        /// The query.
+        query: String,
+        /// Why the sample is no value.
+        reason: NoValue,
+    },
+    /// No source has metrics of the API.
+    #[error("no rules are configured for this API")]
+    NotConfigured,
+    /// Another reason.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl MetricError {
+    /// Wraps the error of a failed query.
+    pub fn fetch(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Fetch(Arc::new(error))
+    }
+
+    /// Wraps the reason why there is no query.
+    pub fn no_query(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::NoQuery(Arc::new(error))
+    }
+
+    /// Wraps the reason why the result can't be converted.
+    pub fn convert(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Convert(Arc::new(error))
+    }
+
+    /// Whether the metric, or a value of it, doesn't exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::UnknownMetric(_) | Self::NoValueForObject(_) | Self::NoSuchObject(_))
+    }
+
     /// Converts to the error of a reading: this error and its causes in one line, without
     /// credentials of URLs.
     pub fn into_read_error(self, api: MetricsApi) -> ReadError {
@@ -170,7 +282,7 @@ mod tests {
 
     #[test]
     fn description_has_no_credentials() {
-        let error = FetchError::Transport {
+        let error = MetricError::Transport {
             request: "get pods.metrics.k8s.io".into(),
             source: Arc::new(std::io::Error::other(
                 "proxy http://me:se@cret@proxy:3128/x and https://you@b refused",

@@ -1,35 +1,54 @@
-//! A client of the three Kubernetes metrics APIs, for a controller with many autoscalers.
+//! Reads metrics for autoscalers: from the three Kubernetes metrics APIs, or from any other source.
+//!
+//! There is one trait, [`MetricSource`], with one query, one set of values and one error. The
+//! metrics APIs implement it here; rules for Prometheus, collectors and schedules implement it in
+//! crates of their own. Decorators implement it too. A controller reads through all of them, an
+//! aggregated API server through the sources alone.
 //!
 //! ```text
-//! MetricQuery, namespace, pod selector
-//!      │  MetricsClient::read
-//!      ▼
-//! Coalescing          reuses responses, joins requests in flight, shares lists of a namespace
-//!      │  Request
-//!      ▼  MetricsSource::fetch
-//! Isolating           limits concurrency by API and namespace, detects an API that hangs
-//!      │
-//!      ▼  MetricsSource::fetch
-//! KubeMetricsClient   chooses API version and path, limits time and size
-//!      │  HTTP GET
-//!      ▼
-//! kube::Client ──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io
-//!      │  JSON
-//!      ▼  wire::decode_list
-//! Items ──▶ wire::{resource_samples, pod_samples, object_value, external_values} ──▶ Reading
+//! controller (reconcile)                       aggregated API server
+//!   │ MetricQuery, namespace, pod selector       │ HTTP request
+//!   ▼                                            │
+//! client       MetricsClient::read               │
+//!   ▼                                            │
+//! query        MetricQuery ──▶ Query             │ Query
+//!   ▼                                            │
+//! coalesce     Coalescing: joins equal queries,  │
+//!   │          reuses values, shares the list    │
+//!   │          of a namespace                    │
+//!   ▼                                            │
+//! isolate      Isolating: limits concurrency by  │
+//!   │          API and namespace, detects an     │
+//!   │          API that hangs                    │
+//!   ▼                                            │
+//! routed       Fallback: sources in the process  │
+//!   │          first, then the cluster           │
+//!   ├──▶ Routed: the first that has the metric ◀─┘
+//!   │      ├──▶ schedules
+//!   │      ├──▶ collectors
+//!   │      └──▶ rules ──▶ PromQL ──▶ Prometheus
+//!   └──▶ kube_client   KubeMetricsClient: API version, path, limits of time and size
+//!          └──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io ──▶ wire::decode_list
+//!
+//! Values or MetricError, the same way back
+//!   └──▶ wire::{resource_samples, pod_samples, object_value, external_values} ──▶ Reading
 //! ```
 //!
-//! - [`MetricsClient`] answers one query of an autoscaler with a reading. [`Coalescing`] implements
-//!   it with a source.
-//! - [`MetricsSource`] sends one request and returns the items of one list. [`KubeMetricsClient`]
-//!   implements it for an API server. Implement it for other sources of metrics, or to observe
-//!   requests.
-//! - [`Isolating`] keeps an API that hangs from affecting others. It is optional.
-//! - [`wire`] has the types of the items, and pure functions from items to readings. It needs no
-//!   cluster.
+//! From `reconcile` to Prometheus, a query passes these modules: [`MetricsClient`] (`client`),
+//! [`query`], `coalesce`, `isolate`, `routed`, then `source` and `client` of `hpa-prometheus`.
 //!
-//! Query and reading types come from [`hpa_calc::readings`]: a controller passes the queries of a
-//! [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
+//! - [`source`] has the trait and its [`Catalog`]: which metrics a source has, without I/O, for
+//!   routing and discovery.
+//! - [`query`] has [`Query`], and how it follows from a metric of an autoscaler. Kinds become
+//!   resources there ([`KindMapper`]), so sources see resources only.
+//! - [`values`] has [`Values`]. Its items are the types of [`wire`], which decodes them from the
+//!   metrics APIs. All numbers are in milli-units, the precision of the APIs.
+//! - [`MetricError`] says why there is no answer. [`describe`] formats it for conditions and logs.
+//! - [`objects`] is the interface to the objects of the cluster that sources select from, and
+//!   [`kube_objects`] implements it. [`mapper`] reads the [`resource`]s of the API.
+//!
+//! Query and reading types of autoscalers come from [`hpa_calc::readings`]: a controller passes the
+//! queries of a [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
 //! [`decide`](hpa_calc::decide).
 //!
 //! Nothing is retried, because the controller reads the metrics again in the next sync period.
@@ -43,8 +62,8 @@
 //!
 //! use hpa_calc::{api::ResourceName, readings::MetricQuery, selector::Selector};
 //! use hpa_metrics::{
-//!     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
-//!     ResourceNames,
+//!     ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient,
+//!     MetricsClient, ResourceNames, resource::GroupResource,
 //! };
 //!
 //! /// Maps the kinds whose metrics are read to their resources.
@@ -56,9 +75,9 @@
 //!         &self,
 //!         group: &str,
 //!         kind: &str,
-//!     ) -> Result<String, Box<dyn Error + Send + Sync>> {
+//!     ) -> Result<GroupResource, Box<dyn Error + Send + Sync>> {
 //!         match (group, kind) {
-//!             ("networking.k8s.io", "Ingress") => Ok("ingresses.networking.k8s.io".to_owned()),
+//!             ("networking.k8s.io", "Ingress") => Ok(GroupResource::new(group, "ingresses")),
 //!             _ => Err(format!("no matches for kind {kind:?} in group {group:?}").into()),
 //!         }
 //!     }
@@ -66,9 +85,10 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn Error>> {
 //! let kube = kube::Client::try_default().await?;
-//! let source = KubeMetricsClient::new(kube, Arc::new(Names), ClientSettings::default());
+//! let source = KubeMetricsClient::new(kube, ClientSettings::default());
+//! let kinds = KindMapper::new(Arc::new(Names), Duration::from_secs(10));
 //! let settings = CoalescingSettings::for_sync_period(Duration::from_secs(15));
-//! let client = Coalescing::new(source, settings);
+//! let client = Coalescing::new(source, kinds, settings);
 //!
 //! let query = MetricQuery::Resource { resource: ResourceName::Cpu, container: None };
 //! let reading = client.read("shop", &Selector::parse("app=web")?, &query).await?;
@@ -83,19 +103,33 @@ mod coalesce;
 mod error;
 mod isolate;
 mod kube_client;
-pub mod provider;
+pub mod kube_objects;
+pub mod mapper;
+pub mod objects;
+pub mod query;
 pub mod resource;
-mod source;
+mod routed;
+pub mod source;
+pub mod values;
 pub mod wire;
 
 #[cfg(test)]
-mod test_doubles;
+mod fake_api;
+#[cfg(any(test, feature = "test-doubles"))]
+pub mod test_doubles;
 
 pub use client::{MetricsClient, read_all};
-pub use coalesce::{Coalescing, CoalescingSettings};
-pub use error::{FetchError, describe};
+pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
+pub use error::{MetricError, NotFound, describe};
 pub use isolate::{Isolating, IsolationSettings};
-pub use kube_client::{
-    ClientSettings, KubeMetricsClient, ResourceNames, generic_message, percent_encode,
+pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
+pub use kube_objects::KubeObjects;
+pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
+pub use objects::{ListError, ObjectLister, ObjectMetadata};
+pub use query::{
+    CustomQuery, ExternalQuery, FieldRequirement, KindMapper, ObjectKey, Objects, Query,
+    ResourceNames,
 };
-pub use source::{Items, MetricsSource, ObjectReference, Request};
+pub use routed::{Fallback, Routed};
+pub use source::{ApiGroups, Catalog, MetricSource};
+pub use values::{CustomValues, ExternalValues, ObjectKind, Origin, UsageList, Values};

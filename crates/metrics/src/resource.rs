@@ -162,7 +162,7 @@ impl ApiResources {
 mod tests {
     use rstest::rstest;
 
-    use crate::provider::test_doubles::resources;
+    use crate::test_doubles::resources;
 
     #[rstest]
     #[case::plural("", "pods", "pods")]

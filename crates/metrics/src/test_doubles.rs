@@ -1,191 +1,322 @@
-//! Test doubles: an API server, resource names and a metrics source.
-
-use std::{collections::BTreeMap, convert::Infallible, error::Error, sync::Arc, time::Duration};
+//! A source and a lister with fixed contents, for tests.
 
 use async_trait::async_trait;
-use hpa_calc::{api::CrossVersionObjectReference, selector::Selector};
-use http::Response;
-use kube::client::Body;
+use hpa_calc::{MilliValue, Quantity, Selector};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{FetchError, Items, MetricsSource, Request, ResourceNames, wire::PodMetrics};
+use crate::{
+    CustomQuery, ExternalQuery, MetricError, MetricSource, NotFound, ObjectKey, ObjectKind,
+    Objects, Query, UsageList, Values,
+    objects::{ListError, ObjectLister, ObjectMetadata},
+    resource::{ApiResource, ApiResources, GroupResource},
+    source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
+    values::{CustomValues, ExternalValues},
+    wire::{ExternalMetricValue, MetricValue, NodeMetrics, PodMetrics},
+};
 
-pub(crate) fn selector(text: &str) -> Selector {
-    Selector::parse(text).unwrap()
+/// Objects with their resource. Lists keep the order.
+#[derive(Debug, Default)]
+pub struct FixedObjects {
+    /// The objects by resource. All pods are running.
+    pub objects: Vec<(GroupResource, ObjectMetadata)>,
+    /// The lists that were asked for: resource, namespace and selector.
+    pub lists: Mutex<Vec<(GroupResource, String, String)>>,
 }
 
-/// A metrics.k8s.io item of a pod with one container `app`.
-pub(crate) fn pod(name: &str, labels: &[(&str, &str)], cpu: &str) -> serde_json::Value {
-    serde_json::json!({
-        "metadata": { "name": name, "labels": labels.iter().copied().collect::<BTreeMap<_, _>>() },
-        "timestamp": "2000-01-01T00:00:00Z",
-        "window": "15s",
-        "containers": [{ "name": "app", "usage": { "cpu": cpu } }],
-    })
-}
-
-pub(crate) fn object(api_version: &str, kind: &str, name: &str) -> CrossVersionObjectReference {
-    CrossVersionObjectReference {
-        api_version: api_version.into(),
-        kind: kind.into(),
-        name: name.into(),
-        ..Default::default()
-    }
-}
-
-/// An HTTP response.
-#[derive(Clone)]
-pub(crate) struct Reply {
-    pub(crate) after: Duration,
-    pub(crate) code: u16,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: String,
-}
-
-impl Reply {
-    pub(crate) fn json(body: impl Into<String>) -> Self {
-        Self {
-            after: Duration::ZERO,
-            code: 200,
-            content_type: "application/json",
-            body: body.into(),
-        }
-    }
-
-    pub(crate) fn text(code: u16, body: &str) -> Self {
-        Self { after: Duration::ZERO, code, content_type: "text/plain", body: body.into() }
-    }
-
-    pub(crate) fn group(versions: &[&str]) -> Self {
-        let versions: Vec<_> =
-            versions.iter().map(|version| serde_json::json!({ "version": version })).collect();
-        Self::json(serde_json::json!({ "kind": "APIGroup", "versions": versions }).to_string())
-    }
-
-    pub(crate) fn after(self, after: Duration) -> Self {
-        Self { after, ..self }
-    }
-}
-
-/// An API server that responds by path and query, and records the requests.
-#[derive(Clone)]
-pub(crate) struct Server {
-    requests: Arc<Mutex<Vec<String>>>,
-    respond: Arc<dyn Fn(&str) -> Reply + Send + Sync>,
-}
-
-impl Server {
-    pub(crate) fn new(respond: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
-        Self { requests: Arc::default(), respond: Arc::new(respond) }
-    }
-
-    /// Returns the requests since the last call.
-    pub(crate) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.requests.lock())
-    }
-
-    pub(crate) fn client(&self) -> kube::Client {
-        let server = self.clone();
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (server, uri) = (server.clone(), request.uri().to_string());
-            async move { Ok::<_, Infallible>(server.reply(uri).await) }
-        });
-        kube::Client::new(service, "default")
-    }
-
-    async fn reply(&self, uri: String) -> Response<Body> {
-        let reply = (self.respond)(&uri);
-        self.requests.lock().push(uri);
-        tokio::time::sleep(reply.after).await;
-        Response::builder()
-            .status(reply.code)
-            .header("content-type", reply.content_type)
-            .body(Body::from(reply.body.into_bytes()))
-            .unwrap()
-    }
-}
-
-/// Maps two kinds to resources. Lookups in the group `slow` never complete.
-pub(crate) struct Names;
-
-#[async_trait]
-impl ResourceNames for Names {
-    async fn resource_for(
+impl FixedObjects {
+    fn select(
         &self,
-        group: &str,
-        kind: &str,
-    ) -> Result<String, Box<dyn Error + Send + Sync>> {
-        match (group, kind) {
-            ("", "Service") => Ok("services".into()),
-            ("apps", "Deployment") => Ok("deployments.apps".into()),
-            ("slow", _) => std::future::pending().await,
-            _ => Err(format!("no matches for kind {kind:?} in group {group:?}").into()),
-        }
-    }
-}
-
-type PodMetricsResult = Result<Vec<PodMetrics>, FetchError>;
-type GetPodMetrics = dyn Fn(&str, &str) -> PodMetricsResult + Send + Sync;
-
-/// A source with a delay. It returns pod metrics by namespace and selector, and records the
-/// requests.
-#[derive(Clone)]
-pub(crate) struct Source {
-    requests: Arc<Mutex<Vec<String>>>,
-    delay: Duration,
-    pod_metrics: Arc<GetPodMetrics>,
-}
-
-impl Source {
-    pub(crate) fn new(
-        delay: Duration,
-        pod_metrics: impl Fn(&str, &str) -> PodMetricsResult + Send + Sync + 'static,
-    ) -> Self {
-        Self { requests: Arc::default(), delay, pod_metrics: Arc::new(pod_metrics) }
-    }
-
-    /// Returns the requests since the last call.
-    pub(crate) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.requests.lock())
+        resource: &GroupResource,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Vec<ObjectMetadata> {
+        self.lists.lock().push((resource.clone(), namespace.to_owned(), selector.to_string()));
+        let selected = self.objects.iter().filter(|(own, object)| {
+            own == resource
+                && (namespace.is_empty() || object.key.namespace == namespace)
+                && selector.matches(&object.labels)
+        });
+        selected.map(|(_, object)| object.clone()).collect()
     }
 }
 
 #[async_trait]
-impl MetricsSource for Source {
-    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
-        self.requests.lock().push(name(request));
-        tokio::time::sleep(self.delay).await;
-        Ok(match request {
-            Request::PodMetrics { namespace, pods } => {
-                Items::PodMetrics((self.pod_metrics)(namespace, &pods.to_string())?)
-            }
-            Request::PodValues { .. } => Items::Values(
-                serde_json::from_str(r#"[{"describedObject":{"name":"web-1"},"value":"1500m"}]"#)
-                    .unwrap(),
-            ),
-            Request::ObjectValues { .. } => Items::Values(
-                serde_json::from_str(r#"[{"describedObject":{"name":"main"},"value":"7"}]"#)
-                    .unwrap(),
-            ),
-            Request::ExternalValues { .. } => Items::ExternalValues(
-                serde_json::from_str(r#"[{"value":"1"},{"value":"2"}]"#).unwrap(),
-            ),
-        })
+impl ObjectLister for FixedObjects {
+    async fn names(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        let objects = self.select(&resource.group_resource, namespace, selector);
+        Ok(objects.into_iter().map(|object| object.key.name).collect())
+    }
+
+    async fn running_pods(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<ObjectMetadata>, ListError> {
+        let mut pods = self.select(&GroupResource::pods(), namespace, selector);
+        pods.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(pods)
+    }
+
+    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
+        let pods = self.running_pods(&pod.namespace, &Selector::everything()).await?;
+        Ok(pods.into_iter().find(|object| object.key == *pod))
+    }
+
+    async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        let mut nodes = self.select(&GroupResource::nodes(), "", selector);
+        nodes.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(nodes)
+    }
+
+    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError> {
+        let nodes = self.nodes(&Selector::everything()).await?;
+        Ok(nodes.into_iter().find(|object| object.key.name == name))
     }
 }
 
-/// The parts of a request that tests compare.
-fn name(request: &Request) -> String {
-    match request {
-        Request::PodMetrics { namespace, pods } => format!("{namespace} {pods}"),
-        Request::PodValues { namespace, pods, metric, metric_selector } => {
-            format!("{namespace} {pods} {metric} {metric_selector}")
+/// A source with fixed values.
+#[derive(Debug, Default)]
+pub struct FixedSource {
+    /// The APIs that it has.
+    pub groups: ApiGroups,
+    /// Values of custom metrics: kind of the objects, metric, namespace, value.
+    pub custom: Vec<(ObjectKind, String, String, MetricValue)>,
+    /// Values of external metrics: metric, namespace, value.
+    pub external: Vec<(String, String, ExternalMetricValue)>,
+    /// The usage of pods.
+    pub pods: Vec<PodMetrics>,
+    /// The usage of nodes.
+    pub nodes: Vec<NodeMetrics>,
+    /// The objects that are selected from.
+    pub objects: FixedObjects,
+    /// Why the metrics are not discovered. They are, if it is empty.
+    pub problems: Vec<String>,
+    /// If set, the answer to all queries for custom and external metrics.
+    pub error: Option<MetricError>,
+}
+
+/// A value of an object that was measured at the beginning of 1970.
+pub fn value(object: &str, quantity: &str) -> MetricValue {
+    MetricValue {
+        object: object.into(),
+        timestamp: Timestamp::UNIX_EPOCH,
+        window_seconds: None,
+        value: milli(quantity),
+    }
+}
+
+/// A value of a series that was measured at the beginning of 1970.
+pub fn external_value(labels: Option<&[(&str, &str)]>, quantity: &str) -> ExternalMetricValue {
+    ExternalMetricValue {
+        labels: labels.map(|labels| labels.iter().copied().collect()),
+        timestamp: Timestamp::UNIX_EPOCH,
+        value: milli(quantity),
+    }
+}
+
+fn milli(quantity: &str) -> MilliValue {
+    quantity.parse::<Quantity>().unwrap_or_default().milli_value()
+}
+
+impl FixedSource {
+    fn custom(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
+        let CustomQuery { resource, namespace, objects, metric, .. } = query;
+        let selected = match objects {
+            Objects::Named(_) => Vec::new(),
+            Objects::Selected(selector) => {
+                let selected = self.objects.select(resource, namespace, selector);
+                if selected.is_empty() {
+                    let reason = NotFound::Other("no resource names requested".to_owned());
+                    return Err(MetricError::UnknownMetric(reason));
+                }
+                selected
+            }
+        };
+        let is_queried = |name: &str| match objects {
+            Objects::Named(own) => own == name,
+            Objects::Selected(_) => selected.iter().any(|selected| selected.key.name == name),
+        };
+        let mut of_metric = self.custom.iter().filter(|(kind, own, in_namespace, _)| {
+            kind.resource == *resource && own == metric && in_namespace == namespace
+        });
+        let Some(first) = of_metric.next() else {
+            let (resource, metric) = (resource.clone(), metric.clone());
+            return Err(MetricError::UnknownMetric(NotFound::Custom { resource, metric }));
+        };
+        let values = std::iter::once(first).chain(of_metric).map(|(.., value)| value);
+        let items: Vec<_> = values.filter(|value| is_queried(&value.object)).cloned().collect();
+        if items.is_empty() && matches!(objects, Objects::Named(_)) {
+            let reason = NotFound::NoResult { query: String::new() };
+            return Err(MetricError::NoValueForObject(reason));
         }
-        Request::ObjectValues { namespace, object, metric, metric_selector } => {
-            format!("{namespace} {}/{} {metric} {metric_selector}", object.kind, object.name)
+        Ok(CustomValues { object_kind: first.0.clone(), items, ..CustomValues::default() })
+    }
+
+    fn external(&self, query: &ExternalQuery) -> Result<ExternalValues, MetricError> {
+        if !self.external.iter().any(|(metric, ..)| *metric == query.metric) {
+            return Err(MetricError::UnknownMetric(NotFound::External(query.metric.clone())));
         }
-        Request::ExternalValues { namespace, metric, metric_selector } => {
-            format!("{namespace} {metric} {metric_selector}")
+        let items = self.external.iter().filter(|(metric, namespace, value)| {
+            *metric == query.metric
+                && *namespace == query.namespace
+                && query.metric_selector.matches(&value.labels.clone().unwrap_or_default())
+        });
+        let items = items.map(|(.., value)| value.clone()).collect();
+        Ok(ExternalValues { items, ..ExternalValues::default() })
+    }
+}
+
+impl Catalog for FixedSource {
+    fn groups(&self) -> ApiGroups {
+        self.groups
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        if self.problems.is_empty() { Ok(()) } else { Err(self.problems.clone()) }
+    }
+
+    fn has(&self, query: &Query) -> bool {
+        match query {
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => self.groups.resource,
+            Query::Custom(query) => self.custom_metrics().iter().any(|own| {
+                own.resource == query.resource
+                    && own.is_namespaced == query.is_namespaced()
+                    && own.metric == query.metric
+            }),
+            Query::External(query) => self.external.iter().any(|(own, ..)| *own == query.metric),
         }
+    }
+
+    fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+        let metrics = self.custom.iter().map(|(kind, metric, ..)| ListedCustomMetric {
+            resource: kind.resource.clone(),
+            metric: metric.clone(),
+            is_namespaced: kind.resource.has_namespaced_metrics(),
+        });
+        let mut metrics: Vec<_> = metrics.collect();
+        metrics.sort_by(|a, b| (&a.metric, &a.resource).cmp(&(&b.metric, &b.resource)));
+        metrics.dedup();
+        metrics
+    }
+
+    fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+        let metrics = self.external.iter().map(|(metric, ..)| ListedExternalMetric {
+            metric: metric.clone(),
+            is_namespaced: true,
+        });
+        let mut metrics: Vec<_> = metrics.collect();
+        metrics.sort();
+        metrics.dedup();
+        metrics
+    }
+}
+
+#[async_trait]
+impl MetricSource for FixedSource {
+    fn catalog(&self) -> &dyn Catalog {
+        self
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let fail = || self.error.clone().map_or(Ok(()), Err);
+        match query {
+            Query::PodUsage { namespace, pods, fields } => {
+                let pods = self.objects.pods_of(namespace, pods, fields).await?;
+                let usage = |pod: &ObjectMetadata| {
+                    self.pods.iter().find(|own| own.metadata.key() == pod.key).cloned()
+                };
+                let items: Vec<_> = pods.iter().filter_map(usage).collect();
+                Ok(Values::PodMetrics(items.into()))
+            }
+            Query::NodeUsage { nodes, fields } => {
+                let nodes = self.objects.nodes_of(nodes, fields).await?;
+                let usage = |node: &ObjectMetadata| {
+                    self.nodes.iter().find(|own| own.metadata.key() == node.key).cloned()
+                };
+                let items: Vec<_> = nodes.iter().filter_map(usage).collect();
+                Ok(Values::NodeMetrics(UsageList::from(items)))
+            }
+            Query::Custom(query) => fail().and_then(|()| self.custom(query)).map(Values::Custom),
+            Query::External(query) => {
+                fail().and_then(|()| self.external(query)).map(Values::External)
+            }
+        }
+    }
+}
+
+/// Resources like those of a small cluster.
+pub fn resources() -> ApiResources {
+    let resource = |group: &str, kind: &str, plural: &str| ApiResource {
+        group_resource: GroupResource::new(group, plural),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    };
+    ApiResources::new([
+        resource("", "Pod", "pods"),
+        resource("", "Service", "services"),
+        resource("", "Node", "nodes"),
+        resource("", "Namespace", "namespaces"),
+        resource("", "Event", "events"),
+        resource("apps", "Deployment", "deployments"),
+        resource("events.k8s.io", "Event", "events"),
+        resource("networking.k8s.io", "Ingress", "ingresses"),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, app: &str) -> (GroupResource, ObjectMetadata) {
+        let metadata = ObjectMetadata {
+            key: ObjectKey::new("shop", name),
+            labels: [("app".to_owned(), app.to_owned())].into(),
+            creation_timestamp: None,
+        };
+        (GroupResource::pods(), metadata)
+    }
+
+    #[tokio::test]
+    async fn double_answers_by_name_and_by_selector() {
+        let kind = ObjectKind {
+            resource: GroupResource::pods(),
+            version: "v1".into(),
+            kind: "Pod".into(),
+        };
+        let custom = |name: &str, quantity: &str| {
+            (kind.clone(), "rps".to_owned(), "shop".to_owned(), value(name, quantity))
+        };
+        let source = FixedSource {
+            custom: vec![custom("web-0", "5"), custom("api-0", "7")],
+            objects: FixedObjects {
+                objects: vec![pod("web-0", "web"), pod("api-0", "api")],
+                ..FixedObjects::default()
+            },
+            ..FixedSource::default()
+        };
+        let read = async |objects| {
+            let query = CustomQuery {
+                resource: GroupResource::pods(),
+                namespace: "shop".to_owned(),
+                objects,
+                metric: "rps".to_owned(),
+                metric_selector: Selector::everything(),
+            };
+            source.read(&query.into()).await.and_then(Values::into_custom)
+        };
+        let selector = Selector::parse("app=api").unwrap();
+        let values = read(Objects::Selected(selector)).await.unwrap();
+        let names: Vec<_> = values.items.iter().map(|item| &*item.object).collect();
+        assert_eq!(names, ["api-0"]);
+        assert!(read(Objects::Named("web-0".to_owned())).await.is_ok());
+        let error = read(Objects::Named("other".to_owned())).await.unwrap_err();
+        assert!(error.is_not_found());
     }
 }

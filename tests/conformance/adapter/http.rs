@@ -6,7 +6,7 @@ use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Trust, Version,
 };
-use hpa_metrics::provider::{FixedMapper, KubeObjects, Provider};
+use hpa_metrics::{Catalog, FixedMapper, KubeObjects};
 use hpa_prometheus::client::{Client, Settings, Verb, parse_header};
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};

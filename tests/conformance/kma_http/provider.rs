@@ -1,21 +1,14 @@
 //! Answers from the store, as the reference gives them.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use hpa_calc::{Quantity, Selector};
-use hpa_metrics::provider::{
-    ApiGroups, CustomRequest, ExternalRequest, ObjectKey, ProviderError,
-    error::NotFound,
-    interface::Provider,
-    objects::ObjectLister,
-    test_doubles::FixedObjects,
-    value::{
-        CustomValue, CustomValues, ExternalValue, ExternalValues, ListedCustomMetric,
-        ListedExternalMetric, NodeUsage, ObjectKind, Origin, PodUsage, Usage, Value,
-    },
+use hpa_calc::Selector;
+use hpa_metrics::{
+    ApiGroups, Catalog, CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError,
+    MetricSource, NotFound, ObjectKind, Objects, Query, Values,
+    resource::GroupResource,
+    source::{ListedCustomMetric, ListedExternalMetric},
+    wire::{ExternalMetricValue, MetricValue},
 };
-use hpa_metrics::resource::GroupResource;
 use jiff::Timestamp;
 
 use super::collect::StoredValue;
@@ -23,39 +16,35 @@ use crate::store::{GroupResource as StoredResource, Store, Stored};
 
 pub(super) struct StoredMetrics {
     store: Store<StoredValue>,
-    objects: FixedObjects,
 }
 
 impl StoredMetrics {
     pub(super) fn new(store: Store<StoredValue>) -> Self {
-        Self { store, objects: FixedObjects::default() }
+        Self { store }
     }
 }
 
-fn stored_resource(request: &CustomRequest) -> StoredResource {
+fn stored_resource(request: &CustomQuery) -> StoredResource {
     let GroupResource { group, resource } = &request.resource;
     StoredResource { group: group.clone(), resource: resource.clone() }
 }
 
-fn namespace(request: &CustomRequest) -> Option<&str> {
+fn namespace(request: &CustomQuery) -> Option<&str> {
     Some(request.namespace.as_str()).filter(|namespace| !namespace.is_empty())
 }
 
-fn value(stored: &Stored<StoredValue>) -> Value {
-    let quantity = Quantity::from(stored.value.value);
-    Value { quantity, timestamp: stored.at, window: None }
-}
-
-fn custom_values(request: &CustomRequest, stored: &[&Stored<StoredValue>]) -> CustomValues {
+fn custom_values(request: &CustomQuery, stored: &[&Stored<StoredValue>]) -> CustomValues {
     let (api_version, kind) = stored
         .first()
         .map(|first| (first.value.api_version.as_str(), first.value.kind.as_str()))
         .unwrap_or_default();
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let resource = request.resource.resource.clone();
-    let items = stored.iter().map(|stored| CustomValue {
-        object: ObjectKey::new(&request.namespace, &stored.value.name),
-        value: value(stored),
+    let items = stored.iter().map(|stored| MetricValue {
+        object: stored.value.name.as_str().into(),
+        timestamp: stored.at,
+        window_seconds: None,
+        value: stored.value.value,
     });
     CustomValues {
         object_kind: ObjectKind {
@@ -64,13 +53,58 @@ fn custom_values(request: &CustomRequest, stored: &[&Stored<StoredValue>]) -> Cu
             kind: kind.to_owned(),
         },
         items: items.collect(),
-        omitted: Vec::new(),
-        origin: Arc::new(Origin::default()),
+        ..CustomValues::default()
     }
 }
 
-#[async_trait]
-impl Provider for StoredMetrics {
+impl StoredMetrics {
+    fn custom_by_name(
+        &self,
+        request: &CustomQuery,
+        name: &str,
+    ) -> Result<CustomValues, MetricError> {
+        let (resource, selector) = (stored_resource(request), &request.metric_selector);
+        let found = self.store.by_name(
+            &request.metric,
+            &resource,
+            namespace(request),
+            name,
+            selector,
+            Timestamp::now(),
+        );
+        let missing = || MetricError::NoValueForObject(NotFound::Other("not stored".to_owned()));
+        Ok(custom_values(request, &[found.ok_or_else(missing)?]))
+    }
+
+    fn custom_by_selector(&self, request: &CustomQuery, objects: &Selector) -> CustomValues {
+        let found = self.store.by_selector(
+            &request.metric,
+            &stored_resource(request),
+            namespace(request),
+            objects,
+            Timestamp::now(),
+        );
+        custom_values(request, &found.unwrap_or_default())
+    }
+
+    fn external(&self, request: &ExternalQuery) -> ExternalValues {
+        let found = self.store.external(
+            &request.namespace,
+            &request.metric,
+            &request.metric_selector,
+            Timestamp::now(),
+        );
+        let item = |stored: &Stored<StoredValue>| ExternalMetricValue {
+            labels: stored.labels.as_ref().map(|labels| labels.iter().collect()),
+            timestamp: stored.at,
+            value: stored.value.value,
+        };
+        let items = found.into_iter().map(item).collect();
+        ExternalValues { items, ..ExternalValues::default() }
+    }
+}
+
+impl Catalog for StoredMetrics {
     fn groups(&self) -> ApiGroups {
         ApiGroups { custom: true, external: true, resource: false }
     }
@@ -79,11 +113,7 @@ impl Provider for StoredMetrics {
         Ok(())
     }
 
-    fn has_custom(&self, _: &GroupResource, _: bool, _: &str) -> bool {
-        true
-    }
-
-    fn has_external(&self, _: &str) -> bool {
+    fn has(&self, _: &Query) -> bool {
         true
     }
 
@@ -108,64 +138,26 @@ impl Provider for StoredMetrics {
         };
         metrics.map(listed).collect()
     }
+}
 
-    async fn custom_by_name(
-        &self,
-        request: &CustomRequest,
-        name: &str,
-    ) -> Result<CustomValues, ProviderError> {
-        let (resource, selector) = (stored_resource(request), &request.metric_selector);
-        let found = self.store.by_name(
-            &request.metric,
-            &resource,
-            namespace(request),
-            name,
-            selector,
-            Timestamp::now(),
-        );
-        let missing = || ProviderError::NoValueForObject(NotFound::Other("not stored".to_owned()));
-        Ok(custom_values(request, &[found.ok_or_else(missing)?]))
+#[async_trait]
+impl MetricSource for StoredMetrics {
+    fn catalog(&self) -> &dyn Catalog {
+        self
     }
 
-    async fn custom_by_selector(
-        &self,
-        request: &CustomRequest,
-        objects: &Selector,
-    ) -> Result<CustomValues, ProviderError> {
-        let found = self.store.by_selector(
-            &request.metric,
-            &stored_resource(request),
-            namespace(request),
-            objects,
-            Timestamp::now(),
-        );
-        Ok(custom_values(request, &found.unwrap_or_default()))
-    }
-
-    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
-        let found = self.store.external(
-            &request.namespace,
-            &request.metric,
-            &request.metric_selector,
-            Timestamp::now(),
-        );
-        let item = |stored: &Stored<StoredValue>| ExternalValue {
-            labels: stored.labels.clone(),
-            value: value(stored),
-        };
-        let items = found.into_iter().map(item).collect();
-        Ok(ExternalValues { items, omitted: Vec::new(), origin: Arc::new(Origin::default()) })
-    }
-
-    async fn pod_usage(&self, _: &[ObjectKey]) -> Usage<PodUsage> {
-        Usage::default()
-    }
-
-    async fn node_usage(&self, _: &[String]) -> Usage<NodeUsage> {
-        Usage::default()
-    }
-
-    fn objects(&self) -> &dyn ObjectLister {
-        &self.objects
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        match query {
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => {
+                Err(MetricError::UnknownMetric(NotFound::NotConfigured))
+            }
+            Query::Custom(query) => match &query.objects {
+                Objects::Named(name) => self.custom_by_name(query, name).map(Values::Custom),
+                Objects::Selected(selector) => {
+                    Ok(Values::Custom(self.custom_by_selector(query, selector)))
+                }
+            },
+            Query::External(query) => Ok(Values::External(self.external(query))),
+        }
     }
 }

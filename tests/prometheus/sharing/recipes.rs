@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hpa_calc::Selector;
-use hpa_metrics::provider::{CustomRequest, Provider as _, value::Value};
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::{
+    CustomQuery, MetricSource as _, Objects, describe, resource::GroupResource, wire::MetricValue,
+};
 use hpa_prometheus::source::{PrometheusProvider, SharingSettings};
 
 use crate::{
@@ -42,9 +43,10 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
         }
         (None, None) => bail!("no custom metric"),
     };
-    let request = CustomRequest {
+    let request = CustomQuery {
         resource,
         namespace: NAMESPACE.to_owned(),
+        objects: Objects::Selected(Selector::everything()),
         metric,
         metric_selector: Selector::everything(),
     };
@@ -68,10 +70,9 @@ pub(crate) async fn check(reader: &Reader, recipe: &Recipe) -> Result<()> {
 /// The value and its time, or the error.
 async fn read(
     provider: &PrometheusProvider,
-    request: &CustomRequest,
+    request: &CustomQuery,
     object: &str,
-) -> Result<Vec<Value>, String> {
-    let values = provider.custom_by_name(request, object).await;
-    let values = values.map_err(|error| error.describe())?;
-    Ok(values.items.into_iter().map(|item| item.value).collect())
+) -> Result<Vec<MetricValue>, String> {
+    let values = provider.read_custom(request.clone().named(object)).await;
+    values.map(|values| values.items).map_err(|error| describe(&error))
 }

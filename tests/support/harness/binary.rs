@@ -22,7 +22,7 @@ pub fn hpa_binary() -> PathBuf {
         // The features of `cargo test --workspace`, so that nothing is compiled twice.
         .args(["build", "--quiet", "--workspace", "--bin", "hpa", "--test", "availability"])
         .args(["--profile", profile])
-        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")])
+        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")])
         .status()
         .expect("cargo runs");
     assert!(status.success(), "cargo build -p hpa: {status}");

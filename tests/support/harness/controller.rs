@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use hpa_calc::settings::Settings;
-use hpa_controller::{
-    Dependencies, Options, RunError,
-    leader_election::{Election, ElectionConfig},
-    run,
-};
+use hpa_controller::{Dependencies, Options, RunError, run};
+use hpa_lease::{Election, ElectionConfig};
 use kube::Client;
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -74,7 +71,7 @@ pub fn options() -> Options {
     }
 }
 
-/// Leader election with the default durations. The history is stored.
+/// Leader election with the default durations.
 pub fn election(client: Client, namespace: &str, identity: &str) -> Election {
     let config = ElectionConfig {
         namespace: namespace.into(),
@@ -83,7 +80,6 @@ pub fn election(client: Client, namespace: &str, identity: &str) -> Election {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
-        keep_history: true,
     };
     Election { client, config }
 }

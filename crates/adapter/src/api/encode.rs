@@ -1,29 +1,24 @@
 //! From the provider's values to the API's lists and errors.
 
-use std::collections::HashMap;
-
 use crate::metrics_api::{
     CustomVersion, MediaType, StatusError,
     table::Converted,
     usage::{Container, Metadata, Metrics, MetricsKind, MetricsList, MetricsObject, Usage, Values},
     values::{CustomItem, CustomList, DescribedKind, ExternalItem, ExternalList, LabelSelector},
 };
-use hpa_metrics::provider::value::UsageValues;
-use hpa_metrics::provider::{
-    CustomRequest, ListError, ObjectKey, ObjectMetadata, ProviderError,
-    value::{CustomValues, ExternalValues, NodeUsage, PodUsage, Value},
+use hpa_calc::{MilliValue, Quantity, api::ResourceName, quantity::Format};
+use hpa_metrics::{
+    CustomQuery, CustomValues, ExternalValues, ListError, MetricError, describe,
+    wire::{self, ItemMeta, NodeMetrics, PodMetrics},
 };
 use jiff::Timestamp;
 use tracing::{debug, warn};
 
-use crate::{
-    describe::describe,
-    response::{Preferences, Reply, encode},
-};
+use crate::response::{Preferences, Reply, encode};
 
 /// The status of an error. `resource` and `name` are those of the request.
 pub(super) fn status_of(
-    error: &ProviderError,
+    error: &MetricError,
     metric: &str,
     resource: &str,
     name: Option<&str>,
@@ -35,20 +30,23 @@ pub(super) fn status_of(
         warn!(metric, resource, error = reason, "unable to read a metric");
     }
     match error {
-        ProviderError::UnknownMetric(_) => StatusError::metric_not_found(metric, resource),
-        ProviderError::NoValueForObject(_) => {
+        MetricError::UnknownMetric(_) => StatusError::metric_not_found(metric, resource),
+        MetricError::NoValueForObject(_) => {
             let name = name.unwrap_or_default();
             StatusError::metric_not_found_for(metric, resource, name)
         }
-        ProviderError::List(_) => StatusError::internal("unable to list matching resources"),
-        ProviderError::Convert(error) => StatusError::unclassified(error.to_string()),
+        MetricError::List(_) => StatusError::internal("unable to list matching resources"),
+        MetricError::Convert(error) => StatusError::unclassified(error.to_string()),
         // Details are in the log: they are not for everybody who may read metrics.
         _ => StatusError::internal("unable to fetch metrics"),
     }
 }
 
 /// The status of pods or nodes that can't be listed.
-pub(super) fn list_error(what: &str, error: &ListError) -> StatusError {
+pub(super) fn usage_error(what: &str, error: &MetricError) -> StatusError {
+    let MetricError::List(error) = error else {
+        return status_of(error, what, "", None);
+    };
     warn!(error = describe(error), "{what}");
     match error {
         ListError::NotSynced(_) => StatusError::service_unavailable(format!("{what}: {error}")),
@@ -56,7 +54,7 @@ pub(super) fn list_error(what: &str, error: &ListError) -> StatusError {
     }
 }
 
-pub(super) fn log_failures(objects: &str, failures: &[ProviderError]) {
+pub(super) fn log_failures(objects: &str, failures: &[MetricError]) {
     for failure in failures {
         warn!(error = describe(failure), "unable to read the usage of {objects}");
     }
@@ -64,7 +62,7 @@ pub(super) fn log_failures(objects: &str, failures: &[ProviderError]) {
 
 pub(super) fn custom_list<'a>(
     version: CustomVersion,
-    request: &'a CustomRequest,
+    request: &'a CustomQuery,
     values: &'a CustomValues,
 ) -> Result<CustomList<'a>, StatusError> {
     let selector = match values.items.as_slice() {
@@ -74,10 +72,10 @@ pub(super) fn custom_list<'a>(
     };
     let kind = &values.object_kind;
     let items = values.items.iter().map(|item| CustomItem {
-        name: &item.object.name,
-        timestamp: item.value.timestamp,
-        window_seconds: window_seconds(&item.value),
-        value: &item.value.quantity,
+        name: &item.object,
+        timestamp: item.timestamp,
+        window_seconds: item.window_seconds,
+        value: item.value.into(),
     });
     Ok(CustomList {
         version,
@@ -96,65 +94,57 @@ pub(super) fn custom_list<'a>(
 pub(super) fn external_list<'a>(metric: &'a str, values: &'a ExternalValues) -> ExternalList<'a> {
     let items = values.items.iter().map(|item| ExternalItem {
         labels: item.labels.as_ref(),
-        timestamp: item.value.timestamp,
-        window_seconds: window_seconds(&item.value),
-        value: &item.value.quantity,
+        timestamp: item.timestamp,
+        window_seconds: None,
+        value: item.value.into(),
     });
     ExternalList { metric, items: items.collect() }
 }
 
-fn window_seconds(value: &Value) -> Option<i64> {
-    value.window.map(|window| i64::try_from(window.as_secs()).unwrap_or(i64::MAX))
+pub(super) fn pod_list(usage: &[PodMetrics]) -> MetricsList<'_> {
+    MetricsList { kind: MetricsKind::Pods, items: usage.iter().map(pod_metrics).collect() }
 }
 
-/// The metrics of the pods that have a usage, in the order of the pods.
-pub(super) fn pod_list<'a>(pods: &'a [ObjectMetadata], usage: &'a [PodUsage]) -> MetricsList<'a> {
-    let by_pod: HashMap<&ObjectKey, &PodUsage> =
-        usage.iter().map(|usage| (&usage.pod, usage)).collect();
-    let metrics = |pod: &'a ObjectMetadata| Some(pod_metrics(pod, by_pod.get(&pod.key)?));
-    MetricsList { kind: MetricsKind::Pods, items: pods.iter().filter_map(metrics).collect() }
+pub(super) fn node_list(usage: &[NodeMetrics]) -> MetricsList<'_> {
+    MetricsList { kind: MetricsKind::Nodes, items: usage.iter().map(node_metrics).collect() }
 }
 
-/// The metrics of the nodes that have a usage, in the order of the nodes.
-pub(super) fn node_list<'a>(
-    nodes: &'a [ObjectMetadata],
-    usage: &'a [NodeUsage],
-) -> MetricsList<'a> {
-    let by_name: HashMap<&str, &NodeUsage> =
-        usage.iter().map(|usage| (usage.node.as_str(), usage)).collect();
-    let metrics =
-        |node: &'a ObjectMetadata| Some(node_metrics(node, by_name.get(node.key.name.as_str())?));
-    MetricsList { kind: MetricsKind::Nodes, items: nodes.iter().filter_map(metrics).collect() }
-}
-
-pub(super) fn pod_metrics<'a>(pod: &'a ObjectMetadata, usage: &'a PodUsage) -> Metrics<'a> {
+pub(super) fn pod_metrics(usage: &PodMetrics) -> Metrics<'_> {
     let containers = usage.containers.iter();
-    let containers = containers.map(|(name, values)| Container { name, usage: values_of(values) });
+    let containers =
+        containers.map(|own| Container { name: &own.name, usage: usage_of(&own.usage) });
     Metrics {
-        metadata: metadata(pod),
+        metadata: metadata(&usage.metadata),
         timestamp: usage.timestamp,
-        window: usage.window,
+        window: usage.window.unsigned_abs(),
         values: Values::Pod(containers.collect()),
     }
 }
 
-pub(super) fn node_metrics<'a>(node: &'a ObjectMetadata, usage: &'a NodeUsage) -> Metrics<'a> {
+pub(super) fn node_metrics(usage: &NodeMetrics) -> Metrics<'_> {
     Metrics {
-        metadata: metadata(node),
+        metadata: metadata(&usage.metadata),
         timestamp: usage.timestamp,
-        window: usage.window,
-        values: Values::Node(values_of(&usage.values)),
+        window: usage.window.unsigned_abs(),
+        values: Values::Node(usage_of(&usage.usage)),
     }
 }
 
-fn values_of(values: &UsageValues) -> Usage<'_> {
-    Usage { cpu: &values.cpu, memory: &values.memory }
+fn usage_of(usage: &wire::Usage) -> Usage {
+    let quantity = |resource, format| {
+        let milli: MilliValue = usage.get(&resource)?;
+        Some(Quantity::from_milli(milli, format))
+    };
+    Usage {
+        cpu: quantity(ResourceName::Cpu, Format::DecimalSI),
+        memory: quantity(ResourceName::Memory, Format::BinarySI),
+    }
 }
 
-fn metadata(object: &ObjectMetadata) -> Metadata<'_> {
+fn metadata(object: &ItemMeta) -> Metadata<'_> {
     Metadata {
-        name: &object.key.name,
-        namespace: &object.key.namespace,
+        name: &object.name,
+        namespace: &object.namespace,
         // The metrics object is made for the request.
         creation_timestamp: Timestamp::now(),
         labels: &object.labels,

@@ -12,11 +12,13 @@ use crate::metrics_api::{
     table,
     usage::MetricsKind,
 };
-use hpa_metrics::provider::{
-    CustomRequest, ExternalRequest, ObjectKey, ObjectMetadata,
-    value::{ListedCustomMetric, ListedExternalMetric, NodeUsage, PodUsage},
+use hpa_metrics::{
+    CustomQuery as MetricQuery, ExternalQuery as SeriesQuery, MetricError, Objects, Query,
+    UsageList, Values,
+    resource::GroupResource,
+    source::{ListedCustomMetric, ListedExternalMetric},
+    wire::{NodeMetrics, PodMetrics},
 };
-use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::rules::Compat;
 use http::{HeaderValue, header};
 use jiff::Timestamp;
@@ -27,8 +29,8 @@ use crate::{
     service::Adapter,
 };
 use encode::{
-    custom_list, external_list, list_error, list_response, log_failures, node_list, node_metrics,
-    object_response, pod_list, pod_metrics, status_of,
+    custom_list, external_list, list_response, log_failures, node_list, node_metrics,
+    object_response, pod_list, pod_metrics, status_of, usage_error,
 };
 
 /// A document that is not converted.
@@ -109,7 +111,7 @@ impl Adapter {
     fn resources(&self, group: Group) -> Vec<Resource> {
         match group {
             Group::Custom => {
-                let metrics = self.provider.custom_metrics();
+                let metrics = self.source.catalog().custom_metrics();
                 let resource = |metric: &ListedCustomMetric| {
                     let resource = metric.resource.to_string();
                     Resource::custom(&resource, &metric.metric, metric.is_namespaced)
@@ -119,7 +121,7 @@ impl Adapter {
                 resources
             }
             Group::External => {
-                let metrics = self.provider.external_metrics();
+                let metrics = self.source.catalog().external_metrics();
                 let resource = |metric: &ListedExternalMetric| {
                     Resource::external(&metric.metric, metric.is_namespaced)
                 };
@@ -137,22 +139,22 @@ impl Adapter {
     ) -> Result<Reply, StatusError> {
         let query = CustomQuery::new(target, preferences.query)?;
         let (resource, group) = query.resource_and_group();
-        let request = CustomRequest {
+        let request = MetricQuery {
             resource: GroupResource::new(group, resource),
             namespace: query.namespace.clone(),
+            objects: match &query.name {
+                Some(name) => Objects::Named(name.clone()),
+                None => Objects::Selected(query.object_selector.clone()),
+            },
             metric: query.metric.clone(),
             metric_selector: query.metric_selector.clone(),
         };
-        let values = match &query.name {
-            Some(name) => self.provider.custom_by_name(&request, name).await,
-            None => self.provider.custom_by_selector(&request, &query.object_selector).await,
-        };
-        let values = values.map_err(|error| {
+        let values = self.source.read_custom(request.clone()).await.map_err(|error| {
             let resource = request.resource.to_string();
             status_of(&error, &request.metric, &resource, query.name.as_deref())
         })?;
         let list = custom_list(version, &request, &values)?;
-        let times = values.items.iter().map(|item| item.value.timestamp);
+        let times = values.items.iter().map(|item| item.timestamp);
         self.metrics.observe_freshness(Group::Custom, Timestamp::now(), times);
         // Checked last, as in the reference.
         Ok(encode_body(200, &preferences.negotiate(Conversions::None)?, &list))
@@ -165,17 +167,17 @@ impl Adapter {
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Metadata)?;
         let query = ExternalQuery::new(target, preferences.query)?;
-        let request = ExternalRequest {
+        let request = SeriesQuery {
             namespace: query.namespace,
             metric: query.metric,
             metric_selector: query.metric_selector,
         };
-        let values = self.provider.external(&request).await.map_err(|error| {
+        let values = self.source.read_external(request.clone()).await.map_err(|error| {
             // The reference names a resource for this namespace only.
             let resource = if request.namespace == "default" { "namespaces" } else { "" };
             status_of(&error, &request.metric, resource, None)
         })?;
-        let times = values.items.iter().map(|item| item.value.timestamp);
+        let times = values.items.iter().map(|item| item.timestamp);
         self.metrics.observe_freshness(Group::External, Timestamp::now(), times);
         let converted =
             table::check_external(media_type.conversion.as_ref(), !values.items.is_empty())?;
@@ -192,14 +194,14 @@ impl Adapter {
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
         let query = ResourceQuery::new(target, preferences.query)?;
-        let objects = self.provider.objects();
-        let pods = objects.running_pods(&query.namespace, &query.label_selector).await;
-        let pods = pods.map_err(|error| list_error("failed listing pods", &error))?;
-        let selected =
-            |pod: &ObjectMetadata| query.field_selector.matches(&pod.key.namespace, &pod.key.name);
-        let pods: Vec<ObjectMetadata> = pods.into_iter().filter(selected).collect();
-        let usage = self.pod_usage(&pods).await;
-        list_response(pod_list(&pods, &usage), &media_type, preferences)
+        let query = Query::PodUsage {
+            namespace: query.namespace,
+            pods: Objects::Selected(query.label_selector),
+            fields: query.field_selector.requirements(),
+        };
+        let usage = self.pod_usage(&query).await;
+        let usage = usage.map_err(|error| usage_error("failed listing pods", &error))?;
+        list_response(pod_list(&usage), &media_type, preferences)
     }
 
     async fn pod(
@@ -208,16 +210,21 @@ impl Adapter {
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
-        let key = ObjectKey::new(&target.namespace, &target.name);
-        let pod = self.provider.objects().running_pod(&key).await;
-        let pod = pod.map_err(|error| list_error("failed getting pod", &error))?;
-        let pod = pod.ok_or_else(|| StatusError::not_found("pods", &key.name))?;
-        let usage = self.pod_usage(std::slice::from_ref(&pod)).await;
-        let usage = usage.first();
-        let usage = usage
-            .ok_or_else(|| StatusError::not_found("podmetrics.metrics.k8s.io", &key.to_string()))?;
-        let metrics = pod_metrics(&pod, usage);
-        object_response(MetricsKind::Pods, metrics, &media_type, preferences)
+        let ResourceAttributes { namespace, name, .. } = target;
+        let query = Query::PodUsage {
+            namespace: namespace.clone(),
+            pods: Objects::Named(name.clone()),
+            fields: Box::default(),
+        };
+        let usage = self.pod_usage(&query).await.map_err(|error| match error {
+            MetricError::NoSuchObject(_) => StatusError::not_found("pods", name),
+            error => usage_error("failed getting pod", &error),
+        })?;
+        let usage = usage.first().ok_or_else(|| {
+            let key = format!("{namespace}/{name}");
+            StatusError::not_found("podmetrics.metrics.k8s.io", &key)
+        })?;
+        object_response(MetricsKind::Pods, pod_metrics(usage), &media_type, preferences)
     }
 
     async fn nodes(
@@ -227,12 +234,13 @@ impl Adapter {
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
         let query = ResourceQuery::new(target, preferences.query)?;
-        let nodes = self.provider.objects().nodes(&query.label_selector).await;
-        let nodes = nodes.map_err(|error| list_error("failed listing nodes", &error))?;
-        let selected = |node: &ObjectMetadata| query.field_selector.matches("", &node.key.name);
-        let nodes: Vec<ObjectMetadata> = nodes.into_iter().filter(selected).collect();
-        let usage = self.node_usage(&nodes).await;
-        list_response(node_list(&nodes, &usage), &media_type, preferences)
+        let query = Query::NodeUsage {
+            nodes: Objects::Selected(query.label_selector),
+            fields: query.field_selector.requirements(),
+        };
+        let usage = self.node_usage(&query).await;
+        let usage = usage.map_err(|error| usage_error("failed listing nodes", &error))?;
+        list_response(node_list(&usage), &media_type, preferences)
     }
 
     async fn node(
@@ -242,31 +250,36 @@ impl Adapter {
     ) -> Result<Reply, StatusError> {
         let media_type = preferences.negotiate(Conversions::Table)?;
         let name = &target.name;
-        let node = self.provider.objects().node(name).await;
-        let node = node.map_err(|error| list_error("failed getting node", &error))?;
-        let node = node.ok_or_else(|| StatusError::not_found("node", name))?;
-        let usage = self.node_usage(std::slice::from_ref(&node)).await;
-        let usage = usage.first();
-        let usage =
-            usage.ok_or_else(|| StatusError::not_found("nodemetrics.metrics.k8s.io", name))?;
-        let metrics = node_metrics(&node, usage);
-        object_response(MetricsKind::Nodes, metrics, &media_type, preferences)
+        let query =
+            Query::NodeUsage { nodes: Objects::Named(name.clone()), fields: Box::default() };
+        let usage = self.node_usage(&query).await.map_err(|error| match error {
+            MetricError::NoSuchObject(_) => StatusError::not_found("node", name),
+            error => usage_error("failed getting node", &error),
+        })?;
+        let usage = usage
+            .first()
+            .ok_or_else(|| StatusError::not_found("nodemetrics.metrics.k8s.io", name))?;
+        object_response(MetricsKind::Nodes, node_metrics(usage), &media_type, preferences)
     }
 
-    async fn pod_usage(&self, pods: &[ObjectMetadata]) -> Vec<PodUsage> {
-        let keys: Vec<ObjectKey> = pods.iter().map(|pod| pod.key.clone()).collect();
-        let usage = self.provider.pod_usage(&keys).await;
-        log_failures("pods", &usage.failures);
-        let times = usage.items.iter().map(|usage| usage.timestamp);
-        self.metrics.observe_freshness(Group::Resource, Timestamp::now(), times);
-        usage.items
+    async fn pod_usage(&self, query: &Query) -> Result<Vec<PodMetrics>, MetricError> {
+        let usage = self.source.read(query).await.and_then(Values::into_pods)?;
+        Ok(self.observe_usage("pods", usage, |item| item.timestamp))
     }
 
-    async fn node_usage(&self, nodes: &[ObjectMetadata]) -> Vec<NodeUsage> {
-        let names: Vec<String> = nodes.iter().map(|node| node.key.name.clone()).collect();
-        let usage = self.provider.node_usage(&names).await;
-        log_failures("nodes", &usage.failures);
-        let times = usage.items.iter().map(|usage| usage.timestamp);
+    async fn node_usage(&self, query: &Query) -> Result<Vec<NodeMetrics>, MetricError> {
+        let usage = self.source.read(query).await.and_then(Values::into_nodes)?;
+        Ok(self.observe_usage("nodes", usage, |item| item.timestamp))
+    }
+
+    fn observe_usage<T>(
+        &self,
+        objects: &str,
+        usage: UsageList<T>,
+        timestamp: impl Fn(&T) -> Timestamp,
+    ) -> Vec<T> {
+        log_failures(objects, &usage.failures);
+        let times = usage.items.iter().map(timestamp);
         self.metrics.observe_freshness(Group::Resource, Timestamp::now(), times);
         usage.items
     }

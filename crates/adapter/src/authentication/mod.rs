@@ -27,7 +27,7 @@ pub use peer::Peer;
 pub use trust::{Trust, TrustError};
 pub use trust_source::{FrontProxyFlags, Lookup, TrustSettings, TrustSource, TrustSourceError};
 
-use crate::describe::describe;
+use hpa_metrics::describe;
 
 /// Determines the user of a request.
 pub struct Authenticator {

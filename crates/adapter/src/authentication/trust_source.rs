@@ -18,7 +18,7 @@ use super::{
     front_proxy::FrontProxy,
     trust::{Trust, TrustError},
 };
-use crate::describe::describe;
+use hpa_metrics::describe;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";

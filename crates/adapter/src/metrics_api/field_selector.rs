@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hpa_metrics::{FieldRequirement, query::MetadataField};
+
 /// A field selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
@@ -80,17 +82,17 @@ impl FieldSelector {
         terms.next().map(|term| term.value.as_str())
     }
 
-    /// Whether an object with this namespace and name is selected. Objects without a namespace have
-    /// an empty one.
-    pub fn matches(&self, namespace: &str, name: &str) -> bool {
-        self.terms.iter().all(|term| {
-            let own = match term.field.as_str() {
-                "metadata.name" => name,
-                "metadata.namespace" => namespace,
-                _ => "",
+    /// The terms about the metadata that metrics have.
+    pub fn requirements(&self) -> Box<[FieldRequirement]> {
+        let terms = self.terms.iter().filter_map(|term| {
+            let field = match term.field.as_str() {
+                "metadata.name" => MetadataField::Name,
+                "metadata.namespace" => MetadataField::Namespace,
+                _ => return None,
             };
-            (own == term.value) == term.is_equal
-        })
+            Some(FieldRequirement { field, is_equal: term.is_equal, value: term.value.clone() })
+        });
+        terms.collect()
     }
 }
 
@@ -152,6 +154,7 @@ fn unescape(text: &str) -> Result<String, FieldSelectorError> {
 
 #[cfg(test)]
 mod tests {
+    use hpa_metrics::ObjectKey;
     use rstest::rstest;
 
     use super::*;
@@ -162,9 +165,14 @@ mod tests {
         assert_eq!(selector.to_string(), "metadata.name=a,metadata.namespace!=b");
         assert_eq!(selector.exact_match("metadata.name"), Some("a"));
         assert_eq!(selector.exact_match("metadata.namespace"), None);
-        assert!(selector.matches("c", "a"));
-        assert!(!selector.matches("b", "a"));
-        assert!(!selector.matches("c", "b"));
+        let requirements = selector.requirements();
+        let matches = |namespace: &str, name: &str| {
+            let object = ObjectKey::new(namespace, name);
+            requirements.iter().all(|requirement| requirement.matches(&object))
+        };
+        assert!(matches("c", "a"));
+        assert!(!matches("b", "a"));
+        assert!(!matches("c", "b"));
         assert_eq!(selector.check_fields(), Ok(()));
         assert!(FieldSelector::parse("").unwrap().is_empty());
     }

@@ -7,7 +7,7 @@ use crate::metrics_api::{
     accept::Conversion,
     query::Query,
     status::StatusError,
-    usage::{Metadata, Metrics, MetricsKind, MetricsList, MetricsObject, Values},
+    usage::{Metadata, Metrics, MetricsKind, MetricsList, MetricsObject, Usage, Values},
     values::EmptyMetadata,
 };
 
@@ -215,7 +215,7 @@ impl<'a> Row<'a> {
         include: Include,
         kind: MetricsKind,
     ) -> Self {
-        let (cpu, memory) = total(&metrics.values);
+        let [cpu, memory] = total(&metrics.values);
         let object = match include {
             Include::None => None,
             Include::Metadata => {
@@ -226,33 +226,32 @@ impl<'a> Row<'a> {
             }
         };
         let name = metrics.metadata.name.to_owned();
-        Self { cells: [name, cpu.to_string(), memory.to_string(), metrics.window_text()], object }
+        Self { cells: [name, cpu, memory, metrics.window_text()], object }
     }
 }
 
-/// CPU and memory of a node, or of all containers of a pod.
-fn total(values: &Values<'_>) -> (Quantity, Quantity) {
-    match values {
-        Values::Node(usage) => (usage.cpu.clone(), usage.memory.clone()),
-        Values::Pod(containers) => {
-            let cpu = containers.iter().map(|container| container.usage.cpu);
-            let memory = containers.iter().map(|container| container.usage.memory);
-            (sum(cpu, Format::DecimalSI), sum(memory, Format::BinarySI))
-        }
-    }
+/// CPU and memory of a node, or of all containers of a pod. Empty if one of them lacks it.
+fn total(values: &Values<'_>) -> [String; 2] {
+    let usage: Vec<&Usage> = match values {
+        Values::Node(usage) => vec![usage],
+        Values::Pod(containers) => containers.iter().map(|container| &container.usage).collect(),
+    };
+    let cpu = sum(usage.iter().map(|usage| usage.cpu.as_ref()), Format::DecimalSI);
+    let memory = sum(usage.iter().map(|usage| usage.memory.as_ref()), Format::BinarySI);
+    [cpu, memory].map(|total| total.map(|total| total.to_string()).unwrap_or_default())
 }
 
 /// Nanos in a milli-unit.
 const NANOS: i128 = 1_000_000;
 
 /// The exact sum. Values have no digits after thousandths.
-fn sum<'q>(values: impl Iterator<Item = &'q Quantity>, format: Format) -> Quantity {
-    let milli = values.map(|value| value.nano_value() / NANOS).sum::<i128>();
-    match i64::try_from(milli) {
+fn sum<'q>(values: impl Iterator<Item = Option<&'q Quantity>>, format: Format) -> Option<Quantity> {
+    let milli = values.map(|value| Some(value?.nano_value() / NANOS)).sum::<Option<i128>>()?;
+    Some(match i64::try_from(milli) {
         Ok(milli) => Quantity::from_milli(MilliValue::from_milli(milli), format),
         // The text of a sum that needs more than 64 bits is always a quantity.
         Err(_) => format!("{milli}m").parse().unwrap_or_default(),
-    }
+    })
 }
 
 /// The metadata of an object, without the rest.

@@ -1,8 +1,9 @@
 //! The objects and lists of `metrics.k8s.io`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use hpa_calc::Quantity;
+use hpa_metrics::wire::ItemLabels;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -23,25 +24,27 @@ pub struct Metadata<'a> {
     /// When the metrics object was created, which is when it was requested.
     pub creation_timestamp: Timestamp,
     /// The labels of the pod or node.
-    pub labels: &'a BTreeMap<String, String>,
+    pub labels: &'a ItemLabels,
 }
 
-/// CPU and memory usage.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Usage<'a> {
+/// CPU and memory usage, as far as it was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Usage {
     /// CPU, in cores.
-    pub cpu: &'a Quantity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Quantity>,
     /// Memory, in bytes.
-    pub memory: &'a Quantity,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Quantity>,
 }
 
 /// The usage of a container.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Container<'a> {
     /// The name.
     pub name: &'a str,
     /// The usage.
-    pub usage: Usage<'a>,
+    pub usage: Usage,
 }
 
 /// The usage of a pod or node.
@@ -63,7 +66,7 @@ pub enum Values<'a> {
     /// Those of a pod, by container.
     Pod(Vec<Container<'a>>),
     /// Those of a node.
-    Node(Usage<'a>),
+    Node(Usage),
 }
 
 /// The kind of the described objects.

@@ -7,6 +7,7 @@ use hpa_calc::{
     go_text::Quoted,
     selector::{Operator, Requirement},
 };
+use hpa_metrics::wire::ItemLabels;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -33,7 +34,7 @@ pub struct CustomItem<'a> {
     /// The time over which it was measured, in seconds.
     pub window_seconds: Option<i64>,
     /// The value.
-    pub value: &'a Quantity,
+    pub value: Quantity,
 }
 
 /// A list of values of a custom metric. It serializes to the body of a response.
@@ -184,13 +185,13 @@ fn unsupported(operator: &str) -> StatusError {
 #[derive(Clone, Debug)]
 pub struct ExternalItem<'a> {
     /// The labels of the series.
-    pub labels: Option<&'a BTreeMap<String, String>>,
+    pub labels: Option<&'a ItemLabels>,
     /// When the value was measured.
     pub timestamp: Timestamp,
     /// The time over which it was measured, in seconds.
     pub window_seconds: Option<i64>,
     /// The value.
-    pub value: &'a Quantity,
+    pub value: Quantity,
 }
 
 /// A list of values of an external metric. It serializes to the body of a response.
@@ -209,7 +210,7 @@ impl Serialize for ExternalList<'_> {
             metric_labels: item.labels,
             timestamp: Seconds(item.timestamp),
             window: item.window_seconds,
-            value: item.value,
+            value: &item.value,
         });
         let api_version = "external.metrics.k8s.io/v1beta1";
         list(serializer, "ExternalMetricValueList", api_version, &items.collect::<Vec<_>>())
@@ -220,7 +221,7 @@ impl Serialize for ExternalList<'_> {
 #[serde(rename_all = "camelCase")]
 struct EncodedExternalItem<'a> {
     metric_name: &'a str,
-    metric_labels: Option<&'a BTreeMap<String, String>>,
+    metric_labels: Option<&'a ItemLabels>,
     timestamp: Seconds,
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<i64>,
@@ -270,7 +271,7 @@ mod tests {
     ) -> serde_json::Value {
         let value: Quantity = "500m".parse().unwrap();
         let timestamp = Timestamp::from_millisecond(1_700_000_001_999).unwrap();
-        let item = CustomItem { name: "web-0", timestamp, window_seconds: window, value: &value };
+        let item = CustomItem { name: "web-0", timestamp, window_seconds: window, value };
         let list = CustomList {
             version,
             kind: DescribedKind { group: "", version: "v1", kind: "Pod" },
@@ -330,7 +331,7 @@ mod tests {
             labels: None,
             timestamp: Timestamp::UNIX_EPOCH,
             window_seconds: None,
-            value: &value,
+            value,
         };
         let list = to_value(ExternalList { metric: "queue", items: vec![item] }).unwrap();
         let expected = json!([{

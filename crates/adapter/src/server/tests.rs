@@ -1,9 +1,6 @@
 //! Clients that don't read their responses.
 
-use hpa_metrics::provider::{
-    test_doubles::{FixedProvider, value},
-    value::ExternalValue,
-};
+use hpa_metrics::test_doubles::{FixedSource, external_value};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use tokio::{
@@ -27,13 +24,14 @@ use crate::{
 
 const PATH: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
 
-/// A provider with an answer of about a megabyte.
-fn provider() -> FixedProvider {
+/// A source with an answer of about a megabyte.
+fn source() -> FixedSource {
     let label = "x".repeat(1000);
-    let labels = |item: usize| [("item".to_owned(), format!("{item}{label}"))].into();
-    let item = |item| ExternalValue { labels: Some(labels(item)), value: value("1") };
-    let external = (0..1000).map(|index| ("queue".to_owned(), "shop".to_owned(), item(index)));
-    FixedProvider { external: external.collect(), ..FixedProvider::default() }
+    let external = (0..1000).map(|index| {
+        let value = external_value(Some(&[("item", &format!("{index}{label}"))]), "1");
+        ("queue".to_owned(), "shop".to_owned(), value)
+    });
+    FixedSource { external: external.collect(), ..FixedSource::default() }
 }
 
 /// Serves one connection. Returns the client's end of it, and the task, which ends with it.
@@ -49,7 +47,7 @@ async fn connect(
     let users = ["system:anonymous"].into();
     let reviews = Arc::new(Reviews { users, ..Reviews::default() });
     let listener = Listener {
-        adapter: Arc::new(adapter(provider(), &reviews, &Cluster::new())),
+        adapter: Arc::new(adapter(source(), &reviews, &Cluster::new())),
         certificate: certificate.clone(),
         options: ServerOptions::default(),
         stop: CancellationToken::new(),

@@ -5,7 +5,7 @@ use std::{collections::HashSet, pin::Pin};
 use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
-use hpa_metrics::provider::test_doubles::FixedProvider;
+use hpa_metrics::test_doubles::FixedSource;
 use http::Request;
 use parking_lot::Mutex;
 
@@ -49,11 +49,7 @@ impl AccessReviews for Reviews {
     }
 }
 
-pub(crate) fn adapter(
-    provider: FixedProvider,
-    reviews: &Arc<Reviews>,
-    cluster: &Cluster,
-) -> Adapter {
+pub(crate) fn adapter(source: FixedSource, reviews: &Arc<Reviews>, cluster: &Cluster) -> Adapter {
     let lifetime = Duration::from_secs(10);
     let tokens = TokenAuthenticator::new(reviews.clone(), lifetime);
     let authenticator = Authenticator::new(cluster.trust(|_| ()), Some(tokens));
@@ -70,7 +66,7 @@ pub(crate) fn adapter(
         port: 6443,
         version: Version::default(),
     };
-    Adapter::new(Arc::new(provider), Arc::new(authenticator), authorizer, metrics, options)
+    Adapter::new(Arc::new(source), Arc::new(authenticator), authorizer, metrics, options)
 }
 
 fn request(path: &str, headers: &[(&str, &str)]) -> Parts {
@@ -123,7 +119,7 @@ async fn unreviewed_tokens_delay_no_other_requests() {
         ..Reviews::default()
     };
     let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
-    let adapter = adapter(FixedProvider::default(), &reviews, &cluster);
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let web = request(VERSION, &[("Authorization", "Bearer web")]);
     assert_eq!(status(&adapter, &web, None), 200);
 
@@ -149,7 +145,7 @@ async fn anonymous_requests_delay_no_other_requests() {
     let reviews =
         Reviews { tokens: ["web"].into(), users: ["web", "jane"].into(), ..Reviews::default() };
     let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
-    let adapter = adapter(FixedProvider::default(), &reviews, &cluster);
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let requests: Vec<_> = (0..1000).map(|path| request(&format!("/{path}"), &[])).collect();
     let (_waiting, refused) = flood(&adapter, &requests);
     assert_eq!((refused, *reviews.running.lock()), (960, 4));
@@ -164,7 +160,7 @@ async fn anonymous_requests_delay_no_other_requests() {
 async fn users_delay_neither_masters_nor_the_front_proxy() {
     let reviews = Reviews { tokens: ["eve"].into(), users: ["jane"].into(), ..Reviews::default() };
     let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
-    let adapter = adapter(FixedProvider::default(), &reviews, &cluster);
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let eve = [("Authorization", "Bearer eve")];
     let requests: Vec<_> = (0..1000).map(|path| request(&format!("/{path}"), &eve)).collect();
     let (_waiting, refused) = flood(&adapter, &requests);
@@ -181,7 +177,7 @@ async fn users_delay_neither_masters_nor_the_front_proxy() {
 async fn responses_that_are_not_read_delay_only_equal_callers() {
     let users = ["system:anonymous", "jane"].into();
     let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
-    let adapter = adapter(FixedProvider::default(), &reviews, &cluster);
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let document = request("/openapi/v2", &[]);
     let mut unread = Vec::new();
     let refused = loop {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    Explanation, MetricExplanation, Summary,
-    format::minutes,
+    Explanation, MetricExplanation, Summary, TargetValue,
+    format::{minutes, number},
     measurement::{Measurement, metric_name},
 };
 use crate::{
@@ -70,10 +70,9 @@ impl Explanation {
             return "no metric was read".to_owned();
         };
         let measured = format!("{metric} is at {current}{unit}, target {target}");
-        match self.limit(hpa) {
-            Some(limit) => format!("{measured}; {limit}"),
-            None => measured,
-        }
+        let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);
+        let parts = [Some(measured), rebalanced, self.limit(hpa)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     /// The metric with the largest proposal, or else the first that could be read.
@@ -112,7 +111,7 @@ impl Explanation {
             }
             Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
             Reason::Paused => {
-                return Some(format!("paused by annotation, else scaled to {desired}"));
+                return Some(format!("without the pause, scaled to {desired}"));
             }
             Reason::MinReplicas => format!("minReplicas is {}", hpa.spec.effective_min_replicas()),
             Reason::MaxReplicas => format!("maxReplicas is {}", hpa.spec.max_replicas),
@@ -136,14 +135,37 @@ impl Explanation {
     }
 }
 
+/// The ratio that decided, if pods without a sample that counts made it another one than that of
+/// the measured value.
+fn rebalanced(metric: &MetricExplanation) -> Option<String> {
+    let (ratio, measured, pods) = (metric.rebalanced_ratio?, metric.ratio?, metric.pods?);
+    let is_up = measured > 1.0;
+    let unready = if is_up { pods.unready } else { 0 };
+    let classes = [(unready, "unready"), (pods.missing, "missing")];
+    let classes = classes.iter().filter(|(count, _)| *count > 0);
+    let classes: Vec<_> = classes.map(|(count, class)| format!("{count} {class}")).collect();
+    let (noun, request) = if unready + pods.missing == 1 {
+        ("pod", "at its request")
+    } else {
+        ("pods", "at their requests")
+    };
+    let counted = match metric.target? {
+        _ if is_up => "as 0",
+        TargetValue::Utilization(target) if target < 100 => request,
+        _ => "at the target",
+    };
+    let differs = measured.total_cmp(&1.0).is_ne();
+    differs.then(|| {
+        let percent = number(ratio * 100.0);
+        format!("{percent}% of the target with {} {noun} counted {counted}", classes.join(" and "))
+    })
+}
+
 /// Why the metrics ask for the current replicas.
 fn rule(winner: &MetricExplanation, replicas: i32) -> String {
     match winner.rule {
         Some(Rule::WithinTolerance) => "within tolerance".to_owned(),
-        Some(Rule::DirectionReversed) => {
-            let pods = winner.pods.unwrap_or_default();
-            format!("{} pods are not ready or have no sample", pods.unready + pods.missing)
-        }
+        Some(Rule::DirectionReversed) => "that reverses the direction, so nothing changes".into(),
         // Proposals are rounded up.
         _ => format!("metrics ask for {replicas}"),
     }
@@ -154,7 +176,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{super::TargetValue, *};
+    use super::*;
     use crate::quantity::MilliValue;
 
     fn hpa(metric: Value) -> HorizontalPodAutoscaler {
@@ -276,7 +298,7 @@ mod tests {
         let explanation = Explanation { summary, ..explanation(8, 8, 8) };
         assert_eq!(
             explain(&cpu(), &explanation),
-            "cpu is at 120% of requests, target 60%; paused by annotation, else scaled to 8"
+            "cpu is at 120% of requests, target 60%; without the pause, scaled to 8"
         );
     }
 

@@ -14,6 +14,7 @@ use crate::{
     decide::Decision,
     explain::{MetricFailure, Reason},
     history::Direction,
+    pause::Pause,
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
@@ -45,6 +46,12 @@ pub(super) fn advise(
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_pods(inputs, metrics));
+    if inputs.pause != Pause::NONE {
+        advice.push(
+            "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
+                .to_owned(),
+        );
+    }
     advice.extend(about_limits(inputs, decision));
     advice.extend(about_controller(inputs, decision));
     advice
@@ -151,11 +158,14 @@ fn about_failure(
         ),
         MetricFailure::NoSamples => {
             let out = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
-            format!(
-                "No pod has a sample of {name} that counts: {}. Check why the pods are not ready, \
-                 or wait until they have been measured.",
-                names(out.map(|pod| pod.name.as_str()))
-            )
+            let out: Vec<_> = out.map(|pod| pod.name.as_str()).collect();
+            let step = if out.iter().all(|pod| is_starting(inputs, pod)) {
+                "They have started recently. Wait until they are ready and measured."
+            } else {
+                "Check why the pods are not ready, or wait until they have been measured."
+            };
+            let out = names(out.into_iter());
+            format!("No pod has a sample of {name} that counts: {out}. {step}")
         }
         MetricFailure::MissingRequest => {
             let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
@@ -187,6 +197,15 @@ fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
             age(newest, inputs.now),
             server.replacen("An adapter", "the adapter", 1)
         )
+    })
+}
+
+/// Whether a pod is within its CPU initialization period, so that being unready or not measured yet
+/// is normal.
+fn is_starting(inputs: &Inputs, name: &str) -> bool {
+    let pod = inputs.selected.pods.iter().find(|pod| pod.name.as_ref() == name);
+    pod.and_then(|pod| pod.start_time).is_some_and(|start| {
+        inputs.now.duration_since(start) < inputs.settings.cpu_initialization_period
     })
 }
 
@@ -223,7 +242,8 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
             (is_reversed || is_rebalanced)
                 && matches!(pod.class, PodClass::Unready | PodClass::Missing)
         });
-        uncounted.extend(out.map(|pod| pod.name.as_str()));
+        let out = out.map(|pod| pod.name.as_str());
+        uncounted.extend(out.filter(|pod| !is_starting(inputs, pod)));
         let samples = metric.unselected_samples.iter().flat_map(|samples| &samples.pods);
         unselected.extend(samples.map(String::as_str));
     }
@@ -279,10 +299,6 @@ fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
             "spec.behavior.{member}.selectPolicy is Disabled. Set it to Max or Min to scale in \
              that direction."
         )),
-        Reason::Paused => Some(
-            "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
-                .to_owned(),
-        ),
         _ => None,
     }
 }

@@ -8,7 +8,6 @@ use crate::{
     api::ConditionReason,
     behavior::EffectiveBehavior,
     decide::Decision,
-    explain::Summary,
     history::Direction,
     pause::Pause,
     quantity::MilliValue,
@@ -105,9 +104,13 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
 /// What would change the decision on `inputs`.
 pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
-    let Some(proposed) = explanation.proposed_replicas else { return Vec::new() };
     let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
-    let pause = matches!(explanation.summary, Summary::Paused(_)).then_some(Trigger::Unpause);
+    // Even if the metrics ask for nothing now, a pause is the first to change.
+    let unpause = (inputs.pause != Pause::NONE && inputs.scale.is_ok())
+        .then(|| Trigger::Unpause.into_change(inputs));
+    let Some(proposed) = explanation.proposed_replicas else {
+        return unpause.into_iter().collect();
+    };
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
     let bound = match explanation.limited_by {
         Some(ConditionReason::TooManyReplicas) => Some(Trigger::MaxReplicas { to: stabilized }),
@@ -117,9 +120,10 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         }
         _ => None,
     };
-    let changes = pause.into_iter().chain(bound).map(|trigger| trigger.into_change(inputs));
+    let bound = bound.map(|trigger| trigger.into_change(inputs));
     // Another limit may lead to the same answer.
-    let mut changes: Vec<_> = changes.filter(|change| change.replicas != answer).collect();
+    let bound = bound.filter(|change| change.replicas != answer);
+    let mut changes: Vec<_> = unpause.into_iter().chain(bound).collect();
     if decision.scale_to().is_none() {
         changes.extend(find_time(inputs, answer));
     }

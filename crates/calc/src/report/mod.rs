@@ -7,6 +7,7 @@
 
 mod advice;
 mod change;
+mod headline;
 mod limits;
 mod metrics;
 mod phrases;
@@ -103,6 +104,9 @@ pub struct Report {
     pub at: Timestamp,
     /// What happens and why, in one sentence.
     pub sentence: String,
+    /// Why the scaling that the inputs ask for may not happen: a condition that the controller
+    /// reported last, or a past that is not known.
+    pub doubt: Option<String>,
     /// What determined the desired replicas.
     pub reason: Reason,
     /// The target's `spec.replicas`. Absent if the scale could not be read.
@@ -144,6 +148,7 @@ impl Report {
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
+        let doubt = headline::doubt(inputs, &decision);
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::report(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {
@@ -155,7 +160,8 @@ impl Report {
             autoscaler: format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name),
             target: format!("{}/{}", target.kind, target.name),
             at: *now,
-            sentence: sentence(hpa, scale, &decision),
+            sentence: headline::sentence(inputs, &decision, doubt.as_deref()),
+            doubt,
             reason: explanation.reason(),
             current_replicas: scale.map(|scale| scale.spec_replicas),
             status_replicas: scale.map(|scale| scale.status_replicas),
@@ -176,26 +182,6 @@ impl Report {
             metrics,
             reported_conditions: hpa.status.conditions.clone(),
         }
-    }
-}
-
-/// What happens, and the sentence of the explanation.
-fn sentence(
-    hpa: &HorizontalPodAutoscaler,
-    scale: Option<&Scale>,
-    decision: &Decision<'_>,
-) -> String {
-    let explanation = decision.explanation();
-    let why = match decision.error() {
-        Some(error) if !error.is_partial() && explanation.failures(hpa).is_none() => {
-            error.cause().to_owned()
-        }
-        _ => explanation.sentence(hpa),
-    };
-    match (scale, decision.scale_to()) {
-        (None, _) => format!("can't decide: {why}"),
-        (Some(scale), Some(to)) => format!("scales from {} to {to}: {why}", scale.spec_replicas),
-        (Some(scale), None) => format!("stays at {}: {why}", scale.spec_replicas),
     }
 }
 

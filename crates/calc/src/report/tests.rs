@@ -130,8 +130,76 @@ fn unknown_history_is_said_and_stabilizes_nothing() {
     inputs.history = None;
     let report = inputs.report();
     assert_eq!((report.scale_to, report.history_known), (Some(2), false));
+    assert_eq!(
+        report.sentence,
+        "would scale from 4 to 2: cpu is at 1% of requests, target 66%; minReplicas is 2, metrics \
+         ask for 1; the controller last reported ScaleDownStabilized"
+    );
     contains(&report, "past recommendations are not known");
     contains(&report, "It reports ScaleDownStabilized");
+}
+
+/// One of four pods of `inputs` uses this, and the others are as many times that as needed.
+fn inputs_at(milli: i64, spec: Value, conditions: &[(&str, &str, &str)]) -> Inputs {
+    let mut inputs = inputs(spec);
+    let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, milli));
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.history = None;
+    let conditions = conditions
+        .iter()
+        .map(|(kind, status, reason)| json!({ "type": kind, "status": status, "reason": reason }));
+    let conditions = conditions.map(|condition| serde_json::from_value(condition).unwrap());
+    inputs.hpa.status.conditions = conditions.collect();
+    inputs
+}
+
+#[rstest]
+#[case::down_window(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")],
+    "would scale from 4 to 2: ", "; a stabilization window of 300s may hold it")]
+#[case::up_without_window(900, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")],
+    "scales from 4 to 8: ", "metrics ask for 10")]
+#[case::up_window(
+    900, json!({ "behavior": { "scaleUp": { "stabilizationWindowSeconds": 60 } } }),
+    &[("AbleToScale", "True", "ReadyForNewScale")],
+    "would scale from 4 to 8: ", "; a stabilization window of 60s may hold it")]
+#[case::reported_limit(
+    200, json!({}), &[("ScalingLimited", "True", "ScaleDownLimit")],
+    "would scale from 4 to 2: ", "; the controller last reported ScaleDownLimit")]
+#[case::limit_of_the_other_direction(
+    900, json!({}), &[("AbleToScale", "True", "ScaleDownStabilized")],
+    "scales from 4 to 8: ", "metrics ask for 10")]
+#[case::failing_write(
+    900, json!({}), &[("AbleToScale", "False", "FailedUpdateScale")],
+    "would scale from 4 to 8: ", "; the controller last reported FailedUpdateScale")]
+#[case::no_controller(
+    900, json!({}), &[], "would scale from 4 to 8: ", "; no controller has stored a status")]
+fn first_line_claims_no_scaling_that_may_be_held(
+    #[case] milli: i64,
+    #[case] spec: Value,
+    #[case] conditions: &[(&str, &str, &str)],
+    #[case] start: &str,
+    #[case] end: &str,
+) {
+    let mut inputs = inputs_at(milli, spec, conditions);
+    let report = inputs.report();
+    let Report { sentence, doubt, .. } = &report;
+    assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
+    assert_eq!(doubt.is_some(), start.starts_with("would"), "{sentence}");
+    let has_failed = conditions.iter().any(|(_, status, _)| *status == "False");
+    inputs.history = Some(History::default());
+    assert_eq!(inputs.report().doubt.is_some(), has_failed, "the history is known");
+}
+
+#[test]
+fn recent_scaling_may_be_limited_by_policies() {
+    let policies = json!([{ "type": "Pods", "value": 8, "periodSeconds": 60 }]);
+    let spec = json!({ "behavior": { "scaleUp": { "policies": policies } } });
+    let mut inputs = inputs_at(900, spec, &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.hpa.status.last_scale_time = Some(at(60));
+    assert_eq!(inputs.report().doubt, None, "the period has ended");
+    inputs.hpa.status.last_scale_time = Some(at(59));
+    let doubt = inputs.report().doubt.unwrap();
+    assert_eq!(doubt, "it last scaled 59s ago, so policies may hold it");
 }
 
 #[test]
@@ -175,6 +243,56 @@ fn pods_are_listed_by_class_with_the_reason() {
         contains(&report, line);
     }
     contains(&report, "hold the decision back: web-1, web-2.");
+}
+
+/// Four pods of which the last is pending since some seconds.
+fn starting(milli: i64, started: i64) -> Inputs {
+    let mut inputs = inputs_at(milli, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
+    pods[3].phase = "Pending".into();
+    pods[3].start_time = Some(at(started));
+    inputs.selected = SelectedPods::new(pods);
+    inputs
+}
+
+#[test]
+fn first_line_has_the_ratio_that_decided() {
+    // 83 % of the requests are 62 % if the fourth pod counts as 0.
+    let report = starting(500, 16).report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 83% of requests, target 66%; 93.9% of the target with 1 unready pod \
+         counted as 0; within tolerance"
+    );
+    // Without a sample, the fourth pod counts with its request.
+    let mut inputs = inputs_at(300, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    let values = [("web-0", 300), ("web-1", 300), ("web-2", 300)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    let expected = "cpu is at 50% of requests, target 66%; 93.9% of the target with 1 missing pod \
+                    counted at its request; within tolerance";
+    assert_eq!(sentence, format!("stays at 4: {expected}"));
+}
+
+#[test]
+fn reversed_direction_is_named() {
+    let mut inputs = starting(500, 16);
+    let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
+    pods[2].phase = "Pending".into();
+    inputs.selected = SelectedPods::new(pods);
+    let sentence = inputs.report().sentence;
+    let end = "62.1% of the target with 2 unready pods counted as 0; that reverses the direction, \
+               so nothing changes";
+    assert!(sentence.ends_with(end), "{sentence}");
+}
+
+#[rstest]
+#[case::starting(16, false)]
+#[case::late(301, true)]
+fn starting_pods_have_no_advice(#[case] started: i64, #[case] is_advised: bool) {
+    let advice = starting(500, started).report().advice;
+    let is_named = |advice: &String| advice.contains("hold the decision back: web-3.");
+    assert_eq!(advice.iter().any(is_named), is_advised, "{advice:?}");
 }
 
 #[rstest]
@@ -281,6 +399,49 @@ fn pause_and_bound_are_changes() {
     let report = inputs.report();
     assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
     contains(&report, "Remove the annotation");
+    let start = "paused by annotation, stays at 4: cpu is at 150% of requests, target 66%; ";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+}
+
+#[test]
+fn pause_comes_first_while_the_metrics_ask_for_nothing() {
+    let mut inputs = inputs(json!({}));
+    inputs.pause = Pause::BOTH;
+    let report = inputs.report();
+    let start = "paused by annotation, stays at 4: cpu is at 71% of requests, target 66%; within";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
+    contains(&report, "stays at 4 without the pause, until the metrics ask for other replicas");
+    contains(&report, "Remove the annotation");
+    inputs.pause = Pause { up: false, down: true };
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("scaling down is paused by annotation, stays at 4: "));
+}
+
+#[rstest]
+#[case::above_a_whole_number(300_250, "300", "scales to 5 when queue rises above 330; now 300250m")]
+#[case::from_nothing(0, "300", "rises above 0; now 0")]
+fn thresholds_are_round_numbers_as_kubectl_prints_them(
+    #[case] milli: i64,
+    #[case] target: &str,
+    #[case] expected: &str,
+) {
+    let target = json!({ "type": "Value", "value": target });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let metric = json!({ "type": "External", "external": source });
+    let mut inputs = inputs(json!({ "metrics": [metric], "minReplicas": 0 }));
+    let reading = Reading::External(vec![crate::MilliValue::from_milli(milli)]);
+    inputs.readings = [(0, Ok(reading))].into_iter().collect();
+    if milli == 0 {
+        inputs.scale.as_mut().unwrap().spec_replicas = 0;
+        inputs.hpa.status.conditions = vec![
+            serde_json::from_value(json!({
+                "type": "ScaledToZero", "status": "True", "reason": "ScaledToZero",
+            }))
+            .unwrap(),
+        ];
+    }
+    contains(&inputs.report(), expected);
 }
 
 #[test]

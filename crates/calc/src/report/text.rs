@@ -18,9 +18,6 @@ use crate::{
     replicas::Rule,
 };
 
-/// From this number of thousandths on, decimals are easier to read.
-const LARGEST_MILLI: i64 = 10_000;
-
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         writeln!(f, "{} {}", self.autoscaler, self.sentence)?;
@@ -145,6 +142,9 @@ impl Report {
             write!(f, "  scales to {desired} ")?;
         }
         match &change.trigger {
+            Trigger::Unpause if Some(desired) == self.current_replicas => {
+                writeln!(f, "without the pause, until the metrics ask for other replicas")
+            }
             Trigger::Unpause => writeln!(f, "without the pause"),
             Trigger::MaxReplicas { to } => writeln!(f, "with a maxReplicas of {to}"),
             Trigger::MinReplicas { to } => writeln!(f, "with a minReplicas of {to}"),
@@ -156,10 +156,10 @@ impl Report {
             ),
             Trigger::Metric { metric, direction, value, now, utilization } => {
                 let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
-                let verb = if *direction == Direction::Up { "rises" } else { "falls" };
-                let (value, now) = (quantity(metric, *value), quantity(metric, *now));
+                let (crossing, value) = crossing(*direction, *value);
+                let (value, now) = (quantity(metric, value), quantity(metric, *now));
                 let kind = if is_by_pod(metric) { "average " } else { "" };
-                write!(f, "when {kind}{} {verb} to {value}", metric.name)?;
+                write!(f, "when {kind}{} {crossing} {value}", metric.name)?;
                 if let Some(utilization) = utilization {
                     write!(f, " ({utilization}% of requests)")?;
                 }
@@ -329,16 +329,27 @@ fn is_by_pod(metric: &MetricReport) -> bool {
     !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
 }
 
-/// A value of a metric: memory in mebibytes, others exactly.
-///
-/// Small values are in thousandths, as in manifests; large ones have decimals.
+/// How a metric comes to a value: "rises above 300" is easier to read than "rises to 300001m".
+fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValue) {
+    let milli = value.as_milli();
+    match direction {
+        Direction::Up if (milli - 1) % 1000 == 0 => {
+            ("rises above", MilliValue::from_milli(milli - 1))
+        }
+        Direction::Up => ("rises to", value),
+        Direction::Down if (milli + 1) % 1000 == 0 => {
+            ("falls below", MilliValue::from_milli(milli + 1))
+        }
+        Direction::Down => ("falls to", value),
+    }
+}
+
+/// A value of a metric: memory in mebibytes, others exactly, as kubectl prints them.
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     if metric.name.contains("memory") {
         format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
-    } else if value.as_milli().abs() < LARGEST_MILLI || value.as_milli() % 1000 == 0 {
-        value.to_string()
     } else {
-        value.as_f64().to_string()
+        value.to_string()
     }
 }
 

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::plural::{group, plural};
-use hpa_metrics::provider::{kube_objects::KubeObjects, objects::ListError};
+use hpa_metrics::{KubeObjects, ListError};
 
 /// How long a target's selector is cached.
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);

@@ -21,7 +21,7 @@ use std::{
 };
 
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_metrics::provider::objects::ObjectLister;
+use hpa_metrics::ObjectLister;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

@@ -10,22 +10,18 @@ use crate::{FetchError, Sample};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::Selector;
-use hpa_metrics::resource::{ApiResource, GroupResource};
+use hpa_metrics::{
+    ApiGroups, Catalog, CustomQuery, CustomValues, ExternalQuery, ExternalValues, MetricError,
+    MetricSource, NotFound, ObjectKind, Objects, Origin, Query, Values,
+    resource::{ApiResource, GroupResource},
+    source::{ListedCustomMetric, ListedExternalMetric},
+    wire::{ExternalMetricValue, ItemLabels, MetricValue},
+};
 
 use super::{
     Collection,
     metric::{Collected, CollectedMetric},
     plural,
-};
-use hpa_metrics::provider::{
-    error::{NotFound, ProviderError},
-    interface::{ApiGroups, Provider},
-    objects::ObjectLister,
-    request::{CustomRequest, ExternalRequest, ObjectKey},
-    value::{
-        CustomValue, CustomValues, ExternalValue, ExternalValues, ListedCustomMetric,
-        ListedExternalMetric, NodeUsage, ObjectKind, Origin, PodUsage, Usage, Value,
-    },
 };
 
 /// How many metrics one request collects at a time.
@@ -61,7 +57,7 @@ impl CollectionProvider {
         &self,
         namespace: &str,
         selector: &Selector,
-    ) -> Result<BTreeSet<String>, ProviderError> {
+    ) -> Result<BTreeSet<String>, MetricError> {
         let pods = ApiResource {
             group_resource: GroupResource::pods(),
             version: "v1".to_owned(),
@@ -69,7 +65,7 @@ impl CollectionProvider {
             singular: "pod".to_owned(),
         };
         let names = self.0.objects.names(&pods, namespace, selector).await;
-        names.map(|names| names.into_iter().collect()).map_err(ProviderError::List)
+        names.map(|names| names.into_iter().collect()).map_err(MetricError::List)
     }
 
     /// The metrics whose targets have pods among these. If the selector is that of one target, it
@@ -79,7 +75,7 @@ impl CollectionProvider {
         metrics: Vec<Arc<CollectedMetric>>,
         selector: Option<&Selector>,
         pods: &BTreeSet<String>,
-    ) -> Result<Vec<Arc<CollectedMetric>>, ProviderError> {
+    ) -> Result<Vec<Arc<CollectedMetric>>, MetricError> {
         if metrics.len() < 2 {
             return Ok(metrics);
         }
@@ -116,10 +112,10 @@ impl CollectionProvider {
     /// The values of the pods. Those of pods that are gone are left out.
     async fn pod_values(
         &self,
-        request: &CustomRequest,
+        request: &CustomQuery,
         selector: Option<&Selector>,
         pods: &BTreeSet<String>,
-    ) -> Result<CustomValues, ProviderError> {
+    ) -> Result<CustomValues, MetricError> {
         let metrics = self.named(&request.namespace, MetricType::Pods, &request.metric);
         let metrics = self.of_pods(metrics, selector, pods).await?;
         let origin = origin(metrics.first());
@@ -133,7 +129,7 @@ impl CollectionProvider {
                         else {
                             continue;
                         };
-                        by_pod.entry(pod.clone()).or_insert_with(|| value(sample));
+                        by_pod.entry(pod.clone()).or_insert_with(|| value(pod, sample));
                     }
                 }
                 Err(error) => failure = Some(error),
@@ -142,24 +138,20 @@ impl CollectionProvider {
         if let (true, Some(error)) = (by_pod.is_empty(), failure) {
             return Err(fetch_error(error));
         }
-        let item = |(pod, value): (String, Value)| CustomValue {
-            object: ObjectKey::new(&request.namespace, &pod),
-            value,
-        };
         Ok(CustomValues {
             object_kind: ObjectKind {
                 resource: GroupResource::pods(),
                 version: "v1".to_owned(),
                 kind: "Pod".to_owned(),
             },
-            items: by_pod.into_iter().map(item).collect(),
+            items: by_pod.into_values().collect(),
             omitted: Vec::new(),
             origin,
         })
     }
 
     /// The metric of an object, of which the first autoscaler counts.
-    fn of_object(&self, request: &CustomRequest, name: &str) -> Option<Arc<CollectedMetric>> {
+    fn of_object(&self, request: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
         let metrics = self.named(&request.namespace, MetricType::Object, &request.metric);
         metrics.into_iter().find(|metric| {
             let object = metric.config.object.as_ref();
@@ -175,49 +167,35 @@ fn labels(metric: &CollectedMetric) -> Option<BTreeMap<String, String>> {
     metric.config.labels().cloned()
 }
 
-fn origin(metric: Option<&Arc<CollectedMetric>>) -> Arc<Origin> {
+fn origin(metric: Option<&Arc<CollectedMetric>>) -> Origin {
     let rule = metric.map(|metric| format!("collector {}", metric.collector()));
-    Arc::new(Origin { rule: rule.unwrap_or_default(), ..Origin::default() })
+    Origin { rule: rule.unwrap_or_default(), ..Origin::default() }
 }
 
-fn value(sample: &Sample) -> Value {
-    Value { quantity: sample.value.into(), timestamp: sample.at, window: None }
+fn value(object: &str, sample: &Sample) -> MetricValue {
+    MetricValue {
+        object: object.into(),
+        timestamp: sample.at,
+        window_seconds: None,
+        value: sample.value,
+    }
 }
 
-fn fetch_error(error: Arc<FetchError>) -> ProviderError {
-    ProviderError::Fetch(error)
+fn fetch_error(error: Arc<FetchError>) -> MetricError {
+    MetricError::Fetch(error)
 }
 
-fn unknown(request: &CustomRequest) -> ProviderError {
-    let CustomRequest { resource, namespace, metric, .. } = request;
+fn unknown(request: &CustomQuery) -> MetricError {
+    let CustomQuery { resource, namespace, metric, .. } = request;
     let reason = format!(
         "no autoscaler of the namespace {namespace} has annotations for the metric {metric} of \
          {resource}"
     );
-    ProviderError::UnknownMetric(NotFound::Other(reason))
+    MetricError::UnknownMetric(NotFound::Other(reason))
 }
 
-#[async_trait]
-impl Provider for CollectionProvider {
-    fn groups(&self) -> ApiGroups {
-        ApiGroups { custom: true, external: true, resource: false }
-    }
-
-    fn readiness(&self) -> Result<(), Vec<String>> {
-        let problem = || vec!["the autoscalers have not been read".to_owned()];
-        self.is_ready().then_some(()).ok_or_else(problem)
-    }
-
-    /// In no namespace: see [`Provider::has_custom_in`].
-    fn has_custom(&self, _: &GroupResource, _: bool, _: &str) -> bool {
-        false
-    }
-
-    fn has_external(&self, _: &str) -> bool {
-        false
-    }
-
-    fn has_custom_in(&self, request: &CustomRequest) -> bool {
+impl CollectionProvider {
+    fn has_custom(&self, request: &CustomQuery) -> bool {
         let is_pods =
             GroupResource::pods() == request.resource || request.resource.resource == "pod";
         let index = self.0.index.lock();
@@ -232,9 +210,116 @@ impl Provider for CollectionProvider {
             .any(|object| plural::is_of_kind(&request.resource, &object.api_version, &object.kind))
     }
 
-    fn has_external_in(&self, request: &ExternalRequest) -> bool {
-        let index = self.0.index.lock();
-        !index.named(&request.namespace, MetricType::External, &request.metric).is_empty()
+    async fn custom_by_name(
+        &self,
+        request: &CustomQuery,
+        name: &str,
+    ) -> Result<CustomValues, MetricError> {
+        let object_metric = self.of_object(request, name);
+        let is_pod = matches!(request.resource.resource.as_str(), "pods" | "pod");
+        if is_pod && object_metric.is_none() {
+            let all = self.pods(&request.namespace, &Selector::everything()).await?;
+            let pods: BTreeSet<String> = all.into_iter().filter(|pod| pod == name).collect();
+            let values = self.pod_values(request, None, &pods).await?;
+            if values.items.is_empty() {
+                let reason = format!("the pod {name} doesn't exist, isn't ready, or failed");
+                return Err(MetricError::NoValueForObject(NotFound::Other(reason)));
+            }
+            return Ok(values);
+        }
+        let metric = object_metric.ok_or_else(|| unknown(request))?;
+        let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
+        let no_value = || {
+            let reason = "the collector has no value".to_owned();
+            MetricError::NoValueForObject(NotFound::Other(reason))
+        };
+        let (sample, object) =
+            collected.samples.first().zip(metric.config.object.as_ref()).ok_or_else(no_value)?;
+        let version = object.api_version.rsplit('/').next().unwrap_or_default();
+        Ok(CustomValues {
+            object_kind: ObjectKind {
+                resource: GroupResource::new(
+                    plural::group(&object.api_version),
+                    &plural::plural(&object.kind),
+                ),
+                version: version.to_owned(),
+                kind: object.kind.clone(),
+            },
+            items: vec![value(name, sample)],
+            omitted: Vec::new(),
+            origin: origin(Some(&metric)),
+        })
+    }
+
+    async fn custom_by_selector(
+        &self,
+        request: &CustomQuery,
+        objects: &Selector,
+    ) -> Result<CustomValues, MetricError> {
+        if !matches!(request.resource.resource.as_str(), "pods" | "pod") {
+            let reason = "metrics of objects are read by name".to_owned();
+            return Err(MetricError::UnknownMetric(NotFound::Other(reason)));
+        }
+        let pods = self.pods(&request.namespace, objects).await?;
+        self.pod_values(request, Some(objects), &pods).await
+    }
+
+    async fn external(&self, request: &ExternalQuery) -> Result<ExternalValues, MetricError> {
+        let metrics = self.named(&request.namespace, MetricType::External, &request.metric);
+        // Of several autoscalers with the same labels, the first one counts.
+        let mut seen = HashSet::new();
+        let selected: Vec<_> = metrics
+            .into_iter()
+            .filter(|metric| {
+                let own = labels(metric).unwrap_or_default();
+                request.metric_selector.matches(&own)
+                    && seen.insert(own.into_iter().collect::<Vec<_>>())
+            })
+            .collect();
+        let origin = origin(selected.first());
+        let mut items = Vec::new();
+        let mut failure = None;
+        for (metric, collected) in self.read_all(selected).await {
+            match collected {
+                Ok(collected) => {
+                    let labels: Option<ItemLabels> =
+                        metric.config.labels().map(|labels| labels.iter().collect());
+                    items.extend(collected.samples.iter().map(|sample| ExternalMetricValue {
+                        labels: labels.clone(),
+                        timestamp: sample.at,
+                        value: sample.value,
+                    }));
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        // A sum of some series would be wrong.
+        if let Some(error) = failure {
+            return Err(fetch_error(error));
+        }
+        Ok(ExternalValues { items, omitted: Vec::new(), origin })
+    }
+}
+
+impl Catalog for CollectionProvider {
+    fn groups(&self) -> ApiGroups {
+        ApiGroups { custom: true, external: true, resource: false }
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        let problem = || vec!["the autoscalers have not been read".to_owned()];
+        self.is_ready().then_some(()).ok_or_else(problem)
+    }
+
+    fn has(&self, query: &Query) -> bool {
+        match query {
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => false,
+            Query::Custom(query) => self.has_custom(query),
+            Query::External(query) => {
+                let ExternalQuery { namespace, metric, .. } = query;
+                !self.named(namespace, MetricType::External, metric).is_empty()
+            }
+        }
     }
 
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
@@ -265,105 +350,27 @@ impl Provider for CollectionProvider {
         let listed = |metric| ListedExternalMetric { metric, is_namespaced: true };
         names.into_iter().map(listed).collect()
     }
+}
 
-    async fn custom_by_name(
-        &self,
-        request: &CustomRequest,
-        name: &str,
-    ) -> Result<CustomValues, ProviderError> {
-        let object_metric = self.of_object(request, name);
-        let is_pod = matches!(request.resource.resource.as_str(), "pods" | "pod");
-        if is_pod && object_metric.is_none() {
-            let all = self.pods(&request.namespace, &Selector::everything()).await?;
-            let pods: BTreeSet<String> = all.into_iter().filter(|pod| pod == name).collect();
-            let values = self.pod_values(request, None, &pods).await?;
-            if values.items.is_empty() {
-                let reason = format!("the pod {name} doesn't exist, isn't ready, or failed");
-                return Err(ProviderError::NoValueForObject(NotFound::Other(reason)));
+#[async_trait]
+impl MetricSource for CollectionProvider {
+    fn catalog(&self) -> &dyn Catalog {
+        self
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        match query {
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => {
+                Err(MetricError::UnknownMetric(NotFound::NotConfigured))
             }
-            return Ok(values);
-        }
-        let metric = object_metric.ok_or_else(|| unknown(request))?;
-        let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
-        let no_value = || {
-            let reason = "the collector has no value".to_owned();
-            ProviderError::NoValueForObject(NotFound::Other(reason))
-        };
-        let (sample, object) =
-            collected.samples.first().zip(metric.config.object.as_ref()).ok_or_else(no_value)?;
-        let version = object.api_version.rsplit('/').next().unwrap_or_default();
-        Ok(CustomValues {
-            object_kind: ObjectKind {
-                resource: GroupResource::new(
-                    plural::group(&object.api_version),
-                    &plural::plural(&object.kind),
-                ),
-                version: version.to_owned(),
-                kind: object.kind.clone(),
-            },
-            items: vec![CustomValue {
-                object: ObjectKey::new(&request.namespace, name),
-                value: value(sample),
-            }],
-            omitted: Vec::new(),
-            origin: origin(Some(&metric)),
-        })
-    }
-
-    async fn custom_by_selector(
-        &self,
-        request: &CustomRequest,
-        objects: &Selector,
-    ) -> Result<CustomValues, ProviderError> {
-        if !matches!(request.resource.resource.as_str(), "pods" | "pod") {
-            let reason = "metrics of objects are read by name".to_owned();
-            return Err(ProviderError::UnknownMetric(NotFound::Other(reason)));
-        }
-        let pods = self.pods(&request.namespace, objects).await?;
-        self.pod_values(request, Some(objects), &pods).await
-    }
-
-    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
-        let metrics = self.named(&request.namespace, MetricType::External, &request.metric);
-        // Of several autoscalers with the same labels, the first one counts.
-        let mut seen = HashSet::new();
-        let selected: Vec<_> = metrics
-            .into_iter()
-            .filter(|metric| {
-                let own = labels(metric).unwrap_or_default();
-                request.metric_selector.matches(&own)
-                    && seen.insert(own.into_iter().collect::<Vec<_>>())
-            })
-            .collect();
-        let origin = origin(selected.first());
-        let mut items = Vec::new();
-        let mut failure = None;
-        for (metric, collected) in self.read_all(selected).await {
-            match collected {
-                Ok(collected) => {
-                    let value =
-                        |sample| ExternalValue { labels: labels(&metric), value: value(sample) };
-                    items.extend(collected.samples.iter().map(value));
-                }
-                Err(error) => failure = Some(error),
+            Query::Custom(query) => {
+                let values = match &query.objects {
+                    Objects::Named(name) => self.custom_by_name(query, name).await,
+                    Objects::Selected(selector) => self.custom_by_selector(query, selector).await,
+                };
+                values.map(Values::Custom)
             }
+            Query::External(query) => self.external(query).await.map(Values::External),
         }
-        // A sum of some series would be wrong.
-        if let Some(error) = failure {
-            return Err(fetch_error(error));
-        }
-        Ok(ExternalValues { items, omitted: Vec::new(), origin })
-    }
-
-    async fn pod_usage(&self, _: &[ObjectKey]) -> Usage<PodUsage> {
-        Usage::default()
-    }
-
-    async fn node_usage(&self, _: &[String]) -> Usage<NodeUsage> {
-        Usage::default()
-    }
-
-    fn objects(&self) -> &dyn ObjectLister {
-        &*self.0.objects
     }
 }

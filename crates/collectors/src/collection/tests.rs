@@ -4,7 +4,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use hpa_calc::{MilliValue, Selector, api::CrossVersionObjectReference};
+use hpa_calc::{MilliValue, Quantity, Selector, api::CrossVersionObjectReference};
 use hpa_metrics::resource::{ApiResource, GroupResource};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,11 +18,9 @@ use crate::{
     collectors::{http::HttpDocument, pods::PodDocuments},
     registry::{Collector, MetricSelector, Registration, Server},
 };
-use hpa_metrics::provider::{
-    error::ProviderError,
-    interface::Provider,
-    objects::{ListError, ObjectMetadata},
-    request::{CustomRequest, ExternalRequest, ObjectKey},
+use hpa_metrics::{
+    Catalog, CustomQuery, ExternalQuery, ListError, MetricError, MetricSource, ObjectKey,
+    ObjectMetadata, Objects, describe,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -216,30 +214,31 @@ impl Fixture {
         self.collection.apply(key(hpa), hpa);
     }
 
-    async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<String>, ProviderError> {
-        let request = CustomRequest {
+    async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<String>, MetricError> {
+        let request = CustomQuery {
             resource: GroupResource::pods(),
             namespace: namespace.to_owned(),
+            objects: Objects::Selected(Selector::parse(selector).unwrap()),
             metric: "rps".to_owned(),
             metric_selector: Selector::everything(),
         };
-        let selector = Selector::parse(selector).unwrap();
-        let values = self.provider.custom_by_selector(&request, &selector).await?;
-        Ok(values.items.into_iter().map(|item| item.object.name).collect())
+        let values = self.provider.read_custom(request).await?;
+        Ok(values.items.into_iter().map(|item| item.object.into()).collect())
     }
 
     /// The value and its age in seconds.
     async fn external(&self, selector: &str) -> Result<(String, i64), String> {
-        let request = ExternalRequest {
+        let request = ExternalQuery {
             namespace: "shop".to_owned(),
             metric: "queue".to_owned(),
             metric_selector: Selector::parse(selector).unwrap(),
         };
-        let values = self.provider.external(&request).await.map_err(|error| error.describe())?;
+        let values =
+            self.provider.read_external(request).await.map_err(|error| describe(&error))?;
         let item = &values.items[0];
         let now = Timestamp::UNIX_EPOCH + self.start.elapsed();
-        let age = now.duration_since(item.value.timestamp).as_secs();
-        Ok((item.value.quantity.to_string(), age))
+        let age = now.duration_since(item.timestamp).as_secs();
+        Ok((Quantity::from(item.value).to_string(), age))
     }
 }
 
@@ -362,15 +361,16 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
 fn metric_is_known_in_its_namespace_only() {
     let fixture = Fixture::new(1);
     fixture.apply(&pods_hpa("web"));
-    let request = |namespace: &str, metric: &str| CustomRequest {
+    let request = |namespace: &str, metric: &str| CustomQuery {
         resource: GroupResource::pods(),
         namespace: namespace.to_owned(),
+        objects: Objects::Selected(Selector::everything()),
         metric: metric.to_owned(),
         metric_selector: Selector::everything(),
     };
-    assert!(fixture.provider.has_custom_in(&request("shop", "rps")));
-    assert!(!fixture.provider.has_custom_in(&request("bank", "rps")));
-    assert!(!fixture.provider.has_custom_in(&request("shop", "other")));
+    assert!(fixture.provider.has(&request("shop", "rps").into()));
+    assert!(!fixture.provider.has(&request("bank", "rps").into()));
+    assert!(!fixture.provider.has(&request("shop", "other").into()));
     let listed = fixture.provider.custom_metrics();
     assert_eq!((listed.len(), &*listed[0].metric), (1, "rps"));
 }
@@ -529,19 +529,21 @@ async fn object_metric_can_describe_a_pod() {
     } }]);
     let query = ("metric-config.object.rps.prometheus/query", "up");
     fixture.apply(&hpa("web", &[query], metric));
-    let request = CustomRequest {
+    let request = |name: &str| CustomQuery {
         resource: GroupResource::pods(),
         namespace: "shop".to_owned(),
+        objects: Objects::Named(name.to_owned()),
         metric: "rps".to_owned(),
         metric_selector: Selector::everything(),
     };
-    assert!(fixture.provider.has_custom_in(&request));
-    let values = fixture.provider.custom_by_name(&request, "dummy-pod").await.unwrap();
-    assert_eq!(values.items[0].value.quantity.to_string(), "5");
-    assert_eq!((&*values.object_kind.kind, &*values.items[0].object.name), ("Pod", "dummy-pod"));
-    fixture.provider.custom_by_name(&request, "other-pod").await.unwrap_err();
+    assert!(fixture.provider.has(&request("dummy-pod").into()));
+    let values = fixture.provider.read_custom(request("dummy-pod")).await.unwrap();
+    assert_eq!(Quantity::from(values.items[0].value).to_string(), "5");
+    let object = String::from(values.items[0].object.clone());
+    assert_eq!((&*values.object_kind.kind, &*object), ("Pod", "dummy-pod"));
+    fixture.provider.read_custom(request("other-pod")).await.unwrap_err();
     // Beside a metric of pods with the same name.
     fixture.apply(&pods_hpa("api"));
-    let of_pod = fixture.provider.custom_by_name(&request, "api-0").await.unwrap();
-    assert_eq!(of_pod.items[0].object.name, "api-0");
+    let of_pod = fixture.provider.read_custom(request("api-0")).await.unwrap();
+    assert_eq!(String::from(of_pod.items[0].object.clone()), "api-0");
 }

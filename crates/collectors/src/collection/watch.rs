@@ -70,7 +70,7 @@ impl Collection {
                 Err(error) => {
                     self.reader.observer.updated(true);
                     if !std::mem::replace(&mut has_failed, true) {
-                        let error = hpa_metrics::provider::error::describe(&error);
+                        let error = hpa_metrics::describe(&error);
                         let group = group.name();
                         warn!(group, error, "unable to watch autoscalers for collectors, retrying");
                     }

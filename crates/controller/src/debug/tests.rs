@@ -5,12 +5,12 @@ use hpa_calc::{
     api::{HorizontalPodAutoscalerStatus, MetricSourceType, MetricSpec, ResourceMetricSource},
     explain::{MetricExplanation, Summary, TargetValue},
 };
+use hpa_lease::SystemClock;
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::{
     cache::Origin,
-    clock::SystemClock,
     key::{AutoscalerApi, HpaKey},
     metrics::{Sources, Telemetry},
     reconcile::{Observer, Reconciled},

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::Settings;
+use hpa_lease::Clock;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     cache::{Autoscaler, DecisionRun, DecisionSample},
-    clock::Clock,
     key::{AutoscalerApi, HpaKey},
     metrics::Telemetry,
 };

@@ -29,7 +29,7 @@ impl HistoryHealth {
     }
 
     /// Sets the time of that change, by both clocks.
-    pub(super) fn set_unsaved(&self, since: Option<(Timestamp, Instant)>) {
+    pub(crate) fn set_unsaved(&self, since: Option<(Timestamp, Instant)>) {
         *self.unsaved.lock() = since;
     }
 

@@ -16,6 +16,7 @@ mod write_schedule;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
+use hpa_lease::Clock;
 use hpa_metrics::describe;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -30,7 +31,6 @@ use tracing::{debug, info, warn};
 
 use crate::{
     cache::Autoscalers,
-    clock::Clock,
     k8s::ApiError,
     key::HpaKey,
     reconcile::{Observer, Reconciled},

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::readings::MetricsApi;
-use hpa_metrics::{FetchError, Items, MetricsSource, Request};
+use hpa_lease::Clock;
+use hpa_metrics::{Catalog, MetricError, MetricSource, Query, Values};
 use jiff::Timestamp;
 
 use super::Telemetry;
-use crate::clock::Clock;
 
 /// A metrics source that records the age of samples. It belongs below the coalescing, to record
 /// each response once.
@@ -34,19 +34,24 @@ impl<S> ObservedSource<S> {
 }
 
 #[async_trait]
-impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
-    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
-        let response = self.source.fetch(request).await;
-        if !matches!(response, Err(FetchError::Timeout { .. } | FetchError::Transport { .. })) {
+impl<S: MetricSource> MetricSource for ObservedSource<S> {
+    fn catalog(&self) -> &dyn Catalog {
+        self.source.catalog()
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let response = self.source.read(query).await;
+        if !matches!(response, Err(MetricError::Timeout { .. } | MetricError::Transport { .. })) {
             self.telemetry.health.responded();
         }
-        let items = response?;
-        let api = request.api();
-        match &items {
-            Items::PodMetrics(items) => self.observe(api, items, |item| item.timestamp),
-            Items::Values(items) => self.observe(api, items, |item| item.timestamp),
-            Items::ExternalValues(items) => self.observe(api, items, |item| item.timestamp),
+        let values = response?;
+        let api = query.api();
+        match &values {
+            Values::PodMetrics(pods) => self.observe(api, &pods.items, |item| item.timestamp),
+            Values::NodeMetrics(nodes) => self.observe(api, &nodes.items, |item| item.timestamp),
+            Values::Custom(values) => self.observe(api, &values.items, |item| item.timestamp),
+            Values::External(values) => self.observe(api, &values.items, |item| item.timestamp),
         }
-        Ok(items)
+        Ok(values)
     }
 }

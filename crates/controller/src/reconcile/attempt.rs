@@ -6,10 +6,11 @@ use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
     pause::Pause,
 };
+use hpa_lease::Instants;
 use jiff::Timestamp;
 
 use super::{observer::Finished, reconciler::Reconciler, worker_slot::WorkerSlot};
-use crate::{cache::Autoscaler, clock::Instants, key::HpaKey};
+use crate::{cache::Autoscaler, key::HpaKey};
 
 /// The maximum number of scale writes in one reconcile. A conflict makes another one necessary.
 const MAX_SCALE_WRITES: usize = 5;

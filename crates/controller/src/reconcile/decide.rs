@@ -10,6 +10,7 @@ use hpa_calc::{
     plan::Plan,
     selector::Selector,
 };
+use hpa_lease::Instants;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::debug;
@@ -22,7 +23,7 @@ use super::{
     status_patch::is_scaled_to_zero,
     write_scale::{ScaleNotWritten, ScaleWrite},
 };
-use crate::{cache::ErrorClass, clock::Instants, scale_target::ScaleUnavailable};
+use crate::{cache::ErrorClass, scale_target::ScaleUnavailable};
 
 /// A decision on one set of inputs.
 struct Decided<'a> {

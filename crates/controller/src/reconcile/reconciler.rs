@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
+use hpa_lease::Clock;
 use hpa_metrics::MetricsClient;
 use kube::Client;
 
 use super::{observer::Observer, peer_warnings::PeerWarnings};
 use crate::{
     cache::{Autoscalers, Pods, SelectorIndex, WatchAges},
-    clock::Clock,
     events::EventRecorder,
     informer::ScaleInformers,
     k8s::FieldManager,

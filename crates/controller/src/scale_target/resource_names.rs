@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use async_trait::async_trait;
-use hpa_metrics::ResourceNames;
+use hpa_metrics::{ResourceNames, resource::GroupResource};
 
 use super::{
     mapper::RestMapper,
@@ -16,11 +16,11 @@ impl ResourceNames for RestMapper {
         &self,
         group: &str,
         kind: &str,
-    ) -> Result<String, Box<dyn Error + Send + Sync>> {
+    ) -> Result<GroupResource, Box<dyn Error + Send + Sync>> {
         let kind = GroupKind { group: group.into(), kind: kind.into() };
         let mappings = self.mappings(&kind).await?;
         match mappings.first() {
-            Some(mapping) => Ok(mapping.to_string()),
+            Some(mapping) => Ok(GroupResource::new(&mapping.group, &mapping.resource)),
             None => Err(MapperError::NoMatch { kind: kind.kind, group: kind.group }.into()),
         }
     }

@@ -76,12 +76,12 @@ impl Cluster {
     pub(crate) fn observed_controller(&self, name: &str) -> (RunningController, Arc<Telemetry>) {
         let client = self.client();
         let clients = Clients { api: client.clone(), metrics: client.clone() };
-        let mut election = election(client, "kube-system", name);
-        election.config.keep_history = self.keep_history;
+        let election = election(client, "kube-system", name);
         let options = options();
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
             election: Some(election),
+            keep_history: self.keep_history,
             ..Dependencies::new(clients, &options)
         };
         let telemetry = dependencies.telemetry.clone();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use hpa_controller::{
-    LeaderContext, LeaderTask, SystemClock,
+    LeaderContext, LeaderTask,
     events::{EventRecorder, EventWriterConfig},
-    leader_election::{Candidate, Election, ElectionConfig, identity},
 };
+use hpa_lease::{Election, ElectionConfig, Leadership, SystemClock, identity};
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,6 @@ pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Electio
         lease_duration: to_std(lease.leader_elect_lease_duration),
         renew_deadline: to_std(lease.leader_elect_lease_duration) * 2 / 3,
         retry_period: to_std(lease.leader_elect_lease_duration) * 2 / 15,
-        keep_history: false,
     };
     lease.leader_elect.then_some(Election { client, config })
 }
@@ -39,31 +38,18 @@ pub(super) async fn run(
     tasks: Vec<LeaderTask>,
     stop: CancellationToken,
 ) {
-    while !stop.is_cancelled() {
-        let candidate = Candidate::new(election.as_ref(), Arc::new(SystemClock::default()));
-        let leadership = candidate.leadership().clone();
-        let lead = async {
-            if leadership.acquired().await.is_none() {
-                return;
-            }
-            info!("leader: writing the status of schedules, and events");
-            let client = leadership.fence(&client);
-            let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
-            let mut running = JoinSet::new();
-            running.spawn(writer.run());
-            for task in &tasks {
-                running.spawn(
-                    task.run(LeaderContext { client: client.clone(), events: events.clone() }),
-                );
-            }
-            leadership.lost().await;
-            info!("lost the leader lease");
-        };
-        // Dropped, it ends the tasks.
-        tokio::select! {
-            () = lead => {}
-            () = stop.cancelled() => {}
+    let clock = Arc::new(SystemClock::default());
+    let lead = |leadership: Leadership| {
+        info!("leader: writing the status of schedules, and events");
+        let client = leadership.fence(&client);
+        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        let context = LeaderContext { client, events };
+        let mut running = JoinSet::new();
+        running.spawn(writer.run());
+        for task in &tasks {
+            running.spawn(task.run(context.clone()));
         }
-        candidate.release().await;
-    }
+        async move { while running.join_next().await.is_some() {} }
+    };
+    hpa_lease::lead(election.as_ref(), clock, &stop, lead).await;
 }

@@ -23,9 +23,7 @@ use hpa_controller::{
     LeaderTask,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
 };
-use hpa_metrics::provider::{
-    DiscoveryMapper, KubeObjects, Provider, ResourceMapper, RoutedProvider,
-};
+use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config, RuleSet};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
@@ -75,8 +73,8 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     sources.add_schedules(&arguments, &clients)?;
     sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
     sources.add_rules(&arguments, &clients, requests, &metrics).await?;
-    let provider: Arc<dyn Provider> = Arc::new(RoutedProvider::new(sources.providers));
-    let groups = groups(&arguments, &*provider);
+    let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.sources));
+    let groups = groups(&arguments, &*source);
 
     let (trust_source, trust) =
         TrustSource::load(trust_settings(&arguments), clients.authentication.clone())
@@ -102,7 +100,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let certificate =
         serving::certificate(&arguments.serving, server_options, &clients.lister, groups, &stop)
             .await?;
-    let adapter = Adapter::new(provider, authenticator.clone(), authorizer, metrics, options);
+    let adapter = Adapter::new(source, authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
 
     let leading = (!sources.leader_tasks.is_empty()).then(|| {
@@ -129,7 +127,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
 /// Where the metrics come from, and the work of a leader.
 #[derive(Default)]
 struct Sources {
-    providers: Vec<Arc<dyn Provider>>,
+    sources: Vec<Arc<dyn MetricSource>>,
     leader_tasks: Vec<LeaderTask>,
 }
 
@@ -151,7 +149,7 @@ impl Sources {
             async move { schedules.watch(client, &[], |_| {}).await }
         });
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
-        self.providers.push(Arc::new(ScheduleProvider::new(schedules)));
+        self.sources.push(Arc::new(ScheduleProvider::new(schedules)));
         Ok(())
     }
 
@@ -179,7 +177,7 @@ impl Sources {
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
-        self.providers.push(Arc::new(CollectionProvider::new(collection)));
+        self.sources.push(Arc::new(CollectionProvider::new(collection)));
         Ok(())
     }
 
@@ -191,7 +189,7 @@ impl Sources {
         requests: Arc<RequestMetrics>,
         metrics: &Metrics,
     ) -> anyhow::Result<()> {
-        if arguments.config.is_none() && !self.providers.is_empty() {
+        if arguments.config.is_none() && !self.sources.is_empty() {
             return Ok(());
         }
         let client = prometheus_client(arguments, requests.clone()).await?;
@@ -206,7 +204,7 @@ impl Sources {
             let provider = provider.clone();
             async move { provider.run(file).await }
         });
-        self.providers.push(provider);
+        self.sources.push(provider);
         Ok(())
     }
 }
@@ -332,8 +330,8 @@ async fn provider(
 }
 
 /// The groups that rules exist for, without those that are switched off.
-fn groups(arguments: &AdapterArguments, provider: &dyn Provider) -> InstalledGroups {
-    let groups = provider.groups();
+fn groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> InstalledGroups {
+    let groups = source.catalog().groups();
     InstalledGroups {
         custom: groups.custom && arguments.custom_metrics,
         external: groups.external && arguments.external_metrics,

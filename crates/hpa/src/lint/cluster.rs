@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::Context;
-use hpa_metrics::provider::DiscoveryMapper;
+use hpa_metrics::DiscoveryMapper;
 use kube::Client;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use hpa_metrics::provider::{Provider, ResourceMapper, test_doubles::FixedObjects};
+use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
 
 use super::workspace::ServedMetrics;
 use crate::{args::RulesFileArguments, rules_provider};
@@ -18,7 +18,7 @@ pub(super) async fn by_rules(
     mapper: Arc<dyn ResourceMapper>,
 ) -> anyhow::Result<Option<ServedMetrics>> {
     // Metrics are listed, not read.
-    let objects = Arc::new(FixedObjects::default());
+    let objects = Arc::new(NoObjects);
     let Some(provider) = rules_provider::from_flags(arguments, mapper, objects).await? else {
         return Ok(None);
     };

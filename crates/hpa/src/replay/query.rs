@@ -1,8 +1,7 @@
 //! The queries that read an autoscaler's past.
 
 use hpa_calc::{Selector, api::MetricIdentifier};
-use hpa_metrics::provider::{CustomRequest, ExternalRequest};
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::explain::{Explanation, Verdict};
 use hpa_prometheus::source::PrometheusProvider;
@@ -172,9 +171,10 @@ impl TargetRef {
     ) -> Result<Query, String> {
         let what = format!("the metric {}", metric.name);
         let advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
-        let request = |identifier: &MetricIdentifier, resource: GroupResource| CustomRequest {
+        let request = |identifier: &MetricIdentifier, resource: GroupResource| CustomQuery {
             resource,
             namespace: self.namespace.clone(),
+            objects: Objects::Selected(Selector::everything()),
             metric: metric.name.clone(),
             metric_selector: selector(identifier),
         };
@@ -207,7 +207,7 @@ impl TargetRef {
             }
             (Source::External { identifier, .. }, Some(provider)) => external(
                 provider,
-                &ExternalRequest {
+                &ExternalQuery {
                     namespace: self.namespace.clone(),
                     metric: metric.name.clone(),
                     metric_selector: selector(identifier),
@@ -263,7 +263,7 @@ type Applied = (String, Option<Client>);
 
 fn custom(
     provider: &PrometheusProvider,
-    request: &CustomRequest,
+    request: &CustomQuery,
     names: &[String],
 ) -> Option<Applied> {
     let explanation = provider.explain_custom(request, names);
@@ -272,7 +272,7 @@ fn custom(
     Some((query, provider.client(&server)))
 }
 
-fn external(provider: &PrometheusProvider, request: &ExternalRequest) -> Option<Applied> {
+fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> Option<Applied> {
     let explanation = provider.explain_external(request);
     let (index, query) = applied(&explanation)?;
     let server = provider.inspect_external().into_iter().nth(index)?.definition.server;

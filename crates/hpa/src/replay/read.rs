@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, anyhow, bail};
 use hpa_calc::Quantity;
-use hpa_metrics::provider::DiscoveryMapper;
+use hpa_metrics::DiscoveryMapper;
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::Compat;
 use hpa_prometheus::source::PrometheusProvider;

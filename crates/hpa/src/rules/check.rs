@@ -1,10 +1,13 @@
 //! `hpa rules check`.
 
-use std::{error::Error, fmt::Write};
+use std::{collections::BTreeMap, error::Error, fmt::Write};
 
-use hpa_calc::Selector;
-use hpa_metrics::provider::{CustomRequest, ExternalRequest, Provider};
-use hpa_metrics::resource::{ApiResources, GroupResource};
+use hpa_calc::{Quantity, Selector};
+use hpa_metrics::{
+    CustomQuery, ExternalQuery, MetricSource, ObjectKey, Objects, describe,
+    resource::{ApiResources, GroupResource},
+    wire::ItemLabels,
+};
 use hpa_prometheus::rules::{Config, RuleSet, explain::Verdict};
 use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
 
@@ -157,44 +160,46 @@ impl Report<'_> {
             return;
         };
         let is_namespaced = resource.has_namespaced_metrics();
-        let request = CustomRequest {
+        let request = CustomQuery {
             resource: resource.clone(),
             namespace: if is_namespaced { namespace } else { String::new() },
+            objects: Objects::Named(name.clone()),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
-        let object = hpa_metrics::provider::ObjectKey::new(&request.namespace, &name);
-        match self.provider.custom_by_name(&request, &name).await {
+        let object = ObjectKey::new(&request.namespace, &name);
+        match self.provider.read_custom(request.clone()).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));
                 for item in &values.items {
-                    self.line(&format!("  {object} = {}", item.value.quantity));
+                    self.line(&format!("  {object} = {}", Quantity::from(item.value)));
                 }
             }
-            Err(error) => self.problem(&format!("{object}: {}", error.describe())),
+            Err(error) => self.problem(&format!("{object}: {}", describe(&error))),
         }
         let explanation = self.provider.explain_custom(&request, &[name]);
         self.warnings(explanation.applied().map(|rule| &rule.verdict));
     }
 
     async fn external_sample(&mut self, metric: &InspectedMetric, namespace: &str) {
-        let request = ExternalRequest {
+        let request = ExternalQuery {
             namespace: namespace.to_owned(),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
-        match self.provider.external(&request).await {
+        match self.provider.read_external(request.clone()).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));
                 if values.items.is_empty() {
                     self.line(&format!("  warning: no result in the namespace {namespace}"));
                 }
                 for item in values.items.iter().take(MAX_METRICS) {
-                    let labels = item.labels.clone().unwrap_or_default();
-                    self.line(&format!("  {labels:?} = {}", item.value.quantity));
+                    let labels: BTreeMap<_, _> =
+                        item.labels.iter().flat_map(ItemLabels::pairs).collect();
+                    self.line(&format!("  {labels:?} = {}", Quantity::from(item.value)));
                 }
             }
-            Err(error) => self.problem(&error.describe()),
+            Err(error) => self.problem(&describe(&error)),
         }
         let explanation = self.provider.explain_external(&request);
         self.warnings(explanation.applied().map(|rule| &rule.verdict));

@@ -1,11 +1,13 @@
 //! `hpa rules explain`.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use anyhow::{Context, bail};
-use hpa_calc::Selector;
-use hpa_metrics::provider::{CustomRequest, ExternalRequest, Provider};
-use hpa_metrics::resource::GroupResource;
+use hpa_calc::{Quantity, Selector};
+use hpa_metrics::{
+    CustomQuery, ExternalQuery, MetricSource, Objects, describe, resource::GroupResource,
+    wire::ItemLabels,
+};
 use hpa_prometheus::rules::explain::{Explanation, Verdict};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
@@ -35,16 +37,17 @@ pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(Str
                 bail!("{metric} must be RESOURCE/METRIC, for example pods/http_requests");
             };
             let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-            let request = CustomRequest {
+            let request = CustomQuery {
                 resource: GroupResource::new(group, resource),
                 namespace,
+                objects: Objects::Selected(Selector::everything()),
                 metric: metric.to_owned(),
                 metric_selector,
             };
             Ok(custom(&provider, request, &arguments.names).await)
         }
         MetricsApi::External => {
-            let request = ExternalRequest { namespace, metric: metric.clone(), metric_selector };
+            let request = ExternalQuery { namespace, metric: metric.clone(), metric_selector };
             Ok(external(&provider, &request).await)
         }
     }
@@ -52,7 +55,7 @@ pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(Str
 
 async fn custom(
     provider: &PrometheusProvider,
-    request: CustomRequest,
+    request: CustomQuery,
     names: &[String],
 ) -> (String, bool) {
     let names = match names {
@@ -85,15 +88,15 @@ async fn custom(
     }
     let mut found = false;
     for name in &names {
-        match provider.custom_by_name(&request, name).await {
+        match provider.read_custom(request.clone().named(name)).await {
             Ok(values) => {
                 found = true;
                 for item in values.items {
-                    let value = item.value;
-                    let _ = writeln!(text, "{name} = {} at {}", value.quantity, value.timestamp);
+                    let value = Quantity::from(item.value);
+                    let _ = writeln!(text, "{name} = {value} at {}", item.timestamp);
                 }
             }
-            Err(error) => _ = writeln!(text, "{name}: {}", error.describe()),
+            Err(error) => _ = writeln!(text, "{name}: {}", describe(&error)),
         }
     }
     (text, found)
@@ -106,7 +109,7 @@ fn server_of<'r>(explanation: &Explanation, rules: &'r [RuleInspection]) -> Opti
 }
 
 /// The objects that have series of the metric.
-async fn known_objects(provider: &PrometheusProvider, request: &CustomRequest) -> Vec<String> {
+async fn known_objects(provider: &PrometheusProvider, request: &CustomQuery) -> Vec<String> {
     let resources = provider.resources();
     let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
     let Ok(resolved) = resolved else {
@@ -135,18 +138,19 @@ async fn known_objects(provider: &PrometheusProvider, request: &CustomRequest) -
     sample::objects(provider, server, &metric.series, namespace, &label).await
 }
 
-async fn external(provider: &PrometheusProvider, request: &ExternalRequest) -> (String, bool) {
+async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (String, bool) {
     let explanation = provider.explain_external(request);
     let inspected = provider.inspect_external();
     let mut text = rules(provider, "externalRules", &explanation, &inspected).await;
     if explanation.applied().is_none() {
         return (text, false);
     }
-    match provider.external(request).await {
+    match provider.read_external(request.clone()).await {
         Ok(values) => {
             for item in &values.items {
-                let labels = item.labels.clone().unwrap_or_default();
-                let _ = writeln!(text, "{labels:?} = {}", item.value.quantity);
+                let labels: BTreeMap<_, _> =
+                    item.labels.iter().flat_map(ItemLabels::pairs).collect();
+                let _ = writeln!(text, "{labels:?} = {}", Quantity::from(item.value));
             }
             for omitted in &values.omitted {
                 let _ = writeln!(text, "{}: {}", omitted.what, omitted.reason);
@@ -157,7 +161,7 @@ async fn external(provider: &PrometheusProvider, request: &ExternalRequest) -> (
             (text, !values.items.is_empty())
         }
         Err(error) => {
-            let _ = writeln!(text, "{}", error.describe());
+            let _ = writeln!(text, "{}", describe(&error));
             (text, false)
         }
     }

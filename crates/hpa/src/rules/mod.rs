@@ -12,9 +12,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
-use hpa_metrics::provider::{
-    DiscoveryMapper, FixedMapper, ResourceMapper, test_doubles::FixedObjects,
-};
+use hpa_metrics::{DiscoveryMapper, FixedMapper, ResourceMapper, objects::NoObjects};
 use hpa_prometheus::rules::{Config, config::JSON_SCHEMA, generate::default_rules};
 use hpa_prometheus::source::PrometheusProvider;
 
@@ -73,6 +71,6 @@ async fn provider(
     resources: &ResourceArguments,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
     // Nothing is selected through the API server.
-    let objects = Arc::new(FixedObjects::default());
+    let objects = Arc::new(NoObjects);
     rules_provider::provider(config, prometheus, connect, mapper(resources).await?, objects).await
 }

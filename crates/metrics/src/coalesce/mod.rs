@@ -17,14 +17,14 @@ use hpa_calc::{
 };
 
 pub use self::settings::CoalescingSettings;
-pub(crate) use self::single_flight::SingleFlight;
+pub use self::single_flight::SingleFlight;
 use self::{pod_list::PodList, sharing::Sharing};
 use crate::{
-    FetchError, Items, MetricsClient, MetricsSource, Request,
+    KindMapper, MetricError, MetricSource, MetricsClient, Query, Values,
     wire::{self, ExternalMetricValue, MetricValue, PodMetrics},
 };
 
-/// A [`MetricsClient`] that sends as few requests to a [`MetricsSource`] as possible.
+/// A [`MetricsClient`] that sends as few requests to a [`MetricSource`] as possible.
 ///
 /// # Equal requests
 ///
@@ -75,31 +75,47 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::{error::Error, sync::Arc, time::Duration};
 ///
 /// use hpa_calc::{api::ResourceName, readings::{MetricQuery, Reading}, selector::Selector};
 /// use hpa_metrics::{
-///     Coalescing, CoalescingSettings, FetchError, Items, MetricsClient, MetricsSource, Request,
-///     wire::{PodMetrics, decode_list},
+///     Coalescing, CoalescingSettings, KindMapper, MetricError, MetricSource, MetricsClient, Query,
+///     ResourceNames, Values, resource::GroupResource, wire::{PodMetrics, decode_list},
 /// };
 ///
 /// struct Recorded;
 ///
 /// #[async_trait::async_trait]
-/// impl MetricsSource for Recorded {
-///     async fn fetch(&self, _: &Request) -> Result<Items, FetchError> {
+/// impl MetricSource for Recorded {
+///     async fn read(&self, _: &Query) -> Result<Values, MetricError> {
 ///         let body = br#"{ "items": [{
 ///             "metadata": { "name": "web-1", "labels": { "app": "web" } },
 ///             "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
 ///             "containers": [{ "name": "app", "usage": { "cpu": "250m" } }] }] }"#;
-///         Ok(Items::PodMetrics(decode_list::<PodMetrics>(body).expect("a valid list")))
+///         let items = decode_list::<PodMetrics>(body).expect("a valid list");
+///         Ok(Values::PodMetrics(items.into()))
+///     }
+/// }
+///
+/// /// Usage of pods needs no kinds.
+/// struct NoKinds;
+///
+/// #[async_trait::async_trait]
+/// impl ResourceNames for NoKinds {
+///     async fn resource_for(
+///         &self,
+///         _: &str,
+///         kind: &str,
+///     ) -> Result<GroupResource, Box<dyn Error + Send + Sync>> {
+///         Err(format!("no matches for kind {kind:?}").into())
 ///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let settings = CoalescingSettings::for_sync_period(Duration::from_secs(15));
-/// let client = Coalescing::new(Recorded, settings);
+/// let kinds = KindMapper::new(Arc::new(NoKinds), Duration::from_secs(10));
+/// let client = Coalescing::new(Recorded, kinds, settings);
 /// let query = MetricQuery::Resource { resource: ResourceName::Cpu, container: None };
 /// let reading = client.read("shop", &Selector::parse("app=web")?, &query).await?;
 /// let Reading::Pods(samples) = reading else { unreachable!("a resource metric has samples") };
@@ -109,20 +125,23 @@ use crate::{
 /// ```
 pub struct Coalescing<S> {
     source: Arc<S>,
+    kinds: KindMapper,
     sharing: Sharing,
-    pod_metrics: SingleFlight<Request, PodList>,
-    values: SingleFlight<Request, Vec<MetricValue>>,
-    external_values: SingleFlight<Request, Vec<ExternalMetricValue>>,
+    pod_metrics: SingleFlight<Query, PodList>,
+    values: SingleFlight<Query, Vec<MetricValue>>,
+    external_values: SingleFlight<Query, Vec<ExternalMetricValue>>,
 }
 
 type PodReading = Result<PodSamples, ReadError>;
 
-impl<S: MetricsSource> Coalescing<S> {
-    /// Creates a client that sends its requests to `source`.
-    pub fn new(source: S, settings: CoalescingSettings) -> Self {
+impl<S: MetricSource> Coalescing<S> {
+    /// Creates a client that sends its requests to `source`. `kinds` maps the kinds of objects to
+    /// resources.
+    pub fn new(source: S, kinds: KindMapper, settings: CoalescingSettings) -> Self {
         let freshness = settings.freshness;
         Self {
             source: Arc::new(source),
+            kinds,
             sharing: Sharing::new(settings),
             pod_metrics: SingleFlight::with_freshness(freshness, move |list: &PodList| {
                 settings.freshness_for(list.items.len())
@@ -143,7 +162,7 @@ impl<S: MetricsSource> Coalescing<S> {
         namespace: &str,
         pods: &Selector,
         reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> PodReading + Sync,
-    ) -> Result<PodReading, FetchError> {
+    ) -> Result<PodReading, MetricError> {
         if self.sharing.should_share(namespace, pods)
             && let Some(list) = self.namespace_list(namespace).await?
         {
@@ -158,7 +177,7 @@ impl<S: MetricsSource> Coalescing<S> {
 
     /// Returns the items of all pods of a namespace, or `None` if selectors can't be applied to
     /// them.
-    async fn namespace_list(&self, namespace: &str) -> Result<Option<Arc<PodList>>, FetchError> {
+    async fn namespace_list(&self, namespace: &str) -> Result<Option<Arc<PodList>>, MetricError> {
         match self.pod_list(namespace, &Selector::everything()).await {
             Ok(list) if list.is_selectable() => {
                 self.sharing.record_namespace_list(namespace, list.items.len());
@@ -175,11 +194,15 @@ impl<S: MetricsSource> Coalescing<S> {
         }
     }
 
-    async fn pod_list(&self, namespace: &str, pods: &Selector) -> Result<Arc<PodList>, FetchError> {
+    async fn pod_list(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+    ) -> Result<Arc<PodList>, MetricError> {
         let is_namespace_list = pods.is_empty();
-        let request = Request::PodMetrics { namespace: namespace.into(), pods: pods.clone() };
-        self.fetch(&self.pod_metrics, request, move |items| {
-            let items = items.into_pod_metrics()?;
+        let query = Query::pod_usage(namespace, pods);
+        self.fetch(&self.pod_metrics, query, move |values| {
+            let items = values.into_pods()?.into_result()?;
             Ok(if is_namespace_list {
                 PodList::for_namespace(items)
             } else {
@@ -189,28 +212,47 @@ impl<S: MetricsSource> Coalescing<S> {
         .await
     }
 
-    /// Returns the response to a request, sent by this caller or another one.
+    /// Returns the answer to a query, read by this caller or another one.
     async fn fetch<T: Send + Sync + 'static>(
         &self,
-        flights: &SingleFlight<Request, T>,
-        request: Request,
-        convert: impl FnOnce(Items) -> Result<T, FetchError> + Send + 'static,
-    ) -> Result<Arc<T>, FetchError> {
+        flights: &SingleFlight<Query, T>,
+        query: Query,
+        convert: impl FnOnce(Values) -> Result<T, MetricError> + Send + 'static,
+    ) -> Result<Arc<T>, MetricError> {
         let source = Arc::clone(&self.source);
-        let fetch = |request| async move { convert(source.fetch(&request).await?) };
-        flights.get(request, fetch).await
+        let fetch = |query| async move { convert(source.read(&query).await?) };
+        flights.get(query, fetch).await
+    }
+
+    async fn custom_values(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        metric: &MetricQuery,
+    ) -> Result<Arc<Vec<MetricValue>>, MetricError> {
+        let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
+        self.fetch(&self.values, query, |values| Ok(values.into_custom()?.items)).await
+    }
+
+    async fn external_values(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        metric: &MetricQuery,
+    ) -> Result<Arc<Vec<ExternalMetricValue>>, MetricError> {
+        let query = Query::for_metric(namespace, pods, metric, &self.kinds).await?;
+        self.fetch(&self.external_values, query, |values| Ok(values.into_external()?.items)).await
     }
 }
 
 #[async_trait]
-impl<S: MetricsSource> MetricsClient for Coalescing<S> {
+impl<S: MetricSource> MetricsClient for Coalescing<S> {
     async fn read(
         &self,
         namespace: &str,
         pods: &Selector,
         query: &MetricQuery,
     ) -> Result<Reading, ReadError> {
-        let request = || Request::new(namespace, pods, query);
         match query {
             MetricQuery::Resource { resource, container } => {
                 let everything = Selector::everything();
@@ -225,18 +267,17 @@ impl<S: MetricsSource> MetricsClient for Coalescing<S> {
                     .map(Reading::Pods)
             }
             MetricQuery::Pods { .. } => {
-                let items = self.fetch(&self.values, request(), Items::into_values).await;
+                let items = self.custom_values(namespace, pods, query).await;
                 let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
                 wire::pod_samples(&*items).map(Reading::Pods)
             }
             MetricQuery::Object { .. } => {
-                let items = self.fetch(&self.values, request(), Items::into_values).await;
+                let items = self.custom_values(namespace, pods, query).await;
                 let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
                 wire::object_value(&items).map(Reading::Object)
             }
             MetricQuery::External { .. } => {
-                let flights = &self.external_values;
-                let items = self.fetch(flights, request(), Items::into_external_values).await;
+                let items = self.external_values(namespace, pods, query).await;
                 let items = items.map_err(|error| error.into_read_error(MetricsApi::External))?;
                 wire::external_values(&*items).map(Reading::External)
             }

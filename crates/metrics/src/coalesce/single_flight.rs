@@ -9,27 +9,27 @@ use futures::{
 use tokio::time::Instant;
 
 use super::sharding::ShardedMap;
-use crate::FetchError;
+use crate::MetricError;
 
-type Response<T> = Result<Arc<T>, FetchError>;
-type Flight<T> = Shared<BoxFuture<'static, Response<T>>>;
+type Response<T, E> = Result<Arc<T>, E>;
+type Flight<T, E> = Shared<BoxFuture<'static, Response<T, E>>>;
 
 /// A request in flight, or its response.
-struct Entry<T> {
+struct Entry<T, E> {
     started: Instant,
     /// Weak, so that the request is cancelled when its last caller is dropped.
-    flight: WeakShared<BoxFuture<'static, Response<T>>>,
+    flight: WeakShared<BoxFuture<'static, Response<T, E>>>,
     response: Option<Arc<T>>,
 }
 
-impl<T> Entry<T> {
+impl<T, E: Clone> Entry<T, E> {
     fn fresh_response(&self, now: Instant, freshness: &Freshness<T>) -> Option<&Arc<T>> {
         self.response
             .as_ref()
             .filter(|response| now.duration_since(self.started) < freshness(response))
     }
 
-    fn flight(&self) -> Option<Flight<T>> {
+    fn flight(&self) -> Option<Flight<T, E>> {
         self.flight.upgrade().filter(|flight| flight.peek().is_none())
     }
 }
@@ -43,17 +43,19 @@ type Freshness<T> = dyn Fn(&T) -> Duration + Send + Sync;
 /// response or error. A response is reused within `freshness` of the *start* of its request, so its
 /// data is not older than that plus the delay of the server. An error is not reused. All waiting
 /// callers poll the request, so any of them may be dropped. It is cancelled when all are.
-pub(crate) struct SingleFlight<K, T> {
-    entries: Arc<ShardedMap<K, Entry<T>>>,
+pub struct SingleFlight<K, T, E = MetricError> {
+    entries: Arc<ShardedMap<K, Entry<T, E>>>,
     freshness: Arc<Freshness<T>>,
 }
 
-impl<K, T> SingleFlight<K, T>
+impl<K, T, E> SingleFlight<K, T, E>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     T: Send + Sync + 'static,
+    E: Clone + Send + Sync + 'static,
 {
-    pub(crate) fn new(freshness: Duration) -> Self {
+    /// Responses are reused within `freshness`. With zero, callers share requests in flight only.
+    pub fn new(freshness: Duration) -> Self {
         Self::with_freshness(freshness, move |_| freshness)
     }
 
@@ -66,7 +68,7 @@ where
         let sweep_interval = min_freshness.max(Duration::from_secs(1));
         let freshness: Arc<Freshness<T>> = Arc::new(freshness);
         let fresh = freshness.clone();
-        let retain = move |entry: &mut Entry<T>, now| {
+        let retain = move |entry: &mut Entry<T, E>, now| {
             entry.fresh_response(now, &*fresh).is_some() || entry.flight().is_some()
         };
         Self { entries: Arc::new(ShardedMap::new(sweep_interval, retain)), freshness }
@@ -74,9 +76,9 @@ where
 
     /// Returns the response for a key. Calls `fetch` if there is no fresh response and no request
     /// in flight.
-    pub(crate) async fn get<F>(&self, key: K, fetch: impl FnOnce(K) -> F) -> Response<T>
+    pub async fn get<F>(&self, key: K, fetch: impl FnOnce(K) -> F) -> Response<T, E>
     where
-        F: Future<Output = Result<T, FetchError>> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
     {
         match self.join(&key, fetch) {
             Ok(response) => Ok(response),
@@ -85,9 +87,9 @@ where
     }
 
     /// Returns a fresh response, or the request to wait for.
-    fn join<F>(&self, key: &K, fetch: impl FnOnce(K) -> F) -> Result<Arc<T>, Flight<T>>
+    fn join<F>(&self, key: &K, fetch: impl FnOnce(K) -> F) -> Result<Arc<T>, Flight<T, E>>
     where
-        F: Future<Output = Result<T, FetchError>> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
     {
         self.entries.with(key, |entries| {
             let now = Instant::now();
@@ -108,22 +110,24 @@ where
     }
 
     /// Returns a request that stores its response in the entry. It starts when it is polled.
-    fn start<F>(&self, key: K, request: F) -> Flight<T>
+    fn start<F>(&self, key: K, request: F) -> Flight<T, E>
     where
-        F: Future<Output = Result<T, FetchError>> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let (entries, freshness) = (Arc::clone(&self.entries), Arc::clone(&self.freshness));
         async move {
-            let response = Arc::new(request.await?);
-            if freshness(&response).is_zero() {
-                return Ok(response);
-            }
-            entries.with(&key, |entries| {
-                if let Some(entry) = entries.get_mut(&key) {
-                    entry.response = Some(Arc::clone(&response));
+            let response = request.await.map(Arc::new);
+            let reusable = response.as_ref().ok().filter(|response| !freshness(response).is_zero());
+            entries.with(&key, |entries| match reusable {
+                Some(response) => {
+                    if let Some(entry) = entries.get_mut(&key) {
+                        entry.response = Some(Arc::clone(response));
+                    }
                 }
+                // Keys can be large.
+                None => drop(entries.remove(&key)),
             });
-            Ok(response)
+            response
         }
         .boxed()
         .shared()

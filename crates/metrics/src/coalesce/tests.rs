@@ -15,7 +15,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::*;
 use crate::{
-    test_doubles::{Source, object, pod, selector},
+    fake_api::{Source, kinds, object, pod, selector},
     wire::WireError,
 };
 
@@ -56,14 +56,11 @@ fn serving(served: usize, labelled: bool) -> Source {
     Source::new(DELAY, move |_, selector| Ok(select_items(served, labelled, selector)))
 }
 
-async fn cpu<S: MetricsSource>(
-    client: &Coalescing<S>,
-    pods: &str,
-) -> Result<PodSamples, ReadError> {
+async fn cpu<S: MetricSource>(client: &Coalescing<S>, pods: &str) -> Result<PodSamples, ReadError> {
     resource(client, "ns", &selector(pods), ResourceName::Cpu, None).await
 }
 
-async fn resource<S: MetricsSource>(
+async fn resource<S: MetricSource>(
     client: &Coalescing<S>,
     namespace: &str,
     pods: &Selector,
@@ -94,7 +91,7 @@ async fn sync(client: &Coalescing<Source>, apps: usize) {
 #[tokio::test(start_paused = true)]
 async fn equal_requests_are_sent_once() {
     let source = serving(1, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     let (pods, memory) = (selector("app=a0"), ResourceName::Memory);
     let (one, two, three) = tokio::join!(
         cpu(&client, "app=a0"),
@@ -115,7 +112,7 @@ async fn equal_requests_are_sent_once() {
 #[tokio::test(start_paused = true)]
 async fn different_requests_are_sent_separately() {
     let source = serving(1, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     let (pods, all) = (selector("app=a0"), Selector::everything());
     let (main, front) = (object("v1", "Service", "main"), object("v1", "Service", "front"));
     let pod_values = |metric_selector: &Selector| MetricQuery::Pods {
@@ -150,11 +147,11 @@ async fn different_requests_are_sent_separately() {
     let mut requests = source.take_requests();
     requests.sort_unstable();
     let expected = [
-        "ns Service/front m ",
-        "ns Service/main m ",
-        "ns app=a0 m ",
-        "ns app=a0 m app=a0",
         "ns m ",
+        "ns pods/app=a0 m ",
+        "ns pods/app=a0 m app=a0",
+        "ns services/front m ",
+        "ns services/main m ",
         "other m ",
     ];
     assert_eq!(requests, expected);
@@ -163,7 +160,8 @@ async fn different_requests_are_sent_separately() {
 #[tokio::test(start_paused = true)]
 async fn without_freshness_only_requests_in_flight_are_shared() {
     let source = serving(1, true);
-    let client = Coalescing::new(source.clone(), settings().with_freshness(Duration::ZERO));
+    let client =
+        Coalescing::new(source.clone(), kinds(), settings().with_freshness(Duration::ZERO));
     let _both = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0"));
     assert_eq!(source.take_requests().len(), 1);
     assert!(cpu(&client, "app=a0").await.is_ok());
@@ -176,11 +174,11 @@ async fn error_goes_to_waiting_callers_only() {
     let state = Arc::clone(&failing);
     let source = Source::new(DELAY, move |_, selector| {
         if state.load(Ordering::Relaxed) {
-            return Err(FetchError::Status { code: 503, message: "gone".into() });
+            return Err(MetricError::Status { code: 503, message: "gone".into() });
         }
         Ok(select_items(1, true, selector))
     });
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     let gone = Err(ReadError::Fetch { api: MetricsApi::Resource, message: "gone".into() });
     assert_eq!(tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0")), (gone.clone(), gone));
     failing.store(false, Ordering::Relaxed);
@@ -191,7 +189,7 @@ async fn error_goes_to_waiting_callers_only() {
 #[tokio::test(start_paused = true)]
 async fn waiting_caller_gets_the_response_after_the_first_caller_is_dropped() {
     let source = serving(1, true);
-    let client = Arc::new(Coalescing::new(source.clone(), settings()));
+    let client = Arc::new(Coalescing::new(source.clone(), kinds(), settings()));
     let caller = |client: &Arc<Coalescing<Source>>| {
         let client = Arc::clone(client);
         tokio::spawn(async move { cpu(&client, "app=a0").await })
@@ -209,7 +207,7 @@ async fn waiting_caller_gets_the_response_after_the_first_caller_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn request_without_callers_is_cancelled() {
     let source = serving(1, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     assert!(timeout(DELAY / 2, cpu(&client, "app=a0")).await.is_err());
     // Polled once, then dropped.
     assert!(cpu(&client, "app=a0").now_or_never().is_none());
@@ -220,7 +218,7 @@ async fn request_without_callers_is_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn simultaneous_reconciles_share_a_list() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     sync(&client, 2).await;
     assert_eq!(source.take_requests().len(), 2, "the namespace is unknown");
     for _ in 0..3 {
@@ -236,7 +234,7 @@ async fn simultaneous_reconciles_share_a_list() {
 #[tokio::test(start_paused = true)]
 async fn many_simultaneous_selectors_share_from_the_third_on() {
     let source = serving(40, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     sync(&client, 40).await;
     assert_eq!(source.take_requests(), ["ns app=a0", "ns app=a1", "ns "]);
 }
@@ -244,7 +242,7 @@ async fn many_simultaneous_selectors_share_from_the_third_on() {
 #[tokio::test(start_paused = true)]
 async fn distributed_reconciles_send_separate_requests() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     for _ in 0..9 {
         for app in 0..3 {
             assert!(cpu(&client, &format!("app=a{app}")).await.is_ok());
@@ -257,7 +255,7 @@ async fn distributed_reconciles_send_separate_requests() {
 #[tokio::test(start_paused = true)]
 async fn small_part_of_a_large_namespace_is_requested_separately() {
     let source = serving(500, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     sync(&client, 2).await;
     source.take_requests();
     advance(PERIOD).await;
@@ -273,7 +271,7 @@ async fn small_part_of_a_large_namespace_is_requested_separately() {
 #[tokio::test(start_paused = true)]
 async fn threshold_prevents_namespace_lists() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), settings().with_threshold(4));
+    let client = Coalescing::new(source.clone(), kinds(), settings().with_threshold(4));
     for _ in 0..3 {
         sync(&client, 3).await;
         assert_eq!(source.take_requests().len(), 3);
@@ -284,7 +282,7 @@ async fn threshold_prevents_namespace_lists() {
 #[tokio::test(start_paused = true)]
 async fn long_list_is_fresh_for_longer() {
     let (source, all) = (serving(2100, true), Selector::everything());
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     let ask = || resource(&client, "ns", &all, ResourceName::Cpu, None);
     assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
     advance(Duration::from_millis(1800)).await;
@@ -302,7 +300,7 @@ async fn long_list_is_fresh_for_longer() {
 #[tokio::test(start_paused = true)]
 async fn items_without_labels_are_not_shared() {
     let source = serving(3, false);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     sync(&client, 2).await;
     source.take_requests();
     advance(PERIOD).await;
@@ -320,11 +318,11 @@ async fn undecodable_list_is_replaced_by_separate_requests() {
     let source = Source::new(DELAY, |_, selector| {
         if selector.is_empty() {
             let source = WireError::Failure("one pod is broken".into()).into();
-            return Err(FetchError::Decode { request: "get pods.metrics.k8s.io".into(), source });
+            return Err(MetricError::Decode { request: "get pods.metrics.k8s.io".into(), source });
         }
         Ok(select_items(3, true, selector))
     });
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     sync(&client, 3).await;
     advance(PERIOD).await;
     sync(&client, 3).await;
@@ -337,11 +335,11 @@ async fn undecodable_list_is_replaced_by_separate_requests() {
 async fn failed_list_is_not_retried_by_selector() {
     let source = Source::new(DELAY, |_, selector| {
         if selector.is_empty() {
-            return Err(FetchError::Status { code: 503, message: "gone".into() });
+            return Err(MetricError::Status { code: 503, message: "gone".into() });
         }
         Ok(select_items(3, true, selector))
     });
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     sync(&client, 2).await;
     source.take_requests();
     advance(PERIOD).await;
@@ -356,7 +354,7 @@ async fn failed_list_is_not_retried_by_selector() {
 #[tokio::test(start_paused = true)]
 async fn selector_of_nothing_is_sent_as_the_empty_string() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     for _ in 0..2 {
         sync(&client, 3).await;
         let samples =
@@ -369,7 +367,7 @@ async fn selector_of_nothing_is_sent_as_the_empty_string() {
 #[tokio::test(start_paused = true)]
 async fn unused_state_is_dropped() {
     let source = serving(1, true);
-    let client = Coalescing::new(source.clone(), settings());
+    let client = Coalescing::new(source.clone(), kinds(), settings());
     let all = Selector::everything();
     for round in 0..1000 {
         let _ = cpu(&client, &format!("app=b{round}")).await;

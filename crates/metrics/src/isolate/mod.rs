@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::{breaker::Breaker, namespaces::Namespaces};
-use crate::{FetchError, Items, MetricsSource, Request};
+use crate::{Catalog, MetricError, MetricSource, Query, Values};
 
 /// Limits of each metrics API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +45,14 @@ impl IsolationSettings {
     }
 }
 
-/// A [`MetricsSource`] that limits the requests to each metrics API.
+/// A [`MetricSource`] that limits the requests to each metrics API.
 ///
 /// - The number of concurrent requests is limited for each API, and for each namespace of an API.
 ///   Further requests wait. So autoscalers that read slow metrics delay neither other APIs nor all
 ///   namespaces.
 /// - A circuit breaker stops waiting for an API that hangs. If requests time out and none gets a
 ///   response for [`IsolationSettings::unresponsive_after`], one request at a time is sent for each
-///   namespace, and further ones fail at once with [`FetchError::Unresponsive`]. The first response
+///   namespace, and further ones fail at once with [`MetricError::Unresponsive`]. The first response
 ///   closes the breaker. Each namespace has a request of its own, so that one with broken metrics
 ///   can't keep the requests of the others from being tried.
 pub struct Isolating<S> {
@@ -80,13 +80,13 @@ impl Api {
 
     /// Permits a request, unless the API is unresponsive and another request of the namespace is
     /// being tried. The result belongs to the request until its end.
-    fn admit(&self, namespace: &Arc<str>) -> Result<Option<Trial<'_>>, FetchError> {
+    fn admit(&self, namespace: &Arc<str>) -> Result<Option<Trial<'_>>, MetricError> {
         let mut breaker = self.breaker.lock();
         if !breaker.is_open() {
             return Ok(None);
         }
         if !breaker.begin_trial(namespace) {
-            return Err(FetchError::Unresponsive);
+            return Err(MetricError::Unresponsive);
         }
         Ok(Some(Trial { api: self, namespace: Arc::clone(namespace) }))
     }
@@ -104,7 +104,7 @@ impl Drop for Trial<'_> {
     }
 }
 
-impl<S: MetricsSource> Isolating<S> {
+impl<S: MetricSource> Isolating<S> {
     /// Limits the requests to `source`.
     pub fn new(source: S, settings: IsolationSettings) -> Self {
         let api = || Api::new(settings);
@@ -121,22 +121,26 @@ impl<S: MetricsSource> Isolating<S> {
 }
 
 #[async_trait]
-impl<S: MetricsSource> MetricsSource for Isolating<S> {
-    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
-        let api = self.api(request.api());
-        let namespace: Arc<str> = request.namespace().into();
+impl<S: MetricSource> MetricSource for Isolating<S> {
+    fn catalog(&self) -> &dyn Catalog {
+        self.source.catalog()
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let api = self.api(query.api());
+        let namespace: Arc<str> = query.namespace().into();
         let slots = api.namespaces.lock().slots(&namespace);
         // The namespace's first, so that requests that wait for it hold no slot of the API. Neither
         // semaphore is ever closed, so this doesn't fail.
         let _namespace_slot = slots.acquire().await.ok();
         let _slot = api.slots.acquire().await.ok();
         let _trial = api.admit(&namespace)?;
-        let outcome = self.source.fetch(request).await;
+        let outcome = self.source.read(query).await;
         let mut breaker = api.breaker.lock();
         match &outcome {
-            Err(FetchError::Timeout { .. }) => breaker.timed_out(),
+            Err(MetricError::Timeout { .. }) => breaker.timed_out(),
             // The request may not have reached the API.
-            Err(FetchError::Transport { .. }) => {}
+            Err(MetricError::Transport { .. }) => {}
             _ => breaker.responded(),
         }
         drop(breaker);

@@ -5,6 +5,7 @@ use hpa_calc::selector::Selector;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
+use crate::{ExternalQuery, ExternalValues, UsageList};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -26,34 +27,34 @@ impl Source {
 }
 
 #[async_trait]
-impl MetricsSource for Source {
-    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
-        let api = request.api();
+impl MetricSource for Source {
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let api = query.api();
         self.started(api);
-        let seconds = match request {
-            Request::ExternalValues { metric, .. } => metric.parse().expect("a number"),
+        let seconds = match query {
+            Query::External(query) => query.metric.parse().expect("a number"),
             _ => 0,
         };
         let response = timeout(DEADLINE, sleep(Duration::from_secs(seconds))).await;
         *self.running.lock().entry(api).or_default() -= 1;
-        match (response, request) {
-            (Err(_), _) => Err(FetchError::Timeout { deadline: DEADLINE, request: "get".into() }),
-            (Ok(()), Request::PodMetrics { .. }) => Ok(Items::PodMetrics(Vec::new())),
-            _ => Ok(Items::ExternalValues(Vec::new())),
+        match (response, query) {
+            (Err(_), _) => Err(MetricError::Timeout { deadline: DEADLINE, request: "get".into() }),
+            (Ok(()), Query::PodUsage { .. }) => Ok(Values::PodMetrics(UsageList::default())),
+            _ => Ok(Values::External(ExternalValues::default())),
         }
     }
 }
 
-fn external(namespace: &str, seconds: u64) -> Request {
-    Request::ExternalValues {
-        namespace: namespace.into(),
-        metric: seconds.to_string().into(),
+fn external(namespace: &str, seconds: u64) -> Query {
+    Query::External(ExternalQuery {
+        namespace: namespace.to_owned(),
+        metric: seconds.to_string(),
         metric_selector: Selector::everything(),
-    }
+    })
 }
 
-fn pod_metrics() -> Request {
-    Request::PodMetrics { namespace: "shop".into(), pods: Selector::everything() }
+fn pod_metrics() -> Query {
+    Query::pod_usage("shop", &Selector::everything())
 }
 
 fn isolating(source: &Source) -> Isolating<Source> {
@@ -66,9 +67,9 @@ fn isolating(source: &Source) -> Isolating<Source> {
 }
 
 /// The outcome of a request, and how long it took in seconds.
-async fn fetch(source: &Isolating<Source>, request: Request) -> (Result<(), String>, u64) {
+async fn fetch(source: &Isolating<Source>, query: Query) -> (Result<(), String>, u64) {
     let start = Instant::now();
-    let outcome = source.fetch(&request).await.map(drop).map_err(|error| error.to_string());
+    let outcome = source.read(&query).await.map(drop).map_err(|error| error.to_string());
     (outcome, start.elapsed().as_secs())
 }
 
@@ -110,7 +111,7 @@ async fn unresponsive_api_gets_one_request_at_a_time_for_each_namespace() {
     let outcomes = join_all([hanging("slow"), hanging("slow"), hanging("shop")]).await;
     let seconds: Vec<_> = outcomes.iter().map(|(_, seconds)| *seconds).collect();
     assert_eq!(seconds, [10, 0, 10]);
-    let unresponsive = Err(FetchError::Unresponsive.to_string());
+    let unresponsive = Err(MetricError::Unresponsive.to_string());
     assert_eq!(outcomes[1].0, unresponsive);
     // Other APIs are not affected.
     assert_eq!(fetch(&isolating, pod_metrics()).await, (Ok(()), 0));

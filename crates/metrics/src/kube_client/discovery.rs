@@ -3,7 +3,7 @@
 use hpa_calc::readings::MetricsApi;
 use serde::Deserialize;
 
-use crate::FetchError;
+use crate::MetricError;
 
 /// Returns the group of an API.
 pub(super) const fn group(api: MetricsApi) -> &'static str {
@@ -35,10 +35,10 @@ pub(super) fn only_version(api: MetricsApi) -> Option<&'static str> {
 pub(super) fn choose_version(
     api: MetricsApi,
     group: &ApiGroup,
-) -> Result<&'static str, FetchError> {
+) -> Result<&'static str, MetricError> {
     let served =
         |known: &&&str| group.versions.iter().flatten().any(|served| served.version == **known);
-    known_versions(api).iter().find(served).copied().ok_or(FetchError::NoKnownVersion)
+    known_versions(api).iter().find(served).copied().ok_or(MetricError::NoKnownVersion)
 }
 
 /// meta/v1 `APIGroup`.

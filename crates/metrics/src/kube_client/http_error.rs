@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::FetchError;
+use crate::MetricError;
 
 /// Limit for quoting a body that is not a Status object, in bytes.
 const MAX_QUOTE: usize = 2048;
@@ -17,13 +17,13 @@ pub(super) fn status_error(
     content_type: Option<&str>,
     body: &[u8],
     request: &str,
-) -> FetchError {
+) -> MetricError {
     let message = status_message(body).unwrap_or_else(|| {
         let is_text = content_type.is_none_or(|kind| kind.trim_start().starts_with("text/"));
         let text = if is_text { quote(body) } else { "unknown".to_owned() };
         format!("{} ({request})", generic_message(code, &text))
     });
-    FetchError::Status { code: code.as_u16(), message: message.into() }
+    MetricError::Status { code: code.as_u16(), message: message.into() }
 }
 
 /// Returns the message of a Status object with the status `Failure`.

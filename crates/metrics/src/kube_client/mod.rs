@@ -23,27 +23,10 @@ use self::{
 };
 pub use self::{http_error::generic_message, request::percent_encode};
 use crate::{
-    FetchError, Items, MetricsSource, ObjectReference, Request,
-    coalesce::SingleFlight,
-    error::LookupTimeout,
+    CustomValues, ExternalValues, MetricError, MetricSource, Objects, Query, SingleFlight, Values,
+    query::{CustomQuery, FieldRequirement, MetadataField},
     wire::{self, ListItem, WireError},
 };
-
-/// Maps kinds to resources, as the discovery of the API server does.
-#[async_trait]
-pub trait ResourceNames: Send + Sync + 'static {
-    /// Returns the resource of a kind: its plural for the core group, otherwise `<plural>.<group>`.
-    /// It may be namespaced or not, because custom metrics of all objects except Namespaces are
-    /// requested in the namespace of the autoscaler.
-    ///
-    /// Conditions contain the text of the error, for example `no matches for kind "K" in group
-    /// "G"`.
-    async fn resource_for(
-        &self,
-        group: &str,
-        kind: &str,
-    ) -> Result<String, Box<dyn Error + Send + Sync>>;
-}
 
 /// Limits of a [`KubeMetricsClient`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +81,7 @@ impl ClientSettings {
     }
 }
 
-/// A [`MetricsSource`] that sends requests to an API server.
+/// A [`MetricSource`] that sends requests to an API server.
 ///
 /// - It prefers v1 of metrics.k8s.io over v1beta1, and v1beta2 of custom.metrics.k8s.io over
 ///   v1beta1. Discovery needs at most one request per API and [`ClientSettings::version_lifetime`].
@@ -109,7 +92,6 @@ impl ClientSettings {
 /// - The size of responses is limited.
 pub struct KubeMetricsClient {
     transport: Arc<Transport>,
-    names: Arc<dyn ResourceNames>,
     versions: SingleFlight<MetricsApi, &'static str>,
 }
 
@@ -126,25 +108,19 @@ struct ResponseBody<'a> {
 }
 
 impl KubeMetricsClient {
-    /// Creates a source that sends requests with `client`, and maps the kinds of objects to
-    /// resources with `names`.
-    pub fn new(
-        client: kube::Client,
-        names: Arc<dyn ResourceNames>,
-        settings: ClientSettings,
-    ) -> Self {
+    /// Creates a source that sends requests with `client`.
+    pub fn new(client: kube::Client, settings: ClientSettings) -> Self {
         Self {
             transport: Arc::new(Transport {
                 client,
                 settings,
                 budget: ByteBudget::new(settings.max_total),
             }),
-            names,
             versions: SingleFlight::new(settings.version_lifetime),
         }
     }
 
-    async fn version(&self, api: MetricsApi) -> Result<&'static str, FetchError> {
+    async fn version(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
         if let Some(only) = discovery::only_version(api) {
             return Ok(only);
         }
@@ -154,103 +130,104 @@ impl KubeMetricsClient {
         Ok(*version)
     }
 
-    /// Returns the resource in the path of an object's metrics.
-    async fn resource(&self, object: &ObjectReference) -> Result<String, FetchError> {
-        let (group, kind) = (group_of_version(&object.api_version), &*object.kind);
-        let lookup = self.names.resource_for(group, kind);
-        let deadline = self.transport.settings.deadline;
-        let resource = match timeout(deadline, lookup).await {
-            Ok(resource) => resource,
-            Err(_) => Err(LookupTimeout { deadline }.into()),
+    /// Reads the usage of pods or nodes.
+    async fn usage<I: ListItem>(
+        &self,
+        namespace: &str,
+        resource: &str,
+        objects: &Objects,
+        fields: &[FieldRequirement],
+    ) -> Result<Vec<I>, MetricError> {
+        let (name, labels) = match objects {
+            Objects::Named(name) => (Some(name), String::new()),
+            Objects::Selected(selector) => (None, selector.to_string()),
         };
-        resource.map_err(|source| {
-            let kind =
-                if group.is_empty() { kind.into() } else { format!("{kind}.{group}").into() };
-            FetchError::UnknownKind { kind, source: source.into() }
-        })
+        let name = name.map(|name| FieldRequirement {
+            field: MetadataField::Name,
+            is_equal: true,
+            value: name.clone(),
+        });
+        let fields: Vec<String> = name.iter().chain(fields).map(ToString::to_string).collect();
+        let path = MetricsPath {
+            group: group(MetricsApi::Resource),
+            version: self.version(MetricsApi::Resource).await?,
+            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
+            resource,
+            name: None,
+            subresource: None,
+            parameters: &[("fieldSelector", fields.join(",")), ("labelSelector", labels)],
+        };
+        self.transport.list(&path).await
     }
-}
 
-/// Returns the group of `group/version`. Everything else, malformed text included, is the core
-/// group, as in the reference.
-fn group_of_version(api_version: &str) -> &str {
-    match api_version.split_once('/') {
-        Some((group, version)) if !version.contains('/') => group,
-        _ => "",
+    async fn custom(&self, query: &CustomQuery) -> Result<CustomValues, MetricError> {
+        let CustomQuery { resource, namespace, objects, metric, metric_selector } = query;
+        let resource = resource.to_string();
+        let series = ("metricLabelSelector", metric_selector.to_string());
+        let (one, two);
+        let (name, parameters): (_, &[_]) = match objects {
+            Objects::Named(name) => {
+                one = [series];
+                (name.as_str(), &one)
+            }
+            Objects::Selected(selector) => {
+                two = [("labelSelector", selector.to_string()), series];
+                ("*", &two)
+            }
+        };
+        let described = query.described_namespace();
+        let path = MetricsPath {
+            group: group(MetricsApi::Custom),
+            version: self.version(MetricsApi::Custom).await?,
+            namespace: Some(described.unwrap_or(namespace)),
+            resource: if described.is_some() { "metrics" } else { &resource },
+            name: Some(if described.is_some() { metric } else { name }),
+            subresource: Some(metric.as_str()).filter(|_| described.is_none()),
+            parameters,
+        };
+        let items = self.transport.list(&path).await?;
+        Ok(CustomValues { items, ..CustomValues::default() })
     }
 }
 
 #[async_trait]
-impl MetricsSource for KubeMetricsClient {
-    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
-        let transport = &self.transport;
-        match request {
-            Request::PodMetrics { namespace, pods } => {
-                let path = MetricsPath {
-                    group: group(MetricsApi::Resource),
-                    version: self.version(MetricsApi::Resource).await?,
-                    namespace,
-                    resource: "pods",
-                    name: None,
-                    subresource: None,
-                    selectors: &[("labelSelector", pods)],
-                };
-                transport.list(&path).await.map(Items::PodMetrics)
+impl MetricSource for KubeMetricsClient {
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        match query {
+            Query::PodUsage { namespace, pods, fields } => {
+                let items = self.usage(namespace, "pods", pods, fields).await?;
+                Ok(Values::PodMetrics(Vec::into(items)))
             }
-            Request::PodValues { namespace, pods, metric, metric_selector } => {
-                let path = MetricsPath {
-                    group: group(MetricsApi::Custom),
-                    version: self.version(MetricsApi::Custom).await?,
-                    namespace,
-                    resource: "pods",
-                    name: Some("*"),
-                    subresource: Some(metric),
-                    selectors: &[("labelSelector", pods), ("metricLabelSelector", metric_selector)],
-                };
-                transport.list(&path).await.map(Items::Values)
+            Query::NodeUsage { nodes, fields } => {
+                let items = self.usage("", "nodes", nodes, fields).await?;
+                Ok(Values::NodeMetrics(Vec::into(items)))
             }
-            Request::ObjectValues { namespace, object, metric, metric_selector } => {
-                let is_namespace = &*object.kind == "Namespace"
-                    && group_of_version(&object.api_version).is_empty();
-                let resource =
-                    if is_namespace { "metrics".into() } else { self.resource(object).await? };
-                let (name, subresource) =
-                    if is_namespace { (metric, None) } else { (&object.name, Some(&**metric)) };
-                let path = MetricsPath {
-                    group: group(MetricsApi::Custom),
-                    version: self.version(MetricsApi::Custom).await?,
-                    namespace,
-                    resource: &resource,
-                    name: Some(name),
-                    subresource,
-                    selectors: &[("metricLabelSelector", metric_selector)],
-                };
-                transport.list(&path).await.map(Items::Values)
-            }
-            Request::ExternalValues { namespace, metric, metric_selector } => {
+            Query::Custom(query) => self.custom(query).await.map(Values::Custom),
+            Query::External(query) => {
                 let path = MetricsPath {
                     group: group(MetricsApi::External),
                     version: self.version(MetricsApi::External).await?,
-                    namespace,
-                    resource: metric,
+                    namespace: Some(&query.namespace),
+                    resource: &query.metric,
                     name: None,
                     subresource: None,
-                    selectors: &[("labelSelector", metric_selector)],
+                    parameters: &[("labelSelector", query.metric_selector.to_string())],
                 };
-                transport.list(&path).await.map(Items::ExternalValues)
+                let items = self.transport.list(&path).await?;
+                Ok(Values::External(ExternalValues { items, ..ExternalValues::default() }))
             }
         }
     }
 }
 
 impl Transport {
-    async fn discover(&self, api: MetricsApi) -> Result<&'static str, FetchError> {
+    async fn discover(&self, api: MetricsApi) -> Result<&'static str, MetricError> {
         let group = group(api);
         // The reference has no discovery of metrics.k8s.io, so its messages name the pods.
         let get = request::discovery_request(group, &format!("get pods.{group}"));
         let body = match self.fetch(&get).await {
-            Err(FetchError::Status { code: 404, .. }) if api == MetricsApi::Custom => {
-                return Err(FetchError::NoCustomApi);
+            Err(MetricError::Status { code: 404, .. }) if api == MetricsApi::Custom => {
+                return Err(MetricError::NoCustomApi);
             }
             body => body?,
         };
@@ -259,22 +236,22 @@ impl Transport {
         discovery::choose_version(api, &group)
     }
 
-    async fn list<I: ListItem>(&self, path: &MetricsPath<'_>) -> Result<Vec<I>, FetchError> {
+    async fn list<I: ListItem>(&self, path: &MetricsPath<'_>) -> Result<Vec<I>, MetricError> {
         let get = path.to_request()?;
         let body = self.fetch(&get).await?;
         wire::decode_list(&body.bytes).map_err(|error| decode_error(&get, error))
     }
 
     /// Returns the body of a successful response.
-    async fn fetch(&self, get: &GetRequest) -> Result<ResponseBody<'_>, FetchError> {
+    async fn fetch(&self, get: &GetRequest) -> Result<ResponseBody<'_>, MetricError> {
         let deadline = self.settings.deadline;
         match timeout(deadline, self.exchange(get)).await {
             Ok(body) => body,
-            Err(_) => Err(FetchError::Timeout { deadline, request: get.description.clone() }),
+            Err(_) => Err(MetricError::Timeout { deadline, request: get.description.clone() }),
         }
     }
 
-    async fn exchange(&self, get: &GetRequest) -> Result<ResponseBody<'_>, FetchError> {
+    async fn exchange(&self, get: &GetRequest) -> Result<ResponseBody<'_>, MetricError> {
         let request = http::Request::get(get.uri.as_str())
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())
@@ -300,7 +277,7 @@ impl Transport {
         get: &GetRequest,
         mut body: Body,
         length: usize,
-    ) -> Result<ResponseBody<'_>, FetchError> {
+    ) -> Result<ResponseBody<'_>, MetricError> {
         let limit = self.settings.max_body;
         let mut share = self.budget.share();
         let mut bytes = Vec::with_capacity(length.min(limit));
@@ -309,11 +286,11 @@ impl Transport {
                 continue;
             };
             if data.len() > limit.saturating_sub(bytes.len()) {
-                return Err(FetchError::TooLarge { limit, request: get.description.clone() });
+                return Err(MetricError::TooLarge { limit, request: get.description.clone() });
             }
             if !share.grow_to(bytes.len() + data.len()) {
                 let limit = self.settings.max_total;
-                return Err(FetchError::OverBudget { limit, request: get.description.clone() });
+                return Err(MetricError::OverBudget { limit, request: get.description.clone() });
             }
             bytes.extend_from_slice(&data);
         }
@@ -321,10 +298,10 @@ impl Transport {
     }
 }
 
-fn decode_error(get: &GetRequest, error: WireError) -> FetchError {
-    FetchError::Decode { request: get.description.clone(), source: Arc::new(error) }
+fn decode_error(get: &GetRequest, error: WireError) -> MetricError {
+    MetricError::Decode { request: get.description.clone(), source: Arc::new(error) }
 }
 
-fn transport_error(get: &GetRequest, error: impl Error + Send + Sync + 'static) -> FetchError {
-    FetchError::Transport { request: get.description.clone(), source: Arc::new(error) }
+fn transport_error(get: &GetRequest, error: impl Error + Send + Sync + 'static) -> MetricError {
+    MetricError::Transport { request: get.description.clone(), source: Arc::new(error) }
 }

@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use hpa_calc::selector::Selector;
-
-use crate::FetchError;
+use crate::MetricError;
 
 /// A GET request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,24 +13,28 @@ pub(super) struct GetRequest {
     pub(super) description: Box<str>,
 }
 
-/// The path of a request for metrics in a namespace.
+/// The path of a request for metrics.
 pub(super) struct MetricsPath<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,
-    pub(super) namespace: &'a str,
+    /// `None` for all namespaces.
+    pub(super) namespace: Option<&'a str>,
     pub(super) resource: &'a str,
     /// The object's name, or `*`.
     pub(super) name: Option<&'a str>,
     pub(super) subresource: Option<&'a str>,
-    /// Parameters in the order of their names. Selectors with an empty string are left out.
-    pub(super) selectors: &'a [(&'static str, &'a Selector)],
+    /// Parameters in the order of their names. Empty ones are left out.
+    pub(super) parameters: &'a [(&'static str, String)],
 }
 
 impl MetricsPath<'_> {
     /// Builds the request. Fails if a name can't be part of a path.
-    pub(super) fn to_request(&self) -> Result<GetRequest, FetchError> {
-        let mut uri = format!("/apis/{}/{}/namespaces", self.group, self.version);
-        push_segment(&mut uri, "namespace", self.namespace)?;
+    pub(super) fn to_request(&self) -> Result<GetRequest, MetricError> {
+        let mut uri = format!("/apis/{}/{}", self.group, self.version);
+        if let Some(namespace) = self.namespace {
+            uri.push_str("/namespaces");
+            push_segment(&mut uri, "namespace", namespace)?;
+        }
         check("resource", self.resource)?;
         // The reference requests the lower-case name, and reports the original one.
         push_segment(&mut uri, "resource", &self.resource.to_lowercase())?;
@@ -45,7 +47,7 @@ impl MetricsPath<'_> {
         if let Some(subresource) = self.subresource {
             push_segment(&mut uri, "subresource", subresource)?;
         }
-        push_query(&mut uri, self.selectors);
+        push_query(&mut uri, self.parameters);
         Ok(GetRequest { uri, description: description.into() })
     }
 }
@@ -56,7 +58,7 @@ pub(super) fn discovery_request(group: &str, description: &str) -> GetRequest {
     GetRequest { uri: format!("/apis/{group}"), description: description.into() }
 }
 
-fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), FetchError> {
+fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), MetricError> {
     check(part, name)?;
     uri.push('/');
     percent_encode(uri, name, |byte| b"$&+:=@".contains(&byte));
@@ -64,7 +66,7 @@ fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), 
 }
 
 /// Rejects names that would change the structure of the path.
-fn check(part: &'static str, name: &str) -> Result<(), FetchError> {
+fn check(part: &'static str, name: &str) -> Result<(), MetricError> {
     let mut reasons = Vec::new();
     if name.is_empty() {
         reasons.push("may not be empty".to_owned());
@@ -77,20 +79,17 @@ fn check(part: &'static str, name: &str) -> Result<(), FetchError> {
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(FetchError::InvalidName { part, name: name.into(), reasons: reasons.join(" ").into() })
+    Err(MetricError::InvalidName { part, name: name.into(), reasons: reasons.join(" ").into() })
 }
 
-fn push_query(uri: &mut String, selectors: &[(&'static str, &Selector)]) {
+fn push_query(uri: &mut String, parameters: &[(&'static str, String)]) {
     let mut separator = '?';
-    for (parameter, selector) in selectors {
-        let text = selector.to_string();
-        if !text.is_empty() {
-            uri.push(separator);
-            uri.push_str(parameter);
-            uri.push('=');
-            percent_encode(uri, &text, |_| false);
-            separator = '&';
-        }
+    for (parameter, text) in parameters.iter().filter(|(_, text)| !text.is_empty()) {
+        uri.push(separator);
+        uri.push_str(parameter);
+        uri.push('=');
+        percent_encode(uri, text, |_| false);
+        separator = '&';
     }
 }
 
@@ -109,6 +108,7 @@ pub fn percent_encode(uri: &mut String, text: &str, allow: impl Fn(u8) -> bool) 
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::selector::Selector;
     use rstest::rstest;
 
     use super::*;
@@ -116,16 +116,16 @@ mod tests {
     fn custom<'a>(
         name: &'a str,
         metric: &'a str,
-        selectors: &'a [(&'static str, &'a Selector)],
+        parameters: &'a [(&'static str, String)],
     ) -> MetricsPath<'a> {
         MetricsPath {
             group: "custom.metrics.k8s.io",
             version: "v1beta2",
-            namespace: "ns",
+            namespace: Some("ns"),
             resource: "pods",
             name: Some(name),
             subresource: Some(metric),
-            selectors,
+            parameters,
         }
     }
 
@@ -133,7 +133,8 @@ mod tests {
     fn names_and_selectors_are_encoded() {
         let pods = Selector::parse("app=web,tier in (a,b)").unwrap();
         let series = Selector::parse("path!=x_y").unwrap();
-        let selectors = [("labelSelector", &pods), ("metricLabelSelector", &series)];
+        let selectors =
+            [("labelSelector", pods.to_string()), ("metricLabelSelector", series.to_string())];
         let get = custom("*", "m:rate 5m?", &selectors).to_request().unwrap();
         assert_eq!(
             get.uri,
@@ -147,7 +148,8 @@ mod tests {
     #[test]
     fn empty_selectors_are_left_out() {
         let (nothing, series) = (Selector::nothing(), Selector::parse("a=b").unwrap());
-        let selectors = [("labelSelector", &nothing), ("metricLabelSelector", &series)];
+        let selectors =
+            [("labelSelector", nothing.to_string()), ("metricLabelSelector", series.to_string())];
         let get = custom("*", "m", &selectors).to_request().unwrap();
         assert_eq!(
             get.uri,

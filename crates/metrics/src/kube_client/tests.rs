@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance};
 use super::*;
 use crate::{
     Coalescing, CoalescingSettings, MetricsClient,
-    test_doubles::{Names, Reply, Server, object, pod, selector},
+    fake_api::{Reply, Server, kinds, object, pod, selector},
 };
 
 const GROUP: &str = "/apis/metrics.k8s.io";
@@ -23,11 +23,12 @@ const SETTINGS: ClientSettings = ClientSettings {
 };
 
 fn source(server: &Server) -> KubeMetricsClient {
-    KubeMetricsClient::new(server.client(), Arc::new(Names), SETTINGS)
+    KubeMetricsClient::new(server.client(), SETTINGS)
 }
 
 fn client(server: &Server) -> impl MetricsClient {
-    Coalescing::new(source(server), CoalescingSettings::for_sync_period(Duration::from_secs(15)))
+    let settings = CoalescingSettings::for_sync_period(Duration::from_secs(15));
+    Coalescing::new(source(server), kinds(), settings)
 }
 
 async fn cpu(server: &Server) -> Result<Reading, ReadError> {
@@ -35,8 +36,8 @@ async fn cpu(server: &Server) -> Result<Reading, ReadError> {
     client(server).read("ns", &selector("app=web"), &query).await
 }
 
-fn pod_metrics(pods: &Selector) -> Request {
-    Request::PodMetrics { namespace: "ns".into(), pods: pods.clone() }
+fn pod_metrics(pods: &Selector) -> Query {
+    Query::pod_usage("ns", pods)
 }
 
 fn is_group(uri: &str) -> bool {
@@ -76,7 +77,7 @@ async fn preferred_known_version_is_requested(
 ) {
     let server =
         Server::new(move |uri| if is_group(uri) { Reply::group(served) } else { items(&[]) });
-    let read = source(&server).fetch(&pod_metrics(&Selector::everything())).await;
+    let read = source(&server).read(&pod_metrics(&Selector::everything())).await;
     match requested {
         Some(version) => {
             assert_eq!(
@@ -96,14 +97,14 @@ async fn versions_are_discovered_once_per_lifetime() {
     let source = source(&server);
     let discoveries = || server.take_requests().iter().filter(|uri| is_group(uri)).count();
     let [one, two] = ["app=one", "app=two"].map(|pods| pod_metrics(&selector(pods)));
-    let (first, second) = tokio::join!(source.fetch(&one), source.fetch(&two));
+    let (first, second) = tokio::join!(source.read(&one), source.read(&two));
     assert!(first.is_ok() && second.is_ok());
     assert_eq!(discoveries(), 1, "at the same time");
     advance(Duration::from_secs(13)).await;
-    source.fetch(&one).await.unwrap();
+    source.read(&one).await.unwrap();
     assert_eq!(discoveries(), 0, "within the period");
     advance(Duration::from_secs(2)).await;
-    source.fetch(&one).await.unwrap();
+    source.read(&one).await.unwrap();
     assert_eq!(discoveries(), 1, "after it");
 }
 
@@ -141,11 +142,15 @@ async fn object_paths_are_those_of_the_reference() {
     ] {
         let (metric, metric_selector) = ("m".into(), series.clone());
         let query = MetricQuery::Object { object, metric, metric_selector };
-        let request = Request::new("ns", &Selector::everything(), &query);
-        source.fetch(&request).await.unwrap();
+        let request =
+            Query::for_metric("ns", &Selector::everything(), &query, &kinds()).await.unwrap();
+        source.read(&request).await.unwrap();
     }
     let query = MetricQuery::Pods { metric: "m".into(), metric_selector: Selector::everything() };
-    source.fetch(&Request::new("ns", &selector("app=web"), &query)).await.unwrap();
+    source
+        .read(&Query::for_metric("ns", &selector("app=web"), &query, &kinds()).await.unwrap())
+        .await
+        .unwrap();
     let base = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns";
     assert_eq!(
         server.take_requests(),
@@ -155,6 +160,35 @@ async fn object_paths_are_those_of_the_reference() {
             format!("{base}/deployments.apps/main/m?metricLabelSelector=a%3Db"),
             format!("{base}/metrics/m?metricLabelSelector=a%3Db"),
             format!("{base}/pods/%2A/m?labelSelector=app%3Dweb"),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_of_named_pods_and_of_nodes_is_requested_by_field() {
+    let server = serving(|_| items(&[pod("web-1", &[], "1")]));
+    let source = source(&server);
+    let other = FieldRequirement {
+        field: MetadataField::Namespace,
+        is_equal: false,
+        value: "kube-system".to_owned(),
+    };
+    let pods = Query::PodUsage {
+        namespace: String::new(),
+        pods: Objects::Named("web-1".to_owned()),
+        fields: [other].into(),
+    };
+    let nodes =
+        Query::NodeUsage { nodes: Objects::Selected(selector("zone=a")), fields: Box::default() };
+    assert_eq!(source.read(&pods).await.unwrap().into_pods().unwrap().items.len(), 1);
+    assert_eq!(source.read(&nodes).await.unwrap().into_nodes().unwrap().items.len(), 1);
+    let fields = "metadata.name%3Dweb-1%2Cmetadata.namespace%21%3Dkube-system";
+    assert_eq!(
+        server.take_requests(),
+        [
+            GROUP.to_owned(),
+            format!("{GROUP}/v1/pods?fieldSelector={fields}"),
+            format!("{GROUP}/v1/nodes?labelSelector=zone%3Da"),
         ]
     );
 }
@@ -279,8 +313,8 @@ async fn connection_failure_is_an_error() {
         ))
     });
     let client = kube::Client::new(service, "default");
-    let source = KubeMetricsClient::new(client, Arc::new(Names), SETTINGS);
-    let error = source.fetch(&pod_metrics(&Selector::everything())).await.unwrap_err();
+    let source = KubeMetricsClient::new(client, SETTINGS);
+    let error = source.read(&pod_metrics(&Selector::everything())).await.unwrap_err();
     let message = error.into_read_error(MetricsApi::Resource).to_string();
     assert_eq!(
         message,

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 use hpa_calc::{MilliValue, Quantity, api::ResourceName, selector::Labels};
 use jiff::{SignedDuration, Timestamp, civil, tz};
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, SeqAccess},
 };
 
@@ -299,6 +299,13 @@ fn push_label(text: &mut String, key: &str, value: &str) {
 impl<'de> Deserialize<'de> for ItemLabels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(LabelsVisitor)
+    }
+}
+
+/// A map of strings, in the order of the labels.
+impl Serialize for ItemLabels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.pairs())
     }
 }
 

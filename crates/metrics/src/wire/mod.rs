@@ -21,6 +21,8 @@ pub use hpa_calc::go_duration::{DurationError, parse as parse_duration};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
+use crate::{ObjectKey, objects::ObjectMetadata};
+
 pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
 pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
@@ -79,12 +81,15 @@ pub struct PodMetrics {
     pub containers: Vec<ContainerMetrics>,
 }
 
-/// The metadata of [`PodMetrics`].
+/// The metadata of [`PodMetrics`] and [`NodeMetrics`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ItemMeta {
     /// The pod's name.
     #[serde(default, deserialize_with = "field::null_as_default")]
     pub name: Box<str>,
+    /// The pod's namespace. It is not decoded, because it is that of the query.
+    #[serde(skip)]
+    pub namespace: Box<str>,
     /// The pod's labels. Empty if the server does not copy them.
     #[serde(default)]
     pub labels: ItemLabels,
@@ -99,6 +104,43 @@ pub struct ContainerMetrics {
     /// The usage by resource.
     #[serde(default)]
     pub usage: Usage,
+}
+
+/// metrics.k8s.io (v1, v1beta1): the usage of one node.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct NodeMetrics {
+    /// The node's name and labels.
+    #[serde(default, deserialize_with = "field::object_or_default")]
+    pub metadata: ItemMeta,
+    /// The end of the window.
+    #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
+    pub timestamp: Timestamp,
+    /// The length of the window.
+    #[serde(default, deserialize_with = "field::duration")]
+    pub window: SignedDuration,
+    /// The usage by resource.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+impl ItemMeta {
+    /// The name and labels of an object.
+    pub fn new(object: &ObjectMetadata) -> Self {
+        Self {
+            name: object.key.name.as_str().into(),
+            namespace: object.key.namespace.as_str().into(),
+            labels: object.labels.iter().collect(),
+        }
+    }
+
+    /// The namespace and the name.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(&self.namespace, &self.name)
+    }
+}
+
+impl ListItem for NodeMetrics {
+    const LIST_KIND: &'static str = "NodeMetricsList";
 }
 
 impl ListItem for PodMetrics {
@@ -167,8 +209,8 @@ impl ListItem for MetricValue {
 /// external.metrics.k8s.io (v1beta1): the value of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExternalMetricValue {
-    /// The labels of the series.
-    pub labels: ItemLabels,
+    /// The labels of the series. `None` for a scalar, which the API encodes as `null`.
+    pub labels: Option<ItemLabels>,
     /// The time of the measurement.
     pub timestamp: Timestamp,
     /// The value, rounded up to milli-units.
@@ -181,7 +223,7 @@ impl<'de> Deserialize<'de> for ExternalMetricValue {
         #[serde(rename_all = "camelCase")]
         struct Raw {
             #[serde(default)]
-            metric_labels: ItemLabels,
+            metric_labels: Option<ItemLabels>,
             #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
             timestamp: Timestamp,
             #[serde(default)]

@@ -62,7 +62,7 @@ pub(crate) fn check_metric_values(body: &[u8]) -> bool {
 pub(crate) fn check_external_metrics(body: &[u8]) -> bool {
     let plain = list(body, "ExternalMetricValueList", external_metric);
     check(body, decode_list::<ExternalMetricValue>(body).ok(), plain, |item, plain| {
-        labels_eq(&item.labels, &plain.labels)
+        labels_eq(&item.labels.clone().unwrap_or_default(), &plain.labels)
             && (item.timestamp, item.value) == (plain.timestamp, plain.value)
     })
 }

@@ -21,7 +21,6 @@ mod range;
 mod requests;
 mod series;
 mod settings;
-mod single_flight;
 mod time;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::{
 
 use crate::rules::{Compat, results::QueryResult};
 use futures::{StreamExt, TryStreamExt, stream};
+use hpa_metrics::SingleFlight;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -32,7 +33,6 @@ use crate::client::{
     range::{RangeQuery, RangeSeries, range_result},
     series::SeriesReader,
     settings::{Settings, SettingsError, Verb},
-    single_flight::SingleFlight,
     time,
 };
 
@@ -71,7 +71,7 @@ pub enum TimeoutParameter {
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
-    queries: Arc<SingleFlight<InstantQuery, Result<Arc<QueryResult>, QueryFailure>>>,
+    queries: Arc<SingleFlight<InstantQuery, QueryResult, QueryFailure>>,
 }
 
 struct Inner {
@@ -127,7 +127,7 @@ impl Client {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
         let inner = Arc::new(Inner { settings, connector, slots, large_response, observer });
-        Self { inner, queries: Arc::new(SingleFlight::new()) }
+        Self { inner, queries: Arc::new(SingleFlight::new(Duration::ZERO)) }
     }
 
     /// How the server is reached.
@@ -142,11 +142,8 @@ impl Client {
 
     /// Sends an instant query. Equal concurrent queries share a request.
     pub async fn query(&self, query: &InstantQuery) -> Result<Arc<QueryResult>, QueryFailure> {
-        let start = || {
-            let (inner, query) = (self.inner.clone(), query.clone());
-            async move { inner.query(&query).await.map(Arc::new) }
-        };
-        self.queries.run(query.clone(), start).await
+        let inner = self.inner.clone();
+        self.queries.get(query.clone(), |query| async move { inner.query(&query).await }).await
     }
 
     /// Sends a range query. Prometheus refuses one with more than 11 000 points per series.

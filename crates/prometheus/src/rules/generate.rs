@@ -74,7 +74,7 @@ resourceRules:
 mod tests {
     use super::*;
     use crate::rules::{Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::Source};
-    use hpa_metrics::provider::test_doubles::resources;
+    use hpa_metrics::test_doubles::resources;
 
     #[test]
     fn generated_rules_name_metrics_by_convention() {

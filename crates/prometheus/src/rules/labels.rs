@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::rules::config::OverrideTarget;
-    use hpa_metrics::provider::test_doubles::resources;
+    use hpa_metrics::test_doubles::resources;
 
     fn labels(template: &str, overrides: &[(&str, &str)]) -> Result<ResourceLabels, MappingError> {
         let overrides = overrides.iter().map(|(label, resource)| {

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hpa_calc::{Quantity, Selector, go_text::Quoted};
-
-use hpa_metrics::provider::value::UsageValues;
+use hpa_calc::{MilliValue, Selector, api::ResourceName, go_text::Quoted};
+use jiff::SignedDuration;
 
 use crate::rules::{
     compat::Compat,
@@ -13,12 +12,14 @@ use crate::rules::{
     query::{Context, Objects, QueryError, QueryTemplate},
     results::Sample,
     shape::NotPerObject,
-    value::{cpu_value, memory_value},
+    value::{cpu_value, memory_value, timestamp},
 };
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::{
-    provider::value::NoValue,
+    ObjectMetadata,
     resource::{ApiResources, GroupResource},
+    values::NoValue,
+    wire::{ContainerMetrics, ItemMeta, NodeMetrics, PodMetrics},
 };
 
 /// Why `resourceRules` are refused, with the texts of the reference.
@@ -135,6 +136,10 @@ impl ResourceMetrics {
         self.window
     }
 
+    fn signed_window(&self) -> SignedDuration {
+        SignedDuration::try_from(self.window).unwrap_or(SignedDuration::MAX)
+    }
+
     /// The query for the containers of pods.
     pub fn pod_query(
         &self,
@@ -232,81 +237,80 @@ impl UsageRule {
     }
 }
 
-/// The usage of a pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodUsage {
-    /// The usage of each container by its name.
-    pub containers: BTreeMap<String, UsageValues>,
-    /// Milliseconds since 1970: the earliest of all samples.
-    pub timestamp_ms: i64,
-}
-
-/// The usage of a node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeUsage {
-    /// The usage.
-    pub values: UsageValues,
-    /// Milliseconds since 1970: the earlier of both samples.
-    pub timestamp_ms: i64,
-}
+/// CPU in milli-cores and memory in milli-bytes.
+type CpuAndMemory = [MilliValue; 2];
 
 /// The usage of a pod from its samples, which are those with the pod's name. `None` if there is no
 /// sample of one kind. A container that has only one of both has zero of the other.
 pub fn pod_usage(
     rules: &ResourceMetrics,
+    pod: &ObjectMetadata,
     cpu: &[&Sample],
     memory: &[&Sample],
     compat: Compat,
-) -> Result<Option<PodUsage>, NoValue> {
+) -> Result<Option<PodMetrics>, NoValue> {
     let timestamps = cpu.iter().chain(memory).map(|sample| sample.timestamp_ms);
     let Some(timestamp_ms) = timestamps.min().filter(|_| !cpu.is_empty() && !memory.is_empty())
     else {
         return Ok(None);
     };
-    let mut containers = BTreeMap::new();
+    let mut containers: BTreeMap<&str, CpuAndMemory> = BTreeMap::new();
     for sample in cpu {
-        let container = container(&mut containers, sample, &rules.cpu);
-        container.cpu = cpu_value(sample.value, compat)?;
+        let [cpu, _] = containers.entry(container(sample, &rules.cpu)).or_default();
+        *cpu = cpu_value(sample.value, compat)?.milli_value();
     }
     for sample in memory {
-        let container = container(&mut containers, sample, &rules.memory);
-        container.memory = memory_value(sample.value, compat)?;
+        let [_, memory] = containers.entry(container(sample, &rules.memory)).or_default();
+        *memory = memory_value(sample.value, compat)?.milli_value();
     }
-    Ok(Some(PodUsage { containers, timestamp_ms }))
+    let containers = containers
+        .into_iter()
+        .map(|(name, values)| ContainerMetrics { name: name.into(), usage: usage(values) });
+    Ok(Some(PodMetrics {
+        metadata: ItemMeta::new(pod),
+        timestamp: timestamp(timestamp_ms),
+        window: rules.signed_window(),
+        containers: containers.collect(),
+    }))
 }
 
-/// The usage of the container that a sample is about.
-fn container<'c>(
-    containers: &'c mut BTreeMap<String, UsageValues>,
-    sample: &Sample,
-    rule: &UsageRule,
-) -> &'c mut UsageValues {
-    let name = sample.labels.get(&rule.container_label).cloned().unwrap_or_default();
-    let zero = || UsageValues { cpu: Quantity::default(), memory: Quantity::default() };
-    containers.entry(name).or_insert_with(zero)
+/// The name of the container that a sample is about.
+fn container<'s>(sample: &'s Sample, rule: &UsageRule) -> &'s str {
+    sample.labels.get(&rule.container_label).map_or("", String::as_str)
+}
+
+fn usage([cpu, memory]: CpuAndMemory) -> hpa_metrics::wire::Usage {
+    [(ResourceName::Cpu, cpu), (ResourceName::Memory, memory)].into_iter().collect()
 }
 
 /// The usage of a node from its samples, of which the first ones count. `None` if one is missing.
 pub fn node_usage(
+    rules: &ResourceMetrics,
+    node: &ObjectMetadata,
     cpu: &[&Sample],
     memory: &[&Sample],
     compat: Compat,
-) -> Result<Option<NodeUsage>, NoValue> {
+) -> Result<Option<NodeMetrics>, NoValue> {
     let (Some(cpu), Some(memory)) = (cpu.first(), memory.first()) else {
         return Ok(None);
     };
-    let values = UsageValues {
-        cpu: cpu_value(cpu.value, compat)?,
-        memory: memory_value(memory.value, compat)?,
-    };
-    Ok(Some(NodeUsage { values, timestamp_ms: cpu.timestamp_ms.min(memory.timestamp_ms) }))
+    let values = [
+        cpu_value(cpu.value, compat)?.milli_value(),
+        memory_value(memory.value, compat)?.milli_value(),
+    ];
+    Ok(Some(NodeMetrics {
+        metadata: ItemMeta::new(node),
+        timestamp: timestamp(cpu.timestamp_ms.min(memory.timestamp_ms)),
+        window: rules.signed_window(),
+        usage: usage(values),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rules::{Config, RuleSet};
-    use hpa_metrics::provider::test_doubles::resources;
+    use hpa_metrics::test_doubles::resources;
 
     fn rules() -> std::sync::Arc<ResourceMetrics> {
         let config = "
@@ -325,6 +329,19 @@ resourceRules:
 ";
         let rules = RuleSet::compile(&Config::parse(config).unwrap(), &resources());
         rules.resource.unwrap().unwrap()
+    }
+
+    fn object() -> ObjectMetadata {
+        ObjectMetadata {
+            key: hpa_metrics::ObjectKey::new("shop", "web-0"),
+            labels: [("app".to_owned(), "web".to_owned())].into(),
+            creation_timestamp: None,
+        }
+    }
+
+    fn texts(usage: &hpa_metrics::wire::Usage) -> [i64; 2] {
+        [ResourceName::Cpu, ResourceName::Memory]
+            .map(|resource| usage.get(&resource).unwrap().as_milli())
     }
 
     fn sample(container: &str, timestamp_ms: i64, value: f64) -> Sample {
@@ -347,43 +364,38 @@ resourceRules:
     fn pod_has_the_usage_of_its_containers_and_the_earliest_time() {
         let cpu = [&sample("app", 2000, 0.25), &sample("proxy", 3000, f64::from(-1))];
         let memory = [&sample("app", 1000, 2048.0)];
-        let usage = pod_usage(&rules(), &cpu, &memory, Compat::Off).unwrap().unwrap();
-        assert_eq!(usage.timestamp_ms, 1000);
-        let containers: Vec<_> = usage
-            .containers
-            .iter()
-            .map(|(name, usage)| (&**name, usage.cpu.to_string(), usage.memory.to_string()))
-            .collect();
-        let expected = [("app", "250m", "2Ki"), ("proxy", "0", "0")];
-        assert_eq!(
-            containers,
-            expected.map(|(name, cpu, memory)| (name, cpu.into(), memory.into()))
-        );
+        let usage = pod_usage(&rules(), &object(), &cpu, &memory, Compat::Off).unwrap().unwrap();
+        assert_eq!(usage.timestamp.as_second(), 1);
+        assert_eq!((usage.window.as_secs(), &*usage.metadata.name), (180, "web-0"));
+        assert_eq!(usage.metadata.labels.pairs().collect::<Vec<_>>(), [("app", "web")]);
+        let containers: Vec<_> =
+            usage.containers.iter().map(|one| (&*one.name, texts(&one.usage))).collect();
+        assert_eq!(containers, [("app", [250, 2_048_000]), ("proxy", [0, 0])]);
     }
 
     #[test]
     fn pod_without_samples_of_one_kind_has_no_usage() {
         let one = [&sample("app", 0, 1.0)];
-        assert_eq!(pod_usage(&rules(), &one, &[], Compat::Off), Ok(None));
-        assert_eq!(pod_usage(&rules(), &[], &one, Compat::Off), Ok(None));
-        assert_eq!(node_usage(&one, &[], Compat::Off), Ok(None));
+        assert_eq!(pod_usage(&rules(), &object(), &one, &[], Compat::Off), Ok(None));
+        assert_eq!(pod_usage(&rules(), &object(), &[], &one, Compat::Off), Ok(None));
+        assert_eq!(node_usage(&rules(), &object(), &one, &[], Compat::Off), Ok(None));
     }
 
     #[test]
     fn first_samples_of_a_node_count() {
         let (first, second) = (sample("", 2000, 1.5), sample("", 1000, 9.0));
-        let usage = node_usage(&[&first, &second], &[&second], Compat::Off).unwrap().unwrap();
-        assert_eq!((usage.timestamp_ms, usage.values.cpu.to_string()), (1000, "1500m".to_owned()));
-        assert_eq!(usage.values.memory.to_string(), "9");
+        let (cpu, memory) = ([&first, &second], [&second]);
+        let usage = node_usage(&rules(), &object(), &cpu, &memory, Compat::Off).unwrap().unwrap();
+        assert_eq!((usage.timestamp.as_second(), texts(&usage.usage)), (1, [1500, 9000]));
     }
 
     #[test]
     fn sample_without_a_value_is_an_error_without_compatibility() {
         let (nan, one) = (sample("app", 0, f64::NAN), sample("app", 0, 1.0));
-        let usage = |compat| pod_usage(&rules(), &[&nan], &[&one], compat);
+        let usage = |compat| pod_usage(&rules(), &object(), &[&nan], &[&one], compat);
         assert_eq!(usage(Compat::Off), Err(NoValue::NotANumber));
         let usage = usage(Compat::PrometheusAdapter).unwrap().unwrap();
-        assert_eq!(usage.containers["app"].cpu.to_string(), "0");
+        assert_eq!(texts(&usage.containers[0].usage)[0], 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::rules::{
     compat::Compat,
     value::{custom_value, external_value},
 };
-use hpa_metrics::provider::value::NoValue;
+use hpa_metrics::values::NoValue;
 
 /// A sample of an instant vector.
 #[derive(Clone, Debug, PartialEq)]

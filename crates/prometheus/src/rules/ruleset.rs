@@ -113,7 +113,7 @@ mod tests {
     use std::error::Error;
 
     use super::*;
-    use hpa_metrics::provider::test_doubles::resources;
+    use hpa_metrics::test_doubles::resources;
 
     #[test]
     fn errors_name_the_place_and_other_rules_work() {

@@ -1,8 +1,9 @@
 //! From the floats of Prometheus to quantities.
 
 use hpa_calc::{MilliValue, Quantity, quantity::Format};
+use jiff::Timestamp;
 
-use hpa_metrics::provider::value::NoValue;
+use hpa_metrics::values::NoValue;
 
 use crate::rules::compat::Compat;
 
@@ -51,6 +52,12 @@ fn quantity(
         (Err(_), Compat::PrometheusAdapter) => MilliValue::MIN,
     };
     Ok(Quantity::from_milli(milli, format))
+}
+
+/// The time of a sample. One that is out of range is the end of the range.
+pub(crate) fn timestamp(ms: i64) -> Timestamp {
+    let limit = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_millisecond(ms).unwrap_or(limit)
 }
 
 /// Thousandths, truncated toward zero.

@@ -5,30 +5,26 @@ use std::sync::Arc;
 use crate::client::{Client, InstantQuery, TimeoutParameter};
 use crate::rules::{
     Compat,
-    query::Objects,
-    registry::{self, CustomQuery, ExternalQueryError, FoundMetric},
+    query::Objects as QueriedObjects,
+    registry::{self, ExternalQueryError, FoundMetric},
     results::{CustomItem, ObjectSamples, QueryResult, ResultError, external_items},
+    value::timestamp,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_calc::Selector;
-use hpa_metrics::resource::ApiResource;
+use hpa_metrics::{
+    CustomQuery, CustomValues, ExternalQuery, ExternalValues, ListError, MetricError, NotFound,
+    ObjectKind, Objects, Origin,
+    resource::ApiResource,
+    values::Omitted,
+    wire::{ExternalMetricValue, MetricValue},
+};
 
 use super::{
     PrometheusProvider, name_lists,
     sharing::{Shared, Wanted},
     state::State,
-    timestamp,
 };
-use hpa_metrics::provider::{
-    error::{NotFound, ProviderError},
-    objects::ListError,
-    request::{CustomRequest, ExternalRequest, ObjectKey},
-    value::{
-        CustomValue, CustomValues, ExternalValue, ExternalValues, ObjectKind, Omitted, Origin,
-        Value,
-    },
-};
-
 /// The samples of a custom metric, and what they mean.
 struct CustomResult {
     samples: Arc<ObjectSamples>,
@@ -36,16 +32,27 @@ struct CustomResult {
     results: usize,
     label: String,
     object_kind: ObjectKind,
-    origin: Arc<Origin>,
+    origin: Origin,
 }
 
 impl PrometheusProvider {
-    pub(super) async fn read_by_name(
+    pub(super) async fn read_objects(
         &self,
         state: &State,
-        request: &CustomRequest,
+        request: &CustomQuery,
+    ) -> Result<CustomValues, MetricError> {
+        match &request.objects {
+            Objects::Named(name) => self.read_by_name(state, request, name).await,
+            Objects::Selected(selector) => self.read_by_selector(state, request, selector).await,
+        }
+    }
+
+    async fn read_by_name(
+        &self,
+        state: &State,
+        request: &CustomQuery,
         name: &str,
-    ) -> Result<CustomValues, ProviderError> {
+    ) -> Result<CustomValues, MetricError> {
         let names = [name.to_owned()];
         let requester = self.sharing.requester(name);
         let result = self.read_custom(state, request, &names, requester).await?;
@@ -54,7 +61,7 @@ impl PrometheusProvider {
             Ok(query) => query.query,
             Err(_) => result.origin.query.clone(),
         };
-        let no_value = ProviderError::NoValueForObject;
+        let no_value = MetricError::NoValueForObject;
         if result.results == 0 {
             return Err(no_value(NotFound::NoResult { query: query() }));
         }
@@ -67,43 +74,43 @@ impl PrometheusProvider {
             Some(CustomItem { value: Err(reason), .. }) => {
                 Err(no_value(NotFound::NoValue { query: query(), reason }))
             }
-            Some(_) => Ok(self.custom_values(request, &names, result)),
+            Some(_) => Ok(self.custom_values(&names, result)),
         }
     }
 
-    pub(super) async fn read_by_selector(
+    async fn read_by_selector(
         &self,
         state: &State,
-        request: &CustomRequest,
+        request: &CustomQuery,
         objects: &Selector,
-    ) -> Result<CustomValues, ProviderError> {
-        let CustomRequest { resource, namespace, .. } = request;
+    ) -> Result<CustomValues, MetricError> {
+        let CustomQuery { resource, namespace, .. } = request;
         if !state.is_compiled() {
-            return Err(ProviderError::UnknownMetric(NotFound::NotDiscovered));
+            return Err(MetricError::UnknownMetric(NotFound::NotDiscovered));
         }
         let resolved = state.resources.resolve(&resource.group, &resource.resource);
-        let resolved = resolved.map_err(|error| ProviderError::List(ListError::Resource(error)))?;
+        let resolved = resolved.map_err(|error| MetricError::List(ListError::Resource(error)))?;
         let is_known = state.has_custom(resource, request.is_namespaced(), &request.metric);
         // The reference lists objects even for an unknown metric.
         if !is_known && self.settings.compat == Compat::Off {
             return Err(unknown_custom(state, request));
         }
         let names = self.objects.names(resolved, namespace, objects).await;
-        let names = names.map_err(ProviderError::List)?;
+        let names = names.map_err(MetricError::List)?;
         let requester = self.sharing.requester(objects);
         let result = self.read_custom(state, request, &names, requester).await?;
-        Ok(self.custom_values(request, &names, result))
+        Ok(self.custom_values(&names, result))
     }
 
     async fn read_custom(
         &self,
         state: &State,
-        request: &CustomRequest,
+        request: &CustomQuery,
         names: &[String],
         requester: u64,
-    ) -> Result<CustomResult, ProviderError> {
+    ) -> Result<CustomResult, MetricError> {
         if !state.is_compiled() {
-            return Err(ProviderError::UnknownMetric(NotFound::NotDiscovered));
+            return Err(MetricError::UnknownMetric(NotFound::NotDiscovered));
         }
         let registry = &state.custom_registry;
         let found = registry.find(&of_objects(request, names), &state.resources);
@@ -111,7 +118,7 @@ impl PrometheusProvider {
         let client = state.custom_client(found.index);
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
         let parts = self.name_lists(state, request, &found, names);
-        let CustomRequest { namespace, metric_selector: selector, .. } = request;
+        let CustomQuery { namespace, metric_selector: selector, .. } = request;
         let wanted = Wanted { namespace, selector, names, requester, queries: parts.len() };
         let shared = self.sharing.read(wanted, &found, client, &state.resources).await;
         let (samples, results, query) = match shared {
@@ -122,7 +129,7 @@ impl PrometheusProvider {
             None => self.read_parts(state, request, &found, client, &parts).await?,
         };
         let FoundMetric { label, resource, index, series, .. } = found;
-        let origin = Arc::new(origin("rules", index, client, &series, &query));
+        let origin = origin("rules", index, client, &series, &query);
         Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
     }
 
@@ -130,7 +137,7 @@ impl PrometheusProvider {
     fn name_lists<'n>(
         &self,
         state: &State,
-        request: &CustomRequest,
+        request: &CustomQuery,
         found: &FoundMetric<'_>,
         names: &'n [String],
     ) -> Vec<&'n [String]> {
@@ -139,7 +146,7 @@ impl PrometheusProvider {
         }
         let FoundMetric { rule, resource, series, .. } = found;
         let resource = &resource.group_resource;
-        let objects = Objects { resource, namespace: &request.namespace, names: &[] };
+        let objects = QueriedObjects { resource, namespace: &request.namespace, names: &[] };
         let (selector, resources) = (&request.metric_selector, &state.resources);
         name_lists::split(names, || {
             rule.check_per_object(series, objects, selector, resources, Compat::Off).is_ok()
@@ -151,14 +158,14 @@ impl PrometheusProvider {
     async fn read_parts(
         &self,
         state: &State,
-        request: &CustomRequest,
+        request: &CustomQuery,
         found: &FoundMetric<'_>,
         client: &Client,
         parts: &[&[String]],
-    ) -> Result<(Arc<ObjectSamples>, usize, String), ProviderError> {
+    ) -> Result<(Arc<ObjectSamples>, usize, String), MetricError> {
         let rule = (found.index, client.settings().name.as_str());
         let queries = parts.iter().map(|names| Ok(self.custom_query(state, request, names)?.query));
-        let queries = queries.collect::<Result<Vec<String>, ProviderError>>()?;
+        let queries = queries.collect::<Result<Vec<String>, MetricError>>()?;
         let first = queries.first().cloned().unwrap_or_default();
         let read = |query| async {
             self.sharing.stats.count(rule, |counts| &mut counts.single);
@@ -169,7 +176,7 @@ impl PrometheusProvider {
                     let results = samples.len();
                     Ok((ObjectSamples::new(samples, &found.label, compat), results))
                 }
-                _ => Err(ProviderError::fetch(ResultError::UnexpectedType)),
+                _ => Err(MetricError::fetch(ResultError::UnexpectedType)),
             }
         };
         let add = |(mut all, count): (ObjectSamples, usize), (part, results)| async move {
@@ -184,34 +191,27 @@ impl PrometheusProvider {
     fn custom_query<'s>(
         &self,
         state: &'s State,
-        request: &CustomRequest,
+        request: &CustomQuery,
         names: &[String],
-    ) -> Result<CustomQuery<'s>, ProviderError> {
+    ) -> Result<registry::CustomQuery<'s>, MetricError> {
         let own_request = of_objects(request, names);
         let registry = &state.custom_registry;
         let query = registry.query(&own_request, &state.resources, self.settings.compat);
         query.map_err(|error| no_query(state, request, error))
     }
 
-    fn custom_values(
-        &self,
-        request: &CustomRequest,
-        names: &[String],
-        result: CustomResult,
-    ) -> CustomValues {
+    fn custom_values(&self, names: &[String], result: CustomResult) -> CustomValues {
         let CustomResult { samples, object_kind, origin, .. } = result;
         let names = names.iter().map(String::as_str);
         let mut values =
             CustomValues { object_kind, items: Vec::new(), omitted: Vec::new(), origin };
         for item in samples.items(names, self.settings.compat) {
             match item.value {
-                Ok(quantity) => values.items.push(CustomValue {
-                    object: ObjectKey::new(&request.namespace, item.name),
-                    value: Value {
-                        quantity,
-                        timestamp: self.custom_timestamp(item.timestamp_ms),
-                        window: None,
-                    },
+                Ok(quantity) => values.items.push(MetricValue {
+                    object: item.name.into(),
+                    timestamp: self.custom_timestamp(item.timestamp_ms),
+                    window_seconds: None,
+                    value: quantity.milli_value(),
                 }),
                 Err(reason) => {
                     values.omitted.push(Omitted { what: item.name.to_owned(), reason });
@@ -221,16 +221,16 @@ impl PrometheusProvider {
         values
     }
 
-    pub(super) async fn read_external(
+    pub(super) async fn read_series(
         &self,
         state: &State,
-        request: &ExternalRequest,
-    ) -> Result<ExternalValues, ProviderError> {
-        let ExternalRequest { namespace, metric, metric_selector } = request;
+        request: &ExternalQuery,
+    ) -> Result<ExternalValues, MetricError> {
+        let ExternalQuery { namespace, metric, metric_selector } = request;
         let compat = self.settings.compat;
         let registry = &state.external_registry;
         let unknown = || {
-            ProviderError::UnknownMetric(if state.is_discovered() {
+            MetricError::UnknownMetric(if state.is_discovered() {
                 NotFound::External(metric.clone())
             } else {
                 NotFound::NotDiscovered
@@ -239,20 +239,20 @@ impl PrometheusProvider {
         let found = registry.origin(metric).ok_or_else(unknown)?;
         let query = registry.query(namespace, metric, metric_selector, &state.resources, compat);
         let query = query.map_err(|error| match error {
-            ExternalQueryError::Query(error) => ProviderError::no_query(error),
+            ExternalQueryError::Query(error) => MetricError::no_query(error),
             _ => unknown(),
         })?;
         let client = state.external_client(found.index).ok_or_else(unknown)?;
         let origin = origin("externalRules", found.index, client, &found.series, &query);
         let result = self.query(client, query).await?;
-        let mut values =
-            ExternalValues { items: Vec::new(), omitted: Vec::new(), origin: Arc::new(origin) };
-        for item in external_items(&result, compat).map_err(ProviderError::convert)? {
+        let mut values = ExternalValues { items: Vec::new(), omitted: Vec::new(), origin };
+        for item in external_items(&result, compat).map_err(MetricError::convert)? {
             let timestamp = timestamp(item.timestamp_ms);
             match item.value {
-                Ok(quantity) => values.items.push(ExternalValue {
-                    labels: item.labels.cloned(),
-                    value: Value { quantity, timestamp, window: None },
+                Ok(quantity) => values.items.push(ExternalMetricValue {
+                    labels: item.labels.map(|labels| labels.iter().collect()),
+                    timestamp,
+                    value: quantity.milli_value(),
                 }),
                 Err(reason) => {
                     let what = format!("{:?}", item.labels.cloned().unwrap_or_default());
@@ -263,22 +263,18 @@ impl PrometheusProvider {
         Ok(values)
     }
 
-    async fn query(
-        &self,
-        client: &Client,
-        query: String,
-    ) -> Result<Arc<QueryResult>, ProviderError> {
+    async fn query(&self, client: &Client, query: String) -> Result<Arc<QueryResult>, MetricError> {
         let timeout = match self.settings.compat {
             Compat::Off => TimeoutParameter::Limit,
             Compat::PrometheusAdapter => TimeoutParameter::Empty,
         };
-        client.query(&InstantQuery { query, timeout }).await.map_err(ProviderError::fetch)
+        client.query(&InstantQuery { query, timeout }).await.map_err(MetricError::fetch)
     }
 }
 
 /// The request to the registry, for objects with these names.
 pub(crate) fn of_objects<'a>(
-    request: &'a CustomRequest,
+    request: &'a CustomQuery,
     names: &'a [String],
 ) -> registry::CustomRequest<'a> {
     registry::CustomRequest {
@@ -293,20 +289,20 @@ pub(crate) fn of_objects<'a>(
 
 fn no_query(
     state: &State,
-    request: &CustomRequest,
+    request: &CustomQuery,
     error: registry::CustomQueryError,
-) -> ProviderError {
+) -> MetricError {
     match error {
         registry::CustomQueryError::Unknown { .. } => unknown_custom(state, request),
-        error => ProviderError::UnknownMetric(NotFound::Other(error.to_string())),
+        error => MetricError::UnknownMetric(NotFound::Other(error.to_string())),
     }
 }
 
-fn unknown_custom(state: &State, request: &CustomRequest) -> ProviderError {
+fn unknown_custom(state: &State, request: &CustomQuery) -> MetricError {
     if !state.is_discovered() {
-        return ProviderError::UnknownMetric(NotFound::NotDiscovered);
+        return MetricError::UnknownMetric(NotFound::NotDiscovered);
     }
-    ProviderError::UnknownMetric(NotFound::Custom {
+    MetricError::UnknownMetric(NotFound::Custom {
         resource: request.resource.clone(),
         metric: request.metric.clone(),
     })

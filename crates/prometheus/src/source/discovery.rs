@@ -15,7 +15,7 @@ use super::{
     PrometheusSettings, RelistError,
     state::{INVALID_RULE, ReadSeries, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State},
 };
-use hpa_metrics::provider::{error::describe, mapper::ResourceMapper};
+use hpa_metrics::{ResourceMapper, describe};
 
 /// How many lists of series are read at a time. Each holds the names of its series.
 const CONCURRENCY: usize = 8;

@@ -11,13 +11,15 @@ use crate::rules::{
     results::QueryResult,
     ruleset::InvalidRule,
 };
-use hpa_metrics::resource::{ApiResources, GroupResource};
+use hpa_metrics::{
+    CustomQuery, ExternalQuery,
+    resource::{ApiResources, GroupResource},
+};
 
 use super::{
     PrometheusProvider,
     state::{RuleList, RuleStatus, State},
 };
-use hpa_metrics::provider::request::{CustomRequest, ExternalRequest};
 
 /// A rule, and what it makes of its series.
 #[derive(Clone, Debug)]
@@ -88,7 +90,7 @@ impl PrometheusProvider {
     }
 
     /// Why the metric of the named objects is found or not, rule by rule.
-    pub fn explain_custom(&self, request: &CustomRequest, names: &[String]) -> Explanation {
+    pub fn explain_custom(&self, request: &CustomQuery, names: &[String]) -> Explanation {
         let state = self.state();
         let own_request = super::answer::of_objects(request, names);
         let candidates = candidates(&state.custom, &state.compiled.custom);
@@ -96,9 +98,9 @@ impl PrometheusProvider {
     }
 
     /// Why the external metric is found or not, rule by rule.
-    pub fn explain_external(&self, request: &ExternalRequest) -> Explanation {
+    pub fn explain_external(&self, request: &ExternalQuery) -> Explanation {
         let state = self.state();
-        let ExternalRequest { namespace, metric, metric_selector } = request;
+        let ExternalQuery { namespace, metric, metric_selector } = request;
         let candidates = candidates(&state.external, &state.compiled.external);
         let (resources, compat) = (&state.resources, self.settings.compat);
         explain_external(namespace, metric, metric_selector, &candidates, resources, compat)

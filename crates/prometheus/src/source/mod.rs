@@ -16,10 +16,8 @@ mod usage;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::rules::{Compat, Config, ruleset::InvalidRule};
+use crate::rules::{Compat, Config, ruleset::InvalidRule, value::timestamp};
 use async_trait::async_trait;
-use hpa_calc::Selector;
-use hpa_metrics::resource::GroupResource;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::time::{Instant, timeout_at};
@@ -36,16 +34,10 @@ use self::{
     sharing::Sharing,
     state::{Rules, State},
 };
-use hpa_metrics::provider::{
-    error::ProviderError,
-    interface::{ApiGroups, Provider},
-    mapper::{MapperError, ResourceMapper},
-    objects::ObjectLister,
-    request::{CustomRequest, ExternalRequest, ObjectKey},
-    value::{
-        CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric, NodeUsage,
-        PodUsage, Usage,
-    },
+use hpa_metrics::{
+    ApiGroups, Catalog, MetricError, MetricSource, ObjectLister, Query, ResourceMapper, Values,
+    mapper::MapperError,
+    source::{ListedCustomMetric, ListedExternalMetric},
 };
 
 /// The first delay before a failed discovery is repeated. It doubles up to the relist interval.
@@ -160,11 +152,7 @@ impl PrometheusProvider {
         let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
         loop {
             let started = Instant::now();
-            let error = self
-                .relist()
-                .await
-                .err()
-                .map(|error| hpa_metrics::provider::error::describe(&error));
+            let error = self.relist().await.err().map(|error| hpa_metrics::describe(&error));
             let delay = if error.is_none() { self.settings.relist_interval } else { retry };
             let next_retry = if error.is_none() { MIN_RETRY } else { retry * 2 };
             retry = next_retry.min(self.settings.relist_interval);
@@ -225,12 +213,6 @@ impl PrometheusProvider {
     }
 }
 
-/// A time that is out of range is the end of the range.
-fn timestamp(ms: i64) -> Timestamp {
-    let limit = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    Timestamp::from_millisecond(ms).unwrap_or(limit)
-}
-
 /// Logs when discovery starts to fail, fails otherwise, and works again.
 fn log_change(previous: Option<&str>, error: Option<&str>) {
     match (previous, error) {
@@ -242,8 +224,7 @@ fn log_change(previous: Option<&str>, error: Option<&str>) {
     }
 }
 
-#[async_trait]
-impl Provider for PrometheusProvider {
+impl Catalog for PrometheusProvider {
     fn groups(&self) -> ApiGroups {
         let config = &self.rules.read().config;
         ApiGroups {
@@ -265,12 +246,16 @@ impl Provider for PrometheusProvider {
         Err(if reasons.is_empty() { none_yet() } else { reasons })
     }
 
-    fn has_custom(&self, resource: &GroupResource, is_namespaced: bool, metric: &str) -> bool {
-        self.state().has_custom(resource, is_namespaced, metric)
-    }
-
-    fn has_external(&self, metric: &str) -> bool {
-        self.state().external_registry.origin(metric).is_some()
+    fn has(&self, query: &Query) -> bool {
+        match query {
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => self.groups().resource,
+            Query::Custom(query) => {
+                self.state().has_custom(&query.resource, query.is_namespaced(), &query.metric)
+            }
+            Query::External(query) => {
+                self.state().external_registry.origin(&query.metric).is_some()
+            }
+        }
     }
 
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
@@ -292,36 +277,27 @@ impl Provider for PrometheusProvider {
         });
         metrics.collect()
     }
+}
 
-    async fn custom_by_name(
-        &self,
-        request: &CustomRequest,
-        name: &str,
-    ) -> Result<CustomValues, ProviderError> {
-        self.read_by_name(&self.state(), request, name).await
+#[async_trait]
+impl MetricSource for PrometheusProvider {
+    fn catalog(&self) -> &dyn Catalog {
+        self
     }
 
-    async fn custom_by_selector(
-        &self,
-        request: &CustomRequest,
-        objects: &Selector,
-    ) -> Result<CustomValues, ProviderError> {
-        self.read_by_selector(&self.state(), request, objects).await
-    }
-
-    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
-        self.read_external(&self.state(), request).await
-    }
-
-    async fn pod_usage(&self, pods: &[ObjectKey]) -> Usage<PodUsage> {
-        self.read_pod_usage(&self.state(), pods).await
-    }
-
-    async fn node_usage(&self, nodes: &[String]) -> Usage<NodeUsage> {
-        self.read_node_usage(&self.state(), nodes).await
-    }
-
-    fn objects(&self) -> &dyn ObjectLister {
-        &*self.objects
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let state = self.state();
+        match query {
+            Query::PodUsage { namespace, pods, fields } => {
+                let pods = self.objects.pods_of(namespace, pods, fields).await?;
+                Ok(Values::PodMetrics(self.read_pod_usage(&state, &pods).await))
+            }
+            Query::NodeUsage { nodes, fields } => {
+                let nodes = self.objects.nodes_of(nodes, fields).await?;
+                Ok(Values::NodeMetrics(self.read_node_usage(&state, &nodes).await))
+            }
+            Query::Custom(query) => self.read_objects(&state, query).await.map(Values::Custom),
+            Query::External(query) => self.read_series(&state, query).await.map(Values::External),
+        }
     }
 }

@@ -29,7 +29,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use crate::rules::Compat;
-    use hpa_calc::Selector;
+    use hpa_calc::{Quantity, Selector};
     use serde_json::{Value, json};
 
     use super::*;
@@ -38,7 +38,7 @@ mod tests {
         sharing::tests::{Setup, provider},
         tests::{Prometheus, RULES, prometheus, request, sample},
     };
-    use hpa_metrics::provider::{ObjectKey, interface::Provider};
+    use hpa_metrics::{MetricSource, Query};
 
     const PODS: usize = 10_000;
 
@@ -77,8 +77,8 @@ mod tests {
 
     async fn values(provider: &PrometheusProvider) -> Vec<String> {
         let all = Selector::everything();
-        let values = provider.custom_by_selector(&request("inflight"), &all).await.unwrap();
-        values.items.iter().map(|item| item.value.quantity.to_string()).collect()
+        let values = provider.read_custom(request("inflight").selected(&all)).await.unwrap();
+        values.items.iter().map(|item| Quantity::from(item.value).to_string()).collect()
     }
 
     fn server() -> Prometheus {
@@ -137,18 +137,18 @@ mod tests {
         values(&provider).await;
         server.fail(server.take_requests().last().unwrap());
         let all = Selector::everything();
-        let error = provider.custom_by_selector(&request("inflight"), &all).await.unwrap_err();
-        assert_eq!(error.describe(), "unable to fetch metrics: execution: boom");
+        let error = provider.read_custom(request("inflight").selected(&all)).await.unwrap_err();
+        assert_eq!(hpa_metrics::describe(&error), "unable to fetch metrics: execution: boom");
     }
 
     #[tokio::test]
     async fn usage_of_ten_thousand_pods_is_read_in_parts() {
         for (compat, requests) in [(Compat::Off, 22), (Compat::PrometheusAdapter, 2)] {
             let server = server();
-            let provider = provider(&server, &Setup { compat, ..Setup::default() }).await;
-            let pods: Vec<ObjectKey> =
-                (0..PODS).map(|index| ObjectKey::new("shop", &format!("web-{index}"))).collect();
-            let usage = provider.pod_usage(&pods).await;
+            let setup = Setup { compat, pods: PODS, ..Setup::default() };
+            let provider = provider(&server, &setup).await;
+            let query = Query::pod_usage("shop", &Selector::everything());
+            let usage = provider.read(&query).await.unwrap().into_pods().unwrap();
             assert_eq!((usage.items.len(), usage.failures.len()), (PODS, 0));
             assert_eq!(server.take_requests().len(), requests);
         }

@@ -6,7 +6,7 @@ use crate::rules::{Compat, Config, ConfigError};
 use tokio::time::{Instant, sleep_until};
 
 use super::{PrometheusProvider, ServerError, state::Rules};
-use hpa_metrics::provider::error::describe;
+use hpa_metrics::describe;
 
 /// Why a new rules file is not used.
 #[derive(Debug, thiserror::Error)]

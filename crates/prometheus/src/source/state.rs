@@ -121,10 +121,7 @@ impl State {
     pub(super) fn rule_status(&self) -> Vec<RuleStatus> {
         let resource = self.compiled.resource.iter().map(|compiled| RuleStatus {
             rule: "resourceRules".to_owned(),
-            error: compiled
-                .as_ref()
-                .err()
-                .map(|error| hpa_metrics::provider::error::describe(error)),
+            error: compiled.as_ref().err().map(|error| hpa_metrics::describe(error)),
             reason: compiled.as_ref().err().map(|_| INVALID_RULE.to_owned()),
             ..RuleStatus::default()
         });

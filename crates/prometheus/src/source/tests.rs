@@ -6,7 +6,7 @@ use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use crate::client::{Client, Settings};
 use crate::rules::{Compat, Config, config::Server};
-use hpa_calc::Selector;
+use hpa_calc::{Quantity, Selector, api::ResourceName};
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -15,12 +15,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{PrometheusProvider, PrometheusSettings, RelistError, RulesFile, Servers};
-use hpa_metrics::provider::{
-    error::{NotFound, ProviderError},
-    interface::Provider,
-    mapper::FixedMapper,
-    objects::ObjectMetadata,
-    request::{CustomRequest, ExternalRequest, ObjectKey},
+use hpa_metrics::{
+    Catalog, CustomQuery, ExternalQuery, FieldRequirement, FixedMapper, MetricError, MetricSource,
+    NotFound, ObjectKey, ObjectMetadata, Objects, Query, query::MetadataField,
     test_doubles::FixedObjects,
 };
 
@@ -146,15 +143,24 @@ pub(super) fn resources() -> ApiResources {
 }
 
 fn objects() -> FixedObjects {
-    let pod = |name: &str, app: &str| {
+    let object = |resource, namespace: &str, name: &str, app: &str| {
         let metadata = ObjectMetadata {
-            key: ObjectKey::new("shop", name),
+            key: ObjectKey::new(namespace, name),
             labels: [("app".to_owned(), app.to_owned())].into(),
             creation_timestamp: None,
         };
-        (GroupResource::pods(), metadata)
+        (resource, metadata)
     };
-    let objects = vec![pod("web-1", "web"), pod("web-0", "web"), pod("api.0", "api")];
+    let pod = |namespace, name, app| object(GroupResource::pods(), namespace, name, app);
+    let node = |name| object(GroupResource::nodes(), "", name, "");
+    let objects = vec![
+        pod("shop", "web-1", "web"),
+        pod("shop", "web-0", "web"),
+        pod("shop", "api.0", "api"),
+        pod("other", "a", "other"),
+        node("n0"),
+        node("n1"),
+    ];
     FixedObjects { objects, ..FixedObjects::default() }
 }
 
@@ -183,9 +189,29 @@ async fn provider(server: &Prometheus, compat: Compat) -> PrometheusProvider {
     provider
 }
 
-pub(super) fn request(metric: &str) -> CustomRequest {
-    CustomRequest {
+pub(super) fn request(metric: &str) -> CustomQuery {
+    CustomQuery {
         resource: GroupResource::new("", "pod"),
+        namespace: "shop".to_owned(),
+        objects: Objects::Selected(Selector::everything()),
+        metric: metric.to_owned(),
+        metric_selector: Selector::everything(),
+    }
+}
+
+fn has_custom(
+    provider: &PrometheusProvider,
+    resource: &GroupResource,
+    is_namespaced: bool,
+    metric: &str,
+) -> bool {
+    let namespace = if is_namespaced { "shop" } else { "" };
+    let (resource, namespace) = (resource.clone(), namespace.to_owned());
+    provider.has(&CustomQuery { resource, namespace, ..request(metric) }.into())
+}
+
+fn external(metric: &str) -> ExternalQuery {
+    ExternalQuery {
         namespace: "shop".to_owned(),
         metric: metric.to_owned(),
         metric_selector: Selector::everything(),
@@ -202,8 +228,8 @@ async fn discovery_lists_the_metrics_of_all_rules() {
     let provider = provider_with(&server, RULES, Compat::Off);
     let not_yet = vec!["no discovery has succeeded yet".to_owned()];
     assert_eq!(provider.readiness(), Err(not_yet));
-    let error = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap_err();
-    assert!(matches!(error, ProviderError::UnknownMetric(NotFound::NotDiscovered)), "{error}");
+    let error = provider.read_custom(request("inflight").named("web-0")).await.unwrap_err();
+    assert!(matches!(error, MetricError::UnknownMetric(NotFound::NotDiscovered)), "{error}");
 
     provider.relist().await.unwrap();
     assert_eq!(provider.readiness(), Ok(()));
@@ -223,9 +249,10 @@ async fn discovery_lists_the_metrics_of_all_rules() {
         ]
     );
     assert!(!provider.external_metrics()[0].is_namespaced);
-    assert!(provider.has_custom(&GroupResource::new("", "Pod"), true, "inflight"));
-    assert!(!provider.has_custom(&GroupResource::pods(), false, "inflight"));
-    assert!(provider.has_external("queue_length") && !provider.has_external("inflight"));
+    assert!(has_custom(&provider, &GroupResource::new("", "Pod"), true, "inflight"));
+    assert!(!has_custom(&provider, &GroupResource::pods(), false, "inflight"));
+    let has_external = |metric| provider.has(&external(metric).into());
+    assert!(has_external("queue_length") && !has_external("inflight"));
     let status = provider.rule_status();
     assert_eq!((&*status[1].rule, status[1].series, status[1].metrics), ("rules[1]", 1, 1));
     assert!(status[1].last_success.is_some());
@@ -239,20 +266,20 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
     server
         .vector(query, &json!([sample("web-0", "2.5"), sample("web-1", "NaN"), sample("x", "1")]));
     let web = Selector::parse("app=web").unwrap();
-    let values = provider.custom_by_selector(&request("inflight"), &web).await.unwrap();
+    let values = provider.read_custom(request("inflight").selected(&web)).await.unwrap();
     assert_eq!(server.take_requests(), [query]);
     assert_eq!(values.object_kind.kind, "Pod");
     assert_eq!(values.origin.rule, "rules[1]");
     let [item] = &values.items[..] else { panic!("{values:?}") };
     assert_eq!(
-        (item.object.to_string(), item.value.quantity.to_string()),
-        ("shop/web-0".into(), "2500m".into())
+        (item.object.to_string(), Quantity::from(item.value).to_string()),
+        ("web-0".into(), "2500m".into())
     );
-    assert_eq!(item.value.timestamp.as_millisecond(), 1_700_000_000_500);
+    assert_eq!(item.timestamp.as_millisecond(), 1_700_000_000_500);
     assert_eq!(values.omitted[0].what, "web-1");
 
     let nothing = Selector::parse("app=none").unwrap();
-    let error = provider.custom_by_selector(&request("inflight"), &nothing).await.unwrap_err();
+    let error = provider.read_custom(request("inflight").selected(&nothing)).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
     assert_eq!(server.take_requests(), [""; 0]);
 }
@@ -270,7 +297,7 @@ async fn unknown_metric_needs_no_list_without_compatibility() {
         let provider =
             PrometheusProvider::new(config, servers, settings, mapper, objects.clone()).unwrap();
         provider.relist().await.unwrap();
-        let error = provider.custom_by_selector(&request("none"), &everything).await.unwrap_err();
+        let error = provider.read_custom(request("none").selected(&everything)).await.unwrap_err();
         assert!(error.is_not_found(), "{error}");
         assert_eq!(objects.lists.lock().len(), lists);
     }
@@ -283,10 +310,10 @@ async fn named_object_without_a_value_has_a_reason() {
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     let read = async |samples: Value| {
         server.vector(query, &samples);
-        provider.custom_by_name(&request("inflight"), "web-0").await
+        provider.read_custom(request("inflight").named("web-0")).await
     };
-    let reason = |result: Result<_, ProviderError>| match result {
-        Err(ProviderError::NoValueForObject(reason)) => reason,
+    let reason = |result: Result<_, MetricError>| match result {
+        Err(MetricError::NoValueForObject(reason)) => reason,
         other => panic!("{other:?}"),
     };
     assert!(read(json!([sample("web-0", "1")])).await.is_ok());
@@ -303,9 +330,9 @@ async fn failed_query_is_no_absence() {
     let server = prometheus();
     let provider = provider(&server, Compat::Off).await;
     server.fail(r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#);
-    let error = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap_err();
-    assert!(matches!(error, ProviderError::Fetch(_)), "{error}");
-    assert_eq!(error.describe(), "unable to fetch metrics: execution: boom");
+    let error = provider.read_custom(request("inflight").named("web-0")).await.unwrap_err();
+    assert!(matches!(error, MetricError::Fetch(_)), "{error}");
+    assert_eq!(hpa_metrics::describe(&error), "unable to fetch metrics: execution: boom");
 }
 
 #[tokio::test]
@@ -316,14 +343,12 @@ async fn external_metric_has_the_labels_of_its_series() {
     let series = json!({ "metric": { "queue": "mail" }, "value": [5, "7"] });
     let infinite = json!({ "metric": {}, "value": [5, "+Inf"] });
     server.vector(query, &json!([series, infinite]));
-    let external = ExternalRequest {
-        namespace: "shop".to_owned(),
-        metric: "queue_length".to_owned(),
-        metric_selector: Selector::parse("queue=mail").unwrap(),
-    };
-    let values = provider.external(&external).await.unwrap();
-    assert_eq!(values.items[0].labels.as_ref().unwrap()["queue"], "mail");
-    assert_eq!(values.items[0].value.quantity.to_string(), "7");
+    let metric_selector = Selector::parse("queue=mail").unwrap();
+    let external = ExternalQuery { metric_selector, ..external("queue_length") };
+    let values = provider.read_external(external).await.unwrap();
+    let labels: Vec<_> = values.items[0].labels.as_ref().unwrap().pairs().collect();
+    assert_eq!(labels, [("queue", "mail")]);
+    assert_eq!(Quantity::from(values.items[0].value).to_string(), "7");
     assert_eq!((values.items.len(), values.omitted.len()), (1, 1));
 }
 
@@ -340,8 +365,8 @@ async fn failed_rule_keeps_its_series_and_others_go_on() {
         server.series("inflight", &more);
         let error = provider.relist().await.unwrap_err();
         assert_eq!(error.to_string(), "unable to discover the series of rules[0]: execution: boom");
-        assert!(provider.has_custom(&GroupResource::pods(), true, "http_requests_total"));
-        assert_eq!(provider.has_custom(&GroupResource::pods(), true, "inflight_new"), has_new);
+        assert!(has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
+        assert_eq!(has_custom(&provider, &GroupResource::pods(), true, "inflight_new"), has_new);
         assert_eq!(provider.readiness(), Ok(()));
         assert_eq!(provider.problems(), ["rules[0]: execution: boom"]);
         assert_eq!(provider.rule_status()[0].failures, 1);
@@ -355,7 +380,7 @@ async fn refused_rule_stops_all_only_with_compatibility() {
     let server = prometheus();
     let provider = provider_with(&server, &rules, Compat::Off);
     assert!(matches!(provider.relist().await, Err(RelistError::Rules(_))));
-    assert!(provider.has_custom(&GroupResource::pods(), true, "http_requests_total"));
+    assert!(has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
     assert!(
         provider.problems()[0].starts_with("rules[1]: line 10, column "),
         "{:?}",
@@ -364,7 +389,7 @@ async fn refused_rule_stops_all_only_with_compatibility() {
 
     let provider = provider_with(&server, &rules, Compat::PrometheusAdapter);
     assert!(matches!(provider.relist().await, Err(RelistError::InvalidRule(_))));
-    assert!(!provider.has_custom(&GroupResource::pods(), true, "http_requests_total"));
+    assert!(!has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
 }
 
 #[tokio::test]
@@ -390,7 +415,7 @@ async fn rule_reads_the_server_that_it_names() {
     assert_eq!(other.take_requests(), ["inflight"]);
     let query = r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#;
     other.vector(query, &json!([sample("web-0", "1")]));
-    let values = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap();
+    let values = provider.read_custom(request("inflight").named("web-0")).await.unwrap();
     assert_eq!(values.origin.server, "eu");
     assert_eq!(other.take_requests(), [query]);
     assert_eq!(provider.rule_status()[1].server, "eu");
@@ -418,14 +443,24 @@ async fn pods_are_read_by_namespace_and_a_failure_is_reported() {
     server
         .vector(r#"memory{namespace="shop",pod="web-0"}"#, &json!([container("web-0", 7, "1024")]));
     server.fail(r#"cpu{namespace="other",pod="a"}"#);
-    let pods = [ObjectKey::new("other", "a"), ObjectKey::new("shop", "web-0")];
-    let usage = provider.pod_usage(&pods).await;
+    let query = Query::PodUsage {
+        namespace: String::new(),
+        pods: Objects::Selected(Selector::parse("app in (web, other)").unwrap()),
+        fields: [FieldRequirement {
+            field: MetadataField::Name,
+            is_equal: false,
+            value: "web-1".to_owned(),
+        }]
+        .into(),
+    };
+    let usage = provider.read(&query).await.unwrap().into_pods().unwrap();
     let [item] = &usage.items[..] else { panic!("{usage:?}") };
-    assert_eq!(item.pod, pods[1]);
+    assert_eq!(item.metadata.key(), ObjectKey::new("shop", "web-0"));
     assert_eq!(item.timestamp.as_second(), 7);
     assert_eq!(item.window.as_secs(), 180);
-    let values = &item.containers["app"];
-    assert_eq!((values.cpu.to_string(), values.memory.to_string()), ("250m".into(), "1Ki".into()));
+    let usage_of = |resource| item.containers[0].usage.get(&resource).unwrap().as_milli();
+    assert_eq!((&*item.containers[0].name, usage_of(ResourceName::Cpu)), ("app", 250));
+    assert_eq!(usage_of(ResourceName::Memory), 1_024_000);
     assert_eq!(usage.failures.len(), 1);
     assert_eq!(server.take_requests().len(), 4);
 }
@@ -437,9 +472,14 @@ async fn nodes_are_read_together() {
     let node = |value: &str| json!([{ "metric": { "instance": "n0" }, "value": [5, value] }]);
     server.vector(r#"node_cpu{instance=~"n0|n1"}"#, &node("2"));
     server.vector(r#"node_memory{instance=~"n0|n1"}"#, &node("2048"));
-    let usage = provider.node_usage(&["n0".to_owned(), "n1".to_owned()]).await;
+    let query = Query::NodeUsage {
+        nodes: Objects::Selected(Selector::everything()),
+        fields: Box::default(),
+    };
+    let usage = provider.read(&query).await.unwrap().into_nodes().unwrap();
     assert_eq!((usage.items.len(), usage.failures.len()), (1, 0));
-    assert_eq!(usage.items[0].values.cpu.to_string(), "2");
+    let cpu = usage.items[0].usage.get(&ResourceName::Cpu).unwrap();
+    assert_eq!((&*usage.items[0].metadata.name, cpu.as_milli()), ("n0", 2000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -461,7 +501,7 @@ async fn changed_file_is_used_and_an_invalid_one_is_refused() {
             assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
         }
     };
-    wait(&|| provider.has_custom(&GroupResource::pods(), true, "inflight")).await;
+    wait(&|| has_custom(&provider, &GroupResource::pods(), true, "inflight")).await;
 
     std::fs::write(&path, "rules: [{seriesQueries: x}]").unwrap();
     wait(&|| !provider.problems().is_empty()).await;
@@ -470,13 +510,13 @@ async fn changed_file_is_used_and_an_invalid_one_is_refused() {
         "{:?}",
         provider.problems()
     );
-    assert!(provider.has_custom(&GroupResource::pods(), true, "inflight"));
+    assert!(has_custom(&provider, &GroupResource::pods(), true, "inflight"));
 
     let renamed =
         RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {as: busy}");
     std::fs::write(&path, renamed).unwrap();
-    wait(&|| provider.has_custom(&GroupResource::pods(), true, "busy")).await;
-    assert!(!provider.has_custom(&GroupResource::pods(), true, "inflight"));
+    wait(&|| has_custom(&provider, &GroupResource::pods(), true, "busy")).await;
+    assert!(!has_custom(&provider, &GroupResource::pods(), true, "inflight"));
     assert_eq!(provider.problems(), [""; 0]);
     task.abort();
 }

@@ -10,14 +10,14 @@ use crate::rules::{
     results::{QueryResult, ResultError, Sample},
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
-use hpa_metrics::resource::GroupResource;
-
-use super::{PrometheusProvider, name_lists, state::State, timestamp};
-use hpa_metrics::provider::{
-    error::{NotFound, ProviderError},
-    request::ObjectKey,
-    value::{NodeUsage, PodUsage, Usage},
+use hpa_metrics::{
+    MetricError, NotFound, ObjectKey, ObjectMetadata, UsageList,
+    resource::GroupResource,
+    values::NoValue,
+    wire::{NodeMetrics, PodMetrics},
 };
+
+use super::{PrometheusProvider, name_lists, state::State};
 
 /// The rules, and where to send their queries.
 struct Source<'s> {
@@ -35,35 +35,39 @@ impl PrometheusProvider {
     pub(super) async fn read_pod_usage(
         &self,
         state: &State,
-        pods: &[ObjectKey],
-    ) -> Usage<PodUsage> {
+        pods: &[ObjectMetadata],
+    ) -> UsageList<PodMetrics> {
         let source = match source(state) {
             Ok(source) => source,
-            Err(error) => return Usage { items: Vec::new(), failures: vec![error] },
+            Err(error) => return UsageList { items: Vec::new(), failures: vec![error] },
         };
-        let mut by_namespace: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut by_namespace: BTreeMap<&str, Vec<&ObjectMetadata>> = BTreeMap::new();
         for pod in pods {
-            by_namespace.entry(&pod.namespace).or_default().push(pod.name.clone());
+            by_namespace.entry(&pod.key.namespace).or_default().push(pod);
         }
-        let namespaces = by_namespace.into_iter().map(|(namespace, names)| {
+        let namespaces = by_namespace.into_iter().map(|(namespace, pods)| {
             let source = &source;
-            async move { (namespace, self.pods_in(state, source, namespace, &names).await) }
+            async move { (namespace, self.pods_in(state, source, namespace, &pods).await) }
         });
-        let mut usage = Usage::default();
-        let mut found: HashMap<ObjectKey, PodUsage> = HashMap::new();
+        let mut usage = UsageList::default();
+        let mut found: HashMap<ObjectKey, PodMetrics> = HashMap::new();
         for (namespace, result) in join_all(namespaces).await {
             match result {
                 Ok(result) => {
                     usage.failures.extend(result.failures);
-                    found.extend(result.items.into_iter().map(|item| (item.pod.clone(), item)));
+                    found.extend(result.items.into_iter().map(|item| (item.metadata.key(), item)));
                 }
                 Err(error) => {
-                    tracing::debug!(namespace, error = error.describe(), "unable to read pods");
+                    tracing::debug!(
+                        namespace,
+                        error = hpa_metrics::describe(&error),
+                        "unable to read pods"
+                    );
                     usage.failures.push(error);
                 }
             }
         }
-        usage.items = pods.iter().filter_map(|pod| found.remove(pod)).collect();
+        usage.items = pods.iter().filter_map(|pod| found.remove(&pod.key)).collect();
         usage
     }
 
@@ -73,29 +77,24 @@ impl PrometheusProvider {
         state: &State,
         source: &Source<'_>,
         namespace: &str,
-        names: &[String],
-    ) -> Result<Usage<PodUsage>, ProviderError> {
+        pods: &[&ObjectMetadata],
+    ) -> Result<UsageList<PodMetrics>, MetricError> {
         let rules = source.rules;
+        let names: Vec<String> = pods.iter().map(|pod| pod.key.name.clone()).collect();
         let compat = self.settings.compat;
         let resources = &state.resources;
-        let pods = GroupResource::pods();
-        let parts = self.usage_parts(state, rules, &pods, namespace, names);
+        let parts = self.usage_parts(state, rules, &GroupResource::pods(), namespace, &names);
         let query = |measured, names: &[String]| {
             rules.pod_query(measured, namespace, names, resources, compat)
         };
         let samples = self.read_usage(source.client, &parts, query).await?;
         let (cpu, memory) = by_name(state, rules, &GroupResource::pods(), &samples)?;
-        let mut usage = Usage::default();
-        for name in names {
+        let mut usage = UsageList::default();
+        for pod in pods {
+            let name = pod.key.name.as_str();
             let (cpu, memory) = (samples_of(&cpu, name), samples_of(&memory, name));
-            match resource_metrics::pod_usage(rules, cpu, memory, compat) {
-                Ok(None) => {}
-                Ok(Some(values)) => usage.items.push(PodUsage {
-                    pod: ObjectKey::new(namespace, name),
-                    containers: values.containers,
-                    timestamp: timestamp(values.timestamp_ms),
-                    window: rules.window(),
-                }),
+            match resource_metrics::pod_usage(rules, pod, cpu, memory, compat) {
+                Ok(metrics) => usage.items.extend(metrics),
                 Err(reason) => usage.failures.push(no_value(name, reason)),
             }
         }
@@ -105,42 +104,38 @@ impl PrometheusProvider {
     pub(super) async fn read_node_usage(
         &self,
         state: &State,
-        nodes: &[String],
-    ) -> Usage<NodeUsage> {
+        nodes: &[ObjectMetadata],
+    ) -> UsageList<NodeMetrics> {
         match self.try_nodes(state, nodes).await {
             Ok(usage) => usage,
-            Err(error) => Usage { items: Vec::new(), failures: vec![error] },
+            Err(error) => UsageList { items: Vec::new(), failures: vec![error] },
         }
     }
 
     async fn try_nodes(
         &self,
         state: &State,
-        nodes: &[String],
-    ) -> Result<Usage<NodeUsage>, ProviderError> {
+        nodes: &[ObjectMetadata],
+    ) -> Result<UsageList<NodeMetrics>, MetricError> {
         if nodes.is_empty() {
-            return Ok(Usage::default());
+            return Ok(UsageList::default());
         }
+        let names: Vec<String> = nodes.iter().map(|node| node.key.name.clone()).collect();
         let Source { rules, client } = source(state)?;
         let compat = self.settings.compat;
-        let parts = self.usage_parts(state, rules, &GroupResource::nodes(), "", nodes);
+        let parts = self.usage_parts(state, rules, &GroupResource::nodes(), "", &names);
         let query = |measured, nodes: &[String]| {
             rules.node_query(measured, nodes, &state.resources, compat)
         };
         let samples = self.read_usage(client, &parts, query).await?;
         let (cpu, memory) = by_name(state, rules, &GroupResource::nodes(), &samples)?;
-        let mut usage = Usage::default();
+        let mut usage = UsageList::default();
         for node in nodes {
-            let (cpu, memory) = (samples_of(&cpu, node), samples_of(&memory, node));
-            match resource_metrics::node_usage(cpu, memory, compat) {
-                Ok(None) => {}
-                Ok(Some(values)) => usage.items.push(NodeUsage {
-                    node: node.clone(),
-                    values: values.values,
-                    timestamp: timestamp(values.timestamp_ms),
-                    window: rules.window(),
-                }),
-                Err(reason) => usage.failures.push(no_value(node, reason)),
+            let name = node.key.name.as_str();
+            let (cpu, memory) = (samples_of(&cpu, name), samples_of(&memory, name));
+            match resource_metrics::node_usage(rules, node, cpu, memory, compat) {
+                Ok(metrics) => usage.items.extend(metrics),
+                Err(reason) => usage.failures.push(no_value(name, reason)),
             }
         }
         Ok(usage)
@@ -168,7 +163,7 @@ impl PrometheusProvider {
         client: &Client,
         parts: &[&[String]],
         query: impl Fn(Measured, &[String]) -> Result<String, QueryError>,
-    ) -> Result<Samples, ProviderError> {
+    ) -> Result<Samples, MetricError> {
         let read = |names: &[String]| {
             let queries = [Measured::Cpu, Measured::Memory].map(|measured| query(measured, names));
             self.read_both(client, queries)
@@ -188,32 +183,32 @@ impl PrometheusProvider {
         &self,
         client: &Client,
         [cpu, memory]: [Result<String, QueryError>; 2],
-    ) -> Result<Samples, ProviderError> {
-        let cpu = cpu.map_err(ProviderError::no_query)?;
-        let memory = memory.map_err(ProviderError::no_query)?;
+    ) -> Result<Samples, MetricError> {
+        let cpu = cpu.map_err(MetricError::no_query)?;
+        let memory = memory.map_err(MetricError::no_query)?;
         let (cpu, memory) = tokio::join!(self.vector(client, cpu), self.vector(client, memory));
         Ok(Samples { cpu: cpu?, memory: memory? })
     }
 
-    async fn vector(&self, client: &Client, query: String) -> Result<Vec<Sample>, ProviderError> {
+    async fn vector(&self, client: &Client, query: String) -> Result<Vec<Sample>, MetricError> {
         let timeout = match self.settings.compat {
             Compat::Off => TimeoutParameter::Limit,
             Compat::PrometheusAdapter => TimeoutParameter::Absent,
         };
         let result = client.query(&InstantQuery { query, timeout }).await;
-        match &*result.map_err(ProviderError::fetch)? {
+        match &*result.map_err(MetricError::fetch)? {
             QueryResult::Vector(samples) => Ok(samples.clone().unwrap_or_default()),
-            _ => Err(ProviderError::fetch(ResultError::UnexpectedType)),
+            _ => Err(MetricError::fetch(ResultError::UnexpectedType)),
         }
     }
 }
 
-fn source(state: &State) -> Result<Source<'_>, ProviderError> {
-    let unknown = |reason| ProviderError::UnknownMetric(reason);
+fn source(state: &State) -> Result<Source<'_>, MetricError> {
+    let unknown = |reason| MetricError::UnknownMetric(reason);
     let rules = match &state.compiled.resource {
         Some(Ok(rules)) => rules,
         Some(Err(error)) => {
-            return Err(unknown(NotFound::Other(hpa_metrics::provider::error::describe(error))));
+            return Err(unknown(NotFound::Other(hpa_metrics::describe(error))));
         }
         None => return Err(unknown(NotFound::NotConfigured)),
     };
@@ -235,10 +230,10 @@ fn by_name<'s>(
     rules: &ResourceMetrics,
     resource: &GroupResource,
     samples: &'s Samples,
-) -> Result<(SamplesByName<'s>, SamplesByName<'s>), ProviderError> {
+) -> Result<(SamplesByName<'s>, SamplesByName<'s>), MetricError> {
     let group = |samples: &'s [Sample], measured| {
         let label = rules.label(measured, resource, &state.resources);
-        let label = label.map_err(|error| ProviderError::no_query(QueryError::from(error)))?;
+        let label = label.map_err(|error| MetricError::no_query(QueryError::from(error)))?;
         let mut by_name = SamplesByName::new();
         for sample in samples {
             let name = sample.labels.get(&label).map_or("", String::as_str);
@@ -249,6 +244,6 @@ fn by_name<'s>(
     Ok((group(&samples.cpu, Measured::Cpu)?, group(&samples.memory, Measured::Memory)?))
 }
 
-fn no_value(name: &str, reason: hpa_metrics::provider::value::NoValue) -> ProviderError {
-    ProviderError::NoValueForObject(NotFound::Other(format!("{name}: {reason}")))
+fn no_value(name: &str, reason: NoValue) -> MetricError {
+    MetricError::NoValueForObject(NotFound::Other(format!("{name}: {reason}")))
 }

@@ -4,23 +4,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_calc::{MilliValue, Selector};
-use hpa_metrics::resource::GroupResource;
+use hpa_metrics::{
+    ApiGroups, Catalog, CustomQuery, CustomValues, MetricError, MetricSource, NotFound, ObjectKind,
+    Objects, Origin, Query, Values,
+    resource::GroupResource,
+    source::{ListedCustomMetric, ListedExternalMetric},
+    wire::MetricValue,
+};
 use jiff::Timestamp;
 use tracing::debug;
 
 use super::{
     NoScheduleValue, Schedules,
     kind::{ScheduleKey, ScheduleKind, VERSION},
-};
-use hpa_metrics::provider::{
-    error::{NotFound, ProviderError},
-    interface::{ApiGroups, Provider},
-    objects::{NoObjects, ObjectLister},
-    request::{CustomRequest, ExternalRequest, ObjectKey},
-    value::{
-        CustomValue, CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric,
-        NodeUsage, ObjectKind, Origin, PodUsage, Usage, Value,
-    },
 };
 
 /// Has every metric of schedules: whatever the name of a metric is, its value is that of the
@@ -40,34 +36,66 @@ impl ScheduleProvider {
         (is_namespaced || kind == ScheduleKind::Cluster).then_some(kind)
     }
 
-    fn kind_of(request: &CustomRequest) -> Result<ScheduleKind, ProviderError> {
+    fn kind_of(request: &CustomQuery) -> Result<ScheduleKind, MetricError> {
         Self::kind(&request.resource, request.is_namespaced()).ok_or_else(|| {
             let reason = format!("{} have no schedule", request.resource);
-            ProviderError::UnknownMetric(NotFound::Other(reason))
+            MetricError::UnknownMetric(NotFound::Other(reason))
         })
     }
 }
 
-fn values(kind: ScheduleKind, items: Vec<CustomValue>) -> CustomValues {
+fn values(kind: ScheduleKind, items: Vec<MetricValue>) -> CustomValues {
     let object_kind = ObjectKind {
         resource: kind.resource(),
         version: VERSION.to_owned(),
         kind: kind.name().to_owned(),
     };
     let origin = Origin { rule: "schedule".to_owned(), ..Origin::default() };
-    CustomValues { object_kind, items, omitted: Vec::new(), origin: Arc::new(origin) }
+    CustomValues { object_kind, items, omitted: Vec::new(), origin }
 }
 
-fn item(namespace: &str, name: &str, (value, timestamp): (i64, Timestamp)) -> CustomValue {
-    let quantity = MilliValue::from_units(value).into();
-    CustomValue {
-        object: ObjectKey::new(namespace, name),
-        value: Value { quantity, timestamp, window: None },
+fn item(name: &str, (value, timestamp): (i64, Timestamp)) -> MetricValue {
+    let value = MilliValue::from_units(value);
+    MetricValue { object: name.into(), timestamp, window_seconds: None, value }
+}
+
+impl ScheduleProvider {
+    fn custom_by_name(
+        &self,
+        request: &CustomQuery,
+        name: &str,
+    ) -> Result<CustomValues, MetricError> {
+        let kind = Self::kind_of(request)?;
+        let value = self.0.value(&ScheduleKey::new(kind, &request.namespace, name));
+        let value = value.map_err(|error| match error {
+            NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
+                MetricError::NoValueForObject(NotFound::Other(error.to_string()))
+            }
+            other => MetricError::fetch(other),
+        })?;
+        Ok(values(kind, vec![item(name, value)]))
+    }
+
+    fn custom_by_selector(
+        &self,
+        request: &CustomQuery,
+        objects: &Selector,
+    ) -> Result<CustomValues, MetricError> {
+        let kind = Self::kind_of(request)?;
+        let schedules = self.0.cache.of_namespace(kind, &request.namespace).into_iter();
+        let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
+        let items = selected.filter_map(|(key, _)| match self.0.value(&key) {
+            Ok(value) => Some(item(&key.name, value)),
+            Err(error) => {
+                debug!(%error, "a schedule has no value");
+                None
+            }
+        });
+        Ok(values(kind, items.collect()))
     }
 }
 
-#[async_trait]
-impl Provider for ScheduleProvider {
+impl Catalog for ScheduleProvider {
     fn groups(&self) -> ApiGroups {
         ApiGroups { custom: true, ..ApiGroups::default() }
     }
@@ -76,12 +104,8 @@ impl Provider for ScheduleProvider {
         self.0.readiness()
     }
 
-    fn has_custom(&self, resource: &GroupResource, is_namespaced: bool, _: &str) -> bool {
-        Self::kind(resource, is_namespaced).is_some()
-    }
-
-    fn has_external(&self, _: &str) -> bool {
-        false
+    fn has(&self, query: &Query) -> bool {
+        matches!(query, Query::Custom(query) if Self::kind_of(query).is_ok())
     }
 
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
@@ -91,54 +115,26 @@ impl Provider for ScheduleProvider {
     fn external_metrics(&self) -> Vec<ListedExternalMetric> {
         Vec::new()
     }
+}
 
-    async fn custom_by_name(
-        &self,
-        request: &CustomRequest,
-        name: &str,
-    ) -> Result<CustomValues, ProviderError> {
-        let kind = Self::kind_of(request)?;
-        let value = self.0.value(&ScheduleKey::new(kind, &request.namespace, name));
-        let value = value.map_err(|error| match error {
-            NoScheduleValue::NotFound(_) | NoScheduleValue::NotInstalled(_) => {
-                ProviderError::NoValueForObject(NotFound::Other(error.to_string()))
+#[async_trait]
+impl MetricSource for ScheduleProvider {
+    fn catalog(&self) -> &dyn Catalog {
+        self
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let reason = match query {
+            Query::Custom(query) => {
+                let values = match &query.objects {
+                    Objects::Named(name) => self.custom_by_name(query, name),
+                    Objects::Selected(selector) => self.custom_by_selector(query, selector),
+                };
+                return values.map(Values::Custom);
             }
-            other => ProviderError::fetch(other),
-        })?;
-        Ok(values(kind, vec![item(&request.namespace, name, value)]))
-    }
-
-    async fn custom_by_selector(
-        &self,
-        request: &CustomRequest,
-        objects: &Selector,
-    ) -> Result<CustomValues, ProviderError> {
-        let kind = Self::kind_of(request)?;
-        let schedules = self.0.cache.of_namespace(kind, &request.namespace).into_iter();
-        let selected = schedules.filter(|(_, entry)| objects.matches(&entry.labels));
-        let items = selected.filter_map(|(key, _)| match self.0.value(&key) {
-            Ok(value) => Some(item(&request.namespace, &key.name, value)),
-            Err(error) => {
-                debug!(%error, "a schedule has no value");
-                None
-            }
-        });
-        Ok(values(kind, items.collect()))
-    }
-
-    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
-        Err(ProviderError::UnknownMetric(NotFound::External(request.metric.clone())))
-    }
-
-    async fn pod_usage(&self, _: &[ObjectKey]) -> Usage<PodUsage> {
-        Usage::default()
-    }
-
-    async fn node_usage(&self, _: &[String]) -> Usage<NodeUsage> {
-        Usage::default()
-    }
-
-    fn objects(&self) -> &dyn ObjectLister {
-        &NoObjects
+            Query::External(query) => NotFound::External(query.metric.clone()),
+            Query::PodUsage { .. } | Query::NodeUsage { .. } => NotFound::NotConfigured,
+        };
+        Err(MetricError::UnknownMetric(reason))
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use hpa_metrics::provider::{interface::Provider, request::CustomRequest};
+use hpa_metrics::{Catalog, CustomQuery, MetricSource, Objects};
 
 /// Monday 2027-01-11, 08:00 UTC.
 const START: i64 = 1_799_654_400;
@@ -204,11 +204,12 @@ async fn status_is_written_when_a_schedule_becomes_active_and_inactive() {
     assert_eq!(cluster.testbed.resource_version(), version);
 }
 
-fn request(resource: &str, namespace: &str) -> CustomRequest {
+fn request(resource: &str, namespace: &str) -> CustomQuery {
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
-    CustomRequest {
+    CustomQuery {
         resource: GroupResource::new(group, resource),
         namespace: namespace.to_owned(),
+        objects: Objects::Selected(Selector::everything()),
         metric: "anything".to_owned(),
         metric_selector: Selector::everything(),
     }
@@ -229,23 +230,22 @@ async fn provider_answers_by_name_and_by_selector() {
         ("clusterscalingschedules.zalando.org", "", "all"),
     ] {
         let request = request(resource, namespace);
-        assert!(provider.has_custom(&request.resource, !namespace.is_empty(), "anything"));
-        let values = provider.custom_by_name(&request, name).await.unwrap();
+        assert!(provider.has(&request.clone().into()));
+        let values = provider.read_custom(request.named(name)).await.unwrap();
         let item = &values.items[0];
-        assert_eq!((&*item.object.namespace, &*item.object.name), (namespace, name));
-        assert_eq!(item.value.quantity.to_string(), "10");
-        assert_eq!(item.value.timestamp, start() + SignedDuration::from_secs(1));
+        assert_eq!((&*item.object, item.value.as_milli()), (name, 10_000));
+        assert_eq!(item.timestamp, start() + SignedDuration::from_secs(1));
     }
     for resource in ["pods", "scalingschedules.example.org"] {
-        assert!(!provider.has_custom(&request(resource, "shop").resource, true, "anything"));
+        assert!(!provider.has(&request(resource, "shop").into()));
     }
-    assert!(!provider.has_custom(&request("scalingschedules", "").resource, false, "anything"));
+    assert!(!provider.has(&request("scalingschedules", "").into()));
 
     let schedules = request("scalingschedules.zalando.org", "shop");
-    let missing = provider.custom_by_name(&schedules, "other").await.unwrap_err();
+    let missing = provider.read_custom(schedules.clone().named("other")).await.unwrap_err();
     assert!(missing.is_not_found());
     let selector = Selector::parse("team in (noon,night)").unwrap();
-    let values = provider.custom_by_selector(&schedules, &selector).await.unwrap();
-    let values: Vec<_> = values.items.iter().map(|it| it.value.quantity.to_string()).collect();
-    assert_eq!(values, ["0", "10"]);
+    let values = provider.read_custom(schedules.selected(&selector)).await.unwrap();
+    let values: Vec<_> = values.items.iter().map(|item| item.value.as_milli()).collect();
+    assert_eq!(values, [0, 10_000]);
 }

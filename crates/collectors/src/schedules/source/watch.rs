@@ -116,7 +116,7 @@ impl Schedules {
             }
             return;
         }
-        let reason = hpa_metrics::provider::error::describe(error);
+        let reason = hpa_metrics::describe(error);
         if !is_repeated {
             warn!(%resource, namespace, error = reason, "unable to watch scaling schedules, retrying");
         }

@@ -13,6 +13,7 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod},
     history::{History, Recommendation},
 };
+use hpa_lease::Instants;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
@@ -25,7 +26,6 @@ use super::{
 };
 use crate::{
     cache::resource_version::is_newer,
-    clock::Instants,
     hash::HASHER,
     k8s::{StatusWrite, StoredHpa},
 };

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use hpa_calc::history::{History, ScaleEvent};
+use hpa_lease::Instants;
 use jiff::Timestamp;
 
 use super::*;
-use crate::clock::Instants;
 
 fn instants() -> Instants {
     Instants { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::from_secs(5) }

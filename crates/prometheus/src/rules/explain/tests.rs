@@ -3,7 +3,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::rules::{Config, RuleSet, Series};
-use hpa_metrics::provider::test_doubles::resources;
+use hpa_metrics::test_doubles::resources;
 
 /// The explanation of a request for a metric of a pod. Each rule has the same series.
 fn explain(rules: &str, resource: &str, metric: &str, selector: &str) -> Explanation {

@@ -2,7 +2,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::rules::config::{OverrideTarget, ResourceMapping};
-use hpa_metrics::provider::test_doubles::resources;
+use hpa_metrics::test_doubles::resources;
 
 const ALL: &str = "<<.Series>>{<<.LabelMatchers>>} by (<<.GroupBy>>)";
 

@@ -3,7 +3,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::rules::{Compat, Config, RuleSet, Series};
-use hpa_metrics::{provider::test_doubles::resources, resource::GroupResource};
+use hpa_metrics::{resource::GroupResource, test_doubles::resources};
 
 fn series(name: &str, labels: &[&str]) -> Series {
     Series {

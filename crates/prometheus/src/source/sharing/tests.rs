@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::rules::{Compat, Config};
 use futures::future::join_all;
-use hpa_calc::Selector;
+use hpa_calc::{Quantity, Selector};
 use hpa_metrics::resource::GroupResource;
 use serde_json::{Value, json};
 use tokio::time::{advance, timeout};
@@ -14,12 +14,8 @@ use crate::source::{
     PrometheusProvider, PrometheusSettings, Servers,
     tests::{Prometheus, RULES, prometheus, request, resources, sample},
 };
-use hpa_metrics::provider::{
-    error::ProviderError,
-    interface::Provider,
-    mapper::FixedMapper,
-    objects::ObjectMetadata,
-    request::{CustomRequest, ObjectKey},
+use hpa_metrics::{
+    CustomQuery, FixedMapper, MetricError, MetricSource, ObjectKey, ObjectMetadata, describe,
     test_doubles::FixedObjects,
 };
 
@@ -83,10 +79,10 @@ fn server() -> Prometheus {
 }
 
 async fn read(provider: &PrometheusProvider, pod: &str) -> Result<String, String> {
-    let values = provider.custom_by_name(&request("inflight"), pod).await;
+    let values = provider.read_custom(request("inflight").named(pod)).await;
     values
-        .map(|values| values.items[0].value.quantity.to_string())
-        .map_err(|error| error.describe())
+        .map(|values| Quantity::from(values.items[0].value).to_string())
+        .map_err(|error| describe(&error))
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,8 +94,8 @@ async fn second_requester_makes_all_share_a_query() {
     }
     assert_eq!(server.take_requests(), [single("web-0"), single("web-0")]);
     let second = Selector::parse("index=1").unwrap();
-    let values = provider.custom_by_selector(&request("inflight"), &second).await.unwrap();
-    assert_eq!(values.items[0].value.quantity.to_string(), "1");
+    let values = provider.read_custom(request("inflight").selected(&second)).await.unwrap();
+    assert_eq!(Quantity::from(values.items[0].value).to_string(), "1");
     assert_eq!((values.items.len(), &*values.origin.query), (1, SHARED));
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
@@ -164,8 +160,8 @@ async fn failures_of_single_queries_are_answers() {
     server.fail(&single("web-1"));
     let provider = provider(&server, &Setup::default()).await;
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
-    let error = provider.custom_by_name(&request("inflight"), "web-1").await.unwrap_err();
-    assert!(matches!(error, ProviderError::Fetch(_)), "{error}");
+    let error = provider.read_custom(request("inflight").named("web-1")).await.unwrap_err();
+    assert!(matches!(error, MetricError::Fetch(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +266,7 @@ async fn namespace_and_selector_tell_answers_apart() {
     other_namespace.namespace = "pay".to_owned();
     for request in [request("inflight"), other_selector, other_namespace] {
         for pod in ["web-0", "web-1"] {
-            let _ = provider.custom_by_name(&request, pod).await;
+            let _ = provider.read_custom(request.clone().named(pod)).await;
         }
     }
     let requests = server.take_requests();
@@ -305,13 +301,13 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
     server.compute(|query| query.contains("inflight{").then(|| json!([sample("web-0", "1")])));
     let provider = provider(&server, &Setup { pods: 0, ..Setup::default() }).await;
     let requests = (0..NAMESPACES)
-        .map(|index| CustomRequest { namespace: format!("shop-{index}"), ..request("inflight") });
-    let requests: Vec<CustomRequest> = requests.collect();
+        .map(|index| CustomQuery { namespace: format!("shop-{index}"), ..request("inflight") });
+    let requests: Vec<CustomQuery> = requests.collect();
     let turn = PERIOD / u32::try_from(NAMESPACES * AUTOSCALERS).unwrap();
     for _ in 0..PERIODS {
         for request in &requests {
             for index in 0..AUTOSCALERS {
-                let _ = provider.custom_by_name(request, &format!("web-{index}")).await;
+                let _ = provider.read_custom(request.clone().named(&format!("web-{index}"))).await;
                 advance(turn).await;
             }
         }

@@ -64,13 +64,13 @@ async fn rule_with_too_many_series_keeps_its_last_ones() {
         }
         provider.relist().await.unwrap_err();
         assert_eq!(provider.problems(), [problem]);
-        assert!(provider.has_custom(&pods, true, "inflight"), "the last series");
-        assert!(provider.has_custom(&pods, true, "http_requests_total"), "the other rules");
-        assert!(!provider.has_custom(&pods, true, "inflight_00"));
+        assert!(has_custom(&provider, &pods, true, "inflight"), "the last series");
+        assert!(has_custom(&provider, &pods, true, "http_requests_total"), "the other rules");
+        assert!(!has_custom(&provider, &pods, true, "inflight_00"));
 
         server.series("inflight", &many(3));
         provider.relist().await.unwrap();
-        assert!(provider.has_custom(&pods, true, "inflight_00"), "as many as are allowed");
+        assert!(has_custom(&provider, &pods, true, "inflight_00"), "as many as are allowed");
     }
 }
 

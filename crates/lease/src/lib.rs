@@ -1,5 +1,18 @@
 //! Leader election by a Lease: which of several instances writes.
 //!
+//! ```text
+//!   Candidate ──── spawns ───▶ elector ◀── get, watch, create, replace ──▶ Lease
+//!       │                         │ decide (pure) ─▶ create, acquire, renew, wait, lost
+//!       ▼                         │
+//!   Leadership ◀── State ─────────┘ ── calls ──▶ LeaseHooks: annotations, resource versions
+//!       │ acquired, lost, is_leader
+//!       └ fence(client): writes only while this instance is the leader
+//! ```
+//!
+//! [`Candidate`] joins an election. [`lead`] does that in a loop, for work that may start again
+//! after the lease was lost. This crate doesn't know what the leader does; [`LeaseHooks`] is called
+//! with what the lease reveals, and adds annotations to it.
+//!
 //! Same protocol, flags, defaults and fields as client-go, so that either waits for the other. The
 //! differences:
 //!
@@ -11,22 +24,25 @@
 //!   The monotonic clock stops while a machine is suspended, so time that only the wall clock has
 //!   counts too.
 
+mod clock;
 mod decision;
 mod elector;
 mod identity;
 mod leadership;
-mod lease;
+mod record;
+mod task;
 
 use std::{sync::Arc, time::Duration};
 
 use kube::Client;
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+pub use clock::{Clock, Instants, SystemClock};
+use elector::Elector;
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
-
-use crate::{cache::WatchAges, clock::Clock, history_store::HistoryHealth};
-use elector::Elector;
+pub use task::{LeaderTask, lead};
 
 /// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which
 /// must be longer than 1.2 times `retry_period`.
@@ -42,18 +58,31 @@ pub struct ElectionConfig {
     pub renew_deadline: Duration,
     /// Interval of renewals, and minimum interval of a standby's polls.
     pub retry_period: Duration,
-    /// Store histories for the next leader.
-    pub keep_history: bool,
 }
 
 /// An election to take part in.
 #[derive(Clone)]
 pub struct Election {
-    /// For the lease and the stored histories. It must not be shared: if renewals queue behind
-    /// other requests, the lease is lost.
+    /// It must not be shared: if renewals queue behind other requests, the lease is lost.
     pub client: Client,
     pub config: ElectionConfig,
 }
+
+/// Called by the elector. `()` does nothing.
+pub trait LeaseHooks: Send + Sync {
+    /// The annotations that the holder writes with each renewal and the release. `None` removes
+    /// one. The next leader finds them in [`Predecessor::annotations`].
+    fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
+        Vec::new()
+    }
+
+    /// The lease had the resource version `known` before a request was sent at `sent`, and
+    /// `response` in the response. If it went back, the API server was rewound. Leader and standbys
+    /// read or write the lease every few seconds.
+    fn compare_versions(&self, _known: &str, _response: &str, _sent: Instant) {}
+}
+
+impl LeaseHooks for () {}
 
 /// An instance in an election, or a single instance without one. If it is dropped without
 /// [`Candidate::release`], its successor has to wait until the lease expires.
@@ -66,23 +95,16 @@ pub struct Candidate {
 impl Candidate {
     /// Joins the election. Without one, this instance is the leader. `clock` provides the times
     /// that are written to the lease, and reveals a suspension of the machine.
-    pub fn new(election: Option<&Election>, clock: Arc<dyn Clock>) -> Self {
-        Self::for_controller(election, clock, Arc::default(), Arc::default())
-    }
-
-    /// Like [`Candidate::new`]. The lease says how complete the stored histories are, and its
-    /// resource versions reveal that the API server was rewound.
-    pub(crate) fn for_controller(
+    pub fn new(
         election: Option<&Election>,
         clock: Arc<dyn Clock>,
-        history: Arc<HistoryHealth>,
-        watch_ages: Arc<WatchAges>,
+        hooks: Arc<dyn LeaseHooks>,
     ) -> Self {
         let release = CancellationToken::new();
         let Some(election) = election else {
             return Self { leadership: Leadership::without_election(), release, elector: None };
         };
-        let (elector, state) = Elector::new(election, clock.clone(), history, watch_ages);
+        let (elector, state) = Elector::new(election, clock.clone(), hooks);
         let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
         Self { leadership: Leadership::new(state, clock), release, elector: Some(elector) }
     }

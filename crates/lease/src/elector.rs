@@ -1,6 +1,7 @@
 //! The task that reads, watches and writes the lease.
 
 use std::{
+    error::Error,
     hash::{BuildHasher, RandomState},
     sync::Arc,
     time::Duration,
@@ -14,6 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, ResourceExt,
     api::{PostParams, WatchEvent, WatchParams},
+    core::Status,
 };
 use tokio::{
     sync::watch,
@@ -22,21 +24,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{
-    Election, ElectionConfig,
+use crate::{
+    Election, ElectionConfig, LeaseHooks,
+    clock::{Clock, Instants},
     decision::{LeaseObservation, LeaseRecord, Step, decide},
     leadership::{Predecessor, State},
-};
-use crate::{
-    cache::WatchAges,
-    clock::{Clock, Instants},
-    history_store::HistoryHealth,
-    k8s::ApiError,
+    record::annotate,
 };
 
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
-pub(super) struct Elector {
+pub(crate) struct Elector {
     api: Api<Lease>,
     config: ElectionConfig,
     clock: Arc<dyn Clock>,
@@ -48,12 +46,45 @@ pub(super) struct Elector {
     last_version: Option<String>,
     /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
-    history: Arc<HistoryHealth>,
-    watch_ages: Arc<WatchAges>,
+    hooks: Arc<dyn LeaseHooks>,
     /// `None` while this instance is the leader, or the watch failed.
     watch: Option<LeaseWatch>,
     /// The last request failed.
     is_failing: bool,
+}
+
+/// Why a request for the lease failed.
+#[derive(Debug, thiserror::Error)]
+enum RequestError {
+    /// The API server responded with an error. Prints its message.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
+    #[error("{}", with_causes(.0))]
+    Failed(kube::Error),
+    #[error("timed out")]
+    TimedOut,
+}
+
+impl From<kube::Error> for RequestError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            error => Self::Failed(error),
+        }
+    }
+}
+
+/// An error and its causes. Errors of kube already contain the first one.
+fn with_causes(error: &dyn Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// How a write of the lease ended.
@@ -68,11 +99,10 @@ enum LeaseWrite {
 
 impl Elector {
     /// An elector, and the receiver of its state.
-    pub(super) fn new(
+    pub(crate) fn new(
         election: &Election,
         clock: Arc<dyn Clock>,
-        history: Arc<HistoryHealth>,
-        watch_ages: Arc<WatchAges>,
+        hooks: Arc<dyn LeaseHooks>,
     ) -> (Self, watch::Receiver<State>) {
         let Election { client, config } = election;
         let (state, receiver) = watch::channel(State::Standby);
@@ -85,8 +115,7 @@ impl Elector {
             lease: None,
             last_version: None,
             predecessor: None,
-            history,
-            watch_ages,
+            hooks,
             watch: None,
             is_failing: false,
         };
@@ -95,7 +124,7 @@ impl Elector {
 
     /// Runs until the leadership is lost or `release` is cancelled, then releases the lease if this
     /// instance still holds it.
-    pub(super) async fn run(mut self, release: CancellationToken) {
+    pub(crate) async fn run(mut self, release: CancellationToken) {
         while !release.is_cancelled() && !self.read().await {
             self.wait(self.next_poll(), &release).await;
         }
@@ -122,8 +151,7 @@ impl Elector {
 
     /// The end of our leadership unless the lease is renewed; `None` if we are not the leader.
     fn leader_until(&self) -> Option<Instant> {
-        let state = *self.state.borrow();
-        state.leader_until(&*self.clock)
+        self.state.borrow().leader_until(&*self.clock)
     }
 
     /// After 1 to 2.2 retry periods, as in client-go, so that standbys don't act at the same time.
@@ -204,8 +232,8 @@ impl Elector {
     async fn read(&mut self) -> bool {
         let sent = Instant::now();
         let response = timeout(self.request_timeout(), self.api.get_opt(&self.config.name)).await;
-        let result = response.map_err(|_| ApiError::TimedOut);
-        match result.and_then(|lease| lease.map_err(ApiError::from)) {
+        let result = response.map_err(|_| RequestError::TimedOut);
+        match result.and_then(|lease| lease.map_err(RequestError::from)) {
             Ok(lease) => {
                 self.log_success();
                 self.compare_version(lease.as_ref(), sent);
@@ -230,12 +258,10 @@ impl Elector {
         self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
-    /// Detects that the API server was rewound. Leader and standbys read or write the lease every
-    /// few seconds anyway.
     fn compare_version(&self, lease: Option<&Lease>, sent: Instant) {
         let version = lease.and_then(ResourceExt::resource_version);
         if let (Some(last), Some(version)) = (&self.last_version, version) {
-            self.watch_ages.compare_versions("leases", last, &version, sent);
+            self.hooks.compare_versions(last, &version, sent);
         }
     }
 
@@ -247,12 +273,10 @@ impl Elector {
             if known != Some(&other.holder) && !other.holder.is_empty() {
                 info!(lease = %self.lease_name(), holder = other.holder, "new leader elected");
             }
-            let (kept_history, history_complete_until) =
-                (other.keeps_history, other.history_complete_until);
+            let annotations = lease.as_ref().and_then(|lease| lease.metadata.annotations.clone());
             self.predecessor = other.renewed.map(|renewed| Predecessor {
                 renewed,
-                kept_history,
-                history_complete_until,
+                annotations: annotations.unwrap_or_default(),
             });
         }
         self.observation.update(record, identity, Instant::now());
@@ -277,12 +301,11 @@ impl Elector {
             } else {
                 transitions.saturating_add(1)
             },
-            keeps_history: self.config.keep_history,
-            history_complete_until: self.history.unsaved_since(),
         };
         let mut lease = self.lease.clone().unwrap_or_default();
         lease.metadata.name = Some(self.config.name.clone());
         record.write_to(&mut lease);
+        annotate(&mut lease, self.hooks.annotations());
         lease
     }
 
@@ -305,10 +328,10 @@ impl Elector {
                 self.set_renewed(sent);
                 return LeaseWrite::Done;
             }
-            Ok(Err(error)) => ApiError::from(error),
-            Err(_) => ApiError::TimedOut,
+            Ok(Err(error)) => RequestError::from(error),
+            Err(_) => RequestError::TimedOut,
         };
-        if matches!(&error, ApiError::Refused(status) if matches!(status.code, 404 | 409)) {
+        if matches!(&error, RequestError::Refused(status) if matches!(status.code, 404 | 409)) {
             debug!(lease = %self.lease_name(), %error, "another client wrote the lease");
             return LeaseWrite::Conflict;
         }
@@ -323,7 +346,8 @@ impl Elector {
             let identity = &self.config.identity;
             info!(lease = %self.lease_name(), identity, "acquired the leader lease");
         }
-        let (until, predecessor) = (sent + self.config.renew_deadline, self.predecessor);
+        let until = sent + self.config.renew_deadline;
+        let predecessor = self.predecessor.clone();
         self.state.send_replace(State::Leading { until, renewed, predecessor });
     }
 
@@ -339,17 +363,17 @@ impl Elector {
             duration: Duration::from_secs(1),
             acquired: now,
             renewed: now,
-            history_complete_until: self.history.unsaved_since(),
             ..record.clone()
         };
         let mut lease = self.lease.clone().unwrap_or_default();
         released.write_to(&mut lease);
+        annotate(&mut lease, self.hooks.annotations());
         let parameters = PostParams::default();
         let request = self.api.replace(&self.config.name, &parameters, &lease);
         match timeout(self.request_timeout(), request).await {
             Ok(Ok(_)) => info!(lease = %self.lease_name(), "released the leader lease"),
             Ok(Err(error)) => self.log_failure(&error.into()),
-            Err(_) => self.log_failure(&ApiError::TimedOut),
+            Err(_) => self.log_failure(&RequestError::TimedOut),
         }
     }
 
@@ -360,7 +384,7 @@ impl Elector {
     }
 
     /// Logs the first of consecutive failures.
-    fn log_failure(&mut self, error: &ApiError) {
+    fn log_failure(&mut self, error: &RequestError) {
         if !std::mem::replace(&mut self.is_failing, true) {
             warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }

@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
-use crate::resource::ApiResource;
 use async_trait::async_trait;
 use hpa_calc::Selector;
 use jiff::Timestamp;
 
-use crate::provider::request::ObjectKey;
+use crate::{FieldRequirement, MetricError, ObjectKey, Objects, resource::ApiResource};
 
 /// Lists objects of the cluster.
 #[async_trait]
@@ -36,6 +35,50 @@ pub trait ObjectLister: Send + Sync {
 
     /// A node. `None` if there is none with this name.
     async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError>;
+
+    /// The running pods of a [`Query::PodUsage`](crate::Query::PodUsage).
+    async fn pods_of(
+        &self,
+        namespace: &str,
+        pods: &Objects,
+        fields: &[FieldRequirement],
+    ) -> Result<Vec<ObjectMetadata>, MetricError> {
+        let found = match pods {
+            Objects::Named(name) => {
+                let key = ObjectKey::new(namespace, name);
+                let pod = self.running_pod(&key).await.map_err(MetricError::List)?;
+                vec![pod.ok_or(MetricError::NoSuchObject(key))?]
+            }
+            Objects::Selected(selector) => {
+                self.running_pods(namespace, selector).await.map_err(MetricError::List)?
+            }
+        };
+        Ok(with_fields(found, fields))
+    }
+
+    /// The nodes of a [`Query::NodeUsage`](crate::Query::NodeUsage).
+    async fn nodes_of(
+        &self,
+        nodes: &Objects,
+        fields: &[FieldRequirement],
+    ) -> Result<Vec<ObjectMetadata>, MetricError> {
+        let found = match nodes {
+            Objects::Named(name) => {
+                let node = self.node(name).await.map_err(MetricError::List)?;
+                vec![node.ok_or_else(|| MetricError::NoSuchObject(ObjectKey::new("", name)))?]
+            }
+            Objects::Selected(selector) => self.nodes(selector).await.map_err(MetricError::List)?,
+        };
+        Ok(with_fields(found, fields))
+    }
+}
+
+fn with_fields(
+    mut objects: Vec<ObjectMetadata>,
+    fields: &[FieldRequirement],
+) -> Vec<ObjectMetadata> {
+    objects.retain(|object| fields.iter().all(|field| field.matches(&object.key)));
+    objects
 }
 
 /// What the resource metrics API shows of an object.
@@ -85,7 +128,7 @@ pub enum ListError {
     NotCached(String),
 }
 
-/// For providers that select no objects of the cluster.
+/// For sources that select no objects of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObjects;
 

@@ -2,17 +2,22 @@
 
 #![allow(clippy::expect_used, reason = "a wrong assumption fails the test")]
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::TryStreamExt;
-use hpa_controller::{
-    Clock,
-    leader_election::{Candidate, Leadership, Predecessor},
+use hpa_lease::{
+    Candidate, Clock, Election, ElectionConfig, Instants, Leadership, LeaseHooks, Predecessor, lead,
 };
 use hpa_testbed::Testbed;
-use hpa_tests::harness::{VirtualClock, election};
 use http::{Request, Response, StatusCode};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{
     Api, Client,
@@ -24,6 +29,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -48,9 +54,44 @@ enum Network {
     DelaysResponses(Duration),
 }
 
+/// A clock that runs with tokio's time. Its wall clock can be skewed.
+#[derive(Clone)]
+struct SkewedClock {
+    origin: Instant,
+    skew_seconds: Arc<AtomicI64>,
+}
+
+impl SkewedClock {
+    fn start() -> Self {
+        Self { origin: Instant::now(), skew_seconds: Arc::default() }
+    }
+
+    fn skew(&self, by: SignedDuration) {
+        self.skew_seconds.store(by.as_secs(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for SkewedClock {
+    fn instants(&self) -> Instants {
+        let monotonic = self.origin.elapsed();
+        let skew = SignedDuration::from_secs(self.skew_seconds.load(Ordering::Relaxed));
+        let base = Timestamp::from_second(1_800_000_000).expect("a timestamp");
+        Instants { wall: base + monotonic + skew, monotonic }
+    }
+}
+
+/// Writes the annotation `instance`.
+struct Annotation(String);
+
+impl LeaseHooks for Annotation {
+    fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
+        vec![("instance", Some(self.0.clone()))]
+    }
+}
+
 struct Instance {
     candidate: Candidate,
-    clock: VirtualClock,
+    clock: SkewedClock,
     network: watch::Sender<Network>,
     client: Client,
 }
@@ -59,10 +100,11 @@ impl Instance {
     fn start(testbed: &Testbed, name: &str, skew: SignedDuration) -> Self {
         let network = watch::Sender::new(Network::Works);
         let client = client(testbed, network.subscribe());
-        let election = election(client.clone(), "kube-system", name);
-        let clock = VirtualClock::start();
+        let election = election(client.clone(), name);
+        let clock = SkewedClock::start();
         clock.skew(skew);
-        let candidate = Candidate::new(Some(&election), Arc::new(clock.clone()));
+        let hooks = Arc::new(Annotation(name.to_owned()));
+        let candidate = Candidate::new(Some(&election), Arc::new(clock.clone()), hooks);
         Self { candidate, clock, network, client }
     }
 
@@ -90,6 +132,18 @@ impl Instance {
     fn is_leader(&self) -> bool {
         self.leadership().is_leader()
     }
+}
+
+fn election(client: Client, name: &str) -> Election {
+    let config = ElectionConfig {
+        namespace: "kube-system".to_owned(),
+        name: "hpa-controller".to_owned(),
+        identity: name.to_owned(),
+        lease_duration: LEASE,
+        renew_deadline: RENEW,
+        retry_period: RETRY,
+    };
+    Election { client, config }
 }
 
 fn client(testbed: &Testbed, network: watch::Receiver<Network>) -> Client {
@@ -180,13 +234,13 @@ async fn lease_of_a_killed_leader_is_acquired_when_it_expires() {
         "{:?}",
         killed.elapsed()
     );
-    assert!(predecessor.kept_history);
+    assert_eq!(predecessor.annotations["instance"], "a");
     assert_eq!(lease(&testbed).await, ("b".into(), 15, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn released_lease_is_acquired_at_once() {
-    let (testbed, clock) = (Testbed::default(), VirtualClock::start());
+    let (testbed, clock) = (Testbed::default(), SkewedClock::start());
     let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
     assert_single_leader_for(Duration::from_mins(1), &[&first, &second]).await;
@@ -458,4 +512,45 @@ async fn small_clock_steps_keep_the_leadership() {
         sleep(RETRY * 2).await;
     }
     assert!(first.is_leader());
+}
+
+/// The work ends with the leadership, and starts again with the next one.
+#[tokio::test(start_paused = true)]
+async fn work_starts_again_after_a_lost_lease() {
+    let testbed = Testbed::default();
+    let network = watch::Sender::new(Network::Works);
+    let election = election(client(&testbed, network.subscribe()), "a");
+    let running = watch::Sender::new(false);
+    let work = async |_| {
+        running.send_replace(true);
+        let _ended = OnDrop(|| _ = running.send_replace(false));
+        std::future::pending::<()>().await;
+    };
+    let (stop, clock) = (CancellationToken::new(), Arc::new(SkewedClock::start()));
+    let test = async {
+        let mut is_running = running.subscribe();
+        let mut wait_until = async |value: bool| {
+            let changed = is_running.wait_for(|running| *running == value);
+            timeout(LEASE * 2, changed).await.expect("in time").expect("a sender");
+        };
+        wait_until(true).await;
+        network.send_replace(Network::Hangs);
+        wait_until(false).await;
+        assert_eq!(lease(&testbed).await.0, "a", "not released");
+        network.send_replace(Network::Works);
+        wait_until(true).await;
+        stop.cancel();
+    };
+    let leading = lead(Some(&election), clock, &stop, work);
+    tokio::join!(test, leading);
+    assert!(!*running.borrow());
+    assert_eq!(lease(&testbed).await.0, "", "released");
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }

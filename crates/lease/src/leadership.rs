@@ -1,6 +1,7 @@
 //! Whether this instance is the leader, and a client that writes only while it is.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     future::{Future, pending, poll_fn},
     sync::Arc,
@@ -19,18 +20,16 @@ use tower::{BoxError, service_fn};
 use crate::clock::{Clock, Instants};
 
 /// The leader before this one, according to the lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predecessor {
     /// When it last renewed or released the lease, by its own wall clock.
     pub renewed: Timestamp,
-    /// Whether it stored histories for its successor.
-    pub kept_history: bool,
-    /// Until when the stored histories are complete, if not until the end.
-    pub history_complete_until: Option<Timestamp>,
+    /// The lease's annotations, see [`LeaseHooks::annotations`](crate::LeaseHooks::annotations).
+    pub annotations: BTreeMap<String, String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
     Standby,
     /// Leader until this time, or longer if the lease is renewed.
     Leading {
@@ -47,11 +46,11 @@ impl State {
     /// The end of the leadership unless the lease is renewed; `None` if this instance is not the
     /// leader. A suspension of the machine since the last renewal counts, although the monotonic
     /// clock doesn't have it.
-    pub(super) fn leader_until(self, clock: &dyn Clock) -> Option<Instant> {
+    pub(crate) fn leader_until(&self, clock: &dyn Clock) -> Option<Instant> {
         let Self::Leading { until, renewed, .. } = self else { return None };
-        let suspended = clock.instants().suspended_since(renewed);
+        let suspended = clock.instants().suspended_since(*renewed);
         // An instant can't be before the machine's start.
-        Some(until.checked_sub(suspended).unwrap_or_else(|| until.min(Instant::now())))
+        Some(until.checked_sub(suspended).unwrap_or_else(|| Instant::now().min(*until)))
     }
 }
 
@@ -71,7 +70,7 @@ struct ElectionState {
 
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.election.as_ref().map(|election| *election.state.borrow());
+        let state = self.election.as_ref().map(|election| election.state.borrow().clone());
         f.debug_struct("Leadership").field("state", &state).finish_non_exhaustive()
     }
 }
@@ -87,7 +86,7 @@ impl Leadership {
         Self { election: None }
     }
 
-    pub(super) fn new(state: watch::Receiver<State>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(state: watch::Receiver<State>, clock: Arc<dyn Clock>) -> Self {
         Self { election: Some(ElectionState { state, clock }) }
     }
 
@@ -97,7 +96,7 @@ impl Leadership {
         let Some(election) = &self.election else { return Some(None) };
         let mut state = election.state.clone();
         let decided = state.wait_for(|state| *state != State::Standby).await;
-        match decided.map(|state| *state) {
+        match decided.map(|state| state.clone()) {
             Ok(State::Leading { predecessor, .. }) => Some(predecessor),
             Ok(State::Standby | State::Ended) | Err(_) => None,
         }
@@ -105,7 +104,7 @@ impl Leadership {
 
     pub fn is_leader(&self) -> bool {
         let Some(ElectionState { state, clock }) = &self.election else { return true };
-        let state = *state.borrow();
+        let state = state.borrow();
         state.leader_until(&**clock).is_some_and(|until| Instant::now() < until)
     }
 
@@ -114,8 +113,8 @@ impl Leadership {
         let Some(ElectionState { state, clock }) = &self.election else { return pending().await };
         let mut state = state.clone();
         loop {
-            let current = *state.borrow_and_update();
-            let Some(until) = current.leader_until(&**clock) else { return };
+            let until = state.borrow_and_update().leader_until(&**clock);
+            let Some(until) = until else { return };
             if Instant::now() >= until {
                 return;
             }

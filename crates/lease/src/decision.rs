@@ -7,28 +7,24 @@ use tokio::time::Instant;
 
 /// The content of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LeaseRecord {
+pub(crate) struct LeaseRecord {
     /// The identity of the lease holder; empty if the lease was released.
-    pub(super) holder: String,
+    pub(crate) holder: String,
     /// How long the lease is valid after each renewal.
-    pub(super) duration: Duration,
+    pub(crate) duration: Duration,
     /// When the holder acquired it, by its own wall clock.
-    pub(super) acquired: Option<Timestamp>,
+    pub(crate) acquired: Option<Timestamp>,
     /// When the holder last renewed or released it, by its own wall clock.
-    pub(super) renewed: Option<Timestamp>,
+    pub(crate) renewed: Option<Timestamp>,
     /// How often the holder changed.
-    pub(super) transitions: i32,
-    /// Whether the holder stores histories for its successor.
-    pub(super) keeps_history: bool,
-    /// The time of the first change of a history that the holder could not store.
-    pub(super) history_complete_until: Option<Timestamp>,
+    pub(crate) transitions: i32,
 }
 
 /// What one instance has observed of the lease. Wall clocks of different machines are never
 /// compared: the lease duration counts from the time the latest renewal was observed, on our
 /// monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LeaseObservation {
+pub(crate) struct LeaseObservation {
     record: Option<LeaseRecord>,
     /// Another instance may act as the leader until this time, even if the lease is deleted.
     held_until: Option<Instant>,
@@ -36,7 +32,7 @@ pub(super) struct LeaseObservation {
 
 impl LeaseObservation {
     /// Updates the observation with the lease as read at `now`; `None` if there is no lease.
-    pub(super) fn update(&mut self, record: Option<LeaseRecord>, identity: &str, now: Instant) {
+    pub(crate) fn update(&mut self, record: Option<LeaseRecord>, identity: &str, now: Instant) {
         match &record {
             Some(record) if record.holder.is_empty() || record.holder == identity => {
                 self.held_until = None;
@@ -50,14 +46,14 @@ impl LeaseObservation {
     }
 
     /// The lease as last read.
-    pub(super) fn record(&self) -> Option<&LeaseRecord> {
+    pub(crate) fn record(&self) -> Option<&LeaseRecord> {
         self.record.as_ref()
     }
 }
 
 /// The next step of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// There is no lease: create it.
     Create,
     /// The lease was released or has expired: acquire it.
@@ -72,7 +68,7 @@ pub(super) enum Step {
 
 /// The next step of this instance at `now`. `until` is the end of its leadership unless it renews
 /// the lease; `None` if it is not the leader.
-pub(super) fn decide(
+pub(crate) fn decide(
     observation: &LeaseObservation,
     identity: &str,
     until: Option<Instant>,

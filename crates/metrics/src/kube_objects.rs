@@ -7,7 +7,6 @@ use std::{
     sync::Arc,
 };
 
-use crate::resource::{ApiResource, GroupResource};
 use async_trait::async_trait;
 use futures::StreamExt;
 use hpa_calc::Selector;
@@ -21,9 +20,10 @@ use kube::{
 use parking_lot::RwLock;
 use serde::Deserialize;
 
-use crate::provider::{
+use crate::{
+    ObjectKey,
     objects::{ListError, ObjectLister, ObjectMetadata, Pod},
-    request::ObjectKey,
+    resource::{ApiResource, GroupResource},
 };
 
 /// The number of objects in one response of a list.

@@ -1,0 +1,299 @@
+//! The leader: restores histories, runs workers and leader tasks, and shuts them down.
+
+use std::sync::Arc;
+
+use hpa_lease::{Election, Leadership, LeaseHooks, Predecessor};
+use jiff::Timestamp;
+use kube::{Api, Client};
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    cache::WatchAges,
+    config::Options,
+    controller::{Dependencies, RunError},
+    events::{EventRecorder, EventWriterConfig},
+    history_store::{HistoryHealth, HistoryStore, StoredUntil},
+    informer::{Informers, ScaleInformers},
+    queue::InitialDelay,
+    reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
+    scale_target::ScaleClient,
+    shadow::{ShadowRecords, read_only},
+    suspension::SuspensionDetector,
+    worker::Workers,
+};
+
+/// What a [`LeaderTask`] works with.
+#[derive(Clone)]
+pub struct LeaderContext {
+    /// Sends write requests only while this instance is the leader.
+    pub client: Client,
+    /// Writes events only while this instance is the leader.
+    pub events: EventRecorder,
+}
+
+/// Work of others that only the leader may do.
+pub type LeaderTask = hpa_lease::LeaderTask<LeaderContext>;
+
+/// The annotation that a lease holder sets if it stores histories for its successor.
+const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
+/// The annotation that it sets while writes of histories fail: the time until which they are
+/// complete.
+const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
+
+/// The lease says how complete the stored histories are, and its resource versions reveal that the
+/// API server was rewound.
+pub(crate) struct ControllerLease {
+    pub(crate) keep_history: bool,
+    pub(crate) history: Arc<HistoryHealth>,
+    pub(crate) watch_ages: Arc<WatchAges>,
+}
+
+impl LeaseHooks for ControllerLease {
+    fn annotations(&self) -> Vec<(&'static str, Option<String>)> {
+        let until = self.history.unsaved_since();
+        vec![
+            (KEEPS_HISTORY, self.keep_history.then(|| "true".to_owned())),
+            (HISTORY_COMPLETE_UNTIL, until.map(|until| until.to_string())),
+        ]
+    }
+
+    fn compare_versions(&self, known: &str, response: &str, sent: Instant) {
+        self.watch_ages.compare_versions("leases", known, response, sent);
+    }
+}
+
+/// Until when the stored histories are valid. `None` if the predecessor had no history store: it
+/// doesn't vouch for what an earlier leader stored.
+fn stored_until(predecessor: &Predecessor) -> Option<StoredUntil> {
+    let Predecessor { renewed, annotations } = predecessor;
+    annotations.get(KEEPS_HISTORY).filter(|value| *value == "true")?;
+    // An unreadable time means that nothing is known to be complete.
+    let until = annotations.get(HISTORY_COMPLETE_UNTIL);
+    let until = until.map(|until| until.parse().unwrap_or(Timestamp::UNIX_EPOCH));
+    Some(StoredUntil { time: until.unwrap_or(*renewed), is_complete: until.is_none() })
+}
+
+/// The controller on the instance that is the leader.
+pub(crate) struct Leader<'a> {
+    pub(crate) dependencies: Dependencies,
+    pub(crate) options: Options,
+    pub(crate) informers: Informers,
+    pub(crate) suspension: Arc<SuspensionDetector>,
+    pub(crate) shadow: Arc<ShadowRecords>,
+    pub(crate) history: Arc<HistoryHealth>,
+    pub(crate) leadership: &'a Leadership,
+}
+
+/// The tasks of a leader, in the order in which they end.
+struct LeaderTasks {
+    workers: JoinSet<()>,
+    others: JoinSet<()>,
+    event_writer: JoinSet<()>,
+    history_store: JoinSet<()>,
+    stop_history_store: CancellationToken,
+}
+
+impl Leader<'_> {
+    /// Reconciles until the leadership is lost, an informer ends or `shutdown` is cancelled.
+    pub(crate) async fn run(
+        self,
+        predecessor: Option<Predecessor>,
+        running_informers: &mut JoinSet<()>,
+        shutdown: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let tasks = self.start(predecessor).await;
+        let outcome = tokio::select! {
+            () = shutdown.cancelled() => Ok(()),
+            _ = running_informers.join_next() => Err(RunError::InformerEnded),
+            // Aborts running reconciles.
+            () = self.leadership.lost() => return Err(RunError::LeadershipLost),
+        };
+        self.shut_down(tasks).await;
+        outcome
+    }
+
+    /// Restores the histories and starts the workers.
+    async fn start(&self, predecessor: Option<Predecessor>) -> LeaderTasks {
+        let Dependencies { clients, telemetry, dry_run, .. } = &self.dependencies;
+        let client =
+            if *dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
+        let stop_history_store = CancellationToken::new();
+        let mut history_store = JoinSet::new();
+        let mut observer: Arc<dyn Observer> = Arc::new(vec![
+            telemetry.clone() as Arc<dyn Observer>,
+            self.dependencies.observer.clone(),
+        ]);
+        if let Some(election) = &self.dependencies.election
+            && self.dependencies.keep_history
+        {
+            let store = self.restore_histories(election, predecessor).await;
+            observer = Arc::new(vec![observer, store.clone()]);
+            history_store.spawn(store.run(stop_history_store.clone()));
+        }
+        // A standby doesn't check.
+        self.suspension.check();
+        // Until now, the informers' additions were ignored.
+        self.informers.queue.start();
+        self.ignore_past_peer_writes();
+        self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
+        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        telemetry.attach_events(events.dropped().clone());
+        let mut event_writer = JoinSet::new();
+        event_writer.spawn(writer.run());
+        let others =
+            self.start_others(LeaderContext { client: client.clone(), events: events.clone() });
+        let reconciler = Arc::new(self.reconciler(client, events, observer));
+        info!(dry_run, "reconciling");
+        let mut workers = JoinSet::new();
+        let running = Workers {
+            queue: self.informers.queue.clone(),
+            reconciler,
+            telemetry: telemetry.clone(),
+            sync_period: self.options.sync_period,
+            slots: WorkerSlots::new(self.options.workers),
+            suspension: self.suspension.clone(),
+            foresight: self.dependencies.foresight.clone(),
+        };
+        workers.spawn(running.run());
+        telemetry.set_working(true);
+        LeaderTasks { workers, others, event_writer, history_store, stop_history_store }
+    }
+
+    fn start_others(&self, context: LeaderContext) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        if !self.dependencies.dry_run {
+            for task in &self.dependencies.leader_tasks {
+                tasks.spawn(task.run(context.clone()));
+            }
+        }
+        tasks
+    }
+
+    /// A standby doesn't report a peer's writes, and those from before its leadership may be old.
+    fn ignore_past_peer_writes(&self) {
+        for (_, autoscaler) in self.informers.caches.autoscalers.all() {
+            autoscaler.ignore_past_peer_writes();
+        }
+    }
+
+    fn reconciler(
+        &self,
+        client: Client,
+        events: EventRecorder,
+        observer: Arc<dyn Observer>,
+    ) -> Reconciler {
+        let Self { dependencies, options, informers, .. } = self;
+        // A dry run reads each scale, for the best comparison.
+        let scale_informers = (options.watch_scales && !dependencies.dry_run).then(|| {
+            let client = dependencies.clients.api.clone();
+            let ages = informers.caches.watch_ages.clone();
+            ScaleInformers::new(client, options.scopes(), options.watch_intervals(), ages)
+        });
+        Reconciler {
+            client: client.clone(),
+            settings: options.settings,
+            timeout: options.reconcile_timeout(),
+            status_interval: options.status_interval,
+            autoscalers: informers.caches.autoscalers.clone(),
+            pods: informers.caches.pods.clone(),
+            selectors: informers.caches.selectors.clone(),
+            watch_ages: informers.caches.watch_ages.clone(),
+            mapper: dependencies.mapper.clone(),
+            scales: ScaleClient::new(client, options.request_timeout),
+            scale_informers,
+            metrics: dependencies.metrics.clone(),
+            events,
+            clock: dependencies.clock.clone(),
+            observer,
+            shadow: self.shadow.clone(),
+            field_manager: dependencies.field_manager().unwrap_or_default(),
+            peer_warnings: PeerWarnings::default(),
+            dry_run: dependencies.dry_run,
+        }
+    }
+
+    async fn restore_histories(
+        &self,
+        election: &Election,
+        predecessor: Option<Predecessor>,
+    ) -> Arc<HistoryStore> {
+        let client = self.leadership.fence(&election.client);
+        let store = HistoryStore::new(
+            Api::namespaced(client, &election.config.namespace),
+            election.config.name.clone(),
+            self.options.settings,
+            self.informers.caches.autoscalers.clone(),
+            self.dependencies.clock.clone(),
+            self.history.clone(),
+        );
+        let until = predecessor.as_ref().and_then(stored_until);
+        store.restore(until).await;
+        Arc::new(store)
+    }
+
+    /// Lets running reconciles, event writes and history writes finish, within the grace period.
+    async fn shut_down(&self, mut tasks: LeaderTasks) {
+        let (telemetry, grace) = (&self.dependencies.telemetry, self.options.shutdown_grace);
+        info!("shutting down, waiting for running reconciles");
+        telemetry.set_stopping();
+        self.informers.queue.shut_down();
+        let finish = async {
+            while tasks.workers.join_next().await.is_some() {}
+            // They hold recorders of events.
+            tasks.others.shutdown().await;
+            // Ends once all recorders are dropped and its queue is empty.
+            tasks.event_writer.join_next().await;
+            tasks.stop_history_store.cancel();
+            tasks.history_store.join_next().await;
+        };
+        tokio::select! {
+            finished = tokio::time::timeout(grace, finish) => if finished.is_err() {
+                warn!(?grace, "reconciles did not finish within the grace period");
+            },
+            () = self.leadership.lost() => warn!("lost the leader lease while shutting down"),
+        }
+        telemetry.set_working(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a timestamp")
+    }
+
+    fn lease(keep_history: bool, unsaved_since: Option<i64>) -> Predecessor {
+        let history = Arc::new(HistoryHealth::default());
+        history.set_unsaved(unsaved_since.map(|at| (second(at), Instant::now())));
+        let lease = ControllerLease { keep_history, history, watch_ages: Arc::default() };
+        let set = lease.annotations().into_iter();
+        let annotations = set.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Predecessor { renewed: second(20), annotations: annotations.collect() }
+    }
+
+    #[rstest]
+    #[case::all_is_stored(lease(true, None), Some((20, true)))]
+    #[case::writes_fail(lease(true, Some(15)), Some((15, false)))]
+    #[case::no_history_store(lease(false, Some(15)), None)]
+    fn lease_says_until_when_histories_are_complete(
+        #[case] predecessor: Predecessor,
+        #[case] expected: Option<(i64, bool)>,
+    ) {
+        let until = stored_until(&predecessor).map(|until| (until.time, until.is_complete));
+        assert_eq!(until, expected.map(|(time, is_complete)| (second(time), is_complete)));
+    }
+
+    #[test]
+    fn unreadable_time_means_that_nothing_is_complete() {
+        let mut predecessor = lease(true, None);
+        predecessor.annotations.insert(HISTORY_COMPLETE_UNTIL.to_owned(), "soon".to_owned());
+        let until = stored_until(&predecessor).expect("a history store");
+        assert_eq!((until.time, until.is_complete), (Timestamp::UNIX_EPOCH, false));
+    }
+}

@@ -1,0 +1,365 @@
+//! Several sources as one.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    MetricError, MetricSource, NotFound, Query, Values,
+    source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
+};
+
+/// Sources in order: the first one that has a metric answers, also if it fails. The last one with
+/// metrics of the API answers queries for metrics that none has, so that its reason is reported.
+pub struct Routed(Vec<Arc<dyn MetricSource>>);
+
+impl Routed {
+    /// Sources in the order in which they are asked.
+    pub fn new(sources: Vec<Arc<dyn MetricSource>>) -> Self {
+        Self(sources)
+    }
+
+    fn catalogs(&self) -> impl Iterator<Item = &dyn Catalog> {
+        self.0.iter().map(|source| source.catalog())
+    }
+}
+
+impl Catalog for Routed {
+    fn groups(&self) -> ApiGroups {
+        self.catalogs().map(Catalog::groups).fold(ApiGroups::default(), |all, own| ApiGroups {
+            custom: all.custom || own.custom,
+            external: all.external || own.external,
+            resource: all.resource || own.resource,
+        })
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        let problems: Vec<_> = self.catalogs().filter_map(|own| own.readiness().err()).collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems.concat()) }
+    }
+
+    fn has(&self, query: &Query) -> bool {
+        self.catalogs().any(|catalog| catalog.has(query))
+    }
+
+    fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+        let mut all: Vec<_> = self.catalogs().flat_map(Catalog::custom_metrics).collect();
+        all.sort_by(|a, b| (&a.metric, &a.resource).cmp(&(&b.metric, &b.resource)));
+        all.dedup();
+        all
+    }
+
+    fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+        let mut all: Vec<_> = self.catalogs().flat_map(Catalog::external_metrics).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+#[async_trait]
+impl MetricSource for Routed {
+    fn catalog(&self) -> &dyn Catalog {
+        self
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let mut first = self.0.iter();
+        let mut last = self.0.iter().rev();
+        let source = first
+            .find(|source| source.catalog().has(query))
+            .or_else(|| last.find(|source| source.catalog().groups().has(query.api())));
+        match source {
+            Some(source) => source.read(query).await,
+            None => Err(MetricError::UnknownMetric(NotFound::NotConfigured)),
+        }
+    }
+}
+
+/// Reads the metrics that a source has from it, and others from the next source. An error of the
+/// first source is the answer: it doesn't fall through.
+pub struct Fallback<S> {
+    source: Arc<dyn MetricSource>,
+    next: S,
+}
+
+impl<S: MetricSource> Fallback<S> {
+    /// Metrics that `source` doesn't have are read from `next`.
+    pub fn new(source: Arc<dyn MetricSource>, next: S) -> Self {
+        Self { source, next }
+    }
+
+    /// Before the discovery, it is unknown which metrics the source has.
+    fn check_discovered(&self) -> Result<(), MetricError> {
+        let Err(problems) = self.source.catalog().readiness() else {
+            return Ok(());
+        };
+        let separator = if problems.is_empty() { "" } else { ": " };
+        let problems = problems.join("; ");
+        let message =
+            format!("the metrics of Prometheus are not discovered yet{separator}{problems}");
+        Err(MetricError::Status { code: 503, message: message.into() })
+    }
+}
+
+#[async_trait]
+impl<S: MetricSource> MetricSource for Fallback<S> {
+    fn catalog(&self) -> &dyn Catalog {
+        self.next.catalog()
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        let catalog = self.source.catalog();
+        if !catalog.groups().has(query.api()) {
+            return self.next.read(query).await;
+        }
+        let is_usage = matches!(query, Query::PodUsage { .. } | Query::NodeUsage { .. });
+        let has_metric = catalog.has(query);
+        if is_usage || !has_metric {
+            self.check_discovered()?;
+        }
+        if has_metric { self.source.read(query).await } else { self.next.read(query).await }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::{
+        MilliValue, Quantity, Selector,
+        api::{CrossVersionObjectReference, ResourceName},
+        readings::MetricQuery,
+    };
+    use jiff::{SignedDuration, Timestamp};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{
+        CustomQuery, KindMapper, ObjectKey, ObjectKind, Objects,
+        fake_api::Names,
+        objects::ObjectMetadata,
+        query::ExternalQuery,
+        resource::GroupResource,
+        test_doubles::{FixedObjects, FixedSource, external_value, value},
+        wire::{ContainerMetrics, ItemMeta, PodMetrics},
+    };
+
+    fn source(metrics: &[(&str, &str)]) -> Arc<dyn MetricSource> {
+        let external = metrics.iter().map(|(metric, quantity)| {
+            ((*metric).to_owned(), "shop".to_owned(), external_value(None, quantity))
+        });
+        let groups = ApiGroups { external: true, ..ApiGroups::default() };
+        Arc::new(FixedSource { groups, external: external.collect(), ..FixedSource::default() })
+    }
+
+    fn external(metric: &str) -> Query {
+        Query::External(ExternalQuery {
+            namespace: "shop".to_owned(),
+            metric: metric.to_owned(),
+            metric_selector: Selector::everything(),
+        })
+    }
+
+    async fn read(routed: &Routed, metric: &str) -> Result<String, MetricError> {
+        let values = routed.read(&external(metric)).await?.into_external()?;
+        Ok(Quantity::from(values.items[0].value).to_string())
+    }
+
+    #[tokio::test]
+    async fn first_source_that_has_a_metric_answers() {
+        let first = source(&[("queue", "1")]);
+        let routed = Routed::new(vec![first, source(&[("queue", "2"), ("lag", "3")])]);
+        assert_eq!(read(&routed, "queue").await.unwrap(), "1");
+        assert_eq!(read(&routed, "lag").await.unwrap(), "3");
+        let error = read(&routed, "other").await.unwrap_err();
+        assert_eq!(error.to_string(), "no such metric: external metric other is not registered");
+        let listed: Vec<_> = routed.external_metrics().into_iter().map(|it| it.metric).collect();
+        assert_eq!(listed, ["lag", "queue"]);
+    }
+
+    #[tokio::test]
+    async fn api_without_a_source_has_no_metrics() {
+        let routed = Routed::new(vec![source(&[])]);
+        let query = Query::Custom(CustomQuery {
+            resource: GroupResource::pods(),
+            namespace: "shop".to_owned(),
+            objects: Objects::Named("web-0".to_owned()),
+            metric: "rps".to_owned(),
+            metric_selector: Selector::everything(),
+        });
+        let error = routed.read(&query).await.unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+        assert!(!routed.groups().custom && routed.groups().external);
+    }
+
+    /// Records that it was asked.
+    #[derive(Default)]
+    struct Next(Arc<Mutex<usize>>);
+
+    #[async_trait]
+    impl MetricSource for Next {
+        async fn read(&self, _: &Query) -> Result<Values, MetricError> {
+            *self.0.lock() += 1;
+            Err(MetricError::NoCustomApi)
+        }
+    }
+
+    fn rules() -> FixedSource {
+        let kind = |group: &str, plural: &str, kind: &str| ObjectKind {
+            resource: GroupResource::new(group, plural),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+        };
+        let pod = |name: &str, app: &str| {
+            let metadata = ObjectMetadata {
+                key: ObjectKey::new("shop", name),
+                labels: [("app".to_owned(), app.to_owned())].into(),
+                creation_timestamp: None,
+            };
+            (GroupResource::pods(), metadata)
+        };
+        let custom = |kind, namespace: &str, name: &str, quantity: &str| {
+            (kind, "rps".to_owned(), namespace.to_owned(), value(name, quantity))
+        };
+        let usage = [(ResourceName::Cpu, MilliValue::from_milli(250))];
+        FixedSource {
+            groups: ApiGroups { custom: true, external: true, resource: true },
+            custom: vec![
+                custom(kind("", "pods", "Pod"), "shop", "web-0", "1500m"),
+                custom(kind("", "pods", "Pod"), "shop", "api-0", "7"),
+                custom(kind("apps", "deployments", "Deployment"), "shop", "main", "9"),
+                custom(kind("", "namespaces", "Namespace"), "", "shop", "11"),
+            ],
+            external: vec![(
+                "queue".to_owned(),
+                "shop".to_owned(),
+                external_value(Some(&[("q", "mail")]), "3"),
+            )],
+            pods: vec![PodMetrics {
+                metadata: ItemMeta {
+                    name: "web-0".into(),
+                    namespace: "shop".into(),
+                    labels: [("app", "web")].into_iter().collect(),
+                },
+                timestamp: Timestamp::UNIX_EPOCH,
+                window: SignedDuration::from_secs(60),
+                containers: vec![ContainerMetrics {
+                    name: "app".into(),
+                    usage: usage.into_iter().collect(),
+                }],
+            }],
+            objects: FixedObjects {
+                objects: vec![pod("web-0", "web"), pod("api-0", "api")],
+                ..FixedObjects::default()
+            },
+            ..FixedSource::default()
+        }
+    }
+
+    /// The answer to a metric of an autoscaler, and how often the next source was asked.
+    async fn fetch(
+        source: FixedSource,
+        metric: MetricQuery,
+    ) -> (Result<Values, MetricError>, usize) {
+        let next = Next::default();
+        let asked = next.0.clone();
+        let kinds = KindMapper::new(Arc::new(Names), std::time::Duration::from_secs(1));
+        let pods = Selector::parse("app=web").unwrap();
+        let query = Query::for_metric("shop", &pods, &metric, &kinds).await;
+        let result = match query {
+            Ok(query) => Fallback::new(Arc::new(source), next).read(&query).await,
+            Err(error) => Err(error),
+        };
+        let asked = *asked.lock();
+        (result, asked)
+    }
+
+    fn pods(metric: &str) -> MetricQuery {
+        let metric_selector = Selector::everything();
+        MetricQuery::Pods { metric: metric.to_owned(), metric_selector }
+    }
+
+    fn object(api_version: &str, kind: &str, name: &str) -> MetricQuery {
+        MetricQuery::Object {
+            object: CrossVersionObjectReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: name.into(),
+                ..Default::default()
+            },
+            metric: "rps".to_owned(),
+            metric_selector: Selector::everything(),
+        }
+    }
+
+    fn cpu() -> MetricQuery {
+        MetricQuery::Resource { resource: ResourceName::Cpu, container: None }
+    }
+
+    #[tokio::test]
+    async fn values_of_selected_pods_come_from_the_first_source() {
+        let (values, asked) = fetch(rules(), pods("rps")).await;
+        let items = values.unwrap().into_custom().unwrap().items;
+        assert_eq!((items.len(), &*items[0].object), (1, "web-0"));
+        assert_eq!(items[0].value, MilliValue::from_milli(1500));
+        assert_eq!(asked, 0);
+    }
+
+    #[tokio::test]
+    async fn unknown_metrics_come_from_the_next_source() {
+        assert_eq!(fetch(rules(), pods("other")).await.1, 1);
+        let without_resource_rules =
+            FixedSource { groups: ApiGroups { resource: false, ..rules().groups }, ..rules() };
+        assert_eq!(fetch(without_resource_rules, cpu()).await.1, 1);
+    }
+
+    #[tokio::test]
+    async fn error_of_the_first_source_is_the_answer() {
+        let broken = FixedSource {
+            error: Some(MetricError::fetch(std::io::Error::other("boom"))),
+            ..rules()
+        };
+        let (result, asked) = fetch(broken, pods("rps")).await;
+        assert_eq!(crate::describe(&result.unwrap_err()), "unable to fetch metrics: boom");
+        assert_eq!(asked, 0);
+    }
+
+    #[tokio::test]
+    async fn source_that_is_not_discovered_answers_503_for_what_it_may_have() {
+        let unready = || FixedSource { problems: vec!["no rules".to_owned()], ..rules() };
+        for query in [cpu(), pods("other")] {
+            let (result, asked) = fetch(unready(), query).await;
+            let error = result.unwrap_err();
+            assert!(matches!(error, MetricError::Status { code: 503, .. }), "{error}");
+            let text = "the metrics of Prometheus are not discovered yet: no rules";
+            assert_eq!((error.to_string().as_str(), asked), (text, 0));
+        }
+        assert!(fetch(unready(), pods("rps")).await.0.is_ok());
+        let no_custom = ApiGroups { custom: false, ..rules().groups };
+        let unready = FixedSource { groups: no_custom, custom: Vec::new(), ..unready() };
+        assert_eq!(fetch(unready, pods("rps")).await.1, 1);
+    }
+
+    #[tokio::test]
+    async fn objects_external_metrics_and_usage_come_from_the_first_source() {
+        for (object, expected) in [
+            (object("apps/v1", "Deployment", "main"), 9),
+            // The autoscaler's own namespace, whatever the name is.
+            (object("v1", "Namespace", "elsewhere"), 11),
+        ] {
+            let (values, _) = fetch(rules(), object).await;
+            let items = values.unwrap().into_custom().unwrap().items;
+            assert_eq!(items[0].value, MilliValue::from_units(expected));
+        }
+        // Nothing is the selector of a metric that has none.
+        for metric_selector in [Selector::everything(), Selector::nothing()] {
+            let query = MetricQuery::External { metric: "queue".to_owned(), metric_selector };
+            let (values, _) = fetch(rules(), query).await;
+            let items = values.unwrap().into_external().unwrap().items;
+            let labels: Vec<_> = items[0].labels.as_ref().unwrap().pairs().collect();
+            assert_eq!(labels, [("q", "mail")]);
+        }
+        let (values, _) = fetch(rules(), cpu()).await;
+        let items = values.unwrap().into_pods().unwrap().items;
+        assert_eq!((items.len(), &*items[0].metadata.name), (1, "web-0"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Values of metrics, each with its time and where it comes from.
+
+use crate::{
+    MetricError,
+    resource::GroupResource,
+    wire::{ExternalMetricValue, MetricValue, NodeMetrics, PodMetrics},
+};
+
+/// The answer to a [`Query`](crate::Query).
+///
+/// All numbers are in milli-units, which is the precision of the metrics APIs.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// Answers [`Query::PodUsage`](crate::Query::PodUsage).
+    PodMetrics(UsageList<PodMetrics>),
+    /// Answers [`Query::NodeUsage`](crate::Query::NodeUsage).
+    NodeMetrics(UsageList<NodeMetrics>),
+    /// Answers [`Query::Custom`](crate::Query::Custom).
+    Custom(CustomValues),
+    /// Answers [`Query::External`](crate::Query::External).
+    External(ExternalValues),
+}
+
+/// The usage of pods or nodes, as far as it could be read.
+#[derive(Clone, Debug)]
+pub struct UsageList<T> {
+    /// The objects that have a usage.
+    pub items: Vec<T>,
+    /// Queries that failed. Their objects are missing among the items.
+    pub failures: Vec<MetricError>,
+}
+
+impl<T> Default for UsageList<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T> From<Vec<T>> for UsageList<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, failures: Vec::new() }
+    }
+}
+
+impl<T> UsageList<T> {
+    /// The items. If there are none because of a failure, that is the error.
+    pub fn into_result(mut self) -> Result<Vec<T>, MetricError> {
+        if self.items.is_empty() && !self.failures.is_empty() {
+            return Err(self.failures.swap_remove(0));
+        }
+        Ok(self.items)
+    }
+}
+
+/// The values of a custom metric.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CustomValues {
+    /// The kind of the objects. It is empty if the values are from a metrics API.
+    pub object_kind: ObjectKind,
+    /// The values, in the order of the objects' list.
+    pub items: Vec<MetricValue>,
+    /// Objects whose sample is no value. A query for a named object fails instead.
+    pub omitted: Vec<Omitted>,
+    /// Where the values come from.
+    pub origin: Origin,
+}
+
+/// The values of an external metric.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExternalValues {
+    /// The values, in the order of the result.
+    pub items: Vec<ExternalMetricValue>,
+    /// Series whose sample is no value.
+    pub omitted: Vec<Omitted>,
+    /// Where the values come from.
+    pub origin: Origin,
+}
+
+/// Where values come from. All fields are empty if they are from a metrics API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The rule or the collector, such as `rules[0]`.
+    pub rule: String,
+    /// The server that was asked.
+    pub server: String,
+    /// The series that the metric is made of.
+    pub series: String,
+    /// The query that was sent.
+    pub query: String,
+}
+
+/// The kind of the described objects, as the API server's discovery has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectKind {
+    /// The resource, resolved.
+    pub resource: GroupResource,
+    /// The preferred version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// A sample that is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Omitted {
+    /// The object, or the labels of the series, for messages.
+    pub what: String,
+    /// Why it is no value.
+    pub reason: NoValue,
+}
+
+/// Why a sample has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoValue {
+    /// The result of a calculation without a result, such as 0 / 0.
+    #[error("the sample is not a number (NaN)")]
+    NotANumber,
+    /// The result of a division by zero.
+    #[error("the sample is infinite")]
+    Infinite,
+    /// More than 64 bits in thousandths.
+    #[error("the sample is out of range")]
+    OutOfRange,
+}
+
+impl Values {
+    /// The usage of pods. An error if the source answered another query.
+    pub fn into_pods(self) -> Result<UsageList<PodMetrics>, MetricError> {
+        match self {
+            Self::PodMetrics(values) => Ok(values),
+            _ => Err(MetricError::UnexpectedValues),
+        }
+    }
+
+    /// The usage of nodes. An error if the source answered another query.
+    pub fn into_nodes(self) -> Result<UsageList<NodeMetrics>, MetricError> {
+        match self {
+            Self::NodeMetrics(values) => Ok(values),
+            _ => Err(MetricError::UnexpectedValues),
+        }
+    }
+
+    /// The values of a custom metric. An error if the source answered another query.
+    pub fn into_custom(self) -> Result<CustomValues, MetricError> {
+        match self {
+            Self::Custom(values) => Ok(values),
+            _ => Err(MetricError::UnexpectedValues),
+        }
+    }
+
+    /// The values of an external metric. An error if the source answered another query.
+    pub fn into_external(self) -> Result<ExternalValues, MetricError> {
+        match self {
+            Self::External(values) => Ok(values),
+            _ => Err(MetricError::UnexpectedValues),
+        }
+    }
+}
