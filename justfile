@@ -56,6 +56,10 @@ each-alone:
 chart:
     cargo test --test chart
 
+# Write the manifests of the adapter for those who don't use Helm.
+adapter-manifests:
+    UPDATE_MANIFESTS=1 cargo test --test chart
+
 # Write the pictures of docs/tuning.md, and print its tables.
 tuning:
     cargo build --release -p hpa

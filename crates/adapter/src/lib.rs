@@ -17,32 +17,25 @@
 //! The behavior is that of prometheus-adapter ("the reference" here), which is built on the
 //! libraries of kube-apiserver.
 
-#![warn(missing_docs)]
-
-mod activity;
 mod admission;
 mod api;
 pub mod api_service;
 pub mod authentication;
 pub mod certificates;
-mod connections;
-mod der;
-mod health;
 pub mod metrics;
 pub mod metrics_api;
 mod request_labels;
 mod response;
 pub mod reviews;
-pub mod serve;
 pub mod server;
 pub mod service;
 #[cfg(test)]
 mod test_certificates;
 
-pub use crate::reviews::{
+pub use authentication::{Authenticator, Peer, Trust};
+pub use metrics::Metrics;
+pub use reviews::{
     Access, AccessReviews, Authorizer, AuthorizerOptions, ReviewError, TokenAuthenticator, User,
 };
-pub use authentication::{Authenticator, Trust};
-pub use metrics::Metrics;
 pub use server::Server;
 pub use service::{Adapter, AdapterOptions, Version};

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt};
+use hpa_metrics::describe;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -12,13 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Authenticator,
-    authority::{Authority, AuthorityError},
-    front_proxy::FrontProxy,
-    trust::{Trust, TrustError},
-};
-use hpa_metrics::describe;
+use super::{Authenticator, Authority, AuthorityError, FrontProxy, Trust, TrustError};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";

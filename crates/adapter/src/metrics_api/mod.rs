@@ -19,8 +19,6 @@
 //! reference" here), which is built on the libraries of kube-apiserver. Responses are JSON or YAML,
 //! never protobuf: all clients that ask for protobuf accept JSON, too.
 
-#![warn(missing_docs)]
-
 pub mod accept;
 pub mod discovery;
 mod duration;
@@ -28,7 +26,6 @@ pub mod encode;
 pub mod field_selector;
 pub mod group;
 pub mod list_options;
-pub mod openapi;
 pub mod query;
 pub mod request;
 pub mod request_info;

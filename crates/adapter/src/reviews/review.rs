@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
-use crate::reviews::user::User;
+use crate::reviews::User;
 
 /// How long a review may take.
 const TIMEOUT: Duration = Duration::from_secs(10);

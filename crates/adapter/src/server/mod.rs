@@ -1,11 +1,13 @@
 //! Listens for connections and serves requests on them, over TLS with HTTP/1.1 and HTTP/2.
 
+mod certificate;
+mod connections;
 #[cfg(test)]
 mod tests;
+mod write_deadline;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::serve::{ServingCertificate, WriteDeadline};
 use http::Request;
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -22,12 +24,11 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-use crate::{
-    activity::{Activity, Expiry},
-    authentication::Peer,
-    connections::{Connection, Connections},
-    service::Adapter,
-};
+pub use certificate::{CertificateError, Handshake, ServingCertificate};
+pub use connections::{Class, Connection, ConnectionLimits, Connections, RunningRequest};
+
+use self::{connections::Expiry, write_deadline::WriteDeadline};
+use crate::{authentication::Peer, service::Adapter};
 
 /// How long a client may take to send a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
@@ -43,8 +44,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Open connections. kube-apiserver keeps a few for each of its instances.
-const MAX_CONNECTIONS: usize = 1024;
+/// kube-apiserver keeps a few connections for each of its instances. An unread response takes about
+/// 2 KiB besides its body.
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { connections: 1024, authenticated: 512, unread: 2048 };
 
 /// The header of a request. A front proxy sends a header for each group of the user.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
@@ -76,14 +79,13 @@ impl ServerOptions {
     }
 }
 
-/// A server that listens.
+/// A server that listens for connections.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Server {
-    /// Listens on an address.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -104,22 +106,23 @@ impl Server {
         stop: CancellationToken,
     ) {
         let tasks = TaskTracker::new();
-        let open = Connections::new(MAX_CONNECTIONS);
-        let listener = Arc::new(Listener { adapter, certificate, options, stop: stop.clone() });
+        let open = Connections::new(LIMITS);
+        let shared = Arc::new(Shared { adapter, certificate, options, stop: stop.clone() });
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = self.listener.accept() => accepted,
             };
-            match (accepted, open.open()) {
-                (Ok((stream, _)), Some(connection)) => {
-                    let listener = listener.clone();
-                    tasks.spawn(async move { listener.serve(stream, connection).await });
+            match accepted {
+                Ok((stream, client)) => {
+                    let Some(connection) = open.open(client.ip()) else {
+                        debug!(%client, "closed a connection, because all others have requests");
+                        continue;
+                    };
+                    let shared = shared.clone();
+                    tasks.spawn(async move { shared.serve(stream, connection).await });
                 }
-                (Ok((_, client)), None) => {
-                    debug!(%client, "closed a connection, because {MAX_CONNECTIONS} have requests");
-                }
-                (Err(error), _) => {
+                Err(error) => {
                     debug!(%error, "failed to accept a connection");
                     // Without a pause, running out of file descriptors would become a busy loop.
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -132,16 +135,16 @@ impl Server {
     }
 }
 
-/// What connections share.
-struct Listener {
+/// The state that connections share.
+struct Shared {
     adapter: Arc<Adapter>,
     certificate: Arc<ServingCertificate>,
     options: ServerOptions,
     stop: CancellationToken,
 }
 
-impl Listener {
-    async fn serve(&self, stream: TcpStream, connection: Connection) {
+impl Shared {
+    async fn serve(&self, stream: TcpStream, connection: Arc<Connection>) {
         stream.set_nodelay(true).ok();
         let handshake = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
         let accepted = tokio::select! {
@@ -161,56 +164,55 @@ impl Listener {
     async fn serve_requests(
         &self,
         stream: TlsStream<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
-        connection: Connection,
+        connection: Arc<Connection>,
     ) {
         let session = stream.get_ref().1;
         let is_http2 = session.alpn_protocol() == Some(b"h2");
-        let certificates = session.peer_certificates();
-        if certificates
-            .is_some_and(|chain| chain.iter().map(|it| it.len()).sum::<usize>() > MAX_CHAIN_BYTES)
-        {
+        let chain = session.peer_certificates().unwrap_or_default();
+        if chain.iter().map(|certificate| certificate.len()).sum::<usize>() > MAX_CHAIN_BYTES {
             debug!("closed a connection, because the client's certificates are too long");
             return;
         }
-        let peer = certificates.map(|chain| {
-            let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
-            Arc::new(Peer::new(chain.collect()))
-        });
-        let (adapter, activity) = (self.adapter.clone(), Activity::new(connection));
-        if peer.as_ref().is_some_and(|peer| adapter.is_front_proxy(peer)) {
-            activity.reserve();
+        let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
+        let peer = Arc::new(Peer::new(connection.client(), chain.collect()));
+        if self.adapter.is_front_proxy(&peer) {
+            connection.set_class(Class::Protected);
         }
-        let requests = activity.clone();
+        let (adapter, requests) = (self.adapter.clone(), connection.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (peer, adapter, running) = (peer.clone(), adapter.clone(), requests.start());
+            let (peer, adapter, connection) = (peer.clone(), adapter.clone(), requests.clone());
             async move {
+                let running = connection.start();
                 let (head, _) = request.into_parts();
-                let response = adapter.respond(&head, peer.as_deref()).await;
+                let response = adapter.respond(&head, &peer).await;
+                if peer.is_authenticated() {
+                    connection.set_class(Class::Authenticated);
+                }
                 Ok::<_, Infallible>(response.map(|bytes| Full::new(running.send(bytes))))
             }
         });
         let builder = self.protocol(is_http2);
         let stream = TokioIo::new(WriteDeadline::new(stream, WRITE_TIMEOUT));
-        let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
+        let mut served = std::pin::pin!(builder.serve_connection(stream, service));
         let outcome = tokio::select! {
-            outcome = connection.as_mut() => outcome,
-            expiry = activity.expired() => match expiry {
+            outcome = served.as_mut() => outcome,
+            expiry = connection.expired() => match expiry {
                 Expiry::Idle => {
-                    connection.as_mut().graceful_shutdown();
-                    timeout(CLOSE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+                    served.as_mut().graceful_shutdown();
+                    timeout(CLOSE_TIMEOUT, served).await.unwrap_or(Ok(()))
                 }
                 Expiry::Unread => {
                     debug!("closed a connection whose client didn't read a response");
                     Ok(())
                 }
             },
-            () = activity.replaced() => {
-                debug!("closed an idle connection to make room for another one");
+            () = connection.replaced() => {
+                debug!("closed a connection to make room for another one");
                 Ok(())
             }
             () = self.stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+                served.as_mut().graceful_shutdown();
+                served.await
             }
         };
         if let Err(error) = outcome {

@@ -1,10 +1,4 @@
-//! Serving certificates: read from files and reloaded when they change, or set by the caller; a
-//! deadline for writes to clients; the open connections of a server.
-
-#![warn(missing_docs)]
-
-mod open_connections;
-mod write_deadline;
+//! Serving certificates: read from files and reloaded when they change, or set by the caller.
 
 use std::{
     fs, io,
@@ -25,40 +19,21 @@ use tokio_rustls::{
 };
 use tracing::{info, warn};
 
-pub use open_connections::OpenConnections;
-pub use write_deadline::WriteDeadline;
-
 /// Why a certificate can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// A file can't be read.
     #[error("unable to read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The failure.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A text is not PEM with a certificate or a key.
     #[error("unable to use {origin}")]
     Pem {
         /// The file, or what the text is.
         origin: String,
-        /// What is wrong.
         source: pem::Error,
     },
-    /// The certificate and the key don't belong together.
     #[error("the key in {key} does not match the certificate in {certificates}")]
-    Mismatch {
-        /// Where the certificates are from.
-        certificates: String,
-        /// Where the key is from.
-        key: String,
-        /// What is wrong.
-        source: rustls::Error,
-    },
-    /// The TLS settings contradict each other.
+    Mismatch { certificates: String, key: String, source: rustls::Error },
     #[error("the TLS settings are invalid")]
     Settings(#[source] rustls::Error),
 }
@@ -134,12 +109,8 @@ impl ServingCertificate {
                     loaded.acceptor = acceptor;
                 }
                 Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    warn!(
-                        %error,
-                        cause,
-                        "unable to reload the serving certificate; keeping the old one"
-                    );
+                    let error = hpa_metrics::describe(&error);
+                    warn!(error, "unable to reload the serving certificate; keeping the old one");
                 }
             }
         }

@@ -14,7 +14,7 @@ use tokio::{
 
 /// A stream whose writes fail if the other side takes no byte for a time.
 #[derive(Debug)]
-pub struct WriteDeadline<S> {
+pub(super) struct WriteDeadline<S> {
     stream: S,
     limit: Duration,
     /// Runs while a write waits.
@@ -23,7 +23,7 @@ pub struct WriteDeadline<S> {
 
 impl<S> WriteDeadline<S> {
     /// Limits the writes of a stream.
-    pub fn new(stream: S, limit: Duration) -> Self {
+    pub(super) fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, timer: None }
     }
 
