@@ -23,10 +23,10 @@ pub(super) async fn start(
         return Ok(None);
     }
     let address = SocketAddr::new(arguments.bind_address, arguments.health_port);
-    let served = serve::serve(address, None, 0, Probes(adapter)).await;
-    let (server, address) = served.with_context(|| {
-        format!("unable to serve probes on {address} (--bind-address, --health-port)")
-    })?;
+    let (server, address) =
+        serve::serve(address, None, 0, Probes(adapter)).await.with_context(|| {
+            format!("unable to serve probes on {address} (--bind-address, --health-port)")
+        })?;
     info!(%address, "serving probes");
     Ok(Some(server))
 }
