@@ -27,8 +27,7 @@ use tracing::{debug, warn};
 use crate::{
     admission::{Admission, Share},
     authentication::{Authenticator, Peer, Unauthenticated},
-    metrics::{CONTENT_TYPE, Metrics},
-    request_labels::RequestLabels,
+    metrics::{CONTENT_TYPE, Metrics, RequestLabels},
     response::{Check, Preferences, Reply, for_method, health, internal_error, json, reply, text},
 };
 

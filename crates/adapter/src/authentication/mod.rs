@@ -29,19 +29,17 @@ pub struct Authenticator {
     tokens: Option<TokenAuthenticator>,
 }
 
-/// Why the user of a request is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unauthenticated {
-    /// The credentials are invalid. The texts say what is wrong with them, by method.
+    /// What is wrong with the credentials, by method.
     #[error("invalid credentials: {}", .0.join("; "))]
     Invalid(Vec<String>),
-    /// Too many tokens wait for a review.
     #[error("too many tokens wait for a review")]
     Busy,
 }
 
-/// What the certificate of a connection says about a request. No request is needed for it.
+/// The result of authentication by the certificate of the connection.
 #[derive(Debug)]
 pub struct CertificateResult {
     /// The user, if the certificate or the front proxy names one.
@@ -52,7 +50,7 @@ pub struct CertificateResult {
 }
 
 impl Authenticator {
-    /// An authenticator. Without `tokens`, tokens are not looked at.
+    /// Without `tokens`, tokens are ignored.
     pub fn new(trust: Trust, tokens: Option<TokenAuthenticator>) -> Self {
         Self { trust: RwLock::new(Arc::new(trust)), tokens }
     }

@@ -13,7 +13,6 @@ pub struct StatusError {
     pub code: u16,
     /// The machine-readable reason. It may be empty.
     pub reason: &'static str,
-    /// The message.
     pub message: String,
     /// Details of the error.
     pub details: Option<Box<StatusDetails>>,
@@ -28,7 +27,6 @@ pub struct StatusDetails {
     /// The group of the resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// What caused the error.
@@ -39,7 +37,6 @@ pub struct StatusDetails {
 /// A cause of a [`StatusError`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatusCause {
-    /// The message.
     pub message: String,
 }
 

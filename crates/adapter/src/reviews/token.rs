@@ -53,7 +53,7 @@ pub struct TokenAuthenticator {
     unknown_rate: RateLimit,
 }
 
-enum Reviewed {
+enum ReviewResult {
     Valid(User),
     Invalid,
 }
@@ -106,17 +106,21 @@ impl TokenAuthenticator {
             None => self.limited_review(client, token).await?,
         };
         match reviewed {
-            Reviewed::Valid(user) => Ok(user),
-            Reviewed::Invalid => Err(TokenError::Invalid),
+            ReviewResult::Valid(user) => Ok(user),
+            ReviewResult::Invalid => Err(TokenError::Invalid),
         }
     }
 
-    fn cached(&self, token: &String) -> Option<Reviewed> {
-        let invalid = || self.invalid.get(token).map(|()| Reviewed::Invalid);
-        self.valid.get(token).map(Reviewed::Valid).or_else(invalid)
+    fn cached(&self, token: &String) -> Option<ReviewResult> {
+        let invalid = || self.invalid.get(token).map(|()| ReviewResult::Invalid);
+        self.valid.get(token).map(ReviewResult::Valid).or_else(invalid)
     }
 
-    async fn limited_review(&self, client: IpAddr, token: String) -> Result<Reviewed, ReviewError> {
+    async fn limited_review(
+        &self,
+        client: IpAddr,
+        token: String,
+    ) -> Result<ReviewResult, ReviewError> {
         let is_known = self.known.get(&self.hasher.hash_one(&token)).is_some();
         if !is_known && !self.unknown_rate.take(client) {
             return Err(ReviewError::TooMany);
@@ -125,18 +129,18 @@ impl TokenAuthenticator {
         limit.run(Flow::of_address(client), self.review(token)).await
     }
 
-    async fn review(&self, token: String) -> Result<Reviewed, ReviewError> {
+    async fn review(&self, token: String) -> Result<ReviewResult, ReviewError> {
         // Another request with the token may have been first.
         if let Some(reviewed) = self.cached(&token) {
             return Ok(reviewed);
         }
         let Some(user) = self.reviews.review_token(&token).await? else {
             self.invalid.insert(token, (), self.lifetime);
-            return Ok(Reviewed::Invalid);
+            return Ok(ReviewResult::Invalid);
         };
         self.known.insert(self.hasher.hash_one(&token), (), KNOWN);
         self.valid.insert(token, user.clone(), self.lifetime);
-        Ok(Reviewed::Valid(user))
+        Ok(ReviewResult::Valid(user))
     }
 }
 

@@ -27,11 +27,11 @@ pub(super) enum Access {
     /// Every client of this machine.
     Local,
     /// Users who may get the path.
-    Reviewed(Box<Reviewed>),
+    Reviewed(Box<ReviewedAccess>),
 }
 
-/// What the API server says about users.
-pub(super) struct Reviewed {
+/// Access of users whom the API server reviews.
+pub(super) struct ReviewedAccess {
     /// Tokens for the API server, in `Authorization`.
     api_tokens: TokenAuthenticator,
     /// Tokens for [`AUDIENCE`], in [`TOKEN_HEADER`].
@@ -77,7 +77,7 @@ impl Access {
             allowed_lifetime: REVIEW_LIFETIME,
             denied_lifetime: REVIEW_LIFETIME / 6,
         };
-        Self::Reviewed(Box::new(Reviewed {
+        Self::Reviewed(Box::new(ReviewedAccess {
             api_tokens: TokenAuthenticator::new(api_tokens, REVIEW_LIFETIME),
             debug_tokens: TokenAuthenticator::new(debug_tokens, REVIEW_LIFETIME),
             authorizer: Authorizer::new(accesses, &options),
@@ -99,7 +99,7 @@ impl Access {
     }
 }
 
-impl Reviewed {
+impl ReviewedAccess {
     async fn check(&self, client: IpAddr, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
         let user = self.user(client, headers).await?;
         let request = RequestInfo::new("GET", path, &Query::default())
