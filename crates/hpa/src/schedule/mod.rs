@@ -4,7 +4,6 @@ mod chart;
 mod preview;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::{
     io::{IsTerminal, Write, stdout},

@@ -1,12 +1,15 @@
 //! What a manifest's schedules do over some time.
 
+use std::fmt::Write;
+
 use anyhow::{Context, bail};
 use hpa_collectors::schedules::{
     Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window,
 };
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde_json::{Value, json};
 
+use super::chart;
 use crate::convert;
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
@@ -112,5 +115,42 @@ impl Preview {
             "changes": changes.collect::<Vec<_>>(),
             "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl Preview {
+    pub(super) fn text(&self, has_color: bool) -> String {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        let mut text = format!("{}, times in {zone}\n", self.name);
+        // Writing to a string can't fail.
+        for problem in &self.problems {
+            let label = match problem {
+                Problem::UnknownTimeZone { .. } => "warning",
+                _ => "error",
+            };
+            let _ = writeln!(text, "{label}: {problem}");
+        }
+        text.push('\n');
+        text.push_str(&chart::draw(self, has_color));
+        text.push('\n');
+        for window in &self.windows {
+            let entry = format!("spec.schedules[{}]", window.entry);
+            let times = format!("{} to {}", self.local(window.start), self.local(window.end));
+            let _ = writeln!(text, "{times}  {:>8}  {entry}", window.value);
+        }
+        let next = self.changes.first().map(|change| (self.local(change.at), change.value));
+        let next = next.map_or_else(
+            || "no change in this time".to_owned(),
+            |(at, value)| format!("next {value} at {at}"),
+        );
+        let minutes = self.ramp_seconds / 60;
+        let now = self.local(self.from);
+        let _ = writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.first);
+        text
+    }
+
+    fn local(&self, time: Timestamp) -> impl std::fmt::Display {
+        let time: Zoned = time.to_zoned(self.zone.clone());
+        time.strftime("%a %Y-%m-%d %H:%M %:z").to_string()
     }
 }
