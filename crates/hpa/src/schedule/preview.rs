@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hpa_collectors::schedules::{
     Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window,
 };
@@ -10,7 +10,7 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde_json::{Value, json};
 
 use super::chart;
-use crate::convert;
+use crate::manifests;
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 const API_VERSION: &str = "zalando.org/v1";
@@ -37,7 +37,8 @@ pub(super) fn read(
     to: Timestamp,
 ) -> anyhow::Result<Vec<Preview>> {
     let mut previews = Vec::new();
-    for object in convert::objects(input)? {
+    for manifest in manifests::parse("manifest", input)? {
+        let object = manifest.object;
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
         if text("/apiVersion") != API_VERSION || !KINDS.contains(&text("/kind")) {
             continue;
@@ -46,8 +47,8 @@ pub(super) fn read(
         let slash = if namespace.is_empty() { "" } else { "/" };
         let name = format!("{} {namespace}{slash}{}", text("/kind"), text("/metadata/name"));
         let spec = object.get("spec").cloned().unwrap_or_default();
-        let preview = serde_json::from_value::<ScalingScheduleSpec>(spec)
-            .context("spec")
+        let preview = serde_path_to_error::deserialize::<_, ScalingScheduleSpec>(spec)
+            .map_err(|error| anyhow!("spec.{}: {}", error.path(), error.inner()))
             .and_then(|spec| Ok(ScheduledMetric::new(&spec, settings)?))
             .and_then(|metric| Preview::new(name.clone(), &metric, settings, from, to))
             .with_context(|| name)?;
