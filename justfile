@@ -56,12 +56,21 @@ each-alone:
 chart:
     cargo test --test chart
 
+# Write the manifests of the adapter for those who don't use Helm.
+adapter-manifests:
+    UPDATE_MANIFESTS=1 cargo test --test chart
+
 # Write the pictures of docs/tuning.md, and print its tables.
 tuning:
     cargo build --release -p hpa
     for file in examples/simulate/*.yaml; do target/release/hpa simulate $file --svg docs/tuning/$(basename $file .yaml).svg || exit 1; done
 
-# Print the table of recommendations in docs/tuning.md. It takes minutes.
+# Write the pictures of the dashboard in docs/dashboard. Needs Chromium, chromedriver, curl and jq.
+pictures:
+    cargo build -p hpa
+    docs/dashboard/take target/debug/hpa
+
+# Print suggestions for the worked examples of docs/tuning.md. It takes minutes.
 recommendations:
     cargo build --release -p hpa
     cd examples/simulate && ../../target/release/hpa recommend diurnal.yaml flapping.yaml metric-outage.yaml pod-size.yaml queue-to-zero.yaml rollout-surge.yaml slow-start.yaml tolerance.yaml --candidates 200 -o markdown

@@ -25,20 +25,26 @@ fn expected_apis(set: &str) -> &'static [&'static str] {
     }
 }
 
-/// The probes are those of the API's port.
+/// The probes have a port of their own.
 pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
     // The moved values have those of prometheus-adapter's chart.
-    let paths = if set == "moved" { ["/healthz"; 2] } else { ["/readyz", "/livez"] };
+    let is_moved = set == "moved";
+    let paths = if is_moved { ["/healthz"; 2] } else { ["/readyz", "/livez"] };
+    let (port, scheme) = if is_moved { ("https", "HTTPS") } else { ("health", "HTTP") };
     for (probe, path) in ["readinessProbe", "livenessProbe"].into_iter().zip(paths) {
         let get = &container[probe]["httpGet"];
-        let expected = json!({"path": path, "port": "https", "scheme": "HTTPS"});
+        let expected = json!({"path": path, "port": port, "scheme": scheme});
         ensure!(*get == expected, "{probe}: {get}");
     }
-    let port = &container["ports"][0];
-    let flag = format!("--secure-port={}", port["containerPort"]);
-    ensure!(port["name"] == "https", "{port}");
-    ensure!(rendered::arguments(objects)?.contains(&flag), "no {flag}");
+    for (index, (name, flag)) in
+        [("https", "--secure-port"), ("health", "--health-port")].into_iter().enumerate()
+    {
+        let port = &container["ports"][index];
+        let flag = format!("{flag}={}", port["containerPort"]);
+        ensure!(port["name"] == name, "{port}");
+        ensure!(rendered::arguments(objects)?.contains(&flag), "no {flag}");
+    }
     Ok(())
 }
 
@@ -193,6 +199,72 @@ pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
         }
     }
     bindings(objects, &roles)
+}
+
+/// The adapter may read what its configuration needs, and nothing else.
+pub(crate) fn rights(helm: &Helm) -> Result<()> {
+    let external = "rules.default=false,rules.external[0].seriesQuery=up,\
+                    rules.external[0].metricsQuery=up,rbac.readers=null";
+    let with = |set: &str| format!("{external},{set}");
+    let certificate = ["apiservices"];
+    let collectors = [
+        "deployments/scale",
+        "events",
+        "horizontalpodautoscalers",
+        "pods",
+        "rollouts/scale",
+        "statefulsets/scale",
+    ];
+    let cases: [(String, Vec<&str>); 7] = [
+        (external.to_owned(), vec![]),
+        ("replicas=2".to_owned(), vec!["namespaces", "pods", "services"]),
+        (with("rules.resource.cpu.containerQuery=up"), vec!["nodes", "pods"]),
+        (with("collectors.enabled=true"), collectors.to_vec()),
+        (
+            with("collectors.enabled=true,collectors.skipperIngress=true"),
+            [&collectors[..], &["ingresses"]].concat(),
+        ),
+        (
+            with("collectors.enabled=true,collectors.skipperRouteGroup=true"),
+            [&collectors[..], &["routegroups"]].concat(),
+        ),
+        (
+            with("rbac.selectableResources[0].group=apps,rbac.selectableResources[0].resource=x"),
+            vec!["x"],
+        ),
+    ];
+    for (set, mut expected) in cases {
+        let objects = helm.template_with(&set)?;
+        let name = &deployment(&objects)?["metadata"]["name"];
+        let role = of_kind(&objects, "ClusterRole").into_iter();
+        let role = role.into_iter().find(|role| role["metadata"]["name"] == *name);
+        let rules = role.context("no ClusterRole")?["rules"].as_array().context("no rules")?;
+        let mut found: Vec<&str> =
+            rules.iter().flat_map(|rule| texts(&rule["resources"])).collect();
+        found.sort_unstable();
+        expected.extend(certificate);
+        expected.sort_unstable();
+        ensure!(found == expected, "{set}: {found:?}, not {expected:?}");
+    }
+    let bare = helm.template_with(&with("certManager.enabled=true"))?;
+    let name = &deployment(&bare)?["metadata"]["name"];
+    let roles = of_kind(&bare, "ClusterRole");
+    let role = roles.iter().find(|role| role["metadata"]["name"] == *name);
+    ensure!(role.context("no ClusterRole")?["rules"] == json!([]), "{roles:?}");
+    Ok(())
+}
+
+/// The manifests for those who don't use Helm are those of the chart.
+pub(crate) fn manifests(helm: &Helm) -> Result<()> {
+    let path = crate::repository("examples/adapter/hpa-adapter.yaml");
+    let rendered = helm.manifests("hpa-adapter")?;
+    if std::env::var_os("UPDATE_MANIFESTS").is_some() {
+        std::fs::write(&path, &rendered)?;
+    }
+    let stored = std::fs::read_to_string(&path)?;
+    let is_equal = crate::helm::documents(&stored)? == crate::helm::documents(&rendered)?;
+    ensure!(is_equal, "{} differs from the chart: just adapter-manifests", path.display());
+    Ok(())
 }
 
 fn texts(list: &Value) -> Vec<&str> {

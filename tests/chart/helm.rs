@@ -121,6 +121,24 @@ impl Helm {
         self.render(&["--kube-version".to_owned(), version.to_owned()])
     }
 
+    /// The objects of a release in a namespace of the same name, without what marks them as Helm's.
+    pub(crate) fn manifests(&self, release: &str) -> Result<String> {
+        let output = self.run(&["template", release, "--namespace", release], &[])?;
+        ensure!(output.status.success(), "helm template: {}", text(&output));
+        let rendered = String::from_utf8(output.stdout)?;
+        let is_own = |line: &&str| {
+            let line = line.trim_start();
+            !["# Source:", "helm.sh/chart:", "app.kubernetes.io/managed-by:"]
+                .iter()
+                .any(|start| line.starts_with(start))
+        };
+        let lines: Vec<&str> = rendered.lines().filter(is_own).collect();
+        Ok(format!(
+            "# Made from charts/hpa-adapter with its default values: just adapter-manifests\n{}\n",
+            lines.join("\n")
+        ))
+    }
+
     fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         let output = self.run(&["template", RELEASE, "--namespace", NAMESPACE], values)?;
         if !output.status.success() {
@@ -145,7 +163,7 @@ impl Chart {
 }
 
 /// Parses a stream of YAML documents.
-fn documents(text: &str) -> Result<Vec<Value>> {
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
     let parse = |document: &str| {
         serde_saphyr::from_str::<Value>(document).with_context(|| format!("not YAML:\n{document}"))
     };

@@ -157,6 +157,8 @@ fn with_adapter(helm: &Helm, binary: &Path, report: &mut Report) -> Vec<(String,
     }
     report.line("adapter::arguments_follow_the_values", adapter::arguments(helm));
     report.line("adapter::switches_add_objects", adapter::switches(helm));
+    report.line("adapter::rights_follow_the_configuration", adapter::rights(helm));
+    report.line("adapter::manifests_are_those_of_the_chart", adapter::manifests(helm));
     report.line("adapter::invalid_values_are_rejected", adapter::invalid_values(helm));
     let notes = "adapter::notes_say_what_to_do_next";
     if helm.version.starts_with("v3.") {

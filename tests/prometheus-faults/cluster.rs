@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hpa_adapter::metrics_api::{InstalledGroups, RequestInfo};
 use hpa_adapter::{
     Access, AccessReviews, Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions,
-    Metrics, ReviewError, Trust, User, Version,
+    Metrics, Peer, ReviewError, Trust, User, Version,
 };
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
@@ -161,7 +161,8 @@ impl Cluster {
     /// Status and body of a response of the adapter.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let (head, ()) = Request::get(path).body(()).expect("a request").into_parts();
-        let response = self.adapter.respond(&head, None).await;
+        let client = Peer::new([127, 0, 0, 1].into(), Vec::new());
+        let response = self.adapter.respond(&head, &client).await;
         let status = response.status().as_u16();
         let body = response.into_body();
         let text = || Value::String(String::from_utf8_lossy(&body).into_owned());

@@ -2,6 +2,7 @@
 {{- define "hpa-adapter.args" -}}
 - adapter
 - {{ printf "--secure-port=%v" .Values.listenPort | quote }}
+- {{ printf "--health-port=%v" .Values.healthPort | quote }}
 {{- if include "hpa-adapter.makesCertificate" . }}
 - {{ printf "--service=%s/%s" (include "hpa-adapter.namespace" .) (include "hpa-adapter.fullname" .) | quote }}
 - {{ printf "--serving-secret=%s" (include "hpa-adapter.secret" .) | quote }}

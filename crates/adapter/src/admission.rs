@@ -1,121 +1,142 @@
-//! How many requests are answered at a time, and how many bytes wait for clients, by who sends the
-//! requests.
+//! The limits of requests: how many are answered at a time, and how many bytes wait for clients.
 //!
-//! Everybody who reaches the port can send requests without credentials or with invalid ones, each
-//! of which can cost a review by the API server. Each kind of caller therefore has limits of its
-//! own, so that none of them can keep out another one, in particular not the API server.
+//! Everyone who reaches the port can send requests without credentials or with invalid ones, each
+//! of which can cost a review by the API server. Each kind of caller has limits of its own, which
+//! users or, without credentials, addresses share fairly. None of them can keep out another one, in
+//! particular not kube-controller-manager behind the API server.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use crate::reviews::ReviewLimit;
+use http::Response;
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Who sends a request, as far as limits are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// The API server on behalf of a user, or a member of `system:masters`.
-    Trusted,
-    /// Another user with valid credentials.
-    Authenticated,
-    /// A client without credentials.
-    Anonymous,
-}
+use crate::{
+    response::{Reply, too_many_unread},
+    reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
+};
 
-/// The limits of all callers.
+/// Shorter bodies don't count: a connection's limits bound them.
+const FREE_BYTES: usize = 64;
+
+/// The limits of all kinds of callers.
 pub(crate) struct Admission {
+    /// Users behind the front proxy, and members of `system:masters`.
     trusted: Limits,
+    /// Other users with valid credentials.
     authenticated: Limits,
+    /// Clients without credentials, or with invalid ones.
     anonymous: Limits,
 }
 
-/// The limits of one kind of caller.
 pub(crate) struct Limits {
     /// Requests that are answered at a time.
-    pub(crate) requests: Semaphore,
-    /// Reviews of accesses.
-    pub(crate) reviews: ReviewLimit,
+    requests: Arc<FairLimit>,
+    reviews: ReviewLimit,
     /// Responses that clients have not read yet.
-    pub(crate) unread: UnreadLimit,
+    unread_kib: Arc<FairLimit>,
+}
+
+/// The limits of a caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Share<'a> {
+    limits: &'a Limits,
+    flow: Flow,
 }
 
 impl Admission {
-    /// The client of the API server runs 32 reviews at a time: 20, 8 and 4.
+    /// A user can have half of each limit. The client of the API server runs 32 reviews at a time:
+    /// 20, 8 and 4.
     pub(crate) fn new() -> Self {
         Self {
-            // As many requests as in kube-apiserver.
-            trusted: Limits::new(400, ReviewLimit::new(20, 380), 128 << 20),
-            authenticated: Limits::new(100, ReviewLimit::new(8, 92), 32 << 20),
-            anonymous: Limits::new(40, ReviewLimit::new(4, 36), 4 << 20),
+            // A user has as many requests as all users of kube-apiserver.
+            trusted: Limits::new(800, ReviewLimit::new(20, 380), 128 << 10),
+            authenticated: Limits::new(200, ReviewLimit::new(8, 92), 32 << 10),
+            anonymous: Limits::new(80, ReviewLimit::new(4, 36), 8 << 10),
         }
     }
 
-    pub(crate) fn limits(&self, caller: Caller) -> &Limits {
-        match caller {
-            Caller::Trusted => &self.trusted,
-            Caller::Authenticated => &self.authenticated,
-            Caller::Anonymous => &self.anonymous,
-        }
+    pub(crate) fn of_user(&self, user: &User, is_proxied: bool, client: IpAddr) -> Share<'_> {
+        let limits = if is_proxied || user.is_in(MASTERS) {
+            &self.trusted
+        } else if user.name == ANONYMOUS {
+            return self.of_unknown(client);
+        } else {
+            &self.authenticated
+        };
+        Share { limits, flow: Flow::of_user(user) }
+    }
+
+    /// The limits of a client that has shown no valid credentials.
+    pub(crate) fn of_unknown(&self, client: IpAddr) -> Share<'_> {
+        Share { limits: &self.anonymous, flow: Flow::of_address(client) }
     }
 }
 
 impl Limits {
-    fn new(requests: usize, reviews: ReviewLimit, unread_bytes: usize) -> Self {
-        let requests = Semaphore::new(requests);
-        Self { requests, reviews, unread: UnreadLimit::new(unread_bytes) }
+    fn new(requests: usize, reviews: ReviewLimit, unread_kib: usize) -> Self {
+        let (requests, unread_kib) = (FairLimit::new(requests), FairLimit::new(unread_kib));
+        Self { requests, reviews, unread_kib }
     }
 }
 
-/// Bounds the bytes of responses that have not been sent yet.
-pub(crate) struct UnreadLimit {
-    free_kib: Arc<Semaphore>,
-    kib: usize,
+impl<'a> Share<'a> {
+    /// `None` if the caller has too many requests.
+    pub(crate) fn start_request(self) -> Option<FairPermit> {
+        self.limits.requests.try_acquire(self.flow, 1)
+    }
+
+    pub(crate) fn reviews(self) -> (&'a ReviewLimit, Flow) {
+        (&self.limits.reviews, self.flow)
+    }
+
+    /// Counts the body until it has been sent. If the caller leaves too many unread, it is 429
+    /// instead. A body that is longer than the limit is sent alone.
+    pub(crate) fn send(self, response: Reply) -> Reply {
+        if response.body().len() <= FREE_BYTES {
+            return response;
+        }
+        let unread = &self.limits.unread_kib;
+        let kib = response.body().len().div_ceil(1 << 10).min(unread.max_amount());
+        let Some(permit) = unread.try_acquire(self.flow, kib) else { return too_many_unread() };
+        let (head, bytes) = response.into_parts();
+        Response::from_parts(head, Bytes::from_owner(CountedBody { bytes, _permit: permit }))
+    }
 }
 
-/// Bytes that count until they are dropped, that is until they have been sent.
-struct Counted {
+/// A body that counts until this is dropped, that is until it has been sent.
+struct CountedBody {
     bytes: Bytes,
-    _permit: OwnedSemaphorePermit,
+    _permit: FairPermit,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for CountedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl UnreadLimit {
-    fn new(bytes: usize) -> Self {
-        let kib = bytes >> 10;
-        Self { free_kib: Arc::new(Semaphore::new(kib)), kib }
-    }
-
-    /// Counts the bytes until they have been sent. `None` if there are too many. A response that
-    /// is longer than the limit is sent alone.
-    pub(crate) fn count(&self, bytes: Bytes) -> Option<Bytes> {
-        let kib = bytes.len().div_ceil(1 << 10).min(self.kib);
-        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-        let permit = self.free_kib.clone().try_acquire_many_owned(kib).ok()?;
-        Some(Bytes::from_owner(Counted { bytes, _permit: permit }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response::reply;
 
     #[test]
     fn bytes_count_until_they_are_dropped() {
-        let limit = UnreadLimit::new(8 << 10);
-        let bytes = |kib: usize| Bytes::from(vec![0; kib << 10]);
-        let mut first = limit.count(bytes(5)).unwrap();
-        assert!(limit.count(bytes(4)).is_none());
+        let limits = Limits::new(1, ReviewLimit::new(1, 1), 16);
+        let share = Share { limits: &limits, flow: Flow::of_user(&User::anonymous()) };
+        let send = |kib: usize| {
+            let response = share.send(reply(200, "text/plain", vec![0; kib << 10]));
+            (response.status().as_u16(), response.into_body())
+        };
+        let (_, mut first) = send(5);
+        assert_eq!(send(4).0, 429);
         let rest = first.split_off(10);
         drop(first);
-        assert!(limit.count(bytes(4)).is_none(), "a part has not been sent");
+        assert_eq!(send(4).0, 429, "a part has not been sent");
         drop(rest);
-        let all = limit.count(bytes(20)).unwrap();
-        assert_eq!(all.len(), 20 << 10, "longer than the limit");
-        assert!(limit.count(bytes(1)).is_none());
+        let (status, all) = send(20);
+        assert_eq!((status, all.len()), (200, 20 << 10), "longer than the limit");
+        assert_eq!(send(1).0, 429);
+        assert_eq!(send(0).0, 200);
     }
 }

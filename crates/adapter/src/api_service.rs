@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::metrics_api::{Group, InstalledGroups};
-use crate::serve::{CertificateError, ServingCertificate};
+use crate::server::{CertificateError, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
 use hpa_metrics::describe;
 use jiff::{SignedDuration, Timestamp};
@@ -25,20 +25,23 @@ use tracing::{info, warn};
 
 use crate::certificates::{Identity, IdentityError, LIFETIME};
 
-/// How often the Secret and the API services are checked. Changes of API services are noticed at once.
+/// How often the Secret and the API services are checked. Changes of API services are watched.
 const INTERVAL: Duration = Duration::from_mins(10);
 
-/// How long a changed API service is left alone, so that another program that writes it, too, causes
-/// few requests.
+/// How long a changed API service is left alone, so that a program that also writes it causes few
+/// requests.
 const CHANGE_DELAY: Duration = Duration::from_secs(2);
 
 /// How soon a failed check is repeated.
 const RETRY: Duration = Duration::from_secs(15);
 
+/// How often the Secret is read and written if others write it at the same time.
+const ATTEMPTS: u32 = 5;
+
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";
-/// When the certificate is to be replaced.
+/// The annotation with the time when the certificate must be replaced.
 const RENEW_AFTER: &str = "adapter.hpa-rs.dev/renew-after";
 
 /// A Service with its namespace.
@@ -48,7 +51,6 @@ pub struct ServiceName {
     name: String,
 }
 
-/// The name of a Service has another form.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not NAMESPACE/NAME")]
 pub struct ServiceNameError(String);
@@ -78,47 +80,30 @@ impl ServiceName {
     }
 }
 
-/// Why the certificate can't be shared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BootstrapError {
-    /// The Secret.
+pub enum ControllerError {
     #[error("unable to read or write the Secret {namespace}/{name} with the serving certificate")]
-    Secret {
-        /// The namespace.
-        namespace: String,
-        /// The name.
-        name: String,
-        /// The failure.
-        source: kube::Error,
-    },
-    /// An API service.
+    Secret { namespace: String, name: String, source: kube::Error },
     #[error("unable to set the caBundle of the APIService {name}")]
-    ApiService {
-        /// The name.
-        name: String,
-        /// The failure.
-        source: kube::Error,
-    },
-    /// No certificate can be generated.
+    ApiService { name: String, source: kube::Error },
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The certificate in the Secret can't be used.
     #[error("unable to use the serving certificate")]
     Certificate(#[from] CertificateError),
 }
 
-/// Keeps the certificate and the API services up to date.
-pub struct Bootstrap {
+/// Keeps a serving certificate in a Secret, and the API services that trust it.
+pub struct CertificateController {
     client: Client,
     service: ServiceName,
     secret: String,
     groups: InstalledGroups,
 }
 
-impl Bootstrap {
-    /// For the API services of these groups that point to a Service. The Secret is in its
-    /// namespace.
+impl CertificateController {
+    /// A controller for the API services of these groups that point to the Service. The Secret is
+    /// in its namespace.
     pub fn new(
         client: Client,
         service: ServiceName,
@@ -128,10 +113,10 @@ impl Bootstrap {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
-    /// The certificate of the Secret. Replaces it if there is none, or if it is close to its end.
-    pub async fn identity(&self) -> Result<Identity, BootstrapError> {
+    /// The certificate in the Secret. If there is none, or it is close to its end, stores a new one.
+    pub async fn identity(&self) -> Result<Identity, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
-        // Two attempts: another replica may store a certificate at the same time.
+        let mut attempt = 1;
         loop {
             let mut secret =
                 secrets.get(&self.secret).await.map_err(|error| self.secret_error(error))?;
@@ -149,19 +134,21 @@ impl Bootstrap {
                     info!(secret = self.secret, "stored a new serving certificate");
                     return Ok(identity);
                 }
-                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                // Another replica has probably stored a certificate.
+                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                }
                 Err(error) => return Err(self.secret_error(error)),
             }
         }
     }
 
-    fn secret_error(&self, source: kube::Error) -> BootstrapError {
+    fn secret_error(&self, source: kube::Error) -> ControllerError {
         let (namespace, name) = (self.service.namespace.clone(), self.secret.clone());
-        BootstrapError::Secret { namespace, name, source }
+        ControllerError::Secret { namespace, name, source }
     }
 
-    /// Keeps the certificate and the API services up to date until `stop` is cancelled. The Secret
-    /// is checked regularly, and API services as soon as they change.
+    /// Keeps the certificate and the API services up to date until `stop` is cancelled.
     pub async fn run(self, certificate: Arc<ServingCertificate>, stop: CancellationToken) {
         let mut served: Option<Identity> = None;
         let mut services = self.changes();
@@ -179,7 +166,6 @@ impl Bootstrap {
                 while let Some(service) = services.next().await {
                     if authorities.is_none_or(|authorities| self.must_update(&service, authorities))
                     {
-                        // Another program may write it, too, again and again.
                         return tokio::time::sleep(CHANGE_DELAY).await;
                     }
                 }
@@ -193,7 +179,6 @@ impl Bootstrap {
         }
     }
 
-    /// The names of the API services.
     fn names(&self) -> impl Iterator<Item = String> + use<'_> {
         let versions = |group: Group| group.versions().iter().map(move |version| (group, version));
         let all = self.groups.iter().flat_map(versions);
@@ -228,7 +213,7 @@ impl Bootstrap {
         &self,
         certificate: &ServingCertificate,
         served: &mut Option<Identity>,
-    ) -> Result<(), BootstrapError> {
+    ) -> Result<(), ControllerError> {
         let identity = self.identity().await?;
         for name in self.names() {
             self.trust(&name, &identity.authority).await?;
@@ -241,8 +226,8 @@ impl Bootstrap {
     }
 
     /// Sets the authorities that an API service trusts, unless it points to another Service.
-    async fn trust(&self, name: &str, authorities: &str) -> Result<(), BootstrapError> {
-        let failed = |source| BootstrapError::ApiService { name: name.to_owned(), source };
+    async fn trust(&self, name: &str, authorities: &str) -> Result<(), ControllerError> {
+        let failed = |source| ControllerError::ApiService { name: name.to_owned(), source };
         let services: Api<APIService> = Api::all(self.client.clone());
         let Some(current) = services.get_opt(name).await.map_err(failed)? else {
             warn!(name, "there is no such APIService, so that the API server doesn't use this API");
@@ -291,7 +276,7 @@ fn identity_of(secret: &Secret) -> Option<Identity> {
     Some(Identity { chain: text(CERTIFICATE)?, key: text(KEY)?, authority: text(AUTHORITIES)? })
 }
 
-/// Whether the certificate is close to its end, or it is unknown when it ends.
+/// Whether the certificate is close to its end, or its end is unknown.
 fn must_renew(secret: &Secret, now: Timestamp) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let renew_after = annotations.and_then(|annotations| annotations.get(RENEW_AFTER));
@@ -346,11 +331,8 @@ mod tests {
         assert_eq!(first_certificate(&bundle), Some(&*new.authority));
         assert_eq!(first_certificate("x"), None);
         let chain = new.chain.as_bytes();
-        let certificate = ServingCertificate::from_pem(
-            chain,
-            new.key.as_bytes(),
-            crate::serve::Handshake::default(),
-        );
+        let handshake = crate::server::Handshake::default();
+        let certificate = ServingCertificate::from_pem(chain, new.key.as_bytes(), handshake);
         assert!(certificate.is_ok());
     }
 

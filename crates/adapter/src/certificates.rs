@@ -19,7 +19,6 @@ pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 pub struct Identity {
     /// The certificate of the server, and that of its authority.
     pub chain: String,
-    /// The private key.
     pub key: String,
     /// The certificate of the authority.
     pub authority: String,
@@ -32,21 +31,13 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// It can't be generated.
     #[error("unable to generate a certificate")]
     Generate(#[from] rcgen::Error),
-    /// A file can't be written.
     #[error("unable to write {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The failure.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 impl Identity {

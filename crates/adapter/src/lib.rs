@@ -1,48 +1,52 @@
-//! An aggregated API server for the Kubernetes metrics APIs: authentication and authorization as
-//! kube-apiserver delegates them, and routes to a [`MetricSource`](hpa_metrics::MetricSource).
+//! An aggregated API server for the Kubernetes metrics APIs. `hpa adapter` starts it; kube-apiserver
+//! sends it the requests of kube-controller-manager, kubectl and others.
 //!
 //! ```text
-//!  connection ──► TLS, certificate of the client
-//!      │
-//!      ▼ request
-//!  authentication   front proxy, client certificate, token, anonymous
-//!      │ user
+//!  kube-apiserver, Prometheus, probes, anyone who reaches the port
+//!      │ TCP
 //!      ▼
-//!  authorization    system:masters, paths that are always allowed, SubjectAccessReview
-//!      │
+//!  server::Connections    1024; another one replaces an idle or unread one
+//!      │ TLS                  server::ServingCertificate
 //!      ▼
-//!  routes           discovery, metrics ──► Provider
+//!  Adapter::respond       one request; nothing is answered before authentication
+//!      │
+//!      ├─► authentication     front proxy, client certificate, token, anonymous
+//!      │       └─► reviews::TokenAuthenticator ──► TokenReview, cached, with a rate
+//!      ├─► admission          a share of the limits, by user or address
+//!      ├─► reviews::Authorizer    system:masters, SubjectAccessReview, cached
+//!      │
+//!      ▼  metrics_api::{RequestInfo, Route}
+//!  api                    discovery documents; queries ──► MetricSource
+//!      │  metrics_api::{values, usage, table, status}
+//!      ▼
+//!  response               JSON, YAML or protobuf; counts until the client has read it
 //! ```
+//!
+//! [`api_service`] keeps a serving certificate in a Secret and writes its authority into the
+//! `APIService` objects. [`metrics`] has the server's own metrics. The debug API of `hpa run` uses
+//! [`reviews`] and [`server`].
 //!
 //! The behavior is that of prometheus-adapter ("the reference" here), which is built on the
 //! libraries of kube-apiserver.
 
-#![warn(missing_docs)]
-
-mod activity;
 mod admission;
 mod api;
 pub mod api_service;
 pub mod authentication;
 pub mod certificates;
-mod connections;
-mod der;
-mod health;
 pub mod metrics;
 pub mod metrics_api;
-mod request_labels;
 mod response;
 pub mod reviews;
-pub mod serve;
 pub mod server;
 pub mod service;
 #[cfg(test)]
 mod test_certificates;
 
-pub use crate::reviews::{
+pub use authentication::{Authenticator, Peer, Trust};
+pub use metrics::Metrics;
+pub use reviews::{
     Access, AccessReviews, Authorizer, AuthorizerOptions, ReviewError, TokenAuthenticator, User,
 };
-pub use authentication::{Authenticator, Trust};
-pub use metrics::Metrics;
 pub use server::Server;
 pub use service::{Adapter, AdapterOptions, Version};

@@ -1,6 +1,8 @@
-//! Responses.
+//! Responses, and what a request says about them.
 
-use crate::metrics_api::{EncodeError, MediaType, Query, StatusError, accept};
+use std::fmt::Write;
+
+use crate::metrics_api::{EncodeError, MediaType, Query, StatusError, accept, status::bounded};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use hyper::body::Bytes;
 use serde::Serialize;
@@ -19,7 +21,6 @@ pub(crate) struct Preferences<'a> {
 }
 
 impl Preferences<'_> {
-    /// The header `Accept`, or an empty text.
     pub(crate) fn accept(&self) -> &str {
         self.header(header::ACCEPT)
     }
@@ -43,14 +44,19 @@ impl Preferences<'_> {
 
     /// An error. If the client doesn't accept any media type for it, it is JSON.
     pub(crate) fn error(&self, error: &StatusError) -> Reply {
+        let error = error.clone().bounded();
         let media_type = self.negotiate(accept::Conversions::None);
         let media_type =
             media_type.unwrap_or(MediaType { is_pretty: true, ..MediaType::default() });
-        encode(error.code, &media_type, error)
+        encode(error.code, &media_type, &error)
+    }
+
+    /// 429, so that the client tries again.
+    pub(crate) fn too_many_requests(&self) -> Reply {
+        repeat_later(self.error(&StatusError::too_many_requests()))
     }
 }
 
-/// Encodes a body.
 pub(crate) fn encode(code: u16, media_type: &MediaType, body: &impl Serialize) -> Reply {
     match media_type.encode(body) {
         Ok(bytes) => reply(code, media_type.content_type(), bytes),
@@ -68,12 +74,10 @@ pub(crate) fn json(code: u16, body: &impl Serialize) -> Reply {
     encode(code, &MediaType { is_pretty: true, ..MediaType::default() }, body)
 }
 
-/// A text.
 pub(crate) fn text(code: u16, text: impl Into<String>) -> Reply {
     reply(code, TEXT, text.into().into_bytes())
 }
 
-/// A response with a body.
 pub(crate) fn reply(code: u16, content_type: &'static str, body: Vec<u8>) -> Reply {
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
@@ -90,4 +94,55 @@ pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
         *response.body_mut() = Bytes::new();
     }
     response
+}
+
+/// 429 for a client that doesn't read responses.
+pub(crate) fn too_many_unread() -> Reply {
+    repeat_later(reply(429, TEXT, Vec::new()))
+}
+
+fn repeat_later(mut response: Reply) -> Reply {
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// 500 as a text, as kube-apiserver answers if it can't classify or authorize a request.
+pub(crate) fn internal_error(path: &str, message: &str) -> Reply {
+    let path = hpa_calc::go_text::Quoted(bounded(path));
+    let message = format!("Internal Server Error: {path}: {}\n", bounded(message));
+    text(500, message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+}
+
+/// A check of `/healthz`, `/livez` or `/readyz`.
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    /// The problems of a check that failed.
+    pub(crate) outcome: Result<(), Vec<String>>,
+}
+
+/// The response of a health endpoint: `ok`, or what failed. `?verbose` lists all checks, `?exclude=NAME`
+/// leaves one out.
+pub(crate) fn health(path: &str, checks: &[Check], query: &Query) -> Reply {
+    let endpoint = path.trim_start_matches('/');
+    let mut lines = String::new();
+    let mut failed = false;
+    for Check { name, outcome } in checks {
+        let line = match outcome {
+            _ if query.get("exclude") == Some(name) => format!("[+]{name} excluded: ok"),
+            Ok(()) => format!("[+]{name} ok"),
+            Err(problems) => {
+                failed = true;
+                format!("[-]{name} failed: {}", problems.join("; "))
+            }
+        };
+        // Writing to a string can't fail.
+        writeln!(lines, "{line}").ok();
+    }
+    if failed {
+        text(500, format!("{lines}{endpoint} check failed\n"))
+    } else if query.get("verbose").is_some() {
+        text(200, format!("{lines}{endpoint} check passed\n"))
+    } else {
+        text(200, "ok")
+    }
 }

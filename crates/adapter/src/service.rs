@@ -12,26 +12,23 @@ use std::{
 };
 
 use crate::metrics_api::{
-    InstalledGroups, NoRoute, Query, RequestInfo, Route, StatusError, discovery, openapi, query,
-    status::Forbidden,
+    InstalledGroups, NoRoute, Query, RequestInfo, Route, StatusError, discovery, query,
+    status::{Forbidden, bounded},
 };
-use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, MASTERS, ReviewError, User};
-use hpa_metrics::MetricSource;
-use hpa_metrics::describe;
+use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User};
+use hpa_metrics::{MetricSource, describe};
 use hpa_prometheus::rules::Compat;
-use http::{HeaderValue, Response, header, request::Parts};
+use http::{Response, request::Parts};
 use hyper::body::Bytes;
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::{
-    admission::{Admission, Caller, Limits},
+    admission::{Admission, Share},
     authentication::{Authenticator, Peer, Unauthenticated},
-    health::{self, Check},
-    metrics::{CONTENT_TYPE, Metrics},
-    request_labels::RequestLabels,
-    response::{Preferences, Reply, for_method, json, reply, text},
+    metrics::{CONTENT_TYPE, Metrics, RequestLabels},
+    response::{Check, Preferences, Reply, for_method, health, internal_error, json, reply, text},
 };
 
 /// How long a request may take.
@@ -45,36 +42,26 @@ const OTHER_PATHS: [&str; 7] =
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
-    /// The major version.
     pub major: String,
-    /// The minor version.
     pub minor: String,
-    /// The version.
     pub git_version: String,
-    /// The revision.
     pub git_commit: String,
-    /// When the binary was built.
     pub build_date: String,
-    /// The compiler.
     pub compiler: String,
-    /// The platform.
     pub platform: String,
 }
 
-/// What a server serves.
 #[derive(Clone, Debug)]
 pub struct AdapterOptions {
-    /// The groups that are served.
     pub groups: InstalledGroups,
     /// Whether responses are those of the reference also where that can do harm.
     pub compat: Compat,
-    /// The port, for discovery.
+    /// The port that discovery names.
     pub port: u16,
-    /// The version.
     pub version: Version,
 }
 
-/// Answers requests.
+/// Answers requests for metrics of a source.
 pub struct Adapter {
     pub(crate) source: Arc<dyn MetricSource>,
     pub(crate) options: AdapterOptions,
@@ -87,7 +74,6 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// An adapter for a source of metrics.
     pub fn new(
         source: Arc<dyn MetricSource>,
         authenticator: Arc<Authenticator>,
@@ -117,106 +103,122 @@ impl Adapter {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Answers a request of a client with a certificate, if it has presented one.
-    pub async fn respond(&self, request: &Parts, peer: Option<&Peer>) -> Response<Bytes> {
+    /// Answers a request of a client.
+    pub async fn respond(&self, request: &Parts, peer: &Peer) -> Response<Bytes> {
         let started = Instant::now();
         let _in_flight = self.metrics.start_request();
         let query = Query::parse(request.uri.query().unwrap_or_default());
-        let info = query::decode(request.uri.path())
-            .map(|path| RequestInfo::new(request.method.as_str(), &path, &query));
+        let info = match query::decode(request.uri.path()) {
+            Some(path) => RequestInfo::new(request.method.as_str(), &path, &query)
+                .map_err(|error| internal_error(request.uri.path(), &error.to_string())),
+            None => Err(text(400, "the path is not percent-encoded UTF-8\n")),
+        };
+        let labels = info.as_ref().map(|info| RequestLabels::new(self.options.groups, info));
+        let labels = labels.unwrap_or_default();
         let preferences = Preferences { headers: &request.headers, query: &query };
-        let response = match &info {
-            None => text(400, "the path is not percent-encoded UTF-8\n"),
-            Some(Err(error)) => internal_error(request.uri.path(), &error.to_string()),
-            Some(Ok(info)) => {
-                let response = self.respond_to(request, info, preferences, peer);
-                timeout(REQUEST_TIMEOUT, response)
-                    .await
-                    .unwrap_or_else(|_| preferences.error(&StatusError::timeout()))
-            }
-        };
+        let response = self.respond_to(request, info, preferences, peer);
+        let response = timeout(REQUEST_TIMEOUT, response)
+            .await
+            .unwrap_or_else(|_| preferences.error(&StatusError::timeout()));
         let code = response.status().as_u16();
-        let labels = match &info {
-            Some(Ok(info)) => RequestLabels::new(self.options.groups, info),
-            _ => RequestLabels::default(),
-        };
         self.metrics.observe_request(labels, code, started.elapsed());
         for_method(&request.method, response)
     }
 
+    /// Answers a request whose path may be invalid. Nothing is answered before authentication.
     async fn respond_to(
         &self,
         request: &Parts,
-        info: &RequestInfo,
+        info: Result<RequestInfo, Reply>,
         preferences: Preferences<'_>,
-        peer: Option<&Peer>,
+        peer: &Peer,
     ) -> Reply {
-        let (user, caller) = match self.authenticate(request, peer).await {
+        let (user, share) = match self.authenticate(request, peer).await {
             Ok(authenticated) => authenticated,
-            Err(error) => return self.unauthenticated(&error, info, preferences),
+            Err(error) => {
+                let path = info.as_ref().map_or("", |info| &info.path);
+                let response = self.unauthenticated(&error, path, preferences);
+                return self.admission.of_unknown(peer.address()).send(response);
+            }
         };
-        let result = if user.name == ANONYMOUS { "anonymous" } else { "authenticated" };
-        self.metrics.observe_authentication(result);
-        if request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            // Ignored, it would grant the rights of the user instead of those that are asked for.
-            let message = "impersonation is not supported; send the request to kube-apiserver";
-            return preferences.error(&StatusError::bad_request(message));
+        if user.name == ANONYMOUS {
+            self.metrics.observe_authentication("anonymous");
+        } else {
+            self.metrics.observe_authentication("authenticated");
+            peer.set_authenticated();
         }
-        if caller == Caller::Anonymous && self.authorizer.is_always_allowed(info) {
-            // A probe, which waits for nothing and is short.
-            return self.serve(request, info, preferences).await;
-        }
-        let limits = self.admission.limits(caller);
-        let Ok(_permit) = limits.requests.try_acquire() else {
-            return too_many_requests(preferences);
+        let info = match info {
+            Ok(info) => info,
+            Err(response) => return share.send(response),
         };
-        if let Err(response) = self.authorize(&user, info, limits, preferences).await {
-            return *response;
+        if let Some(response) = self.probe(&info, &user, preferences) {
+            return share.send(response);
         }
-        let (head, body) = self.serve(request, info, preferences).await.into_parts();
-        match limits.unread.count(body) {
-            Some(body) => Response::from_parts(head, body),
-            None => too_many_requests(preferences),
+        let Some(_request) = share.start_request() else {
+            return share.send(preferences.too_many_requests());
+        };
+        let response = match self.authorize(&user, &info, share, request, preferences).await {
+            Ok(()) => self.serve(request, &info, preferences).await,
+            Err(response) => *response,
+        };
+        share.send(response)
+    }
+
+    /// The response to a probe, which needs no credentials, waits for nothing and is short.
+    fn probe(
+        &self,
+        info: &RequestInfo,
+        user: &User,
+        preferences: Preferences<'_>,
+    ) -> Option<Reply> {
+        if user.name != ANONYMOUS || !self.authorizer.is_always_allowed(info) {
+            return None;
+        }
+        self.health(&info.path, preferences.query)
+    }
+
+    /// The response of a health endpoint. `None` if the path isn't one.
+    pub fn health(&self, path: &str, query: &Query) -> Option<Reply> {
+        let ping = Check { name: "ping", outcome: Ok(()) };
+        match path {
+            "/healthz" | "/livez" => Some(health(path, &[ping], query)),
+            "/readyz" => Some(health(path, &self.readiness(ping), query)),
+            _ => None,
         }
     }
 
-    /// The user of a request, and which limits count.
+    /// The user of a request, and the limits that count.
     async fn authenticate(
         &self,
         request: &Parts,
-        peer: Option<&Peer>,
-    ) -> Result<(User, Caller), Unauthenticated> {
+        peer: &Peer,
+    ) -> Result<(User, Share<'_>), Unauthenticated> {
         let mut by_certificate = self.authenticator.by_certificate(peer, &request.headers);
-        let is_front_proxy = by_certificate.is_front_proxy;
+        let is_proxied = by_certificate.is_front_proxy;
         let user = match by_certificate.user.take() {
             Some(user) => user,
-            None => self.authenticator.by_token(by_certificate, &request.headers).await?,
+            None => self.authenticator.by_token(by_certificate, peer, &request.headers).await?,
         };
-        let caller = if is_front_proxy || user.is_in(MASTERS) {
-            Caller::Trusted
-        } else if user.name == ANONYMOUS {
-            Caller::Anonymous
-        } else {
-            Caller::Authenticated
-        };
-        Ok((user, caller))
+        let share = self.admission.of_user(&user, is_proxied, peer.address());
+        Ok((user, share))
     }
 
     fn unauthenticated(
         &self,
         error: &Unauthenticated,
-        info: &RequestInfo,
+        path: &str,
         preferences: Preferences<'_>,
     ) -> Reply {
         if *error == Unauthenticated::Busy {
             self.metrics.observe_authentication("busy");
-            return too_many_requests(preferences);
+            return preferences.too_many_requests();
         }
         self.metrics.observe_authentication("refused");
+        let path = bounded(path);
         if self.warnings.is_due() {
-            warn!(%error, path = info.path, "unable to authenticate a request");
+            warn!(%error, path, "unable to authenticate a request");
         } else {
-            debug!(%error, path = info.path, "unable to authenticate a request");
+            debug!(%error, path, "unable to authenticate a request");
         }
         preferences.error(&StatusError::unauthorized())
     }
@@ -225,32 +227,37 @@ impl Adapter {
         &self,
         user: &User,
         info: &RequestInfo,
-        limits: &Limits,
+        share: Share<'_>,
+        request: &Parts,
         preferences: Preferences<'_>,
     ) -> Result<(), Box<Reply>> {
-        match self.authorizer.authorize(user, info, &limits.reviews).await {
-            Err(ReviewError::TooMany) => {
-                self.metrics.observe_access("busy");
-                Err(Box::new(too_many_requests(preferences)))
-            }
+        if request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            // Ignored, it would grant the rights of the user instead of those that are asked for.
+            let message = "impersonation is not supported; send the request to kube-apiserver";
+            return Err(Box::new(preferences.error(&StatusError::bad_request(message))));
+        }
+        let path = bounded(&info.path);
+        let (result, response) = match self.authorizer.authorize(user, info, share.reviews()).await
+        {
             Ok(access) if access.allowed => {
                 self.metrics.observe_access("allowed");
-                Ok(())
+                return Ok(());
             }
             Ok(access) => {
-                self.metrics.observe_access("forbidden");
-                debug!(user = user.name, path = info.path, "forbidden");
+                debug!(user = user.name, path, "forbidden");
                 let forbidden =
                     Forbidden { user: &user.name, request: info, reason: &access.reason };
-                Err(Box::new(preferences.error(&StatusError::forbidden(forbidden))))
+                ("forbidden", preferences.error(&StatusError::forbidden(forbidden)))
             }
+            Err(ReviewError::TooMany) => ("busy", preferences.too_many_requests()),
             Err(error) => {
-                self.metrics.observe_access("error");
                 let error = describe(&error);
-                warn!(error, user = user.name, path = info.path, "unable to authorize a request");
-                Err(Box::new(internal_error(&info.path, &error)))
+                warn!(error, user = user.name, path, "unable to authorize a request");
+                ("error", internal_error(path, &error))
             }
-        }
+        };
+        self.metrics.observe_access(result);
+        Err(Box::new(response))
     }
 
     async fn serve(
@@ -259,18 +266,15 @@ impl Adapter {
         info: &RequestInfo,
         preferences: Preferences<'_>,
     ) -> Reply {
+        if let Some(response) = self.health(&info.path, preferences.query) {
+            return response;
+        }
         match info.path.as_str() {
             "/" | "/index.html" => self.paths(200),
-            "/healthz" | "/livez" => health::respond(
-                info.path.trim_start_matches('/'),
-                &[Check { name: "ping", outcome: Ok(()) }],
-                preferences.query,
-            ),
-            "/readyz" => health::respond("readyz", &self.readiness(), preferences.query),
             "/version" | "/version/" => json(200, &self.options.version),
             "/metrics" => self.render_metrics(),
-            "/openapi/v2" => json(200, &openapi::v2(&self.options.version.git_version)),
-            "/openapi/v3" | "/openapi/v3/" => json(200, &openapi::v3()),
+            "/openapi/v2" => json(200, &discovery::openapi_v2(&self.options.version.git_version)),
+            "/openapi/v3" | "/openapi/v3/" => json(200, &discovery::openapi_v3()),
             path => {
                 let (groups, method) = (self.options.groups, request.method.as_str());
                 match Route::find(groups, method, path, preferences.accept()) {
@@ -282,7 +286,7 @@ impl Adapter {
         }
     }
 
-    fn readiness(&self) -> [Check; 3] {
+    fn readiness(&self, ping: Check) -> [Check; 3] {
         let discovery = match self.options.compat {
             Compat::Off => self.source.catalog().readiness(),
             // The reference is ready before it has any metrics.
@@ -291,7 +295,7 @@ impl Adapter {
         let is_stopping = self.stopping.load(Ordering::Relaxed);
         let shutdown = if is_stopping { Err(vec!["shutting down".to_owned()]) } else { Ok(()) };
         [
-            Check { name: "ping", outcome: Ok(()) },
+            ping,
             Check { name: "discovery", outcome: discovery },
             Check { name: "shutdown", outcome: shutdown },
         ]
@@ -308,18 +312,4 @@ impl Adapter {
     fn paths(&self, code: u16) -> Reply {
         json(code, &discovery::paths(self.options.groups, &OTHER_PATHS))
     }
-}
-
-/// 429, so that the client tries again.
-fn too_many_requests(preferences: Preferences<'_>) -> Reply {
-    let mut response = preferences.error(&StatusError::too_many_requests());
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
-}
-
-/// 500 as a text, as kube-apiserver answers if it can't classify or authorize a request.
-fn internal_error(path: &str, message: &str) -> Reply {
-    let path = hpa_calc::go_text::Quoted(path);
-    let message = format!("Internal Server Error: {path}: {message}\n");
-    text(500, message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
 }

@@ -1,11 +1,7 @@
 //! The command line.
 
 use std::{
-    fmt::{self, Display},
-    net::SocketAddr,
-    ops::RangeInclusive,
-    path::PathBuf,
-    str::FromStr,
+    fmt, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr,
     time::Duration,
 };
 

@@ -19,7 +19,8 @@ use serde_json::json;
 
 use crate::{
     args::{Change, Population},
-    objects::{self, CPU_USAGE, EXTERNAL_TARGET, PODS_TARGET, pod_name},
+    objects,
+    objects::{CPU_USAGE, EXTERNAL_TARGET, PODS_TARGET, pod_name},
 };
 
 /// Length of a wave in periods.

@@ -11,29 +11,24 @@
 //!
 //! - [`controller`], [`adapter`], [`args`]: command lines, of what is measured and of `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them
-//! - [`exposition`], [`summary`], [`usage`], [`request_info`], [`stats`]: measured values
+//! - [`request_info`], [`stats`]: measured values
 //! - [`prometheus`]: a fake Prometheus
-//! - [`object_store`], [`server`]: the API server
-//! - [`table`], [`measure`], [`report`]: measuring controllers and comparing them
+//! - [`server`]: the API server
+//! - [`measure`], [`report`]: measuring controllers and comparing them
 //! - [`measure_adapter`]: measuring adapters and comparing them
 
 mod adapter;
 mod args;
 mod controller;
-mod exposition;
 mod load;
 mod measure;
 mod measure_adapter;
-mod object_store;
 mod objects;
 mod prometheus;
 mod report;
 mod request_info;
 mod server;
 mod stats;
-mod summary;
-mod table;
-mod usage;
 
 use std::{fs, io::Write as _, path::Path, process::ExitCode};
 

@@ -1,11 +1,12 @@
 //! The records of `hpa-bench serve`, and the HTTP paths that serve them. Times are seconds since
 //! the server started.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{request_info::RequestKind, usage::Usage};
+use crate::request_info::RequestKind;
 
 /// Path of [`Stats`].
 pub(crate) const STATS_PATH: &str = "/stats";
@@ -76,4 +77,198 @@ pub(crate) struct Progress {
     pub(crate) now: f64,
     /// Autoscalers whose status was written.
     pub(crate) decided: usize,
+}
+
+/// Count, percentiles and maximum of values, in the unit of the values. All zero if there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) count: usize,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+impl Summary {
+    /// Summarizes values in any order.
+    pub(crate) fn new(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |per_mille| nearest_rank(&values, per_mille);
+        Self { count: values.len(), p50: at(500), p99: at(990), p999: at(999), max: at(1000) }
+    }
+}
+
+/// Returns the smallest value that `per_mille` thousandths of the values do not exceed.
+fn nearest_rank(sorted: &[f64], per_mille: usize) -> f64 {
+    let rank = (sorted.len() * per_mille).div_ceil(1000);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// CPU time and memory that a process has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// User and system time, in seconds.
+    pub(crate) cpu_seconds: f64,
+    /// Peak resident memory, in bytes.
+    pub(crate) peak_memory: u64,
+}
+
+impl Usage {
+    /// Reads the usage of a running process.
+    pub(crate) fn for_process(id: u32) -> Result<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{id}/{file}");
+            fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+        };
+        let cpu_seconds = cpu_seconds(&read("stat")?).context("cannot parse the CPU time")?;
+        let peak_memory = peak_memory(&read("status")?).context("cannot parse the memory")?;
+        Ok(Self { cpu_seconds, peak_memory })
+    }
+
+    /// Adds the usage of two processes. The peaks are added, even if they were at different times.
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self {
+            cpu_seconds: self.cpu_seconds + other.cpu_seconds,
+            peak_memory: self.peak_memory + other.peak_memory,
+        }
+    }
+}
+
+/// Parses `/proc/PID/stat`.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    // The name is in parentheses and may contain parentheses itself.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
+    let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Parses `/proc/PID/status`.
+fn peak_memory(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// One sample: a name, labels and a value.
+pub(crate) struct Sample<'a> {
+    name: &'a str,
+    labels: &'a str,
+    pub(crate) value: f64,
+}
+
+impl<'a> Sample<'a> {
+    /// Returns the value of a label, with its escapes, or an empty string if the label is missing.
+    pub(crate) fn label(&self, name: &str) -> &'a str {
+        let mut rest = self.labels;
+        while let Some((label, after)) = rest.split_once("=\"") {
+            let Some(end) = end_of_value(after) else { return "" };
+            let (value, after) = after.split_at(end);
+            if label.trim_matches([',', ' ']) == name {
+                return value;
+            }
+            rest = after.strip_prefix('"').unwrap_or_default();
+        }
+        ""
+    }
+}
+
+/// Returns the position of the quotation mark that ends a label value.
+fn end_of_value(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.find(|character| {
+        let ends = character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        ends
+    })
+}
+
+/// Returns the samples with a name.
+pub(crate) fn samples<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Sample<'a>> {
+    text.lines().filter_map(sample).filter(move |sample| sample.name == name)
+}
+
+/// Returns the sum of the samples with a name, or `None` if there are none.
+pub(crate) fn sum(text: &str, name: &str) -> Option<f64> {
+    samples(text, name).map(|sample| sample.value).reduce(|sum, value| sum + value)
+}
+
+fn sample(line: &str) -> Option<Sample<'_>> {
+    if line.starts_with('#') {
+        return None;
+    }
+    let (series, rest) = match line.rsplit_once('}') {
+        Some((series, rest)) => (series, rest),
+        None => line.split_once(' ')?,
+    };
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    // A timestamp may follow.
+    let value = rest.split_whitespace().next()?.parse().ok()?;
+    Some(Sample { name: name.trim(), labels, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::none(0, [0.0, 0.0, 0.0, 0.0])]
+    #[case::one(1, [1.0, 1.0, 1.0, 1.0])]
+    #[case::two(2, [1.0, 2.0, 2.0, 2.0])]
+    #[case::three(3, [2.0, 3.0, 3.0, 3.0])]
+    #[case::hundred(100, [50.0, 99.0, 100.0, 100.0])]
+    #[case::thousand(1000, [500.0, 990.0, 999.0, 1000.0])]
+    #[case::more(10_001, [5001.0, 9901.0, 9991.0, 10_001.0])]
+    fn percentiles_are_values_of_the_input(#[case] count: u32, #[case] expected: [f64; 4]) {
+        // In descending order.
+        let summary = Summary::new((1..=count).rev().map(f64::from).collect());
+        let [p50, p99, p999, max] = expected;
+        assert_eq!(summary, Summary { count: count as usize, p50, p99, p999, max });
+    }
+
+    #[test]
+    fn cpu_time_is_the_sum_of_user_and_system_time() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = format!("17 (a) b) S 1 2 3 4 5 6 7 8 9 10 {} {} 0 0 20 0 1", ticks * 2, ticks);
+        assert_eq!(cpu_seconds(&stat), Some(3.0));
+        assert_eq!(cpu_seconds("17 (a) S 1"), None);
+    }
+
+    #[test]
+    fn peak_memory_is_in_bytes() {
+        assert_eq!(
+            peak_memory("Name:\ta\nVmPeak:\t 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"),
+            Some(2_097_152)
+        );
+        assert_eq!(peak_memory("Name:\ta\n"), None);
+    }
+
+    const TEXT: &str = r#"# HELP a_total Things. {not a label="x"} 7
+# TYPE a_total counter
+a_total{action="none",error="internal"} 3
+a_total{action="scale_up",error="none"} 1.5e+01 1395066363000
+a_total_more{action="none"} 100
+b 7
+c{path="C:\\",text="say \"hi\", a=\"b\" }",} 1
+d{le="+Inf"} NaN
+"#;
+
+    #[test]
+    fn samples_with_a_name_are_summed() {
+        assert_eq!(sum(TEXT, "a_total"), Some(18.0));
+        assert_eq!(sum(TEXT, "b"), Some(7.0));
+        assert_eq!(sum(TEXT, "a"), None);
+    }
+
+    #[test]
+    fn labels_with_escapes_and_delimiters_are_found() {
+        let labels = |name: &str, label: &str| {
+            samples(TEXT, name).map(|sample| sample.label(label)).collect::<Vec<_>>()
+        };
+        assert_eq!(labels("a_total", "error"), ["internal", "none"]);
+        assert_eq!(labels("a_total", "rror"), ["", ""]);
+        assert_eq!(labels("c", "path"), [r"C:\\"]);
+        assert_eq!(labels("c", "text"), [r#"say \"hi\", a=\"b\" }"#]);
+        assert_eq!(labels("c", "a"), [""]);
+    }
 }

@@ -1,10 +1,11 @@
 //! `CustomResourceDefinitions`: of the custom API, with the schema of `HorizontalPodAutoscaler` in
 //! autoscaling/v2, and of `ScalingSchedule` and `ClusterScalingSchedule`.
 //!
-//! The custom API is for clusters with a managed control plane, where the built-in controller can't be turned
-//! off. That controller ignores objects of another API group. The schema is generated from the
-//! types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes bounds,
-//! enumerations and CEL rules of the schema.
+//! The custom API is for clusters with a managed control plane, where the built-in controller can't
+//! be turned off. That controller ignores objects of another API group. The schema is generated
+//! from the types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes
+//! bounds, enumerations and CEL rules of the schema. `hpa crd` prints it; `hpa lint` and `hpa
+//! convert` check manifests against it.
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;
@@ -12,21 +13,17 @@
 //! # Ok::<(), hpa_crd::DefinitionError>(())
 //! ```
 
-#![warn(missing_docs)]
-
 mod definition;
 pub mod path;
 mod rules;
-
 pub mod schema;
 mod targets;
 mod types;
 
 pub use definition::{definition, manifest};
 pub use targets::{TARGETS_FIELD, targets};
-pub use types::{type_errors, unknown_fields};
+pub use types::{FieldError, member_path, type_errors, unknown_fields};
 
-/// The API group.
 pub const GROUP: &str = "autoscaling.hpa-rs.dev";
 /// The only version, named like that of the same schema in the group `autoscaling`.
 pub const VERSION: &str = "v2";
@@ -42,10 +39,8 @@ pub const SHORT_NAME: &str = "rhpa";
 /// Why the definition could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// A rule names a field that the types don't have.
     #[error("the schema has no {0}")]
     NoSuchField(String),
-    /// The definition can't be serialized as YAML.
     #[error("failed to serialize the definition as YAML")]
     Yaml(#[source] serde_saphyr::SerializeError),
 }

@@ -1,28 +1,79 @@
 //! Checks the types of an object's values, and the names of its fields.
 
-use serde_json::{Map, Value};
+use std::{fmt, sync::OnceLock};
+
+use hpa_calc::Quantity;
+use serde_json::{Map, Value, json};
 
 use crate::{DefinitionError, definition::schema};
 
-/// The values of an object that have the wrong type, each with its field: `spec.maxReplicas: must
-/// be an integer of 32 bits, is "5"`. Fields that the schema doesn't have, and `metadata`, are not
-/// checked. Whether values are valid is checked by [`hpa_calc::validation`].
-pub fn type_errors(object: &Value) -> Result<Vec<String>, DefinitionError> {
+/// A mistake, and the path of its field: `spec.metrics[0].type`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    pub field: String,
+    pub message: String,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// The values of an object that have the wrong type: `spec.maxReplicas: must be an integer of 32
+/// bits, is "5"`. Whether values are valid is checked by [`hpa_calc::validation`].
+pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     let mut errors = Vec::new();
-    check(object, &schema()?, "", &mut errors);
+    check(object, full_schema()?, "", &mut errors);
     Ok(errors)
 }
 
-/// The fields of `spec` that the schema doesn't have: a misspelled or misplaced name. The API server
-/// drops them, and kubectl refuses them.
+/// The fields of an object that the API doesn't have: a misspelled or misplaced name. Strict
+/// decoding by the API server refuses them, as kubectl asks for.
 pub fn unknown_fields(object: &Value) -> Result<Vec<String>, DefinitionError> {
     let mut unknown = Vec::new();
-    if let (Some(spec), Some(schema)) =
-        (object.get("spec"), schema()?.pointer("/properties/spec").cloned())
-    {
-        find_unknown(spec, &schema, "spec", &mut unknown);
-    }
+    find_unknown(object, full_schema()?, "", &mut unknown);
     Ok(unknown)
+}
+
+/// The schema of the definition with that of `metadata`, which a definition must leave out.
+fn full_schema() -> Result<&'static Value, DefinitionError> {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    if let Some(schema) = SCHEMA.get() {
+        return Ok(schema);
+    }
+    let mut schema = schema()?;
+    if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
+        *metadata = metadata_schema();
+    }
+    Ok(SCHEMA.get_or_init(|| schema))
+}
+
+/// The fields of `ObjectMeta` (meta/v1). What the API server sets is not checked further.
+fn metadata_schema() -> Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "type": "object", "additionalProperties": text });
+    let integer = json!({ "type": "integer" });
+    let any = json!({ "x-kubernetes-preserve-unknown-fields": true });
+    json!({ "type": "object", "properties": {
+        "name": text, "generateName": text, "namespace": text, "selfLink": text, "uid": text,
+        "resourceVersion": text, "generation": integer, "creationTimestamp": text,
+        "deletionTimestamp": text, "deletionGracePeriodSeconds": integer, "labels": texts,
+        "annotations": texts, "ownerReferences": { "type": "array", "items": any },
+        "finalizers": { "type": "array", "items": text },
+        "managedFields": { "type": "array", "items": any },
+    } })
+}
+
+/// The path of a member of the object at `path`. A name is in brackets if it isn't a word, as the
+/// API server writes it.
+pub fn member_path(path: &str, name: &str) -> String {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-$".contains(&byte);
+    match (path, !name.is_empty() && name.bytes().all(is_word)) {
+        ("", _) => name.to_owned(),
+        (_, true) => format!("{path}.{name}"),
+        (_, false) => format!("{path}[{name}]"),
+    }
 }
 
 fn find_unknown(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<String>) {
@@ -30,7 +81,7 @@ fn find_unknown(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<Str
         Value::Object(members) => {
             let Some(known) = schema.get("properties") else { return };
             for (name, value) in members {
-                let inner = format!("{path}.{name}");
+                let inner = member_path(path, name);
                 match known.get(name) {
                     Some(schema) => find_unknown(value, schema, &inner, unknown),
                     None => unknown.push(inner),
@@ -46,7 +97,10 @@ fn find_unknown(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<Str
     }
 }
 
-fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<String>) {
+fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if schema.get("x-kubernetes-preserve-unknown-fields").is_some() {
+        return;
+    }
     let expected = schema.get("type").and_then(Value::as_str);
     let fits = match (expected, value) {
         (Some("object"), Value::Object(members)) => {
@@ -60,7 +114,8 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<String>) {
             true
         }
         (Some("integer"), Value::Number(number)) => fits_bounds(number, schema),
-        (Some("string"), Value::String(_)) | (None, Value::String(_) | Value::Number(_)) => true,
+        (Some("string"), Value::String(_)) => true,
+        (None, value) => serde_json::from_value::<Quantity>(value.clone()).is_ok(),
         _ => false,
     };
     if !fits {
@@ -69,9 +124,10 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<String>) {
             Some("array") => "a list",
             Some("integer") => "an integer of 32 bits",
             Some(_) => "a string",
-            None => "a quantity: a number or a string",
+            None => "a quantity such as 100, 500m or 1Gi",
         };
-        errors.push(format!("{path}: must be {expected}, is {value}"));
+        let message = format!("must be {expected}, is {value}");
+        errors.push(FieldError { field: path.to_owned(), message });
     }
 }
 
@@ -85,13 +141,12 @@ fn check_members(
     members: &Map<String, Value>,
     schema: &Value,
     path: &str,
-    errors: &mut Vec<String>,
+    errors: &mut Vec<FieldError>,
 ) {
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
         let known = schema.get("properties").and_then(|all| all.get(name));
-        let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         if let Some(schema) = known.or_else(|| schema.get("additionalProperties")) {
-            check(value, schema, &inner, errors);
+            check(value, schema, &member_path(path, name), errors);
         }
     }
 }
@@ -105,7 +160,7 @@ mod tests {
     #[test]
     fn wrong_types_are_reported_with_their_fields() {
         let object = json!({
-            "metadata": { "name": 1 },
+            "metadata": { "name": 1, "annotations": { "a.b/c": true } },
             "spec": {
                 "minReplicas": null,
                 "maxReplicas": "5",
@@ -119,7 +174,7 @@ mod tests {
                     "cpu",
                     {
                         "type": "External",
-                        "external": { "target": { "value": 0.5, "averageValue": true,
+                        "external": { "target": { "value": 0.5, "averageValue": "5 0",
                     },
                         "metric": { "selector": { "matchLabels": { "queue": 3 } } } } },
                 ],
@@ -127,11 +182,12 @@ mod tests {
             },
         });
         let errors = type_errors(&object).unwrap();
-        let fields: Vec<&str> =
-            errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(
             fields,
             [
+                "metadata.annotations[a.b/c]",
+                "metadata.name",
                 "spec.behavior.scaleUp.stabilizationWindowSeconds",
                 "spec.maxReplicas",
                 "spec.metrics[0].resource.name",
@@ -142,13 +198,17 @@ mod tests {
                 "spec.scaleTargetRef",
             ]
         );
-        assert_eq!(errors[1], "spec.maxReplicas: must be an integer of 32 bits, is \"5\"");
+        assert_eq!(
+            errors[3].to_string(),
+            "spec.maxReplicas: must be an integer of 32 bits, is \"5\""
+        );
     }
 
     #[test]
     fn unknown_fields_are_found_at_any_depth() {
         let object = json!({
-            "metadata": { "labels": { "any": "name" } },
+            "metadata": { "labels": { "any": "name" }, "label": {} },
+            "specs": {},
             "spec": {
                 "maxReplica": 5,
                 "metrics": [
@@ -163,9 +223,11 @@ mod tests {
         assert_eq!(
             unknown_fields(&object).unwrap(),
             [
+                "metadata.label",
                 "spec.behavior.scaleDown.stabilisationWindowSeconds",
                 "spec.maxReplica",
                 "spec.metrics[1].resource.target.utilization",
+                "specs",
             ]
         );
     }
@@ -176,6 +238,6 @@ mod tests {
             "metadata": {},
             "spec": { "maxReplicas": -5, "metrics": [{ "type": "Odd" }] },
         });
-        assert_eq!(type_errors(&object).unwrap(), Vec::<String>::new());
+        assert_eq!(type_errors(&object).unwrap(), []);
     }
 }

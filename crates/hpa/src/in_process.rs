@@ -102,7 +102,7 @@ async fn rules(
     let config = Config::parse(&file.text).with_context(name)?;
     if !config.rules.is_empty() {
         let flags = &arguments.prometheus;
-        if flags.max_age() < flags.metrics_relist_interval {
+        if flags.max_age() < flags.relist_interval() {
             bail!("--metrics-max-age must not be less than --metrics-relist-interval");
         }
     }

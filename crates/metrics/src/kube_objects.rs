@@ -157,13 +157,14 @@ impl KubeObjects {
         self.pods.select_pods(namespace, selector).ok_or(ListError::NotSynced("pods"))
     }
 
-    /// Keeps the caches up to date. Never ends.
+    /// Keeps the cache of nodes up to date. Never ends.
+    pub async fn watch_nodes(&self) {
+        self.nodes.watch(&self.client, &GroupResource::nodes(), "Node").await;
+    }
+
+    /// Keeps both caches up to date. Never ends.
     pub async fn watch(&self) {
-        let (pods, nodes) = (GroupResource::pods(), GroupResource::nodes());
-        tokio::join!(
-            self.pods.watch(&self.client, &pods, "Pod"),
-            self.nodes.watch(&self.client, &nodes, "Node"),
-        );
+        tokio::join!(self.watch_pods(), self.watch_nodes());
     }
 
     async fn list(

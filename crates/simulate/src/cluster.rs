@@ -3,21 +3,24 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::workload::{
-    model::{
-        ClusterModel, Container, Pod as ModelPod, Queue, WARM_READY_SECONDS, Workload, WorkloadId,
-    },
-    number,
-    profile::PodProfile,
-    rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
-    scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
-    stateful_set::{OrdinalPod, StatefulSetSpec},
-};
 use hpa_calc::Pod;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::pod_view::PodTemplate;
+use crate::{
+    readings::PodTemplate,
+    workload::{
+        model::{
+            ClusterModel, Container, Pod as ModelPod, Queue, WARM_READY_SECONDS, Workload,
+            WorkloadId,
+        },
+        number,
+        profile::PodProfile,
+        rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
+        scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
+        stateful_set::{OrdinalPod, StatefulSetSpec},
+    },
+};
 
 /// Bounds the steps in which a warm start creates all pods: a `StatefulSet` creates one per step.
 const MAX_WARM_START_STEPS: usize = 200;

@@ -27,22 +27,16 @@
 //! ```
 
 mod cluster;
-mod controller;
 mod file;
 mod measure;
-mod outcome;
-mod parallel;
-mod pod_view;
 mod readings;
 pub mod recommend;
 pub mod report;
 mod run;
 
 pub use self::{
-    controller::ControllerSettings,
     file::{BASE, Cost, Objective, Position, Study, StudyError, Variant, json_schema},
-    outcome::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
-    parallel::map_parallel,
-    run::{Point, Problem, Run, RunOptions, Step},
+    measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
+    run::{ControllerSettings, Point, Problem, Run, RunOptions, Step, map_parallel},
 };
 pub mod workload;

@@ -1,19 +1,26 @@
 //! The answers of the metrics APIs to the queries of a decision.
 
-use crate::workload::{
-    model::{ClusterModel, Pod, UsageSample},
-    number,
-    scenario::{MetricsSource, ObjectRef, PodMetricSpec},
-    seconds::timestamp_at,
-    series::Sample,
-};
+use std::sync::Arc;
+
 use hpa_calc::{
-    MetricQuery, MilliValue, PodSample, PodSamples, ReadError, Reading, Selector,
-    api::{CrossVersionObjectReference, ResourceName},
+    MetricQuery, MilliValue, Pod, PodSample, PodSamples, ReadError, Reading, Selector,
+    api::{CrossVersionObjectReference, PodPhase, PodRequests, ReadyCondition, ResourceName},
 };
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
-use crate::{cluster::Cluster, pod_view::whole_second};
+use crate::{
+    cluster::Cluster,
+    workload::{
+        model,
+        model::{ClusterModel, PodState, UsageSample},
+        number,
+        profile::PodProfile,
+        scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+        seconds::timestamp_at,
+        series::Sample,
+    },
+};
 
 /// Seconds from one step of the model to the next.
 const STEP: f64 = 1.0;
@@ -103,7 +110,7 @@ impl<'a> MetricsApis<'a> {
         &self.cluster.model
     }
 
-    fn pods(&self) -> impl Iterator<Item = &'a Pod> {
+    fn pods(&self) -> impl Iterator<Item = &'a model::Pod> {
         self.cluster.workload().into_iter().flat_map(|workload| workload.pods.values())
     }
 
@@ -215,4 +222,53 @@ fn milli(value: f64) -> MilliValue {
 fn not_found(query: &MetricQuery) -> ReadError {
     let message = format!("the server could not find the metric {}", query.metric_name());
     ReadError::fetch(query.api(), message)
+}
+
+/// The parts that all pods of a workload share.
+pub(crate) struct PodTemplate {
+    labels: Arc<[(Box<str>, Box<str>)]>,
+    requests: Arc<PodRequests>,
+}
+
+impl PodTemplate {
+    pub(crate) fn new(workload: &str, profile: &PodProfile) -> Self {
+        let pod = json!({
+            "metadata": { "labels": { "app": workload } },
+            "spec": { "containers": profile.containers("") },
+        });
+        // The containers are generated, so they decode.
+        let pod = serde_json::from_value::<Pod>(pod).ok();
+        let (labels, requests) = pod.map(|pod| (pod.labels, pod.requests)).unwrap_or_default();
+        Self { labels, requests }
+    }
+
+    /// The object of a pod. Its times have whole seconds, as in the API.
+    pub(crate) fn view(&self, pod: &model::Pod, start: Timestamp) -> Pod {
+        let lifecycle = &pod.lifecycle;
+        let at = |second: f64| whole_second(timestamp_at(start, second));
+        let has_run = lifecycle.running_since.is_some() || lifecycle.restarts > 0;
+        let phase = match lifecycle.state {
+            PodState::Evicted { .. } => PodPhase::Failed,
+            _ if has_run => PodPhase::Running,
+            _ => PodPhase::Pending,
+        };
+        let ready = lifecycle.scheduled_at.map(|_| ReadyCondition {
+            status: Some(lifecycle.is_ready()),
+            last_transition_time: at(lifecycle.ready_transition),
+        });
+        Pod {
+            name: pod.name.as_str().into(),
+            labels: Arc::clone(&self.labels),
+            terminating: matches!(lifecycle.state, PodState::Terminating { .. }),
+            phase,
+            start_time: lifecycle.scheduled_at.map(at),
+            ready,
+            requests: Arc::clone(&self.requests),
+        }
+    }
+}
+
+/// `time` without its fraction of a second, as the API stores it.
+pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

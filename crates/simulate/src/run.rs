@@ -1,15 +1,31 @@
 //! A run: the cluster advances second by second, the controller reconciles at its times.
 
-use crate::workload::seconds::timestamp_at;
+use std::{
+    num::NonZero,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
     explain::Reason, pause::Pause,
 };
-use jiff::Timestamp;
-use serde::Serialize;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    cluster::Cluster, file::Variant, measure::Measure, outcome::Outcome, readings::MetricsApis,
+    cluster::Cluster,
+    file::Variant,
+    measure::{Measure, Outcome},
+    readings::MetricsApis,
+    workload::{
+        random,
+        seconds::{Seconds, timestamp_at},
+    },
 };
 
 /// The annotation that pauses an autoscaler.
@@ -224,5 +240,100 @@ impl<'a> Simulator<'a> {
                 .proposed_replicas
                 .and_then(|replicas| u32::try_from(replicas).ok()),
         });
+    }
+}
+
+/// The controller: its sync period and the settings that kube-controller-manager has as flags.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ControllerSettings {
+    /// Time between two reconciles.
+    pub sync_period: Seconds,
+    /// Time of the first reconcile after the start. By default a part of the sync period that the
+    /// seed selects.
+    pub initial_delay: Option<Seconds>,
+    /// How far usage may differ from the target without a change, as a fraction.
+    pub tolerance: f64,
+    /// The stabilization window for scaling down of autoscalers that don't set one.
+    pub downscale_stabilization: Seconds,
+    /// For how long after a pod's start its CPU usage counts only once it is ready.
+    pub cpu_initialization_period: Seconds,
+    /// How soon after its start a pod must become ready to count as having been ready.
+    pub initial_readiness_delay: Seconds,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        let settings = Settings::default();
+        let seconds = |span: SignedDuration| Seconds::new(span.as_secs_f64());
+        Self {
+            sync_period: Seconds::new(15.0),
+            initial_delay: None,
+            tolerance: settings.tolerance,
+            downscale_stabilization: seconds(settings.downscale_stabilization),
+            cpu_initialization_period: seconds(settings.cpu_initialization_period),
+            initial_readiness_delay: seconds(settings.initial_readiness_delay),
+        }
+    }
+}
+
+impl ControllerSettings {
+    /// The settings of the decisions.
+    pub fn engine(&self) -> Settings {
+        let span = |seconds: Seconds| {
+            SignedDuration::try_from_secs_f64(seconds.get()).unwrap_or(SignedDuration::MAX)
+        };
+        Settings::default()
+            .with_tolerance(self.tolerance)
+            .with_downscale_stabilization(span(self.downscale_stabilization))
+            .with_cpu_initialization_period(span(self.cpu_initialization_period))
+            .with_initial_readiness_delay(span(self.initial_readiness_delay))
+    }
+
+    /// The second of the first reconcile.
+    pub(crate) fn first_reconcile(&self, seed: u64) -> f64 {
+        self.initial_delay.map_or_else(
+            || {
+                let mut rng = random::rng(seed, random::hash(&["initial delay"]), 0);
+                rng.f64() * self.sync_period.get()
+            },
+            Seconds::get,
+        )
+    }
+}
+
+/// Calls `work` with each item, on all cores, and returns the results in the order of the items.
+pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    let run = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return };
+            let result = work(item);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..cores.min(items.len()) {
+            scope.spawn(run);
+        }
+        run();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_the_order_of_the_items() {
+        let items: Vec<usize> = (0..100).collect();
+        let doubled = map_parallel(&items, |item| item * 2);
+        assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
     }
 }

@@ -48,16 +48,13 @@
 //! Modules import only modules below them.
 
 mod autoscaler_v1;
-mod config;
 #[cfg(feature = "decoder-tests")]
 pub mod decoder_tests;
 mod discovery;
 mod error;
 mod fault_injection;
 mod faults;
-mod gate;
 mod json;
-mod kubeconfig;
 mod metrics_api;
 mod metrics_provider;
 mod names;
@@ -68,13 +65,11 @@ mod registry;
 mod request;
 mod response;
 mod rest;
-mod restart;
 mod router;
 mod schema;
 mod selection;
 mod server;
 mod service;
-mod state;
 mod store;
 mod table;
 mod target;
@@ -82,19 +77,17 @@ mod testbed;
 pub mod workload;
 
 pub use self::{
-    config::Config,
     error::{ApiError, Disconnected},
     faults::{
-        Action, ActiveFault, Effect, Fault, FaultId, Faults, Interceptor, InvalidFault, Match,
-        SkewedClock, Trigger,
+        Action, ActiveFault, Effect, Fault, FaultId, Faults, Gate, Interceptor, InvalidFault,
+        Match, Release, SkewedClock, Trigger,
     },
-    gate::{Gate, Release},
     metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
         PodMetrics, PodMetricsQuery,
     },
     request::RequestInfo,
-    restart::{Restart, Snapshot},
+    server::{Config, Restart, Snapshot},
     service::{ServerHandle, Service},
     store::{ChangeListener, GroupResource, ObjectChange},
     testbed::Testbed,

@@ -14,7 +14,8 @@ use crate::{
     },
     registry::api_version,
     request::ApiRequest,
-    response::{self, not_found_page},
+    response,
+    response::not_found_page,
     selection::{matches_labels, parse_label_selector},
     server::Server,
 };

@@ -1,7 +1,6 @@
 //! Parsed requests.
 
-use axum::body::Bytes;
-use axum::extract::Query as UriQuery;
+use axum::{body::Bytes, extract::Query as UriQuery};
 use http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;

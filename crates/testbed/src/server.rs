@@ -1,20 +1,26 @@
 //! The server as handlers see it: configuration, state and availability.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
 
-use parking_lot::Mutex;
+use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    config::Config,
+    faults::Interceptor,
+    metrics_provider::MetricsProvider,
     names,
     objects::create,
     registry::Registry,
     request::ApiRequest,
-    restart::{Availability, Lifecycle, Restart, Snapshot},
-    state::{ClientState, State},
-    store::Store,
+    store::{ChangeListener, Object, ObjectId, ResourceKey, Store},
     target::Target,
 };
 
@@ -120,5 +126,168 @@ impl Server {
             Availability::UpFrom(Instant::now() + after)
         };
         self.lifecycle.availability.send_replace(up);
+    }
+}
+
+/// The stored objects, and the resources that are served: built-in ones and those of CRDs.
+pub(crate) struct State {
+    pub(crate) registry: Registry,
+    pub(crate) store: Store,
+}
+
+/// The locked state while the request of a client is handled.
+pub(crate) struct ClientState<'a> {
+    state: MutexGuard<'a, State>,
+}
+
+impl<'a> ClientState<'a> {
+    pub(crate) fn new(mut state: MutexGuard<'a, State>, client: &str) -> Self {
+        state.store.set_client(Some(client));
+        Self { state }
+    }
+}
+
+impl Deref for ClientState<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for ClientState<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for ClientState<'_> {
+    fn drop(&mut self) {
+        self.state.store.set_client(None);
+    }
+}
+
+const WATCH_CACHE_SIZE: usize = 10_000;
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Configuration of a testbed.
+#[derive(Clone)]
+pub struct Config {
+    /// How many changes of each resource the watch cache keeps. A watch from an older resource
+    /// version gets 410 `Expired`.
+    pub watch_cache_size: usize,
+    /// Interval of `BOOKMARK` events, for watches that allow them.
+    pub bookmark_interval: Duration,
+    /// Whether spec changes increment `metadata.generation` of autoscalers, as they do since
+    /// Kubernetes 1.37.
+    pub hpa_generation: bool,
+    /// Feature gate `HPAScaleToZero`: `minReplicas` may be 0.
+    pub scale_to_zero: bool,
+    /// Answers the three metrics APIs. If unset, they are not served.
+    pub metrics: Option<Arc<dyn MetricsProvider>>,
+    /// Called for every request before it is handled, to inject faults.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
+    /// Called for every change of an object.
+    pub listener: Option<Arc<dyn ChangeListener>>,
+    /// The server's wall clock.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// `gitVersion` in the response of `/version`.
+    pub git_version: String,
+}
+
+impl Config {
+    /// Groups and versions of the metrics APIs that are served.
+    pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
+        self.metrics.as_ref().map(|provider| provider.served()).unwrap_or_default()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            watch_cache_size: WATCH_CACHE_SIZE,
+            bookmark_interval: BOOKMARK_INTERVAL,
+            hpa_generation: true,
+            scale_to_zero: true,
+            metrics: None,
+            interceptor: None,
+            listener: None,
+            clock: Arc::new(Timestamp::now),
+            git_version: "v1.37.0".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("watch_cache_size", &self.watch_cache_size)
+            .field("bookmark_interval", &self.bookmark_interval)
+            .field("hpa_generation", &self.hpa_generation)
+            .field("scale_to_zero", &self.scale_to_zero)
+            .field("git_version", &self.git_version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All objects of a server at one time. Taking a snapshot is cheap: it shares the objects.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(crate) registry: Registry,
+    pub(crate) objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,
+    /// The resource version of the last change.
+    pub(crate) revision: u64,
+}
+
+/// The state that a server starts with.
+#[derive(Clone, Debug)]
+pub enum Restart {
+    /// The state before the stop. Watches can resume from the last resource version only: like a
+    /// new kube-apiserver, the server starts with an empty watch cache.
+    Same,
+    /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`,
+    /// which is how to restore under running clients: resource versions continue above the highest
+    /// one ever used, and all earlier ones count as compacted. Every watch gets 410 and its client
+    /// relists.
+    Older(Snapshot),
+    /// An earlier state, as after `etcdutl snapshot restore` without `--bump-revision`: resource
+    /// versions that were used since the snapshot are used again, for other objects. A watch at one
+    /// of them gets no events, not even bookmarks, until later resource versions are in use.
+    Rewound(Snapshot),
+    /// An empty state, with the default namespaces only. Resource versions continue as for
+    /// [`Restart::Older`].
+    Fresh,
+}
+
+/// Whether the server accepts requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Availability {
+    Up,
+    UpFrom(Instant),
+    Down,
+}
+
+/// Tracks whether the server is up.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    pub(crate) availability: watch::Sender<Availability>,
+}
+
+impl Lifecycle {
+    pub(crate) fn new() -> Self {
+        Self { availability: watch::Sender::new(Availability::Up) }
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        match *self.availability.borrow() {
+            Availability::Up => false,
+            Availability::UpFrom(time) => Instant::now() < time,
+            Availability::Down => true,
+        }
+    }
+
+    /// Notifies about the next stop.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Availability> {
+        self.availability.subscribe()
     }
 }

@@ -6,15 +6,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::{
-    config::Config,
     error::ApiError,
-    json, kubeconfig,
+    json,
     objects::{create, delete, update},
     registry::Resource,
-    restart::{Restart, Snapshot},
-    server::Server,
+    server::{Config, Restart, Server, Snapshot, State},
     service::{ServerHandle, Service, handle_http},
-    state::State,
     store::{Object, ObjectId, ResourceKey},
     target::{Subresource, Target},
 };
@@ -79,9 +76,28 @@ impl Testbed {
         Ok((address, ServerHandle { task }))
     }
 
-    /// The content of a kubeconfig for the server at this address.
+    /// The content of a kubeconfig for the server at this address, which has neither TLS nor
+    /// authentication.
     pub fn kubeconfig(address: SocketAddr) -> String {
-        kubeconfig::kubeconfig(address)
+        format!(
+            "apiVersion: v1
+kind: Config
+current-context: testbed
+clusters:
+- name: testbed
+  cluster:
+    server: http://{address}
+contexts:
+- name: testbed
+  context:
+    cluster: testbed
+    user: testbed
+    namespace: default
+users:
+- name: testbed
+  user: {{}}
+"
+        )
     }
 
     /// Creates or replaces an object, including its status and regardless of its resource version.

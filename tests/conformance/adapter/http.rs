@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Trust, Version,
+    Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Peer, Trust,
+    Version,
 };
 use hpa_metrics::{Catalog, FixedMapper, KubeObjects};
 use hpa_prometheus::client::{Client, Settings, Verb, parse_header};
@@ -158,7 +159,8 @@ async fn check_request(
         request = request.header(name, value.as_str().unwrap_or_default());
     }
     let request = request.body(()).map_err(|error| error.to_string())?;
-    let response = adapter.respond(&request.into_parts().0, None).await;
+    let client = Peer::new([127, 0, 0, 1].into(), Vec::new());
+    let response = adapter.respond(&request.into_parts().0, &client).await;
     same("status", &recorded["status"], &json!(response.status().as_u16()))?;
     let content_type = response.headers().get(http::header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());

@@ -5,9 +5,7 @@
 //! none does and any of them has found invalid credentials, the request is refused. It is never
 //! taken for an anonymous one.
 
-mod authority;
-mod client_verifier;
-mod front_proxy;
+mod der;
 mod peer;
 #[cfg(test)]
 mod tests;
@@ -17,17 +15,13 @@ mod trust_source;
 use std::sync::Arc;
 
 use crate::reviews::{ReviewError, TokenAuthenticator, TokenError, User};
+use hpa_metrics::describe;
 use http::HeaderMap;
 use parking_lot::RwLock;
 
-pub use authority::{Authority, AuthorityError};
-pub use client_verifier::RequestedCertificates;
-pub use front_proxy::FrontProxy;
-pub use peer::Peer;
-pub use trust::{Trust, TrustError};
+pub use peer::{Peer, RequestedCertificates};
+pub use trust::{Authority, AuthorityError, FrontProxy, Trust, TrustError};
 pub use trust_source::{FrontProxyFlags, Lookup, TrustSettings, TrustSource, TrustSourceError};
-
-use hpa_metrics::describe;
 
 /// Determines the user of a request.
 pub struct Authenticator {
@@ -35,19 +29,17 @@ pub struct Authenticator {
     tokens: Option<TokenAuthenticator>,
 }
 
-/// Why the user of a request is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unauthenticated {
-    /// The credentials are invalid. The texts say what is wrong with them, by method.
+    /// What is wrong with the credentials, by method.
     #[error("invalid credentials: {}", .0.join("; "))]
     Invalid(Vec<String>),
-    /// Too many tokens wait for a review.
     #[error("too many tokens wait for a review")]
     Busy,
 }
 
-/// What the certificate of a connection says about a request. No request is needed for it.
+/// The result of authentication by the certificate of the connection.
 #[derive(Debug)]
 pub struct CertificateResult {
     /// The user, if the certificate or the front proxy names one.
@@ -58,7 +50,7 @@ pub struct CertificateResult {
 }
 
 impl Authenticator {
-    /// An authenticator. Without `tokens`, tokens are not looked at.
+    /// Without `tokens`, tokens are ignored.
     pub fn new(trust: Trust, tokens: Option<TokenAuthenticator>) -> Self {
         Self { trust: RwLock::new(Arc::new(trust)), tokens }
     }
@@ -70,32 +62,34 @@ impl Authenticator {
 
     /// Whether a client is a front proxy.
     pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
-        peer.verify(&self.trust.read().clone()).is_front_proxy()
+        let verified = peer.verify(&self.trust.read().clone());
+        verified.is_some_and(|verified| verified.is_front_proxy())
     }
 
     /// Determines the user of a request, from the certificate of the connection and the headers.
     pub async fn authenticate(
         &self,
-        peer: Option<&Peer>,
+        peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<User, Unauthenticated> {
         let by_certificate = self.by_certificate(peer, headers);
         match by_certificate.user {
             Some(user) => Ok(user),
-            None => self.by_token(by_certificate, headers).await,
+            None => self.by_token(by_certificate, peer, headers).await,
         }
     }
 
     /// Determines the user by the certificate of the connection.
-    pub fn by_certificate(&self, peer: Option<&Peer>, headers: &HeaderMap) -> CertificateResult {
+    pub fn by_certificate(&self, peer: &Peer, headers: &HeaderMap) -> CertificateResult {
         let mut problems = Vec::new();
         let result = |user: Option<User>, is_front_proxy, problems| CertificateResult {
             user: user.map(User::authenticated),
             is_front_proxy,
             problems,
         };
-        let Some(peer) = peer else { return result(None, false, problems) };
-        let verified = peer.verify(&self.trust.read().clone());
+        let Some(verified) = peer.verify(&self.trust.read().clone()) else {
+            return result(None, false, problems);
+        };
         match verified.front_proxy_user(headers) {
             Ok(None) => {}
             Ok(user) => return result(user, true, problems),
@@ -113,11 +107,12 @@ impl Authenticator {
     pub async fn by_token(
         &self,
         by_certificate: CertificateResult,
+        peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<User, Unauthenticated> {
         let mut problems = by_certificate.problems;
         if let Some(tokens) = &self.tokens {
-            match tokens.authenticate(headers).await {
+            match tokens.authenticate(peer.address(), headers).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => {}
                 Err(TokenError::Review(ReviewError::TooMany)) => {

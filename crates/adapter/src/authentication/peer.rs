@@ -1,23 +1,49 @@
-//! The certificate of a connection's client.
+//! The other end of a connection: its address and its certificate.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use crate::reviews::User;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{
+        WebPkiSupportedAlgorithms, ring::default_provider, verify_tls12_signature,
+        verify_tls13_signature,
+    },
+    pki_types::{CertificateDer, UnixTime},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+use tracing::warn;
 
-use super::{front_proxy::FrontProxy, trust::Trust};
-use crate::der::Subject;
+use super::{
+    der::{Subject, has_version_1},
+    trust::{Authority, FrontProxy, Trust},
+};
+use crate::reviews::{LogLimit, User};
 
 /// How long a verification holds, so that a certificate that expires ends the access of an open
 /// connection.
 const LIFETIME: Duration = Duration::from_secs(30);
 
+/// The client of a connection.
+pub struct Peer {
+    address: IpAddr,
+    certificate: Option<ClientCertificate>,
+    is_authenticated: AtomicBool,
+}
+
 /// The certificate that a client presented. The client has proven that it has the key, and nothing
 /// else.
-pub struct Peer {
+struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     /// `None` if the certificate is malformed.
     subject: Option<Subject>,
@@ -35,14 +61,38 @@ pub(super) struct Verified {
 }
 
 impl Peer {
-    /// The client with a certificate chain.
-    pub fn new(chain: Vec<CertificateDer<'static>>) -> Self {
-        let subject = chain.first().and_then(|client| Subject::of_certificate(client));
-        Self { chain, subject, verified: Mutex::new(None) }
+    /// A client with the certificate chain of the handshake, which may be empty.
+    pub fn new(address: IpAddr, chain: Vec<CertificateDer<'static>>) -> Self {
+        let certificate = chain.first().map(|client| ClientCertificate {
+            subject: Subject::of_certificate(client),
+            verified: Mutex::new(None),
+            chain: chain.clone(),
+        });
+        Self { address, certificate, is_authenticated: AtomicBool::new(false) }
     }
 
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Records that a request had valid credentials.
+    pub(crate) fn set_authenticated(&self) {
+        self.is_authenticated.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.is_authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Verifies the certificate, if there is one.
+    pub(super) fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<Verified>> {
+        Some(self.certificate.as_ref()?.verify(trust))
+    }
+}
+
+impl ClientCertificate {
     /// Verifies the certificate, unless that was done recently with the same authorities.
-    pub(super) fn verify(&self, trust: &Arc<Trust>) -> Arc<Verified> {
+    fn verify(&self, trust: &Arc<Trust>) -> Arc<Verified> {
         let mut cached = self.verified.lock();
         if let Some((verified, until)) = &*cached
             && Arc::ptr_eq(&verified.trust, trust)
@@ -50,8 +100,8 @@ impl Peer {
         {
             return verified.clone();
         }
-        let verify = |authority: &super::Authority| {
-            authority.verify(&self.chain).map_err(|error| error.to_string())
+        let verify = |authority: &Authority| {
+            authority.verify(&self.chain, UnixTime::now()).map_err(|error| error.to_string())
         };
         let verified = Arc::new(Verified {
             subject: self.subject.clone(),
@@ -76,7 +126,7 @@ impl Verified {
         matches!(self.front_proxy(), Ok(Some(_)))
     }
 
-    /// What front proxies may say, if the client is one. `None` if there are no front proxies.
+    /// The front proxies, if the client is one. `None` if none are trusted.
     fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
         let (Some(proxy), Some(verified)) = (&self.trust.front_proxy, &self.front_proxy) else {
             return Ok(None);
@@ -102,5 +152,74 @@ impl Verified {
 
     fn subject(&self) -> Result<&Subject, String> {
         self.subject.as_ref().ok_or_else(|| "the subject is malformed".to_owned())
+    }
+}
+
+/// Asks clients for a certificate and checks that they have its key. Who issued it is checked for
+/// each request: a client with an unknown certificate may have a valid token, a certificate of one
+/// authority must not count for the other, and authorities can change.
+#[derive(Debug)]
+pub struct RequestedCertificates {
+    algorithms: WebPkiSupportedAlgorithms,
+    warnings: LogLimit,
+}
+
+/// Go accepts such certificates, rustls doesn't.
+const VERSION_1: &str = "the client's certificate has X.509 version 1, which is not supported";
+
+impl RequestedCertificates {
+    pub fn new() -> Arc<Self> {
+        let algorithms = default_provider().signature_verification_algorithms;
+        Arc::new(Self { algorithms, warnings: LogLimit::default() })
+    }
+}
+
+impl ClientCertVerifier for RequestedCertificates {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        // The handshake would fail later, with an error that doesn't say what to do.
+        if has_version_1(end_entity) == Some(true) {
+            if self.warnings.is_due() {
+                let subject = Subject::of_certificate(end_entity).unwrap_or_default();
+                let name = subject.common_name;
+                warn!(name, "{VERSION_1}: issue it with version 3, that is with extensions");
+            }
+            return Err(Error::General(VERSION_1.to_owned()));
+        }
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }

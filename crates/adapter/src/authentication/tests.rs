@@ -42,6 +42,10 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
+fn peer(chain: Vec<CertificateDer<'static>>) -> Peer {
+    Peer::new([127, 0, 0, 1].into(), chain)
+}
+
 /// `NAME [GROUPS]`, or `refused`.
 async fn outcome(
     trust: Trust,
@@ -50,8 +54,8 @@ async fn outcome(
 ) -> String {
     let tokens = TokenAuthenticator::new(Arc::<Tokens>::default(), Duration::from_secs(10));
     let authenticator = Authenticator::new(trust, Some(tokens));
-    let peer = chain.map(Peer::new);
-    match authenticator.authenticate(peer.as_ref(), &headers(pairs)).await {
+    let peer = peer(chain.unwrap_or_default());
+    match authenticator.authenticate(&peer, &headers(pairs)).await {
         Ok(User { name, groups, .. }) => format!("{name} [{}]", groups.join(",")),
         Err(_) => "refused".to_owned(),
     }
@@ -202,7 +206,6 @@ async fn only_valid_credentials_name_a_user() {
             FORGED,
             REFUSED,
         ),
-        ("empty chain", Some(Vec::new()), FORGED, REFUSED),
         // With a certificate of the clients' authority.
         ("client", Some(leaf("jane").issued_by(client)), &[], "jane [system:authenticated]"),
         (
@@ -306,7 +309,7 @@ async fn headers_describe_the_user() {
     let cluster = Cluster::new();
     let trust = cluster.trust(|_| ());
     let authenticator = Authenticator::new(trust, None);
-    let peer = Peer::new(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
+    let peer = peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
     let headers = headers(&[
         ("X-Remote-User", "jane"),
         ("X-Remote-User", "eve"),
@@ -317,7 +320,7 @@ async fn headers_describe_the_user() {
         ("X-Remote-Extra-Acme%2FProject", "x"),
         ("X-Remote-Extra-acme%2fproject", "y"),
     ]);
-    let user = authenticator.authenticate(Some(&peer), &headers).await.unwrap();
+    let user = authenticator.authenticate(&peer, &headers).await.unwrap();
     assert_eq!((&*user.name, &*user.uid), ("jane", "7"));
     assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
     let extra: BTreeMap<_, _> =
@@ -329,14 +332,14 @@ async fn headers_describe_the_user() {
 async fn changed_authorities_count_for_open_connections() {
     let cluster = Cluster::new();
     let authenticator = Authenticator::new(cluster.trust(|_| ()), None);
-    let peer = Peer::new(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
+    let peer = peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
     let forged = headers(FORGED);
-    assert!(authenticator.authenticate(Some(&peer), &forged).await.is_ok());
+    assert!(authenticator.authenticate(&peer, &forged).await.is_ok());
     let unknown = cluster.unknown.pem();
     authenticator.set_trust(cluster.trust(|data| {
         data.insert("requestheader-client-ca-file".to_owned(), unknown);
     }));
-    assert!(authenticator.authenticate(Some(&peer), &forged).await.is_err());
+    assert!(authenticator.authenticate(&peer, &forged).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,12 +350,12 @@ async fn token_reviews_are_cached_for_a_time() {
     let authenticator = Authenticator::new(Trust::default(), Some(tokens));
     for token in ["valid", "invalid", "unreviewed", "valid", "invalid", "unreviewed"] {
         let headers = headers(&[("Authorization", &format!("Bearer {token}"))]);
-        authenticator.authenticate(None, &headers).await.ok();
+        authenticator.authenticate(&peer(Vec::new()), &headers).await.ok();
     }
     // A failure is not an answer.
     assert_eq!(*reviews.reviewed.lock(), ["valid", "invalid", "unreviewed", "unreviewed"]);
     tokio::time::advance(lifetime).await;
-    authenticator.authenticate(None, &headers(BEARER)).await.unwrap();
+    authenticator.authenticate(&peer(Vec::new()), &headers(BEARER)).await.unwrap();
     assert_eq!(reviews.reviewed.lock().len(), 5);
 }
 
@@ -375,18 +378,43 @@ fn invalid_configuration_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn invalid_tokens_do_not_replace_valid_ones() {
     let reviews = Arc::<Tokens>::default();
-    let tokens = TokenAuthenticator::new(reviews.clone(), Duration::from_secs(10));
+    let tokens = TokenAuthenticator::new(reviews.clone(), Duration::from_hours(1));
     let authenticator = Authenticator::new(Trust::default(), Some(tokens));
-    authenticator.authenticate(None, &headers(BEARER)).await.unwrap();
-    for token in 0..2000 {
+    let authenticate = async |token: &str| {
         let headers = headers(&[("Authorization", &format!("Bearer {token}"))]);
-        authenticator.authenticate(None, &headers).await.unwrap_err();
+        authenticator.authenticate(&peer(Vec::new()), &headers).await
+    };
+    authenticate("valid").await.unwrap();
+    for token in 0..600 {
+        authenticate(&token.to_string()).await.unwrap_err();
+        tokio::time::advance(Duration::from_millis(200)).await;
     }
-    let reviewed = reviews.reviewed.lock().len();
-    authenticator.authenticate(None, &headers(BEARER)).await.unwrap();
-    let last = headers(&[("Authorization", "Bearer 1999")]);
-    authenticator.authenticate(None, &last).await.unwrap_err();
-    assert_eq!(reviews.reviewed.lock().len(), reviewed, "both are cached");
+    assert_eq!(reviews.reviewed.lock().len(), 601, "five a second are reviewed");
+    authenticate("valid").await.unwrap();
+    authenticate("599").await.unwrap_err();
+    assert_eq!(reviews.reviewed.lock().len(), 601, "both are cached");
+}
+
+/// The certificate is verified again regularly, because the connection can outlive it.
+#[tokio::test(start_paused = true)]
+async fn certificate_that_expires_ends_the_access_of_its_connection() {
+    let cluster = Cluster::new();
+    let trust = Arc::new(cluster.trust(|_| ()));
+    let chain = Leaf { years: (2020, 2030), ..leaf("jane") }.issued_by(&cluster.clients);
+    let authority = trust.client_authority.as_ref().unwrap();
+    let verify = |year: u64| {
+        let since_epoch = Duration::from_hours((year - 1970) * 8766);
+        authority.verify(&chain, UnixTime::since_unix_epoch(since_epoch))
+    };
+    assert!(verify(2025).is_ok());
+    assert!(verify(2031).is_err(), "expired");
+    assert!(verify(2019).is_err(), "not valid yet");
+    let peer = peer(chain.clone());
+    let verified = peer.verify(&trust).unwrap();
+    tokio::time::advance(Duration::from_secs(29)).await;
+    assert!(Arc::ptr_eq(&verified, &peer.verify(&trust).unwrap()));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!Arc::ptr_eq(&verified, &peer.verify(&trust).unwrap()));
 }
 
 /// `openssl x509 -req` makes it if it is given no extensions.

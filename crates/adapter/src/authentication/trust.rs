@@ -1,11 +1,17 @@
-//! Whose certificates are trusted.
+//! Whose certificates are trusted: authorities of clients, and front proxies with their headers.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
-use super::{
-    authority::{Authority, AuthorityError},
-    front_proxy::FrontProxy,
+use http::HeaderMap;
+use percent_encoding::percent_decode_str;
+use tokio_rustls::rustls::{
+    self, RootCertStore,
+    crypto::ring::default_provider,
+    pki_types::{CertificateDer, UnixTime, pem, pem::PemObject},
+    server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
+
+use crate::reviews::User;
 
 /// The certificates and names that are trusted.
 #[derive(Clone, Debug, Default)]
@@ -20,22 +26,10 @@ pub struct Trust {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// A bundle.
     #[error("{key} is invalid")]
-    Authority {
-        /// The key in the ConfigMap.
-        key: &'static str,
-        /// What is wrong.
-        source: AuthorityError,
-    },
-    /// A list of names.
+    Authority { key: &'static str, source: AuthorityError },
     #[error("{key} is not a JSON list of texts")]
-    List {
-        /// The key in the ConfigMap.
-        key: &'static str,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
+    List { key: &'static str, source: serde_json::Error },
 }
 
 const CLIENT_CA: &str = "client-ca-file";
@@ -67,4 +61,126 @@ impl Trust {
         };
         Ok(Self { front_proxy, client_authority: bundle(CLIENT_CA)? })
     }
+}
+
+/// A bundle of certificate authorities.
+#[derive(Clone)]
+pub struct Authority {
+    verifier: Arc<dyn ClientCertVerifier>,
+    count: usize,
+}
+
+/// Why a bundle can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    #[error("the bundle is not PEM")]
+    Pem(#[source] pem::Error),
+    #[error("the bundle has no certificate")]
+    Empty,
+    #[error("the bundle has a malformed certificate")]
+    Malformed(#[source] rustls::Error),
+    #[error("the bundle can't be used")]
+    Unusable(#[source] VerifierBuilderError),
+}
+
+impl Authority {
+    pub fn from_pem(bundle: &[u8]) -> Result<Self, AuthorityError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(bundle) {
+            let certificate = certificate.map_err(AuthorityError::Pem)?;
+            roots.add(certificate).map_err(AuthorityError::Malformed)?;
+        }
+        if roots.is_empty() {
+            return Err(AuthorityError::Empty);
+        }
+        let count = roots.len();
+        let provider = Arc::new(default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = builder.build().map_err(AuthorityError::Unusable)?;
+        Ok(Self { verifier, count })
+    }
+
+    /// Fails unless the authority issued the certificate for clients, and it is valid now. The first
+    /// certificate of the chain is that of the client.
+    pub(crate) fn verify(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let Some((client, intermediates)) = chain.split_first() else {
+            return Err(rustls::Error::NoCertificatesPresented);
+        };
+        self.verifier.verify_client_cert(client, intermediates, now)?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authority({} certificates)", self.count)
+    }
+}
+
+/// The front proxies, such as kube-apiserver, that are trusted to name users in headers.
+#[derive(Clone, Debug)]
+pub struct FrontProxy {
+    /// The authority of the proxies' certificates.
+    pub authority: Authority,
+    /// The common names that a proxy may have. Empty: any.
+    pub allowed_names: Vec<String>,
+    /// Headers with the name of the user. The first one that is not empty counts.
+    pub username_headers: Vec<String>,
+    /// Headers with the UID of the user. The first one that is not empty counts.
+    pub uid_headers: Vec<String>,
+    /// Headers with a group each.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with further information.
+    pub extra_header_prefixes: Vec<String>,
+}
+
+impl FrontProxy {
+    /// Whether a proxy may have this common name.
+    pub(super) fn allows(&self, common_name: &str) -> bool {
+        self.allowed_names.is_empty() || self.allowed_names.iter().any(|own| own == common_name)
+    }
+
+    /// The user in the headers. `None` if there is no name.
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
+        let name = first_value(headers, &self.username_headers)?;
+        let groups = self.group_headers.iter().flat_map(|header| values(headers, header));
+        Some(User {
+            name,
+            uid: first_value(headers, &self.uid_headers).unwrap_or_default(),
+            groups: groups.filter(|group| !group.is_empty()).collect(),
+            extra: self.extra(headers),
+        })
+    }
+
+    fn extra(&self, headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
+        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for prefix in &self.extra_header_prefixes {
+            let prefix = prefix.to_ascii_lowercase();
+            for name in headers.keys() {
+                let Some(key) = name.as_str().strip_prefix(&prefix) else { continue };
+                let decoded = percent_decode_str(key).decode_utf8();
+                let key = decoded.map_or_else(|_| key.to_owned(), Cow::into_owned);
+                extra.entry(key).or_default().extend(values(headers, name.as_str()));
+            }
+        }
+        extra
+    }
+}
+
+/// The first value of a header, of the first header that is not empty.
+fn first_value(headers: &HeaderMap, names: &[String]) -> Option<String> {
+    let first = |name: &String| values(headers, name).next().filter(|value| !value.is_empty());
+    names.iter().find_map(first)
+}
+
+/// The values of a header. Bytes that are not UTF-8 are replaced, so that the value can't be equal
+/// to another one by accident.
+fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = String> + use<'h> {
+    let values = headers.get_all(name).iter();
+    values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt};
+use hpa_metrics::describe;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -12,13 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Authenticator,
-    authority::{Authority, AuthorityError},
-    front_proxy::FrontProxy,
-    trust::{Trust, TrustError},
-};
-use hpa_metrics::describe;
+use super::{Authenticator, Authority, AuthorityError, FrontProxy, Trust, TrustError};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -28,7 +23,6 @@ const FILE_INTERVAL: Duration = Duration::from_secs(60);
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where authorities come from.
 #[derive(Clone, Debug)]
 pub struct TrustSettings {
     /// The authority of clients' certificates, instead of that in the ConfigMap.
@@ -56,7 +50,7 @@ pub struct FrontProxyFlags {
     pub extra_header_prefixes: Vec<String>,
 }
 
-/// Whether the ConfigMap with the cluster's authorities is read.
+/// Lookup of the ConfigMap with the cluster's authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// If it can't be read, that is an error.
@@ -67,40 +61,25 @@ pub enum Lookup {
     Skipped,
 }
 
-/// Why the authorities can't be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustSourceError {
     /// A file.
     #[error("unable to read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The failure.
-        source: io::Error,
-    },
-    /// The content of a file.
+    File { path: PathBuf, source: io::Error },
     #[error("unable to use {}", path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: AuthorityError,
-    },
-    /// The ConfigMap can't be read.
+    Authority { path: PathBuf, source: AuthorityError },
     #[error(
         "unable to read the ConfigMap {NAMESPACE}/{NAME} (the role \
          extension-apiserver-authentication-reader permits it; \
          --authentication-tolerate-lookup-failure starts without it)"
     )]
     Lookup(#[source] kube::Error),
-    /// The API server doesn't answer.
     #[error(
         "the API server sent no ConfigMap {NAMESPACE}/{NAME} within {} s",
         REQUEST_TIMEOUT.as_secs()
     )]
     Timeout,
-    /// The content of the ConfigMap.
     #[error("unable to use the ConfigMap {NAMESPACE}/{NAME}")]
     Trust(#[from] TrustError),
 }
@@ -113,7 +92,6 @@ pub struct TrustSource {
 }
 
 impl TrustSource {
-    /// Loads the authorities.
     pub async fn load(
         settings: TrustSettings,
         client: Client,

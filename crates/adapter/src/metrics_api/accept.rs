@@ -1,12 +1,14 @@
-//! Media types: what a client accepts, and what a route has.
+//! Media types: those that a client accepts, those of a route, and bodies in each.
 
-/// JSON.
+use serde::Serialize;
+
+use crate::metrics_api::{Query, protobuf};
+
 pub const JSON: &str = "application/json";
-/// YAML.
 pub const YAML: &str = "application/yaml";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The media types that error messages list. The reference has protobuf, too.
+/// The media types that error messages list.
 const DOCUMENT_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
 const LIST_TYPES: [&str; 5] = [
     JSON,
@@ -19,22 +21,27 @@ const LIST_TYPES: [&str; 5] = [
 /// What a response is encoded as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaType {
-    /// YAML instead of JSON.
-    pub is_yaml: bool,
+    pub encoding: Encoding,
     /// JSON with indentation.
     pub is_pretty: bool,
     /// The object that is returned instead of the metrics.
     pub conversion: Option<Conversion>,
 }
 
+/// The encoding of a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    #[default]
+    Json,
+    Yaml,
+    Protobuf,
+}
+
 /// An object that metrics are converted to: `as=Table;g=meta.k8s.io;v=v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversion {
-    /// The kind.
     pub kind: String,
-    /// The group.
     pub group: String,
-    /// The version.
     pub version: String,
 }
 
@@ -48,7 +55,6 @@ impl Conversion {
 /// The conversions that a route has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversions {
-    /// None.
     None,
     /// Metadata only.
     Metadata,
@@ -150,8 +156,8 @@ impl<'a> Clause<'a> {
     }
 
     /// The media type with the parameters of the clause, if the route has it.
-    fn options(&self, is_yaml: bool, conversions: Conversions) -> Option<MediaType> {
-        let mut media_type = MediaType { is_yaml, ..MediaType::default() };
+    fn options(&self, encoding: Encoding, conversions: Conversions) -> Option<MediaType> {
+        let mut media_type = MediaType { encoding, ..MediaType::default() };
         for (key, value) in &self.parameters {
             let value = (*value).to_owned();
             match *key {
@@ -159,12 +165,18 @@ impl<'a> Clause<'a> {
                 "g" => media_type.conversion.get_or_insert_default().group = value,
                 "v" => media_type.conversion.get_or_insert_default().version = value,
                 "pretty" => media_type.is_pretty = value == "1",
-                "stream" if !value.is_empty() && (is_yaml || value != "watch") => return None,
+                "stream"
+                    if !value.is_empty() && (encoding != Encoding::Json || value != "watch") =>
+                {
+                    return None;
+                }
                 "sv" if !value.is_empty() => return None,
                 _ => {}
             }
         }
-        conversions.allow(media_type.conversion.as_ref()).then_some(media_type)
+        let is_convertible = media_type.conversion.is_none() || encoding != Encoding::Protobuf;
+        let is_allowed = conversions.allow(media_type.conversion.as_ref());
+        (is_convertible && is_allowed).then_some(media_type)
     }
 }
 
@@ -179,16 +191,20 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
         let wildcards = |clause: &Clause<'_>| (clause.main == "*", clause.sub == "*");
         b.quality.total_cmp(&a.quality).then_with(|| wildcards(a).cmp(&wildcards(b)))
     });
-    let types = [("application", "json", false), ("application", "yaml", true)];
-    let found = clauses.iter().find_map(|clause| {
-        let accepted = types.iter().filter(|(main, sub, _)| clause.accepts(main, sub));
-        accepted.into_iter().find_map(|(_, _, is_yaml)| clause.options(*is_yaml, conversions))
-    });
+    let find = |types: &[(&str, Encoding)]| {
+        clauses.iter().find_map(|clause| {
+            let accepted = types.iter().filter(|(sub, _)| clause.accepts("application", sub));
+            accepted.into_iter().find_map(|(_, encoding)| clause.options(*encoding, conversions))
+        })
+    };
+    // Clients that also accept JSON get JSON.
+    let found = find(&[("json", Encoding::Json), ("yaml", Encoding::Yaml)])
+        .or_else(|| find(&[("vnd.kubernetes.protobuf", Encoding::Protobuf)]));
     found.ok_or(NotAcceptable)
 }
 
 /// Whether a request asks for indented JSON: by a parameter, or because the client is for people.
-pub fn asks_for_pretty(query: &crate::metrics_api::Query, user_agent: &str) -> bool {
+pub fn asks_for_pretty(query: &Query, user_agent: &str) -> bool {
     match query.get("pretty") {
         Some(value) if !value.is_empty() => {
             matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True")
@@ -197,17 +213,63 @@ pub fn asks_for_pretty(query: &crate::metrics_api::Query, user_agent: &str) -> b
     }
 }
 
+/// A body can't be encoded, which no input causes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    #[error("unable to encode the response as JSON")]
+    Json(#[from] serde_json::Error),
+    #[error("the response has no protobuf form")]
+    Protobuf,
+    #[error("unable to encode the response as YAML")]
+    Yaml(#[from] serde_saphyr::SerializeError),
+}
+
+impl MediaType {
+    /// The value of the header `Content-Type`.
+    pub fn content_type(&self) -> &'static str {
+        match self.encoding {
+            Encoding::Json => JSON,
+            Encoding::Yaml => YAML,
+            Encoding::Protobuf => PROTOBUF,
+        }
+    }
+
+    /// Encodes a body.
+    pub fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, EncodeError> {
+        match self.encoding {
+            Encoding::Json => {}
+            // With sorted keys, as the API server has them.
+            Encoding::Yaml => {
+                let value = serde_json::to_value(body)?;
+                return Ok(serde_saphyr::to_string(&value)?.into_bytes());
+            }
+            Encoding::Protobuf => {
+                let encoded = protobuf::encode(&serde_json::to_value(body)?);
+                return encoded.ok_or(EncodeError::Protobuf);
+            }
+        }
+        if self.is_pretty {
+            return Ok(serde_json::to_vec_pretty(body)?);
+        }
+        let mut bytes = serde_json::to_vec(body)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::metrics_api::StatusError;
 
     const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
     fn describe(accept: &str, conversions: Conversions) -> String {
         let Ok(media_type) = negotiate(accept, conversions) else { return "none".to_owned() };
-        let encoding = if media_type.is_yaml { "yaml" } else { "json" };
+        let encoding = format!("{:?}", media_type.encoding).to_lowercase();
         let conversion = media_type.conversion.unwrap_or_default();
         format!("{encoding} {}", conversion.kind).trim_end().to_owned()
     }
@@ -220,7 +282,8 @@ mod tests {
     #[case("application/json;q=0.5,application/yaml", "yaml")]
     #[case("application/vnd.kubernetes.protobuf, */*", "json")]
     #[case("application/vnd.kubernetes.protobuf,application/json", "json")]
-    #[case("application/vnd.kubernetes.protobuf", "none")]
+    #[case("application/vnd.kubernetes.protobuf", "protobuf")]
+    #[case("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", "none")]
     #[case("text/html", "none")]
     #[case("application/json;as=Table;g=meta.k8s.io;v=v1", "none")]
     #[case("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "json")]
@@ -256,6 +319,23 @@ mod tests {
     #[case("", "curl/8", true)]
     #[case("pretty=", "kubectl", false)]
     fn indentation_is_for_people(#[case] query: &str, #[case] agent: &str, #[case] pretty: bool) {
-        assert_eq!(asks_for_pretty(&crate::metrics_api::Query::parse(query), agent), pretty);
+        assert_eq!(asks_for_pretty(&Query::parse(query), agent), pretty);
+    }
+
+    fn encode(media_type: &MediaType) -> String {
+        let error = StatusError::not_found("node", "a \"b\"");
+        String::from_utf8(media_type.encode(&error).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn bodies_are_encoded_as_the_client_accepts_them() {
+        let json = encode(&MediaType::default());
+        assert!(
+            json.starts_with("{\"kind\":\"Status\",\"apiVersion\":\"v1\"") && json.ends_with("}\n")
+        );
+        let pretty = encode(&MediaType { is_pretty: true, ..MediaType::default() });
+        assert!(pretty.starts_with("{\n  \"kind\": \"Status\"") && pretty.ends_with("\n}"));
+        let yaml = encode(&MediaType { encoding: Encoding::Yaml, ..MediaType::default() });
+        assert!(yaml.starts_with("apiVersion: v1\ncode: 404\ndetails:\n  kind: node\n"), "{yaml}");
     }
 }

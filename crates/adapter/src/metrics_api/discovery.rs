@@ -212,6 +212,21 @@ pub fn paths(installed: InstalledGroups, other: &[&str]) -> Value {
     json!({ "paths": paths })
 }
 
+/// A minimal document of `/openapi/v2`. The API server fetches it and repeats the request, or logs
+/// an error, if it is missing. Metrics have no schemas that clients need.
+pub fn openapi_v2(version: &str) -> Value {
+    json!({
+        "swagger": "2.0",
+        "info": { "title": "Kubernetes metrics APIs", "version": version },
+        "paths": {},
+    })
+}
+
+/// The document of `/openapi/v3`.
+pub fn openapi_v3() -> Value {
+    json!({ "paths": {} })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -67,7 +67,6 @@ impl CustomVersion {
 /// A group with a version: `metrics.k8s.io/v1beta1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupVersion {
-    /// The group.
     pub group: Group,
     /// The version, one of [`Group::versions`].
     pub version: &'static str,

@@ -16,19 +16,15 @@
 //! ```
 //!
 //! Routes, errors, encodings and the order of checks are those of prometheus-adapter ("the
-//! reference" here), which is built on the libraries of kube-apiserver. Responses are JSON or YAML,
-//! never protobuf: all clients that ask for protobuf accept JSON, too.
-
-#![warn(missing_docs)]
+//! reference" here), which is built on the libraries of kube-apiserver. Responses are protobuf only
+//! for clients that accept neither JSON nor YAML.
 
 pub mod accept;
 pub mod discovery;
 mod duration;
-pub mod encode;
 pub mod field_selector;
 pub mod group;
-pub mod list_options;
-pub mod openapi;
+mod protobuf;
 pub mod query;
 pub mod request;
 pub mod request_info;
@@ -38,8 +34,7 @@ pub mod table;
 pub mod usage;
 pub mod values;
 
-pub use accept::{Conversion, MediaType};
-pub use encode::EncodeError;
+pub use accept::{Conversion, EncodeError, MediaType};
 pub use group::{CustomVersion, Group, InstalledGroups};
 pub use query::Query;
 pub use request::{CustomQuery, ExternalQuery, ResourceQuery};

@@ -3,8 +3,10 @@
 use hpa_calc::Selector;
 
 use crate::metrics_api::{
-    field_selector::FieldSelector, list_options::ListOptions, query::Query,
-    request_info::ResourceAttributes, status::StatusError,
+    field_selector::FieldSelector,
+    query::{ListOptions, Query},
+    request_info::ResourceAttributes,
+    status::StatusError,
 };
 
 /// A request for a custom metric of objects.
@@ -66,7 +68,6 @@ impl CustomQuery {
 /// A request for an external metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalQuery {
-    /// The namespace.
     pub namespace: String,
     /// The name of the metric.
     pub metric: String,

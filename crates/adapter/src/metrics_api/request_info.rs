@@ -1,9 +1,6 @@
 //! What authorization needs to know about a request, derived from its path as in kube-apiserver.
 
-use crate::metrics_api::{
-    list_options::{ListOptions, is_watch},
-    query::Query,
-};
+use crate::metrics_api::query::{ListOptions, Query, is_watch};
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

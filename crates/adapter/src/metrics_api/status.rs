@@ -13,7 +13,6 @@ pub struct StatusError {
     pub code: u16,
     /// The machine-readable reason. It may be empty.
     pub reason: &'static str,
-    /// The message.
     pub message: String,
     /// Details of the error.
     pub details: Option<Box<StatusDetails>>,
@@ -28,7 +27,6 @@ pub struct StatusDetails {
     /// The group of the resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// What caused the error.
@@ -39,7 +37,6 @@ pub struct StatusDetails {
 /// A cause of a [`StatusError`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatusCause {
-    /// The message.
     pub message: String,
 }
 
@@ -54,7 +51,27 @@ pub struct Forbidden<'a> {
     pub reason: &'a str,
 }
 
+/// The longest text of an error. Requests choose most texts.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// The start of a text that may be long.
+pub(crate) fn bounded(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
+}
+
 impl StatusError {
+    /// The error with texts of a bounded length.
+    pub(crate) fn bounded(mut self) -> Self {
+        let details = self.details.iter_mut().flat_map(|details| {
+            let StatusDetails { name, group, kind, causes } = &mut **details;
+            [name, group, kind].into_iter().chain(causes.iter_mut().map(|own| &mut own.message))
+        });
+        for text in details.chain([&mut self.message]) {
+            text.truncate(bounded(text).len());
+        }
+        self
+    }
+
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None }
     }

@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::metrics_api::RequestInfo;
-
 use crate::reviews::{
-    limit::ReviewLimit,
+    MASTERS, User,
+    limit::{Flow, ReviewLimit},
     review::{Access, AccessReviews, ReviewError},
     ttl_cache::TtlCache,
-    user::{MASTERS, User},
 };
 
 /// How many reviews are kept. kube-controller-manager needs one for each metric and namespace.
@@ -63,12 +62,13 @@ impl Authorizer {
         }
     }
 
-    /// Whether a user may send a request. The API server may have to review it, within the limit.
+    /// Whether a user may send a request. The API server may have to review it, within the limit of
+    /// a flow.
     pub async fn authorize(
         &self,
         user: &User,
         request: &RequestInfo,
-        limit: &ReviewLimit,
+        (limit, flow): (&ReviewLimit, Flow),
     ) -> Result<Access, ReviewError> {
         let allowed = Access { allowed: true, reason: String::new() };
         if user.is_in(MASTERS) || self.is_always_allowed(request) {
@@ -78,7 +78,7 @@ impl Authorizer {
         if let Some(access) = self.cache.get(&key) {
             return Ok(access);
         }
-        limit.run(self.review(key, user, request)).await
+        limit.run(flow, self.review(key, user, request)).await
     }
 
     async fn review(
@@ -173,8 +173,12 @@ mod tests {
     }
 
     async fn is_allowed(authorizer: &Authorizer, user: &User, path: &str) -> bool {
-        let limit = ReviewLimit::new(1, 1);
-        authorizer.authorize(user, &request(path), &limit).await.unwrap().allowed
+        let limit = ReviewLimit::new(2, 2);
+        authorizer
+            .authorize(user, &request(path), (&limit, Flow::of_user(user)))
+            .await
+            .unwrap()
+            .allowed
     }
 
     #[rstest]

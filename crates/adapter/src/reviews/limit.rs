@@ -1,51 +1,273 @@
-//! A limit for reviews.
+//! Limits that clients share fairly: for concurrent work, and for the rate of token reviews; and a
+//! limit for log lines that anyone can cause.
 
-use tokio::sync::Semaphore;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use crate::reviews::review::ReviewError;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
 
-/// Bounds reviews that run, and those that wait until they may.
-#[derive(Debug)]
+use crate::reviews::{ReviewError, User};
+
+/// The client or user that a request counts for. Flows share a limit fairly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow(u64);
+
+/// Keyed per process, so that collisions can't be crafted.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Flow {
+    pub fn of_address(address: IpAddr) -> Self {
+        Self::of(network(address))
+    }
+
+    /// The service accounts of a namespace are one flow: their number is up to a tenant.
+    pub fn of_user(user: &User) -> Self {
+        let name = &user.name;
+        let account = name.strip_prefix("system:serviceaccount:");
+        let namespace = account.and_then(|account| account.split(':').next());
+        Self::of((namespace.is_some(), namespace.unwrap_or(name)))
+    }
+
+    fn of(key: impl Hash) -> Self {
+        Self(HASHER.hash_one(key))
+    }
+}
+
+/// What a client can't change of its address: IPv6 addresses without the last 64 bits.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// Bounds what is in use. A flow may use as much as it leaves free, so that alone it gets half of
+/// the limit, and others always find room.
+pub(crate) struct FairLimit {
+    limit: usize,
+    used: Mutex<HashMap<Flow, usize>>,
+    released: Notify,
+}
+
+/// A part of a [`FairLimit`] until this is dropped.
+pub(crate) struct FairPermit {
+    limit: Arc<FairLimit>,
+    flow: Flow,
+    amount: usize,
+}
+
+impl FairLimit {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: Mutex::default(), released: Notify::new() })
+    }
+
+    /// The most that a flow can use.
+    pub(crate) fn max_amount(&self) -> usize {
+        self.limit / 2
+    }
+
+    /// `None` if the flow would use more than it leaves free.
+    pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
+        let mut used = self.used.lock();
+        let all = used.values().sum::<usize>() + amount;
+        let own = used.get(&flow).copied().unwrap_or_default() + amount;
+        if own + all > self.limit + 1 {
+            return None;
+        }
+        used.insert(flow, own);
+        Some(FairPermit { limit: self.clone(), flow, amount })
+    }
+
+    /// Waits until the flow may use the amount.
+    async fn acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> FairPermit {
+        loop {
+            let mut released = std::pin::pin!(self.released.notified());
+            released.as_mut().enable();
+            if let Some(permit) = self.try_acquire(flow, amount) {
+                return permit;
+            }
+            released.await;
+        }
+    }
+}
+
+impl Drop for FairPermit {
+    fn drop(&mut self) {
+        let mut used = self.limit.used.lock();
+        if let Some(own) = used.get_mut(&self.flow) {
+            *own -= self.amount;
+            if *own == 0 {
+                used.remove(&self.flow);
+            }
+        }
+        drop(used);
+        self.limit.released.notify_waiters();
+    }
+}
+
+/// Bounds reviews that run, and those that wait until they may. A flow can use half of both.
 pub struct ReviewLimit {
-    /// Those that run or wait.
-    started: Semaphore,
-    running: Semaphore,
+    started: Arc<FairLimit>,
+    running: Arc<FairLimit>,
 }
 
 impl ReviewLimit {
-    /// Bounds reviews that run, and those that wait.
     pub fn new(running: usize, waiting: usize) -> Self {
-        let started = Semaphore::new(running + waiting);
-        Self { started, running: Semaphore::new(running) }
+        Self { started: FairLimit::new(running + waiting), running: FairLimit::new(running) }
     }
 
     /// Runs a review as soon as it may. Fails at once if too many wait.
     pub async fn run<T>(
         &self,
+        flow: Flow,
         review: impl Future<Output = Result<T, ReviewError>>,
     ) -> Result<T, ReviewError> {
-        let _started = self.started.try_acquire().map_err(|_| ReviewError::TooMany)?;
-        let _running = self.running.acquire().await.map_err(|_| ReviewError::TooMany)?;
+        let _started = self.started.try_acquire(flow, 1).ok_or(ReviewError::TooMany)?;
+        let _running = self.running.acquire(flow, 1).await;
         review.await
+    }
+}
+
+/// Bounds the rate of all clients, and that of each network.
+pub(crate) struct RateLimit {
+    all: Rate,
+    each: Rate,
+    state: Mutex<HashMap<Option<IpAddr>, Instant>>,
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub(crate) per_second: u32,
+    pub(crate) burst: u32,
+}
+
+impl Rate {
+    /// When the bucket is full again after another token is taken. `None` if it is empty.
+    fn take(self, full_at: Option<Instant>, now: Instant) -> Option<Instant> {
+        let token = Duration::from_secs(1) / self.per_second;
+        let full_at = full_at.map_or(now, |at| at.max(now)) + token;
+        (full_at <= now + token * self.burst).then_some(full_at)
+    }
+}
+
+impl RateLimit {
+    pub(crate) fn new(all: Rate, each: Rate) -> Self {
+        Self { all, each, state: Mutex::default() }
+    }
+
+    /// Counts an action of a client. Returns false if there are too many.
+    pub(crate) fn take(&self, client: IpAddr) -> bool {
+        let now = Instant::now();
+        let own = Some(network(client));
+        let mut state = self.state.lock();
+        // Full buckets are forgotten. The rate of all clients bounds the number of the others.
+        state.retain(|_, full_at| now < *full_at);
+        let each = self.each.take(state.get(&own).copied(), now);
+        let all = self.all.take(state.get(&None).copied(), now);
+        let (Some(each), Some(all)) = (each, all) else { return false };
+        state.extend([(own, each), (None, all)]);
+        true
+    }
+}
+
+/// How often a line is logged as a warning.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Limits log lines that anyone can cause.
+#[derive(Debug, Default)]
+pub struct LogLimit(Mutex<Option<Instant>>);
+
+impl LogLimit {
+    /// Whether to log the line now.
+    pub fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let mut last = self.0.lock();
+        let is_due = last.is_none_or(|last| now >= last + LOG_INTERVAL);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 }
 
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, future::pending};
+    use tokio::time::advance;
 
     use super::*;
 
+    const EVE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const JANE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn flow_uses_at_most_what_it_leaves_free() {
+        let (limit, eve, jane) =
+            (FairLimit::new(12), Flow::of_address(EVE), Flow::of_address(JANE));
+        let take = |flow| std::iter::from_fn(|| limit.try_acquire(flow, 1)).collect::<Vec<_>>();
+        let eves = take(eve);
+        assert_eq!(eves.len(), 6);
+        let janes = take(jane);
+        assert_eq!(janes.len(), 3);
+        drop(eves);
+        assert_eq!(take(jane).len(), 3, "jane has six now");
+        drop(janes);
+        assert!(limit.used.lock().is_empty());
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_are_one_flow() {
+        let flow = |name: &str| Flow::of_user(&User::new(name, &[]));
+        assert_eq!(flow("system:serviceaccount:shop:a"), flow("system:serviceaccount:shop:b"));
+        assert_ne!(flow("system:serviceaccount:shop:a"), flow("system:serviceaccount:api:a"));
+        assert_ne!(flow("system:serviceaccount:shop:a"), flow("shop"));
+        let flow = |address: &str| Flow::of_address(address.parse().unwrap());
+        assert_eq!(flow("fd00::1:2:3:4"), flow("fd00::5:6:7:8"));
+        assert_eq!(flow("::ffff:10.0.0.1"), flow("10.0.0.1"));
+        assert_ne!(flow("10.0.0.1"), flow("10.0.0.2"));
+    }
+
     #[tokio::test]
-    async fn reviews_wait_for_others_and_are_refused_if_too_many_wait() {
-        let limit = ReviewLimit::new(1, 1);
-        let mut running = Box::pin(limit.run(pending::<Result<(), _>>()));
+    async fn reviews_of_a_flow_wait_and_then_are_refused() {
+        let (limit, eve, jane) =
+            (ReviewLimit::new(2, 2), Flow::of_address(EVE), Flow::of_address(JANE));
+        let mut running = Box::pin(limit.run(eve, pending::<Result<(), _>>()));
         assert!(running.as_mut().now_or_never().is_none());
-        let mut waiting = Box::pin(limit.run(async { Ok(()) }));
+        let mut waiting = Box::pin(limit.run(eve, async { Ok(()) }));
         assert!(waiting.as_mut().now_or_never().is_none(), "one runs already");
-        let refused = limit.run(async { Ok(()) }).now_or_never();
+        let refused = limit.run(eve, async { Ok(()) }).now_or_never();
         assert!(matches!(refused, Some(Err(ReviewError::TooMany))));
+        let other = limit.run(jane, async { Ok(()) }).now_or_never();
+        assert!(matches!(other, Some(Ok(()))), "another flow has room");
         drop(running);
         assert!(matches!(waiting.now_or_never(), Some(Ok(()))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rates_are_those_of_a_client_and_of_all() {
+        let each = Rate { per_second: 1, burst: 2 };
+        let limit = RateLimit::new(Rate { per_second: 2, burst: 3 }, each);
+        let take = |client| std::iter::from_fn(|| limit.take(client).then_some(())).count();
+        assert_eq!((take(EVE), take(JANE)), (2, 1));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!((take(EVE), take(JANE)), (1, 1));
+        advance(Duration::from_secs(10)).await;
+        assert_eq!(take(JANE), 2);
+        assert_eq!(limit.state.lock().len(), 2, "full buckets are forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn line_is_due_once_in_an_interval() {
+        let limit = LogLimit::default();
+        assert!(limit.is_due() && !limit.is_due());
+        advance(LOG_INTERVAL).await;
+        assert!(limit.is_due() && !limit.is_due());
     }
 }

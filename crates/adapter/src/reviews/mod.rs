@@ -1,22 +1,68 @@
 //! Authentication and authorization as kube-apiserver delegates them to other servers: the API
-//! server reviews tokens and accesses. Reviews are cached, and those that run at a time are bounded.
+//! server reviews tokens and accesses. Reviews are cached, and bounded in number and rate.
 //!
-//! The users, and what they may do, are those of the cluster. `hpa adapter` and the debug API of
-//! `hpa run` use this.
-
-#![warn(missing_docs)]
+//! `hpa adapter` and the debug API of `hpa run` use this.
 
 mod authorization;
 mod limit;
-mod log_limit;
 mod review;
 mod token;
 mod ttl_cache;
-mod user;
+
+use std::collections::BTreeMap;
 
 pub use authorization::{Authorizer, AuthorizerOptions};
-pub use limit::ReviewLimit;
-pub use log_limit::LogLimit;
+pub(crate) use limit::{FairLimit, FairPermit, network};
+pub use limit::{Flow, LogLimit, ReviewLimit};
 pub use review::{Access, AccessReviews, AudienceReviews, ReviewError, TokenReviews};
 pub use token::{TokenAuthenticator, TokenError, bearer_token};
-pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
+
+/// The group of all users with valid credentials.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of requests without credentials.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The user of requests without credentials.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct User {
+    pub name: String,
+    /// Distinguishes users with the same name over time. It may be empty.
+    pub uid: String,
+    pub groups: Vec<String>,
+    /// Further information for authorization.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    pub(crate) fn text_bytes(&self) -> usize {
+        let extra = self.extra.iter().flat_map(|(key, values)| std::iter::once(key).chain(values));
+        let all = [&self.name, &self.uid].into_iter().chain(&self.groups).chain(extra);
+        all.map(String::len).sum()
+    }
+
+    pub fn new(name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().map(ToString::to_string).collect();
+        Self { name: name.to_owned(), groups, ..Self::default() }
+    }
+
+    pub fn anonymous() -> Self {
+        Self::new(ANONYMOUS, &[UNAUTHENTICATED])
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+
+    /// Adds the group of users with valid credentials.
+    #[must_use]
+    pub fn authenticated(mut self) -> Self {
+        let is_marked = self.is_in(AUTHENTICATED) || self.is_in(UNAUTHENTICATED);
+        if self.name != ANONYMOUS && !is_marked {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}

@@ -13,25 +13,20 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
-use crate::reviews::user::User;
+use crate::reviews::User;
 
 /// How long a review may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no review.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
-    /// The request failed.
     #[error("the request for a review failed")]
     Request(#[from] kube::Error),
-    /// The API server doesn't answer.
     #[error("the API server sent no review within {} s", TIMEOUT.as_secs())]
     Timeout,
-    /// Too many reviews wait.
     #[error("too many requests wait for a review")]
     TooMany,
-    /// The review allows and denies the access.
     #[error("the review allows and denies the access")]
     Contradiction,
 }
@@ -46,9 +41,8 @@ pub trait TokenReviews: Send + Sync {
 /// The result of a review of an access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Whether the access is allowed.
     pub allowed: bool,
-    /// Why. It may be empty.
+    /// It may be empty.
     pub reason: String,
 }
 

@@ -1,23 +1,40 @@
 //! Bearer tokens, which the API server reviews.
+//!
+//! Anyone can send invalid tokens, and each needs a review. So that they don't delay valid ones,
+//! tokens that were valid within the last hour have reviews of their own, and the rate of all other
+//! reviews is bounded by address.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderMap, HeaderName, header};
 
 use crate::reviews::{
-    limit::ReviewLimit,
+    User,
+    limit::{Flow, Rate, RateLimit, ReviewLimit},
     review::{ReviewError, TokenReviews},
     ttl_cache::TtlCache,
-    user::User,
 };
 
 /// How many tokens are cached, valid and invalid ones each, so that invalid tokens can't replace
 /// valid ones.
 const CAPACITY: usize = 512;
 
-/// Reviews that may run, and those that may wait. Requests of the front proxy need none.
+/// Reviews that may run, and those that may wait: of known tokens, and of unknown ones.
 const RUNNING: usize = 16;
 const WAITING: usize = 112;
+
+/// Reviews of unknown tokens.
+const RATE: Rate = Rate { per_second: 40, burst: 80 };
+const RATE_OF_ADDRESS: Rate = Rate { per_second: 5, burst: 20 };
+
+/// How long a token that was valid is known, and how many are.
+const KNOWN: Duration = Duration::from_hours(1);
+const MAX_KNOWN: usize = 4096;
 
 /// Longer tokens are refused without a review, so that the cache's memory is bounded.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
@@ -26,13 +43,17 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 pub struct TokenAuthenticator {
     reviews: Arc<dyn TokenReviews>,
     lifetime: Duration,
-    limit: ReviewLimit,
     valid: TtlCache<String, User>,
     invalid: TtlCache<String, ()>,
+    /// Hashes of tokens that were valid. They decide about limits only.
+    known: TtlCache<u64, ()>,
+    hasher: RandomState,
+    known_limit: ReviewLimit,
+    unknown_limit: ReviewLimit,
+    unknown_rate: RateLimit,
 }
 
-/// What a review says.
-enum Reviewed {
+enum ReviewResult {
     Valid(User),
     Invalid,
 }
@@ -41,10 +62,8 @@ enum Reviewed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The API server doesn't know the token.
     #[error("invalid bearer token")]
     Invalid,
-    /// There is no review.
     #[error("unable to review the token")]
     Review(#[from] ReviewError),
 }
@@ -52,51 +71,76 @@ pub enum TokenError {
 impl TokenAuthenticator {
     /// Caches reviews for a time.
     pub fn new(reviews: Arc<dyn TokenReviews>, lifetime: Duration) -> Self {
-        let limit = ReviewLimit::new(RUNNING, WAITING);
-        let (valid, invalid) = (TtlCache::new(CAPACITY), TtlCache::new(CAPACITY));
-        Self { reviews, lifetime, limit, valid, invalid }
+        Self {
+            reviews,
+            lifetime,
+            valid: TtlCache::new(CAPACITY),
+            invalid: TtlCache::new(CAPACITY),
+            known: TtlCache::new(MAX_KNOWN),
+            hasher: RandomState::new(),
+            known_limit: ReviewLimit::new(RUNNING, WAITING),
+            unknown_limit: ReviewLimit::new(RUNNING, WAITING),
+            unknown_rate: RateLimit::new(RATE, RATE_OF_ADDRESS),
+        }
     }
 
     /// The user of the token in the header `Authorization`. `None` if there is no token.
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, TokenError> {
+    pub async fn authenticate(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<Option<User>, TokenError> {
         match bearer_token(headers, &header::AUTHORIZATION) {
-            Some(token) => self.user(token).await.map(Some),
+            Some(token) => self.user(client, token).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// The user of a token.
-    pub async fn user(&self, token: String) -> Result<User, TokenError> {
+    /// The user of a token that a client sent.
+    pub async fn user(&self, client: IpAddr, token: String) -> Result<User, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);
         }
         let reviewed = match self.cached(&token) {
             Some(reviewed) => reviewed,
-            None => self.limit.run(self.review(token)).await?,
+            None => self.limited_review(client, token).await?,
         };
         match reviewed {
-            Reviewed::Valid(user) => Ok(user),
-            Reviewed::Invalid => Err(TokenError::Invalid),
+            ReviewResult::Valid(user) => Ok(user),
+            ReviewResult::Invalid => Err(TokenError::Invalid),
         }
     }
 
-    /// What a review has said.
-    fn cached(&self, token: &String) -> Option<Reviewed> {
-        let invalid = || self.invalid.get(token).map(|()| Reviewed::Invalid);
-        self.valid.get(token).map(Reviewed::Valid).or_else(invalid)
+    fn cached(&self, token: &String) -> Option<ReviewResult> {
+        let invalid = || self.invalid.get(token).map(|()| ReviewResult::Invalid);
+        self.valid.get(token).map(ReviewResult::Valid).or_else(invalid)
     }
 
-    async fn review(&self, token: String) -> Result<Reviewed, ReviewError> {
+    async fn limited_review(
+        &self,
+        client: IpAddr,
+        token: String,
+    ) -> Result<ReviewResult, ReviewError> {
+        let is_known = self.known.get(&self.hasher.hash_one(&token)).is_some();
+        if !is_known && !self.unknown_rate.take(client) {
+            return Err(ReviewError::TooMany);
+        }
+        let limit = if is_known { &self.known_limit } else { &self.unknown_limit };
+        limit.run(Flow::of_address(client), self.review(token)).await
+    }
+
+    async fn review(&self, token: String) -> Result<ReviewResult, ReviewError> {
         // Another request with the token may have been first.
         if let Some(reviewed) = self.cached(&token) {
             return Ok(reviewed);
         }
         let Some(user) = self.reviews.review_token(&token).await? else {
             self.invalid.insert(token, (), self.lifetime);
-            return Ok(Reviewed::Invalid);
+            return Ok(ReviewResult::Invalid);
         };
+        self.known.insert(self.hasher.hash_one(&token), (), KNOWN);
         self.valid.insert(token, user.clone(), self.lifetime);
-        Ok(Reviewed::Valid(user))
+        Ok(ReviewResult::Valid(user))
     }
 }
 

@@ -40,13 +40,12 @@ async fn connect(
 ) -> (client::TlsStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let names = ["localhost".to_owned()];
     let identity = Identity::generate(&names, jiff::Timestamp::now()).unwrap();
-    let handshake =
-        crate::serve::Handshake { protocols: vec![protocol.to_vec()], ..Default::default() };
+    let handshake = Handshake { protocols: vec![protocol.to_vec()], ..Default::default() };
     let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
     let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
     let users = ["system:anonymous"].into();
     let reviews = Arc::new(Reviews { users, ..Reviews::default() });
-    let listener = Listener {
+    let shared = Shared {
         adapter: Arc::new(adapter(source(), &reviews, &Cluster::new())),
         certificate: certificate.clone(),
         options: ServerOptions::default(),
@@ -55,8 +54,8 @@ async fn connect(
     let (server, client) = duplex(4096);
     let task = tokio::spawn(async move {
         let stream = certificate.acceptor().accept(server).await.unwrap();
-        let connection = Connections::new(1).open().unwrap();
-        listener.serve_requests(stream, connection).await;
+        let connection = Connections::new(LIMITS).open([127, 0, 0, 1].into()).unwrap();
+        shared.serve_requests(stream, connection).await;
     });
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(identity.authority.as_bytes()) {

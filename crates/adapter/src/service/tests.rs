@@ -6,8 +6,9 @@ use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticato
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
 use hpa_metrics::test_doubles::FixedSource;
-use http::Request;
+use http::{Request, header};
 use parking_lot::Mutex;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
 use crate::test_certificates::{Cluster, leaf};
@@ -20,6 +21,7 @@ pub(crate) struct Reviews {
     /// Users who may do everything.
     pub(crate) users: HashSet<&'static str>,
     pub(crate) running: Mutex<usize>,
+    pub(crate) is_down: Mutex<bool>,
 }
 
 impl Reviews {
@@ -32,6 +34,9 @@ impl Reviews {
 #[async_trait]
 impl TokenReviews for Reviews {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        if *self.is_down.lock() {
+            return Err(ReviewError::Timeout);
+        }
         match self.tokens.get(token) {
             Some(name) => Ok(Some(User::new(name, &[]))),
             None => self.forever().await,
@@ -42,6 +47,9 @@ impl TokenReviews for Reviews {
 #[async_trait]
 impl AccessReviews for Reviews {
     async fn review_access(&self, user: &User, _: &RequestInfo) -> Result<Access, ReviewError> {
+        if *self.is_down.lock() {
+            return Err(ReviewError::Timeout);
+        }
         if self.users.contains(&*user.name) {
             return Ok(Access { allowed: true, reason: String::new() });
         }
@@ -78,24 +86,33 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Parts {
 }
 
 /// The status of a response, or 0 if the request waits.
-fn status(adapter: &Adapter, request: &Parts, peer: Option<&Peer>) -> u16 {
+fn status(adapter: &Adapter, request: &Parts, peer: &Peer) -> u16 {
     let response = adapter.respond(request, peer).now_or_never();
     response.map_or(0, |response| response.status().as_u16())
 }
 
+fn peer(chain: Vec<CertificateDer<'static>>) -> Peer {
+    Peer::new([127, 0, 0, 1].into(), chain)
+}
+
 fn front_proxy(cluster: &Cluster) -> Peer {
-    Peer::new(leaf("front-proxy-client").issued_by(&cluster.front_proxy))
+    peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy))
+}
+
+/// A client without a certificate.
+fn client(last: u8) -> Peer {
+    Peer::new([127, 0, 0, last].into(), Vec::new())
 }
 
 /// Requests that wait.
 type Waiting<'a> = Vec<Pin<Box<dyn Future<Output = Response<Bytes>> + 'a>>>;
 
 /// Sends requests and returns those that wait, and how many were refused with 429.
-fn flood<'a>(adapter: &'a Adapter, requests: &'a [Parts]) -> (Waiting<'a>, usize) {
+fn flood<'a>(adapter: &'a Adapter, requests: &'a [Parts], peer: &'a Peer) -> (Waiting<'a>, usize) {
     let (mut waiting, mut refused) = (Waiting::new(), 0);
     for request in requests {
         let mut response: Pin<Box<dyn Future<Output = _> + 'a>> =
-            Box::pin(adapter.respond(request, None));
+            Box::pin(adapter.respond(request, peer));
         match response.as_mut().now_or_never() {
             None => waiting.push(response),
             Some(response) => {
@@ -110,34 +127,68 @@ fn flood<'a>(adapter: &'a Adapter, requests: &'a [Parts]) -> (Waiting<'a>, usize
 
 const VERSION: &str = "/version";
 const JANE: [(&str, &str); 1] = [("X-Remote-User", "jane")];
+const EVE: [(&str, &str); 1] = [("X-Remote-User", "eve")];
 
-#[tokio::test]
+/// Different tokens, or paths, so that no review is cached.
+fn tokens(count: usize) -> Vec<Parts> {
+    let token = |token| request(VERSION, &[("Authorization", &format!("Bearer {token}"))]);
+    (0..count).map(token).collect()
+}
+
+fn paths(count: usize, headers: &[(&str, &str)]) -> Vec<Parts> {
+    (0..count).map(|path| request(&format!("/{path}"), headers)).collect()
+}
+
+#[tokio::test(start_paused = true)]
 async fn unreviewed_tokens_delay_no_other_requests() {
     let reviews = Reviews {
-        tokens: ["web"].into(),
-        users: ["web", "jane", "carl", "system:anonymous"].into(),
+        tokens: ["web", "new"].into(),
+        users: ["web", "new", "jane", "carl", "system:anonymous"].into(),
         ..Reviews::default()
     };
     let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (eve, prometheus, other) = (client(1), client(2), client(3));
     let web = request(VERSION, &[("Authorization", "Bearer web")]);
-    assert_eq!(status(&adapter, &web, None), 200);
+    assert_eq!(status(&adapter, &web, &prometheus), 200);
+    assert_eq!(status(&adapter, &web, &eve), 200);
 
-    let requests: Vec<_> = (0..1000)
-        .map(|token| request(VERSION, &[("Authorization", &format!("Bearer {token}"))]))
-        .collect();
-    let (waiting, refused) = flood(&adapter, &requests);
-    assert_eq!((waiting.len(), refused, *reviews.running.lock()), (128, 872, 16));
+    let requests = tokens(1000);
+    let (waiting, refused) = flood(&adapter, &requests, &eve);
+    assert_eq!((waiting.len(), refused), (20, 980), "the burst of an address");
+    assert_eq!(*reviews.running.lock(), 8, "half of the reviews");
 
     let proxied = request(VERSION, &JANE);
-    let by_certificate = Peer::new(leaf("carl").issued_by(&cluster.clients));
-    assert_eq!(status(&adapter, &proxied, Some(&front_proxy(&cluster))), 200);
-    assert_eq!(status(&adapter, &request(VERSION, &[]), Some(&by_certificate)), 200);
-    assert_eq!(status(&adapter, &web, None), 200, "its review is cached");
-    assert_eq!(status(&adapter, &request("/readyz", &[]), None), 200);
-    assert_eq!(status(&adapter, &request(VERSION, &[]), None), 200, "anonymous");
-    drop(waiting);
-    assert_eq!(status(&adapter, &requests[0], None), 0, "there is room for reviews again");
+    let by_certificate = peer(leaf("carl").issued_by(&cluster.clients));
+    assert_eq!(status(&adapter, &proxied, &front_proxy(&cluster)), 200);
+    assert_eq!(status(&adapter, &request(VERSION, &[]), &by_certificate), 200);
+    assert_eq!(status(&adapter, &web, &prometheus), 200, "its review is cached");
+    let new = request(VERSION, &[("Authorization", "Bearer new")]);
+    assert_eq!(status(&adapter, &new, &eve), 429);
+    assert_eq!(status(&adapter, &new, &other), 200, "other addresses have reviews");
+    assert_eq!(status(&adapter, &request("/readyz", &[]), &eve), 200);
+    assert_eq!(status(&adapter, &request(VERSION, &[]), &eve), 200, "anonymous");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    let others: Vec<_> = (10..20).map(client).collect();
+    let _floods: Vec<_> = others.iter().map(|peer| flood(&adapter, &requests, peer)).collect();
+    assert_eq!(status(&adapter, &web, &prometheus), 200, "its review isn't cached any more");
+    assert_eq!(status(&adapter, &web, &eve), 200, "also behind the same address");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_of_unknown_tokens_have_a_rate() {
+    let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (clients, requests) = ((0..20).map(client).collect::<Vec<_>>(), tokens(30));
+    let mut reviewed = 0;
+    for _ in 0..10 {
+        for peer in &clients {
+            // A client that disconnects doesn't wait for its reviews.
+            reviewed += flood(&adapter, &requests, peer).0.len();
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!(reviewed, 80 + 9 * 40);
 }
 
 #[tokio::test]
@@ -146,42 +197,66 @@ async fn anonymous_requests_delay_no_other_requests() {
         Reviews { tokens: ["web"].into(), users: ["web", "jane"].into(), ..Reviews::default() };
     let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
-    let requests: Vec<_> = (0..1000).map(|path| request(&format!("/{path}"), &[])).collect();
-    let (_waiting, refused) = flood(&adapter, &requests);
-    assert_eq!((refused, *reviews.running.lock()), (960, 4));
+    let (requests, eve) = (paths(1000, &[]), client(1));
+    let (_waiting, refused) = flood(&adapter, &requests, &eve);
+    assert_eq!((refused, *reviews.running.lock()), (980, 2));
     let proxied = request(VERSION, &JANE);
-    assert_eq!(status(&adapter, &proxied, Some(&front_proxy(&cluster))), 200);
+    assert_eq!(status(&adapter, &proxied, &front_proxy(&cluster)), 200);
     let web = request(VERSION, &[("Authorization", "Bearer web")]);
-    assert_eq!(status(&adapter, &web, None), 200);
-    assert_eq!(status(&adapter, &request("/readyz", &[]), None), 200);
+    assert_eq!(status(&adapter, &web, &eve), 200);
+    assert_eq!(status(&adapter, &request("/readyz", &[]), &eve), 200);
 }
 
 #[tokio::test]
-async fn users_delay_neither_masters_nor_the_front_proxy() {
-    let reviews = Reviews { tokens: ["eve"].into(), users: ["jane"].into(), ..Reviews::default() };
+async fn users_delay_neither_others_nor_the_front_proxy() {
+    let reviews =
+        Reviews { tokens: ["eve"].into(), users: ["jane", "carl"].into(), ..Reviews::default() };
     let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
-    let eve = [("Authorization", "Bearer eve")];
-    let requests: Vec<_> = (0..1000).map(|path| request(&format!("/{path}"), &eve)).collect();
-    let (_waiting, refused) = flood(&adapter, &requests);
-    assert_eq!((refused, *reviews.running.lock()), (900, 8));
+    let requests = paths(1000, &[("Authorization", "Bearer eve")]);
+    let eve = client(1);
+    let (_waiting, refused) = flood(&adapter, &requests, &eve);
+    assert_eq!((refused, *reviews.running.lock()), (950, 4));
+    let carl = peer(leaf("carl").issued_by(&cluster.clients));
+    assert_eq!(status(&adapter, &request(VERSION, &[]), &carl), 200);
     let proxied = request(VERSION, &JANE);
-    assert_eq!(status(&adapter, &proxied, Some(&front_proxy(&cluster))), 200);
+    assert_eq!(status(&adapter, &proxied, &front_proxy(&cluster)), 200);
     let masters =
         crate::test_certificates::Leaf { organizations: &["system:masters"], ..leaf("admin") };
-    let masters = Peer::new(masters.issued_by(&cluster.clients));
-    assert_eq!(status(&adapter, &request(VERSION, &[]), Some(&masters)), 200);
+    let masters = peer(masters.issued_by(&cluster.clients));
+    assert_eq!(status(&adapter, &request(VERSION, &[]), &masters), 200);
 }
 
 #[tokio::test]
-async fn responses_that_are_not_read_delay_only_equal_callers() {
-    let users = ["system:anonymous", "jane"].into();
+async fn users_behind_the_front_proxy_share_its_limits() {
+    let reviews = Reviews { users: ["jane"].into(), ..Reviews::default() };
+    let (reviews, cluster) = (Arc::new(reviews), Cluster::new());
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (requests, proxy) = (paths(1000, &EVE), front_proxy(&cluster));
+    let (_waiting, refused) = flood(&adapter, &requests, &proxy);
+    assert_eq!((refused, *reviews.running.lock()), (800, 10));
+    assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
+
+    // Tenants can create any number of service accounts.
+    let account = |name| ("X-Remote-User", format!("system:serviceaccount:shop:{name}"));
+    let accounts: Vec<_> = (0..1000).map(account).collect();
+    let requests: Vec<_> =
+        accounts.iter().map(|(name, value)| request("/x", &[(name, value)])).collect();
+    let (_waiting, refused) = flood(&adapter, &requests, &proxy);
+    assert_eq!(refused, 900);
+    assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
+}
+
+#[tokio::test]
+async fn responses_that_are_not_read_delay_only_the_same_client() {
+    let users = ["system:anonymous"].into();
     let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let (eve, other) = (client(1), client(2));
     let document = request("/openapi/v2", &[]);
     let mut unread = Vec::new();
     let refused = loop {
-        let response = adapter.respond(&document, None).await;
+        let response = adapter.respond(&document, &eve).await;
         if response.status() != 200 {
             break response;
         }
@@ -189,10 +264,76 @@ async fn responses_that_are_not_read_delay_only_equal_callers() {
         assert!(unread.len() < 100_000, "no limit");
     };
     assert_eq!(refused.status(), 429);
+    assert!(refused.body().is_empty(), "a refusal costs no memory");
     assert_eq!(unread.len(), 4096, "a short one counts as 1 KiB of 4 MiB");
-    let proxied = request("/openapi/v2", &JANE);
-    assert_eq!(status(&adapter, &proxied, Some(&front_proxy(&cluster))), 200);
-    assert_eq!(status(&adapter, &request("/readyz", &[]), None), 200);
+    assert_eq!(status(&adapter, &document, &other), 200);
+    assert_eq!(status(&adapter, &request("/readyz", &[]), &eve), 200);
     unread.clear();
-    assert_eq!(status(&adapter, &document, None), 200);
+    assert_eq!(status(&adapter, &document, &eve), 200);
+}
+
+/// Such paths were answered before authentication, with a text of twice their length.
+#[tokio::test]
+async fn nothing_is_answered_before_authentication() {
+    let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let long = format!("/apis/{}/v1/watch", "%3C".repeat(10_000));
+    let invalid = [("Authorization", "Bearer ")];
+    let unknown = peer(leaf("jane").issued_by(&cluster.unknown));
+    for path in [long.as_str(), "/%ff", "/apis/g/v/proxy"] {
+        let response = adapter.respond(&request(path, &[]), &unknown).await;
+        assert_eq!(response.status(), 401, "{path}");
+    }
+    let mut unread = Vec::new();
+    for _ in 0..1000 {
+        let response = adapter.respond(&request(&long, &invalid), &client(1)).await;
+        unread.push(response.into_body());
+    }
+    let bytes: usize = unread.iter().map(Bytes::len).sum();
+    assert!(bytes > 20_000 && bytes <= 4 << 20, "{bytes} bytes of one client");
+    assert!(unread[0].len() < 50_000, "{} bytes", unread[0].len());
+}
+
+#[tokio::test]
+async fn texts_of_errors_are_bounded() {
+    let users = ["jane"].into();
+    let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let path = format!("/apis/metrics.k8s.io/v1beta1/nodes/{}", "n".repeat(30_000));
+    let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
+    assert_eq!(response.status(), 404);
+    assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
+    let path = format!("/apis/metrics.k8s.io/v1beta1/{}?fieldSelector=x", "p".repeat(30_000));
+    let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
+    assert_eq!(response.status(), 404);
+    assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
+}
+
+/// The API server is down: cached reviews count until they expire, and nobody gets in without one.
+#[tokio::test(start_paused = true)]
+async fn reviews_of_an_api_server_that_is_down_are_denials() {
+    let reviews = Arc::new(Reviews {
+        tokens: ["web"].into(),
+        users: ["web", "jane"].into(),
+        ..Reviews::default()
+    });
+    let cluster = Cluster::new();
+    let adapter = adapter(FixedSource::default(), &reviews, &cluster);
+    let proxy = front_proxy(&cluster);
+    let web = request(VERSION, &[("Authorization", "Bearer web")]);
+    assert_eq!(status(&adapter, &web, &client(1)), 200);
+    assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
+
+    *reviews.is_down.lock() = true;
+    assert_eq!(status(&adapter, &web, &client(1)), 200);
+    assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
+    assert_eq!(status(&adapter, &request("/metrics", &JANE), &proxy), 500);
+    assert_eq!(status(&adapter, &request("/readyz", &[]), &client(1)), 200);
+    tokio::time::advance(Duration::from_secs(11)).await;
+    assert_eq!(status(&adapter, &web, &client(1)), 401, "not anonymous");
+    assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 500);
+
+    *reviews.is_down.lock() = false;
+    assert_eq!(status(&adapter, &web, &client(1)), 200);
+    assert_eq!(status(&adapter, &request(VERSION, &JANE), &proxy), 200);
 }

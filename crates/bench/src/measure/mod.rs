@@ -1,34 +1,36 @@
 //! `hpa-bench run`: measures one controller after the other.
 
-mod median;
 mod outcome;
-mod own_metrics;
 mod server_process;
 
-use std::{future::Future, path::Path, time::Duration};
+use std::{
+    future::Future,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use hpa_tests::kube_apiserver::{Process, free_ports};
+use kube::{Client, Config};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
-pub(crate) use self::{
-    median::Rounds,
-    outcome::{CountedBy, Outcome, Requests},
-};
+pub(crate) use self::outcome::{CountedBy, Outcome, Requests};
 use self::{
     outcome::{Measurement, Snapshot},
-    own_metrics::{MetricsEndpoint, OwnMetrics},
     server_process::ServerProcess,
 };
 use crate::{
     args::{ApiServer, Metric, RunArguments},
     controller::{Controller, Kind, RulesAndUrl, Settings},
     prometheus,
-    usage::Usage,
+    stats::{Usage, sum},
 };
 
 const POLL: Duration = Duration::from_millis(50);
@@ -202,4 +204,148 @@ async fn snapshot(
         OwnMetrics::default()
     });
     Ok(Snapshot { stats, own, controller })
+}
+
+/// The outcomes of one controller or adapter.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rounds<T> {
+    /// The median of each number.
+    #[serde(flatten)]
+    pub(crate) median: T,
+    /// The outcome of each round, if there is more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rounds: Vec<T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Rounds<T> {
+    /// `rounds` must not be empty.
+    pub(crate) fn new(rounds: Vec<T>) -> Result<Self> {
+        let values = rounds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
+        let median = serde_json::from_value(median(&values.iter().collect::<Vec<_>>()))?;
+        Ok(Self { median, rounds: if rounds.len() > 1 { rounds } else { Vec::new() } })
+    }
+}
+
+/// Returns the median of each number in values of the same structure. Other fields are copied from
+/// the first value that has them.
+fn median(values: &[&Value]) -> Value {
+    let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
+    match present.first() {
+        None => Value::Null,
+        Some(Value::Number(_)) => median_number(&present),
+        Some(Value::Object(_)) => {
+            let objects: Vec<&Map<String, Value>> =
+                present.iter().filter_map(|value| value.as_object()).collect();
+            let keys = objects.iter().flat_map(|object| object.keys());
+            // A field that most rounds don't have is left out.
+            let of = |key: &String| {
+                let fields: Vec<&Value> =
+                    objects.iter().filter_map(|object| object.get(key)).collect();
+                (fields.len() * 2 > objects.len()).then(|| (key.clone(), median(&fields)))
+            };
+            Value::Object(keys.filter_map(of).collect())
+        }
+        Some(other) => (*other).clone(),
+    }
+}
+
+/// Returns the middle value, or the lower one of two middle values, so that a count stays an
+/// integer.
+fn median_number(values: &[&Value]) -> Value {
+    let mut values = values.to_vec();
+    values.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    values.get((values.len() - 1) / 2).map_or(Value::Null, |value| (*value).clone())
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_default()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const RECONCILES: &str = "horizontal_pod_autoscaler_controller_reconciliations_total";
+/// Histogram of the time between two periodic reconciles, as a multiple of the period.
+const DELAYS: &str = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio";
+
+/// A controller's metrics at one time. `None` if it does not export them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct OwnMetrics {
+    reconciles: Option<u64>,
+    /// Count and sum of the delay ratios.
+    delay_ratios: Option<(f64, f64)>,
+}
+
+impl OwnMetrics {
+    fn parse(text: &str) -> Self {
+        let of = |suffix: &str| sum(text, &format!("{DELAYS}_{suffix}"));
+        let reconciles = sum(text, RECONCILES);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is a count"
+        )]
+        let reconciles = reconciles.map(|count| count as u64);
+        Self { reconciles, delay_ratios: of("count").zip(of("sum")) }
+    }
+}
+
+/// The metrics endpoint of a controller.
+struct MetricsEndpoint {
+    client: Client,
+}
+
+impl MetricsEndpoint {
+    fn new(controller: &Controller, port: u16) -> Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut config =
+            Config::new(format!("{}://{address}", controller.metrics_scheme()).parse()?);
+        // The reference has a self-signed certificate. The connection does not leave this machine.
+        config.accept_invalid_certs = true;
+        Ok(Self { client: Client::try_from(config)? })
+    }
+
+    async fn read(&self) -> Result<OwnMetrics> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let response = timeout(TIMEOUT, self.client.request_text(request)).await;
+        let text = response
+            .context("no response from the controller")?
+            .context("cannot read the controller's metrics")?;
+        Ok(OwnMetrics::parse(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn median_is_taken_of_each_number() {
+        let one = json!({
+            "name": "a", "inner": { "x": 0.5, "once": 7, "y": 1 }, "gone": 1, "never": null,
+        });
+        let two = json!({ "name": "a", "inner": { "x": 10.25 }, "gone": null, "never": null });
+        let three = json!({ "name": "a", "inner": { "x": 9.5, "y": 2 }, "gone": 4, "never": null });
+        let expected =
+            json!({ "name": "a", "inner": { "x": 9.5, "y": 1 }, "gone": 1, "never": null });
+        assert_eq!(median(&[&one, &two, &three]), expected);
+        assert_eq!(median(&[&one]), one);
+        assert_eq!(median(&[&one, &three])["inner"]["x"], 0.5);
+    }
+
+    #[test]
+    fn reconciles_are_summed_and_delays_are_optional() {
+        let text = r#"horizontal_pod_autoscaler_controller_reconciliations_total{action="none",error="none"} 40
+horizontal_pod_autoscaler_controller_reconciliations_total{action="scale_up",error="none"} 2
+"#;
+        assert_eq!(
+            OwnMetrics::parse(text),
+            OwnMetrics { reconciles: Some(42), delay_ratios: None }
+        );
+        let delays = r#"horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_bucket{period_source="global",le="1"} 0
+horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_sum{period_source="global"} 44.5
+horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_count{period_source="global"} 40
+"#;
+        let delay_ratios = OwnMetrics::parse(&format!("{text}{delays}")).delay_ratios;
+        assert_eq!(delay_ratios, Some((40.0, 44.5)));
+        assert_eq!(OwnMetrics::parse(""), OwnMetrics::default());
+    }
 }

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::own_metrics::OwnMetrics;
+use super::OwnMetrics;
 use crate::{
     args::{Change, Population},
     controller::Controller,
     objects::EXTRA,
     request_info::RequestKind,
-    stats::{AutoscalerRecord, PrometheusStats, RequestCount, Stats},
-    summary::Summary,
-    usage::Usage,
+    stats::{AutoscalerRecord, PrometheusStats, RequestCount, Stats, Summary, Usage},
 };
 
 /// All measured values at one time.

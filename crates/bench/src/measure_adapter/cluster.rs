@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::{
     args::Population,
-    object_store::ObjectStore,
     objects,
-    server::{Completed, DISABLED_ADMISSION, follow_audit_log, policy},
-    usage::Usage,
+    objects::ObjectStore,
+    server::{Completed, DISABLED_ADMISSION, follow, policy},
+    stats::Usage,
 };
 
 /// The user of the adapter.
@@ -58,7 +58,7 @@ impl Cluster {
         let log = apiserver.take_audit_log().context("the API server has no audit log")?;
         let requests = Arc::<Mutex<BTreeMap<String, u64>>>::default();
         let counts = Arc::clone(&requests);
-        tokio::spawn(follow_audit_log(log, move |Completed { request, .. }| {
+        tokio::spawn(follow(log, move |Completed { request, .. }| {
             *counts.lock().entry(request.kind.to_string()).or_default() += 1;
         }));
         let caller_token = apiserver.service_account(SYSTEM, CALLER).await?;

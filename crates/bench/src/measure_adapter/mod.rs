@@ -2,8 +2,6 @@
 
 mod cluster;
 mod outcome;
-mod report;
-mod requests;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -17,11 +15,11 @@ use hpa_tests::kube_apiserver::{Process, free_ports};
 use kube::Client;
 use tokio::time::sleep;
 
+pub(crate) use self::outcome::{AdapterOutcome, table};
 use self::{
     cluster::Cluster,
-    outcome::{Idle, Phase, Snapshot},
+    outcome::{Idle, Phase, Snapshot, paths, request, send},
 };
-pub(crate) use self::{outcome::AdapterOutcome, report::table};
 use crate::{
     adapter::{Adapter, AdapterSettings},
     args::{AdapterArguments, ApiServer},
@@ -29,7 +27,7 @@ use crate::{
     measure::{Interruption, Rounds, log_dir},
     objects,
     prometheus::{Catalog, FakePrometheus, RULES},
-    usage::Usage,
+    stats::Usage,
 };
 
 const POLL: Duration = Duration::from_millis(200);
@@ -147,13 +145,12 @@ struct Measured<'a> {
 impl Measured<'_> {
     /// Waits until the adapter responds with the metric.
     async fn wait_until_served(&mut self, caller: &Client) -> Result<()> {
-        let paths = requests::paths(&self.arguments.workloads.population());
+        let paths = paths(&self.arguments.workloads.population());
         let path = paths.first().context("there is no autoscaler")?;
         let (start, mut reported) = (Instant::now(), Instant::now());
         loop {
             self.process.check()?;
-            let Err(error) = requests::request(caller, path, self.arguments.workloads.pods).await
-            else {
+            let Err(error) = request(caller, path, self.arguments.workloads.pods).await else {
                 return Ok(());
             };
             if start.elapsed() > self.arguments.within {
@@ -205,7 +202,7 @@ impl Measured<'_> {
         let population = arguments.workloads.population();
         eprintln!("hpa-bench: {name}: sending requests {how} for {:?}", arguments.duration);
         let begin = self.snapshot()?;
-        let sent = requests::send(client, &population, arguments.duration).await?;
+        let sent = send(client, &population, arguments.duration).await?;
         let end = self.snapshot()?;
         self.process.check()?;
         if let Some(error) = &sent.first_error {

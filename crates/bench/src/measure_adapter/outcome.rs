@@ -1,11 +1,25 @@
 //! The numbers of one adapter.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
+use anyhow::{Context as _, Result, ensure};
+use kube::Client;
 use serde::{Deserialize, Serialize};
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
 
-use super::requests::Sent;
-use crate::{summary::Summary, usage::Usage};
+use super::cluster::GROUP_VERSION;
+use crate::{
+    args::{AdapterArguments, Population},
+    objects,
+    report::{mebibytes, row, seconds, write_aligned},
+    stats::{Summary, Usage},
+};
 
 /// All measured values at one time.
 pub(super) struct Snapshot {
@@ -99,10 +113,153 @@ impl Phase {
     }
 }
 
+type Cell = fn(&AdapterOutcome) -> String;
+type PhaseCell = fn(&Phase) -> String;
+type GetPhase = fn(&AdapterOutcome) -> &Phase;
+
+const ROWS: &[(&str, Cell)] = &[
+    ("metric served after start", |one| seconds(one.ready_after)),
+    ("lists of series read before the measurement", |one| one.discoveries.to_string()),
+    ("CPU time until then", |one| seconds(one.usage_at_begin.cpu_seconds)),
+    ("peak memory until then", |one| mebibytes(one.usage_at_begin.peak_memory)),
+    ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
+    ("CPUs in use without requests", |one| format!("{:.3}", one.idle.adapter_cpus)),
+    ("  of the API server", |one| format!("{:.3}", one.idle.apiserver_cpus)),
+];
+
+const PHASE_ROWS: &[(&str, PhaseCell)] = &[
+    ("  requests, failed", |phase| format!("{}, {}", phase.requests, phase.failed)),
+    ("  response time, median / p99", |phase| {
+        let times = phase.response_times;
+        format!("{} / {}", seconds(times.p50), seconds(times.p99))
+    }),
+    ("  adapter's CPU per request", |phase| seconds(phase.adapter_cpu_per_request)),
+    ("  API server's CPU per request", |phase| seconds(phase.apiserver_cpu_per_request)),
+    ("  queries to Prometheus per request", |phase| format!("{:.3}", phase.queries_per_request)),
+];
+
+/// Formats the outcomes, with a column for each adapter.
+pub(crate) fn table(arguments: &AdapterArguments, outcomes: &[&AdapterOutcome]) -> String {
+    let (workloads, series) = (&arguments.workloads, &arguments.series);
+    let rounds = match arguments.repeat {
+        1 => String::new(),
+        rounds => format!(", medians of {rounds} rounds"),
+    };
+    let mut text = format!(
+        "{} series of {} names; {} autoscalers of {} pods in {} namespaces, period {:?}, measured \
+         for {:?}{rounds}\n\n",
+        series.series.max(series.names),
+        series.names,
+        workloads.autoscalers,
+        workloads.pods,
+        workloads.namespaces,
+        workloads.period,
+        arguments.duration,
+    );
+    let line = |name: &str, cell: &dyn Fn(&AdapterOutcome) -> String| {
+        [vec![name.to_owned()], outcomes.iter().map(|one| cell(one)).collect()].concat()
+    };
+    let mut rows = vec![line("", &|one| one.adapter.clone())];
+    rows.extend(ROWS.iter().map(|(name, cell)| line(name, cell)));
+    let phases: [(&str, GetPhase); 2] = [
+        ("requests through the API server", |one| &one.aggregated),
+        ("requests past the API server", |one| &one.direct),
+    ];
+    for (heading, phase) in phases {
+        rows.push(Vec::new());
+        rows.push(vec![heading.to_owned()]);
+        rows.extend(PHASE_ROWS.iter().map(|(name, cell)| line(name, &|one| cell(phase(one)))));
+        rows.push(vec!["  the adapter's requests to the API server, per request".to_owned()]);
+        let kinds = outcomes.iter().flat_map(|one| phase(one).api_requests_per_request.keys());
+        let kinds: BTreeSet<&String> = kinds.collect();
+        let count = |one: &AdapterOutcome, kind: &String| {
+            let count = phase(one).api_requests_per_request.get(kind);
+            count.map(|count| format!("{count:.3}"))
+        };
+        rows.extend(kinds.into_iter().filter_map(|kind| {
+            row(&format!("    {kind}"), outcomes.iter().map(|one| count(one, kind)).collect())
+        }));
+    }
+    write_aligned(&mut text, &rows);
+    text
+}
+
+/// As long as kube-controller-manager waits.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+struct MetricValueList {
+    items: Vec<serde::de::IgnoredAny>,
+}
+
+/// Requests the metric for one autoscaler, and checks that each pod has a value.
+pub(super) async fn request(client: &Client, path: &str, pods: u32) -> Result<()> {
+    let request = http::Request::get(path).body(Vec::new())?;
+    let response = timeout(TIMEOUT, client.request_text(request)).await;
+    let response = response.context("no response in 30 s")??;
+    let list: MetricValueList = serde_json::from_str(&response)?;
+    ensure!(list.items.len() == pods as usize, "{} of {pods} pods", list.items.len());
+    Ok(())
+}
+
+/// The paths of the requests of all autoscalers.
+pub(super) fn paths(population: &Population) -> Vec<String> {
+    let [group, version] = GROUP_VERSION;
+    let metric = objects::PODS_METRIC;
+    let path = |(namespace, app): (String, String)| {
+        let selector = format!("labelSelector=app%3D{app}");
+        format!("/apis/{group}/{version}/namespaces/{namespace}/pods/*/{metric}?{selector}")
+    };
+    objects::targets(population).map(path).collect()
+}
+
+/// The requests of a measurement.
+pub(super) struct Sent {
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) response_times: Summary,
+    pub(super) first_error: Option<anyhow::Error>,
+}
+
+/// Sends the requests of all autoscalers, evenly distributed over each period.
+pub(super) async fn send(
+    client: &Client,
+    population: &Population,
+    duration: Duration,
+) -> Result<Sent> {
+    let paths = paths(population);
+    let mut ticks = interval(population.period / population.autoscalers);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (start, pods) = (Instant::now(), population.pods);
+    let mut running = JoinSet::new();
+    for path in paths.into_iter().cycle() {
+        ticks.tick().await;
+        if start.elapsed() >= duration {
+            break;
+        }
+        let client = client.clone();
+        running.spawn(async move {
+            let start = Instant::now();
+            request(&client, &path, pods).await.map(|()| start.elapsed().as_secs_f64())
+        });
+    }
+    let (mut times, mut failed, mut first_error) = (Vec::new(), 0, None);
+    while let Some(result) = running.join_next().await {
+        match result? {
+            Ok(time) => times.push(time),
+            Err(error) => {
+                failed += 1;
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    let succeeded = times.len() as u64;
+    Ok(Sent { succeeded, failed, response_times: Summary::new(times), first_error })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::float_cmp, reason = "the numbers are exact")]
-
     use std::time::Duration;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! The series of the fake Prometheus, and its response to `/api/v1/series`.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use axum::body::Bytes;
 
@@ -13,13 +13,14 @@ const SERIES_PER_PART: u64 = 256;
 /// Further labels of the series with the first name, the second name and so on.
 const FURTHER_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
 
-/// Which series exist. They are generated when they are read, so that any number takes no memory.
+/// The series that exist. They are generated while they are sent, so any number needs no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
     series: u64,
     names: u64,
-    /// Namespace and name of each target.
-    targets: Vec<(String, String)>,
+    /// Namespace and name of each target. Shared, because the servers clone their state with every
+    /// request.
+    targets: Arc<[(String, String)]>,
     pods_per_target: u64,
 }
 
@@ -80,8 +81,8 @@ impl Catalog {
         product.try_into().unwrap_or(u64::MAX)
     }
 
-    /// The name to which a series belongs.
-    fn name_at(&self, position: u64) -> u64 {
+    /// Returns the index of the name to which the series at `position` belongs.
+    fn name_index_at(&self, position: u64) -> u64 {
         let guess = u128::from(position) * u128::from(self.names) / u128::from(self.series);
         let guess: u64 = guess.try_into().unwrap_or(u64::MAX);
         // The division rounds down twice.
@@ -89,7 +90,7 @@ impl Catalog {
     }
 
     fn write(&self, text: &mut String, position: u64) {
-        let name = self.name_at(position);
+        let name = self.name_index_at(position);
         let of_name = position - self.start_of(name);
         let (of_pod, variant) = (of_name % self.pods().max(1), of_name / self.pods().max(1));
         let target = usize::try_from(of_pod / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
@@ -185,5 +186,11 @@ mod tests {
         let expected = ["bench-0/app-0-", "bench-1/app-1-", "bench-0/app-2-"];
         let expected = expected.iter().flat_map(|pod| [format!("{pod}0"), format!("{pod}1")]);
         assert_eq!(pods, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn clone_shares_the_targets() {
+        let catalog = Catalog::for_pods(&population(&["--autoscalers=5000", "--pods=2"]));
+        assert!(Arc::ptr_eq(&catalog.targets, &catalog.clone().targets));
     }
 }

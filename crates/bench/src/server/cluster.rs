@@ -20,19 +20,17 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::{
-    apiserver_stats::ApiserverStats,
-    pods::{self, ScaledTarget},
-    recorder::Recorder,
+    populate::{ScaledTarget, follow_scale},
+    recorder::{ApiserverStats, Recorder},
 };
 use crate::{
     args::{Population, ServeArguments},
     load::Load,
-    object_store::ObjectStore,
-    objects::{self, EXTRA, EXTRA_NAMESPACE},
+    objects,
+    objects::{EXTRA, EXTRA_NAMESPACE, ObjectStore},
     prometheus::{Catalog, FakePrometheus, PATH_PREFIX},
     request_info::RequestInfo,
-    stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats},
-    usage::Usage,
+    stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats, Usage},
 };
 
 /// A cluster without nodes.
@@ -72,7 +70,7 @@ impl Cluster {
         processes: Processes,
     ) -> Self {
         let (scaled, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(pods::follow_scale(store.clone(), Arc::clone(&load), receiver));
+        tokio::spawn(follow_scale(store.clone(), Arc::clone(&load), receiver));
         let catalog = Catalog::for_pods(&arguments.population);
         let prometheus = FakePrometheus::new(catalog, Arc::clone(&load));
         Self {

@@ -14,18 +14,15 @@ use hpa_testbed::Testbed;
 use hpa_tests::kube_apiserver::{KubeApiserver, Options};
 
 use super::{
-    apiserver_stats::ApiserverStats,
-    audit::{self, CONTROLLER, Completed},
+    bind,
     cluster::{Cluster, Processes},
-    listener::{bind, serve as serve_on},
     metrics::{count_bytes, is_metrics_path, respond, testbed},
     populate::populate,
-    progress::print_progress,
-    recorder::Recorder,
+    print_progress,
+    recorder::{ApiserverStats, CONTROLLER, Completed, Recorder, follow, policy},
+    serve_http,
 };
-use crate::{
-    args::ServeArguments, load::Load, object_store::ObjectStore, request_info::RequestInfo,
-};
+use crate::{args::ServeArguments, load::Load, objects::ObjectStore, request_info::RequestInfo};
 
 const METRICS_APIS: [(&str, &str); 3] = [
     ("metrics.k8s.io", "v1beta1"),
@@ -53,7 +50,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let options = Options::new(assets)
         .user(CONTROLLER)
         .without_admission(&DISABLED_ADMISSION)
-        .audit_policy(audit::policy(CONTROLLER));
+        .audit_policy(policy(CONTROLLER));
     let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
@@ -63,7 +60,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let cluster = Cluster::new(arguments, store, load, Processes::Started(stats));
     let log = apiserver.take_audit_log().context("the API server has no audit log")?;
     let recorded = cluster.clone();
-    tokio::spawn(audit::follow(log, move |completed| {
+    tokio::spawn(follow(log, move |completed| {
         let Completed { request, at, took, success } = completed;
         let at = recorded.recorder.seconds_until(at);
         recorded.record_response(&request, at, took, success);
@@ -74,7 +71,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let kubeconfig = &arguments.kubeconfig;
     fs::write(kubeconfig, apiserver.kubeconfig(CONTROLLER).to_string())
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
-    serve_on(bind().await?, cluster.router()).await
+    serve_http(bind().await?, cluster.router()).await
 }
 
 #[derive(Clone)]

@@ -10,15 +10,14 @@ use kube::{
 };
 
 use super::{
+    Backend, Proxy, bind,
     cluster::{Cluster, Processes},
-    listener::{bind, serve as serve_on},
     namespaces::Namespaces,
     populate::create_workloads,
-    progress::print_progress,
-    proxy::{Backend, Proxy},
+    print_progress, serve_http,
     upstream::Upstream,
 };
-use crate::{args::ServeArguments, load::Load, object_store::ObjectStore, objects};
+use crate::{args::ServeArguments, load::Load, objects, objects::ObjectStore};
 
 /// Populates the cluster and serves as a proxy to it until `shutdown`, then deletes the objects
 /// that it created.
@@ -67,7 +66,7 @@ async fn populate_and_serve(
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
     let proxy = Proxy { backend: Backend::Upstream(Arc::new(upstream)), cluster: cluster.clone() };
     tokio::select! {
-        served = serve_on(listener, proxy.router()) => served,
+        served = serve_http(listener, proxy.router()) => served,
         () = shutdown => Ok(()),
     }
 }

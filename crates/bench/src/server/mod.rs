@@ -1,43 +1,66 @@
 //! `hpa-bench serve`: the API server that a controller is measured against.
 //!
-//! Modules by layer, lowest first: [`recorder`], [`metrics`], [`apiserver_stats`], [`pods`],
-//! [`cluster`], [`audit`], [`progress`], [`populate`], [`upstream`], [`proxy`], [`listener`],
-//! [`namespaces`], and one for each kind of server: [`testbed`], [`kube_apiserver`],
-//! [`kubeconfig`].
+//! The testbed is in this process; a kube-apiserver is started by it or runs elsewhere. In front of
+//! the testbed and of a running one is a [`Proxy`], which records the controller's requests. Those
+//! to a started one are read from its audit log. Lists of pod metrics never reach the testbed,
+//! which would scan all pods for each one.
+//!
+//! Modules by layer, lowest first: [`recorder`], [`metrics`], [`cluster`], [`populate`],
+//! [`upstream`], [`namespaces`], and two kinds of servers: [`kube_apiserver`], [`kubeconfig`].
 
-mod apiserver_stats;
-mod audit;
 mod cluster;
 mod kube_apiserver;
 mod kubeconfig;
-mod listener;
 mod metrics;
 mod namespaces;
-mod pods;
 mod populate;
-mod progress;
-mod proxy;
 mod recorder;
-mod testbed;
 mod upstream;
 
-pub(crate) use self::{
-    audit::{Completed, follow as follow_audit_log, policy},
-    kube_apiserver::DISABLED_ADMISSION,
+use std::{
+    fs,
+    future::Future,
+    io::Write as _,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
-use std::future::Future;
+use anyhow::{Context as _, Result};
+use axum::{
+    Router,
+    extract::{Request, State},
+    response::Response,
+    serve::ListenerExt as _,
+};
+use hpa_testbed::{Config, Testbed};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
-use anyhow::Result;
-use tokio::signal::unix::{SignalKind, signal};
-
-use crate::args::{ApiServer, ServeArguments};
+use self::{
+    cluster::{Cluster, Processes},
+    metrics::{count_bytes, respond},
+    populate::populate,
+    upstream::Upstream,
+};
+pub(crate) use self::{
+    kube_apiserver::DISABLED_ADMISSION,
+    recorder::{Completed, follow, policy},
+};
+use crate::{
+    args::{ApiServer, ServeArguments},
+    load::Load,
+    objects::ObjectStore,
+    request_info::RequestInfo,
+};
 
 /// Populates the server, prints the address of its statistics, and serves until SIGTERM or SIGINT.
 pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
     let shutdown = shutdown_signal()?;
     match &arguments.server {
-        ApiServer::Testbed => until(shutdown, testbed::serve(arguments)).await,
+        ApiServer::Testbed => until(shutdown, serve_testbed(arguments)).await,
         ApiServer::KubeApiserver(assets) => {
             until(shutdown, kube_apiserver::serve(arguments, assets)).await
         }
@@ -67,4 +90,93 @@ fn shutdown_signal() -> Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+/// Binds a free port.
+async fn bind() -> Result<TcpListener> {
+    Ok(TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?)
+}
+
+/// Prints the URL, which `hpa-bench run` waits for, and serves.
+async fn serve_http(listener: TcpListener, router: Router) -> Result<()> {
+    print_progress(&format!("http://{}", listener.local_addr()?))?;
+    // As in kube-apiserver: with Nagle's algorithm, a response would wait for the acknowledgement
+    // of its first part.
+    let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
+    axum::serve(listener, router).await.context("cannot serve")
+}
+
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Prints a line to standard output.
+fn print_progress(line: &str) -> Result<()> {
+    let mut output = std::io::stdout();
+    writeln!(output, "{line}")?;
+    Ok(output.flush()?)
+}
+
+/// Limits messages about a long operation to one in five seconds.
+struct ProgressTimer(Instant);
+
+impl ProgressTimer {
+    fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Returns whether a message is due.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.0.elapsed() >= INTERVAL;
+        if is_due {
+            self.0 = Instant::now();
+        }
+        is_due
+    }
+}
+
+#[derive(Clone)]
+struct Proxy {
+    backend: Backend,
+    cluster: Cluster,
+}
+
+/// The API server behind the proxy.
+#[derive(Clone)]
+enum Backend {
+    Testbed(Testbed),
+    Upstream(Arc<Upstream>),
+}
+
+impl Proxy {
+    fn router(self) -> Router {
+        let own = self.cluster.router();
+        let fallback = |State(proxy): State<Self>, request: Request| proxy.respond(request);
+        Router::new().fallback(fallback).with_state(self).merge(own)
+    }
+
+    async fn respond(self, request: Request) -> Response {
+        let received = Instant::now();
+        let info = RequestInfo::new(request.method(), request.uri());
+        let load = &self.cluster.load;
+        let response = match &self.backend {
+            Backend::Testbed(testbed) => respond(testbed, load, &info, request).await,
+            Backend::Upstream(upstream) => upstream.respond(load, &info, request).await,
+        };
+        let recorder = &self.cluster.recorder;
+        let success = response.status().is_success();
+        self.cluster.record_response(&info, recorder.now(), received.elapsed(), success);
+        count_bytes(response, recorder.byte_counter(&info.kind))
+    }
+}
+
+async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
+    let load = Arc::new(Load::new(&arguments.population));
+    let testbed =
+        Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
+    let store = ObjectStore::Testbed(testbed.clone());
+    let cluster = Cluster::new(arguments, store, load, Processes::Own);
+    populate(&cluster).await?;
+    let listener = bind().await?;
+    fs::write(&arguments.kubeconfig, Testbed::kubeconfig(listener.local_addr()?))
+        .context("cannot write the kubeconfig")?;
+    serve_http(listener, Proxy { backend: Backend::Testbed(testbed), cluster }.router()).await
 }

@@ -13,11 +13,8 @@ use kube::{
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{
-    cluster::Cluster,
-    progress::{ProgressTimer, print_progress},
-};
-use crate::{object_store::api, objects};
+use super::{ProgressTimer, cluster::Cluster, print_progress};
+use crate::{objects, objects::api};
 
 /// Group, version and kind.
 type Kind = (&'static str, &'static str, &'static str);

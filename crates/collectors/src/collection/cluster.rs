@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::plural::{group, plural};
+use super::plural::plural;
 use hpa_metrics::{KubeObjects, ListError};
 
 /// How long a target's selector is cached.
@@ -49,16 +49,32 @@ impl KubeCluster {
         Self { client, objects, selectors: Mutex::default() }
     }
 
-    fn api(&self, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
-        let version = api_version.rsplit_once('/').map_or(api_version, |(_, version)| version);
+    /// The API of a kind that has an object. Fails if a text, which a tenant chooses, can't be part
+    /// of a path: the API server would decode it to another path.
+    fn api(
+        &self,
+        namespace: &str,
+        (api_version, kind): (&str, &str),
+        name: &str,
+    ) -> Result<Api<DynamicObject>, LookupError> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let segments =
+            [version, kind, name].into_iter().chain(Some(group).filter(|it| !it.is_empty()));
+        if !segments.into_iter().all(is_path_segment) {
+            return Err(LookupError::NotFound {
+                kind: kind.to_owned(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            });
+        }
         let resource = ApiResource {
-            group: group(api_version).to_owned(),
+            group: group.to_owned(),
             version: version.to_owned(),
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             plural: plural(kind),
         };
-        Api::namespaced_with(self.client.clone(), namespace, &resource)
+        Ok(Api::namespaced_with(self.client.clone(), namespace, &resource))
     }
 
     async fn scale(
@@ -66,8 +82,8 @@ impl KubeCluster {
         namespace: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<Scale, LookupError> {
-        let api = self.api(namespace, &target.api_version, &target.kind);
-        let scale = api.get_scale(&target.name).await;
+        let kind = (&*target.api_version, &*target.kind);
+        let scale = self.api(namespace, kind, &target.name)?.get_scale(&target.name).await;
         scale.map_err(|error| lookup_error(&target.kind, namespace, &target.name, error))
     }
 
@@ -77,7 +93,7 @@ impl KubeCluster {
         (api_version, kind): (&str, &str),
         name: &str,
     ) -> Result<(T, BTreeMap<String, String>), LookupError> {
-        let object = self.api(namespace, api_version, kind).get(name).await;
+        let object = self.api(namespace, (api_version, kind), name)?.get(name).await;
         let object = object.map_err(|error| lookup_error(kind, namespace, name, error))?;
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let spec = serde_json::from_value(spec).map_err(|error| LookupError::Request {
@@ -88,6 +104,11 @@ impl KubeCluster {
         })?;
         Ok((spec, object.metadata.annotations.unwrap_or_default()))
     }
+}
+
+fn is_path_segment(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    !text.is_empty() && !matches!(text, "." | "..") && text.bytes().all(is_allowed)
 }
 
 fn lookup_error(kind: &str, namespace: &str, name: &str, error: kube::Error) -> LookupError {
@@ -199,5 +220,49 @@ impl Cluster for KubeCluster {
         let backends = spec.default_backends.into_iter();
         let default_backends = backends.map(|own| (own.backend_name, own.weight)).collect();
         Ok(RouteGroup { hosts: spec.hosts, default_backends })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("apps/v1", "Deployment", "web", "/apis/apps/v1/namespaces/shop/deployments/web/scale")]
+    #[case("v1", "Pod", "web", "/api/v1/namespaces/shop/pods/web/scale")]
+    #[case("apps/v1/../../../api/v1", "Secret", "x", "")]
+    #[case("v1?x=", "Secret", "x", "")]
+    #[case("a/..", "Deployment", "web", "")]
+    #[case("apps/v1", "Deployment", "..", "")]
+    #[case("apps/v1", "Deployment", "web%2F..", "")]
+    #[case("apps/v1", "Deployment/../x", "web", "")]
+    #[case("", "Deployment", "web", "")]
+    #[tokio::test]
+    async fn texts_of_tenants_are_segments_of_the_path(
+        #[case] api_version: &str,
+        #[case] kind: &str,
+        #[case] name: &str,
+        #[case] expected: &str,
+    ) {
+        let paths = Arc::<Mutex<Vec<String>>>::default();
+        let seen = paths.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            seen.lock().push(request.uri().to_string());
+            async { Ok::<_, std::convert::Infallible>(Response::new(Body::empty())) }
+        });
+        let client = Client::new(service, "default");
+        let objects = Arc::new(KubeObjects::new(client.clone()));
+        let target = CrossVersionObjectReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            ..CrossVersionObjectReference::default()
+        };
+        KubeCluster::new(client, objects).scale("shop", &target).await.unwrap_err();
+        assert_eq!(paths.lock().join(" "), expected);
     }
 }

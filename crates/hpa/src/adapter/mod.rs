@@ -1,6 +1,8 @@
 //! `hpa adapter`.
 
+mod discovery_log;
 mod leader;
+mod probes;
 mod prometheus_url;
 mod serving;
 
@@ -40,12 +42,16 @@ use crate::{
     scaling_schedules, version,
 };
 
-/// How long an authorization is cached, if no flag says so. Autoscalers send each request every
-/// 15 s, so that the reference's 10 s would mean a review for each.
 /// The usual sync period of the clients.
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
+
+/// How long an authorization is cached, if no flag says so: as kube-apiserver caches those of a
+/// webhook. The reference's 10 s would mean a review for each request of an autoscaler.
 const AUTHORIZED_SECONDS: i64 = 300;
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
+
+/// The rate of client-go for `--client-qps=0`.
+const CLIENT_GO_QPS: f64 = 5.0;
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
@@ -108,6 +114,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         tokio::spawn(leader::run(election, clients.lister, sources.leader_tasks, stop.clone()))
     });
     tokio::spawn(trust_source.run(authenticator, stop.clone()));
+    let probes = probes::start(&arguments.serving, adapter.clone()).await?;
     let names: Vec<&str> = groups.iter().map(hpa_adapter::metrics_api::Group::name).collect();
     info!(address = %server.address(), groups = names.join(","), "serving");
     let stopping = adapter.clone();
@@ -117,6 +124,9 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         stopping.set_stopping();
     });
     server.serve(adapter, certificate, server_options, stop).await;
+    if let Some(probes) = probes {
+        probes.stop().await;
+    }
     if let Some(leading) = leading {
         // Releases the lease.
         leading.await.context("the leader's task failed")?;
@@ -193,8 +203,17 @@ impl Sources {
             return Ok(());
         }
         let client = prometheus_client(arguments, requests.clone()).await?;
+        let prometheus = client.settings().display_url();
         let (file, config) = rules(arguments)?;
+        arguments.prometheus.warn_of_relist_interval();
         check_intervals(arguments, &config)?;
+        info!(
+            rules = config.rules.len(),
+            external_rules = config.external_rules.len(),
+            resource_rules = config.resource_rules.is_some(),
+            prometheus,
+            "loaded the rules"
+        );
         let permissions = arguments.prometheus.server_permissions();
         let servers = Servers::new(Some(client), requests).permitting(permissions);
         let provider = provider(arguments, config, servers, clients).await?;
@@ -204,6 +223,7 @@ impl Sources {
             let provider = provider.clone();
             async move { provider.run(file).await }
         });
+        tokio::spawn(discovery_log::log_first(provider.clone(), prometheus));
         self.sources.push(provider);
         Ok(())
     }
@@ -250,7 +270,7 @@ fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Con
 fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Result<()> {
     let flags = &arguments.prometheus;
     // The reference checks it for custom metrics only.
-    if !config.rules.is_empty() && flags.max_age() < flags.metrics_relist_interval {
+    if !config.rules.is_empty() && flags.max_age() < flags.relist_interval() {
         bail!("max age must not be less than relist interval (--metrics-max-age)");
     }
     Ok(())
@@ -269,7 +289,11 @@ impl KubeClients {
     async fn new(arguments: &AdapterArguments) -> anyhow::Result<Self> {
         let cluster = &arguments.cluster;
         let burst = cluster.client_burst;
-        let rate = cluster.client_qps.map(|qps| RateLimit { qps, burst });
+        if cluster.client_qps == Some(0.0) {
+            warn!("--client-qps=0 means {CLIENT_GO_QPS} requests a second, as in client-go");
+        }
+        let qps = cluster.client_qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
+        let rate = qps.map(|qps| RateLimit { qps, burst });
         let request_timeout = to_std(arguments.authorization.request_timeout);
         let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
         let default = &cluster.lister_kubeconfig;
@@ -319,8 +343,15 @@ async fn provider(
         Compat::Off => objects,
         Compat::PrometheusAdapter => objects.listing_pods(),
     });
-    let watched = objects.clone();
-    tokio::spawn(async move { watched.watch().await });
+    // The chart permits no other watches.
+    if !config.rules.is_empty() || config.resource_rules.is_some() {
+        let objects = objects.clone();
+        tokio::spawn(async move { objects.watch_pods().await });
+    }
+    if config.resource_rules.is_some() {
+        let objects = objects.clone();
+        tokio::spawn(async move { objects.watch_nodes().await });
+    }
     let settings = PrometheusSettings {
         sharing: arguments.sharing.settings(SYNC_PERIOD),
         ..arguments.prometheus.discovery(compat)

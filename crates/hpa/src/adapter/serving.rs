@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hpa_adapter::metrics_api::InstalledGroups;
-use hpa_adapter::serve::{Handshake, ServingCertificate};
 use hpa_adapter::{
-    api_service::{Bootstrap, ServiceName},
+    api_service::{CertificateController, ServiceName},
     authentication::RequestedCertificates,
     certificates::{self, Identity},
-    server::ServerOptions,
+    server::{Handshake, ServerOptions, ServingCertificate},
 };
 use jiff::Timestamp;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
@@ -37,15 +36,15 @@ pub(super) async fn certificate(
     };
     if let (Some(service), Some(secret)) = (&arguments.service, &arguments.serving_secret) {
         let service = ServiceName::parse(service).context("--service")?;
-        let bootstrap = Bootstrap::new(client.clone(), service, secret, groups);
-        let identity = bootstrap.identity().await?;
+        let controller = CertificateController::new(client.clone(), service, secret, groups);
+        let identity = controller.identity().await?;
         let certificate = ServingCertificate::from_pem(
             identity.chain.as_bytes(),
             identity.key.as_bytes(),
             handshake,
         );
         let certificate = Arc::new(certificate?);
-        tokio::spawn(bootstrap.run(certificate.clone(), stop.clone()));
+        tokio::spawn(controller.run(certificate.clone(), stop.clone()));
         return Ok(certificate);
     }
     if let (Some(chain), Some(key)) = (&arguments.tls_cert_file, &arguments.tls_private_key_file) {

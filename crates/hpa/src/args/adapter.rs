@@ -9,7 +9,7 @@ use super::{
     boolean::{BOOL, accept_boolean},
     ignored::IgnoredArguments,
     lease::{self, LeaseArguments},
-    values::{duration, positive_duration, rate},
+    values::{duration, fraction, positive_duration},
 };
 
 const ADAPTER_EXAMPLES: &str = "\
@@ -131,8 +131,9 @@ pub(crate) struct AdapterClusterArguments {
     /// service account of the pod]
     #[arg(long, env = "HPA_ADAPTER_LISTER_KUBECONFIG", value_name = "FILE")]
     pub(crate) lister_kubeconfig: Option<PathBuf>,
-    /// Requests per second for lists of objects, on average [default: no limit]
-    #[arg(long, env = "HPA_ADAPTER_CLIENT_QPS", value_name = "RATE", value_parser = rate)]
+    /// Requests per second for lists of objects, on average; 0 for 5, as in client-go [default: no
+    /// limit]
+    #[arg(long, env = "HPA_ADAPTER_CLIENT_QPS", value_name = "RATE", value_parser = fraction)]
     pub(crate) client_qps: Option<f64>,
     /// Burst of requests for lists of objects
     #[arg(
@@ -160,6 +161,10 @@ pub(crate) struct ServingArguments {
     /// Port to listen on, with TLS; 0 for any
     #[arg(long, env = "HPA_ADAPTER_SECURE_PORT", value_name = "PORT", default_value_t = 443)]
     pub(crate) secure_port: u16,
+    /// Port for /livez, /readyz and /healthz without TLS, so that probes don't share connections
+    /// with other clients; 0 for none. --secure-port serves them, too
+    #[arg(long, env = "HPA_ADAPTER_HEALTH_PORT", value_name = "PORT", default_value_t = 0)]
+    pub(crate) health_port: u16,
     /// Serving certificate chain, PEM; reloaded when the file changes
     #[arg(
         long,

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use hpa_controller::AutoscalerApi;
@@ -6,32 +6,45 @@ use hpa_controller::AutoscalerApi;
 const EXAMPLES: &str = "\
 Examples:
   Convert the autoscalers of a manifest to autoscaling.hpa-rs.dev/v2:
-    hpa convert -f autoscaler.yaml | kubectl apply -f -
+    hpa convert autoscaler.yaml | kubectl apply -f -
 
   Convert them back to autoscaling/v2:
-    hpa convert -f autoscaler.yaml --to core
+    hpa convert autoscaler.yaml --to core
+
+  Update a manifest of autoscaling/v2beta1, which Kubernetes 1.25 removed:
+    hpa convert old.yaml --to core > new.yaml
 
   Convert all autoscalers of a namespace:
     kubectl get hpa --namespace shop -o yaml | hpa convert | kubectl apply -f -
 
-Objects of other kinds pass through unchanged. autoscaling/v1 and v2beta2
-become v2. v2beta1 is rejected, and so is a v1 object that has metrics or
-behavior in annotations: get it as autoscaling/v2. The status and metadata that
-the API server sets (uid, resourceVersion, managedFields, ...) are dropped.";
+Objects of other kinds pass through unchanged. autoscaling/v1, v2beta1 and
+v2beta2 become v2, as the API server converts them. A field that the version
+doesn't have is an error. The status is dropped, and so is the metadata that the
+API server sets (uid, resourceVersion, managedFields, ...).";
 
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ConvertArguments {
-    /// Manifest in YAML or JSON, of one or more documents; - reads standard input
-    #[arg(long, short = 'f', value_name = "FILE", default_value = "-")]
-    pub(crate) filename: PathBuf,
+    /// Manifest in YAML or JSON, of one or more documents [default: standard input]
+    #[arg(value_name = "FILE", conflicts_with = "filename")]
+    pub(crate) file: Option<PathBuf>,
+    /// The same as FILE
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
     /// API to convert the autoscalers to
     #[arg(long, value_name = "API", default_value = "custom")]
     pub(crate) to: TargetApi,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: Format,
+}
+
+impl ConvertArguments {
+    /// The manifest; `-` is standard input.
+    pub(crate) fn file(&self) -> &Path {
+        self.file.as_deref().or(self.filename.as_deref()).unwrap_or(Path::new("-"))
+    }
 }
 
 /// An API that serves autoscalers.

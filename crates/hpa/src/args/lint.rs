@@ -6,14 +6,15 @@ use super::{KubectlArguments, RulesFileArguments, boolean::accept_boolean};
 
 const EXAMPLES: &str = "\
 Examples:
-  Check the autoscalers of a directory of manifests:
-    hpa lint manifests/*.yaml
+  Check the autoscalers of a directory of manifests and of those below it:
+    hpa lint -R manifests/
 
   Check what kustomize or helm produces:
     kustomize build overlays/prod | hpa lint -
     helm template web charts/web | hpa lint -
 
-  Check all autoscalers of the cluster:
+  Check the autoscalers of a namespace, or of the whole cluster:
+    hpa lint -n shop
     hpa lint -A
 
   Check also that a rule serves each metric:
@@ -28,15 +29,19 @@ a reason, and docs/lint.md explains it. Files are checked together, so that an
 autoscaler is compared with its target if both are given.
 
 Exit status: 0 without errors and warnings, 1 with an error, or with a warning
-unless --warnings-as-notes, 2 if the command failed.";
+unless --warnings-as-notes, 2 if a file can't be checked or the command failed.";
 
 /// The arguments of `hpa lint`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct LintArguments {
-    /// Manifests in YAML or JSON; - reads standard input
-    #[arg(value_name = "FILE", required_unless_present = "all_namespaces")]
+    /// Manifests in YAML or JSON, or directories of them; - reads standard input. Without a FILE,
+    /// -n or -A say which autoscalers of the cluster are checked
+    #[arg(value_name = "FILE", required_unless_present_any = ["all_namespaces", "namespace"])]
     pub(crate) files: Vec<PathBuf>,
+    /// Read the directories below directories
+    #[arg(long, short = 'R', requires = "files")]
+    pub(crate) recursive: bool,
     /// Check the autoscalers of all namespaces of the cluster
     #[arg(long, short = 'A', conflicts_with = "files")]
     pub(crate) all_namespaces: bool,

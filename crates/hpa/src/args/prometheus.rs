@@ -69,15 +69,15 @@ pub(crate) struct PrometheusArguments {
         value_parser = positive_duration
     )]
     pub(crate) prometheus_query_timeout: SignedDuration,
-    /// How often the series of the rules are listed
+    /// How often the series of the rules are listed; at least 1s
     #[arg(
         long,
         env = "HPA_METRICS_RELIST_INTERVAL",
         value_name = "DURATION",
         default_value = "10m0s",
-        value_parser = positive_duration
+        value_parser = duration
     )]
-    pub(crate) metrics_relist_interval: SignedDuration,
+    metrics_relist_interval: SignedDuration,
     /// How old the last sample of a listed series may be [default: --metrics-relist-interval]
     #[arg(
         long,
@@ -128,6 +128,9 @@ pub(crate) struct PrometheusArguments {
     pub(crate) metrics_config_auth_incluster: bool,
 }
 
+/// prometheus-adapter lists again at once with an interval of zero.
+const MIN_RELIST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+
 /// The default URL of the reference.
 pub(crate) const DEFAULT_URL: &str = "https://localhost";
 
@@ -142,7 +145,7 @@ impl PrometheusArguments {
     pub(crate) fn discovery(&self, compat: Compat) -> PrometheusSettings {
         PrometheusSettings {
             compat,
-            relist_interval: to_std(self.metrics_relist_interval),
+            relist_interval: to_std(self.relist_interval()),
             max_age: to_std(self.max_age()),
             max_series_bytes: self.metrics_max_series_bytes,
             max_series_names: usize::try_from(self.metrics_max_series_names).unwrap_or(usize::MAX),
@@ -158,13 +161,22 @@ impl PrometheusArguments {
         }
     }
 
+    /// How often series are listed.
+    pub(crate) fn relist_interval(&self) -> SignedDuration {
+        self.metrics_relist_interval.max(MIN_RELIST_INTERVAL)
+    }
+
+    /// Warns if the interval of lists is longer than the flag's.
+    pub(crate) fn warn_of_relist_interval(&self) {
+        let interval = self.relist_interval();
+        if interval != self.metrics_relist_interval {
+            tracing::warn!("--metrics-relist-interval is too short; using {interval:#}");
+        }
+    }
+
     /// The maximum age of series.
     pub(crate) fn max_age(&self) -> SignedDuration {
-        if self.metrics_max_age.is_zero() {
-            self.metrics_relist_interval
-        } else {
-            self.metrics_max_age
-        }
+        if self.metrics_max_age.is_zero() { self.relist_interval() } else { self.metrics_max_age }
     }
 
     /// The settings of the client. `url` replaces the flag's.

@@ -43,7 +43,8 @@ pub(crate) struct RecommendArguments {
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,1.15",
         value_parser = factor)]
     pub(crate) load_factors: Vec<f64>,
-    /// A risk up to this percentage of the load is low enough: prefer a lower cost
+    /// A risk up to this percentage of the load counts as none. Above it, less risk comes before less
+    /// cost
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
     pub(crate) max_risk: f64,
 }

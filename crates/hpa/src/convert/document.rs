@@ -4,6 +4,8 @@
 use anyhow::Context;
 use serde_json::Value;
 
+use crate::manifests::parse_document;
+
 /// A document and its separator line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Document<'a> {
@@ -39,9 +41,7 @@ impl Document<'_> {
     pub(super) fn parse(&self) -> anyhow::Result<Value> {
         let after_dashes = self.separator.trim_start_matches('-');
         let text = format!("{after_dashes}{}", self.body);
-        let is_empty =
-            text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-        if is_empty { Ok(Value::Null) } else { parse(&text) }
+        parse_document(&text)
     }
 
     /// Renders `after`. Edits the text in place if only the `apiVersion` line differs from
@@ -52,17 +52,16 @@ impl Document<'_> {
             return Ok(format!("{separator}{body}"));
         }
         let edited = with_api_version(body, after);
-        if edited.as_ref().is_some_and(|body| parse(body).is_ok_and(|edited| edited == *after)) {
+        if edited
+            .as_ref()
+            .is_some_and(|body| parse_document(body).is_ok_and(|edited| edited == *after))
+        {
             return Ok(format!("{separator}{}", edited.unwrap_or_default()));
         }
         let separator = if separator.is_empty() { "" } else { "---\n" };
         let body = serde_saphyr::to_string(after).context("unable to write YAML")?;
         Ok(format!("{separator}{body}"))
     }
-}
-
-fn parse(text: &str) -> anyhow::Result<Value> {
-    serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("not YAML: {error}"))
 }
 
 /// Replaces the `apiVersion:` line of `body`, if there is one.

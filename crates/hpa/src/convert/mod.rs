@@ -4,57 +4,24 @@ mod document;
 mod object;
 #[cfg(test)]
 mod tests;
+pub(crate) mod versions;
 
-use std::{
-    fs,
-    io::{Read, Write},
-    path::Path,
-};
+use std::io::Write;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use self::document::Document;
-use crate::args::{ConvertArguments, Format, TargetApi};
+use crate::{
+    args::{ConvertArguments, Format, TargetApi},
+    manifests::read_file,
+};
 
 /// Converts a manifest to standard output. Writes nothing if any object fails to convert.
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
-    let input = read(&arguments.filename)?;
+    let input = read_file(arguments.file())?;
     let output = convert(&input, arguments.to, arguments.output)?;
     std::io::stdout().write_all(output.as_bytes()).context("unable to write to standard output")
-}
-
-/// Reads a file, or standard input for `-`.
-pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
-    if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
-        return Ok(text);
-    }
-    fs::read_to_string(path).with_context(|| format!("unable to read {}", path.display()))
-}
-
-/// The objects of a manifest, with the items of lists.
-pub(crate) fn objects(input: &str) -> anyhow::Result<Vec<Value>> {
-    let mut objects = Vec::new();
-    for (index, document) in document::split(input).into_iter().enumerate() {
-        let object = document.parse().with_context(|| format!("document {}", index + 1))?;
-        flatten(object, &mut objects);
-    }
-    Ok(objects)
-}
-
-fn flatten(object: Value, objects: &mut Vec<Value>) {
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-    match object.get("items") {
-        Some(Value::Array(items)) if kind.ends_with("List") => {
-            for item in items.clone() {
-                flatten(item, objects);
-            }
-        }
-        _ if object.is_null() => {}
-        _ => objects.push(object),
-    }
 }
 
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {

@@ -5,25 +5,17 @@ use hpa_calc::{
     defaults::apply_defaults,
     validation::{ValidationOptions, validate},
 };
+use hpa_crd::FieldError;
 use serde_json::{Map, Value, json};
 
-use crate::args::TargetApi;
+use super::versions;
+use crate::{args::TargetApi, manifests::text};
 
 /// Metadata that the API server sets and rejects or ignores in a create.
 const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
 /// kubectl's copy of the applied manifest, which has the old API version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotations in which autoscaling/v1 encodes the v2 fields that it lacks. Only an API server can
-/// decode them.
-const V1_SPEC_ANNOTATIONS: [&str; 2] =
-    ["autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior"];
-/// The same for status fields.
-const V1_STATUS_ANNOTATIONS: [&str; 2] = [
-    "autoscaling.alpha.kubernetes.io/conditions",
-    "autoscaling.alpha.kubernetes.io/current-metrics",
-];
-
 /// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns
 /// the errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
 pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
@@ -39,27 +31,17 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     if kind != hpa_crd::KIND {
         return Vec::new();
     }
+    let api_version = text(object, "/apiVersion");
+    // The same version, or a kind of the same name in another group.
+    if api_version == to.api_version() || !versions::is_known(api_version) {
+        return Vec::new();
+    }
     let name = name(object);
-    let errors = match text(object, "/apiVersion") {
-        version if version == to.api_version() => return Vec::new(),
-        "autoscaling/v2" | "autoscaling/v2beta2" | hpa_crd::API_VERSION => Vec::new(),
-        "autoscaling/v1" => from_v1(object),
-        version if version.starts_with("autoscaling/") => {
-            vec![format!(
-                "apiVersion: {version} is not supported: get the object as autoscaling/v2"
-            )]
-        }
-        // A kind of the same name in another group.
-        _ => return Vec::new(),
-    };
+    let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     drop_server_state(object);
-    let errors = if errors.is_empty() { check(object) } else { errors };
+    errors.extend(check(object));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn name(object: &Value) -> String {
@@ -72,28 +54,6 @@ fn set_api_version(object: &mut Value, to: TargetApi) {
     if let Some(object) = object.as_object_mut() {
         object.insert("apiVersion".to_owned(), to.api_version().into());
     }
-}
-
-/// Turns `targetCPUUtilizationPercentage` into a metric.
-fn from_v1(object: &mut Value) -> Vec<String> {
-    let mut errors = Vec::new();
-    if let Some(annotations) = annotations(object) {
-        for name in V1_SPEC_ANNOTATIONS.iter().filter(|name| annotations.contains_key(**name)) {
-            let reason = "only an API server can decode it: get the object as autoscaling/v2";
-            errors.push(format!("metadata.annotations[{name}]: {reason}"));
-        }
-        annotations.retain(|name, _| !V1_STATUS_ANNOTATIONS.contains(&name.as_str()));
-    }
-    let Some(object) = object.as_object_mut() else { return errors };
-    if let Some(Value::Object(spec)) = object.get_mut("spec")
-        && let Some(percent) =
-            spec.remove("targetCPUUtilizationPercentage").filter(|value| !value.is_null())
-    {
-        let target = json!({ "type": "Utilization", "averageUtilization": percent });
-        let metric = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
-        spec.insert("metrics".to_owned(), json!([metric]));
-    }
-    errors
 }
 
 fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
@@ -119,12 +79,19 @@ fn drop_server_state(object: &mut Value) {
     }
 }
 
-/// Validates the object as both APIs do.
-fn check(object: &Value) -> Vec<String> {
-    match hpa_crd::type_errors(object) {
+/// Decodes the object strictly and validates it, as both APIs do.
+fn check(object: &Value) -> Vec<FieldError> {
+    let error = |field: &str, message: String| FieldError { field: field.to_owned(), message };
+    let checked = hpa_crd::type_errors(object).and_then(|errors| {
+        let unknown = hpa_crd::unknown_fields(object)?.into_iter();
+        let message = "unknown field: the converted object would lose it";
+        let unknown = unknown.map(|field| error(&field, message.to_owned()));
+        Ok(errors.into_iter().chain(unknown).collect::<Vec<_>>())
+    });
+    match checked {
         Ok(errors) if errors.is_empty() => {}
         Ok(errors) => return errors,
-        Err(error) => return vec![error.to_string()],
+        Err(failure) => return vec![error("spec", failure.to_string())],
     }
     let spec =
         object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
@@ -132,8 +99,8 @@ fn check(object: &Value) -> Vec<String> {
         Ok(mut spec) => {
             apply_defaults(&mut spec);
             let causes = validate(&spec, &ValidationOptions::default());
-            causes.iter().map(ToString::to_string).collect()
+            causes.into_iter().map(|cause| error(&cause.field, cause.message)).collect()
         }
-        Err(error) => vec![format!("spec: {error}")],
+        Err(failure) => vec![error("spec", failure.to_string())],
     }
 }

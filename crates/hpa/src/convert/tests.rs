@@ -121,23 +121,48 @@ fn v1_target_becomes_a_v2_metric() {
     assert_eq!(converted["spec"].get("targetCPUUtilizationPercentage"), None);
     assert_eq!(converted.get("status"), None);
     assert_eq!(converted["metadata"].get("annotations"), None);
-
-    object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/metrics": "[]" });
-    let error = custom_object(&object).expect_err("metrics in an annotation");
-    assert!(
-        error.contains("metadata.annotations[autoscaling.alpha.kubernetes.io/metrics]"),
-        "{error}"
-    );
 }
 
 #[test]
-fn v2beta2_is_converted_and_v2beta1_rejected() {
-    let spec = json!({ "maxReplicas": 5 });
-    let converted =
-        custom_object(&autoscaler("autoscaling/v2beta2", spec.clone())).expect("it converts");
+fn fields_that_an_older_version_lacks_are_errors() {
+    let metrics = json!([{ "type": "Resource", "resource": { "name": "cpu",
+        "target": { "type": "Utilization", "averageUtilization": 50 } } }]);
+    let spec = json!({ "maxReplicas": 5, "metrics": metrics, "maxReplica": 5 });
+    for version in ["autoscaling/v1", "autoscaling/v2beta1"] {
+        let object = autoscaler(version, spec.clone()).to_string();
+        let error = convert(&object, TargetApi::Core, Format::Yaml).expect_err("unknown fields");
+        assert!(error.to_string().contains("spec.metrics"), "{error}");
+        assert!(error.to_string().contains("spec.maxReplica: unknown field"), "{error}");
+    }
+    let error = custom_object(&autoscaler("autoscaling/v2", spec)).expect_err("unknown field");
+    assert!(error.contains("spec.maxReplica: unknown field"), "{error}");
+}
+
+#[test]
+fn betas_are_converted() {
+    let spec = json!({ "maxReplicas": 5, "metrics": [{ "type": "Resource", "resource": {
+        "name": "cpu", "targetAverageUtilization": 50 } }] });
+    let converted = custom_object(&autoscaler("autoscaling/v2beta1", spec)).expect("it converts");
     assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
-    let error = custom_object(&autoscaler("autoscaling/v2beta1", spec)).expect_err("v2beta1");
-    assert!(error.contains("apiVersion: autoscaling/v2beta1 is not supported"), "{error}");
+    let target = &converted["spec"]["metrics"][0]["resource"]["target"];
+    assert_eq!(target["averageUtilization"], 50);
+    let spec = converted["spec"].clone();
+    let converted = custom_object(&autoscaler("autoscaling/v2beta2", spec)).expect("it converts");
+    assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
+}
+
+/// Text that YAML 1.1 would read as another type stays text.
+#[test]
+fn texts_stay_texts() {
+    let mut object = autoscaler("autoscaling/v1", json!({ "maxReplicas": 5 }));
+    let texts =
+        ["yes", "NO", "on", "y", "null", "~", "1_000", "017", "0x1f", "1e3", ".5", "-", "5.", ""];
+    let labels: serde_json::Map<_, _> =
+        texts.iter().enumerate().map(|(at, text)| (format!("l{at}"), (*text).into())).collect();
+    object["metadata"]["annotations"] = labels.into();
+    let text = to_custom(&object.to_string()).expect("it converts");
+    let read = crate::manifests::parse_document(&text).expect("YAML");
+    assert_eq!(read["metadata"]["annotations"], object["metadata"]["annotations"], "{text}");
 }
 
 #[test]

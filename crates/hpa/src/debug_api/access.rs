@@ -1,10 +1,10 @@
 //! Who may read the debug API.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use hpa_adapter::metrics_api::{Query, RequestInfo};
 use hpa_adapter::reviews::{
-    AccessReviews, AudienceReviews, Authorizer, AuthorizerOptions, ReviewError, ReviewLimit,
+    AccessReviews, AudienceReviews, Authorizer, AuthorizerOptions, Flow, ReviewError, ReviewLimit,
     TokenAuthenticator, TokenError, TokenReviews, User, bearer_token,
 };
 use http::{HeaderMap, HeaderName, header, uri::Authority};
@@ -17,23 +17,21 @@ pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
 /// Has a token if the request comes through kube-apiserver, which removes `Authorization`.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
 
-/// How long a review is cached.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Reviews of accesses that run, and those that wait.
 const RUNNING_REVIEWS: usize = 4;
 const WAITING_REVIEWS: usize = 28;
 
-/// Who may read the debug API.
 pub(super) enum Access {
     /// Every client of this machine.
     Local,
     /// Users who may get the path.
-    Reviewed(Box<Reviewed>),
+    Reviewed(Box<ReviewedAccess>),
 }
 
-/// What the API server says about users.
-pub(super) struct Reviewed {
+/// Access of users whom the API server reviews.
+pub(super) struct ReviewedAccess {
     /// Tokens for the API server, in `Authorization`.
     api_tokens: TokenAuthenticator,
     /// Tokens for [`AUDIENCE`], in [`TOKEN_HEADER`].
@@ -79,7 +77,7 @@ impl Access {
             allowed_lifetime: REVIEW_LIFETIME,
             denied_lifetime: REVIEW_LIFETIME / 6,
         };
-        Self::Reviewed(Box::new(Reviewed {
+        Self::Reviewed(Box::new(ReviewedAccess {
             api_tokens: TokenAuthenticator::new(api_tokens, REVIEW_LIFETIME),
             debug_tokens: TokenAuthenticator::new(debug_tokens, REVIEW_LIFETIME),
             authorizer: Authorizer::new(accesses, &options),
@@ -88,31 +86,37 @@ impl Access {
     }
 
     /// Whether a request may get a path.
-    pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
+    pub(super) async fn check(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<(), Denied> {
         match self {
             Self::Local => check_host(headers),
-            Self::Reviewed(reviewed) => reviewed.check(headers, path).await,
+            Self::Reviewed(reviewed) => reviewed.check(client, headers, path).await,
         }
     }
 }
 
-impl Reviewed {
-    async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
-        let user = self.user(headers).await?;
+impl ReviewedAccess {
+    async fn check(&self, client: IpAddr, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
+        let user = self.user(client, headers).await?;
         let request = RequestInfo::new("GET", path, &Query::default())
             .map_err(|error| Denied::Unreviewed(error.to_string()))?;
-        let access = self.authorizer.authorize(&user, &request, &self.limit).await?;
+        let limit = (&self.limit, Flow::of_user(&user));
+        let access = self.authorizer.authorize(&user, &request, limit).await?;
         if access.allowed {
             return Ok(());
         }
         Err(Denied::Forbidden { user: user.name, path: path.to_owned() })
     }
 
-    async fn user(&self, headers: &HeaderMap) -> Result<User, Denied> {
+    async fn user(&self, client: IpAddr, headers: &HeaderMap) -> Result<User, Denied> {
         let user = if let Some(token) = bearer_token(headers, &TOKEN_HEADER) {
-            self.debug_tokens.user(token).await
+            self.debug_tokens.user(client, token).await
         } else if let Some(token) = bearer_token(headers, &header::AUTHORIZATION) {
-            self.api_tokens.user(token).await
+            self.api_tokens.user(client, token).await
         } else {
             return Err(Denied::NoToken);
         };

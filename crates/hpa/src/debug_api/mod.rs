@@ -13,7 +13,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use hpa_adapter::certificates::{Identity, local_names};
 use hpa_adapter::reviews::LogLimit;
-use hpa_adapter::serve::{Handshake, ServingCertificate};
+use hpa_adapter::server::{Connection, Handshake, RunningRequest, ServingCertificate};
 use hpa_controller::{
     Dependencies, Observer, Options,
     debug::{DebugView, DecisionRecorder, ViewSettings},
@@ -32,7 +32,7 @@ use self::{
 use crate::{
     api_client::separate_client,
     args::RunArguments,
-    serve::{self, Connection, Endpoints, LongResponse, Renderer, Server, Text},
+    serve::{self, Endpoints, Renderer, Server, Text, begin_long_response},
 };
 
 pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
@@ -120,9 +120,10 @@ impl Endpoints for DebugEndpoints {
     async fn respond(
         &self,
         request: &Request<Incoming>,
-        connection: &Connection,
+        connection: &Arc<Connection>,
     ) -> Response<Text> {
-        if let Err(denied) = self.access.check(request.headers(), request.uri().path()).await {
+        let (headers, path) = (request.headers(), request.uri().path());
+        if let Err(denied) = self.access.check(connection.client(), headers, path).await {
             if let (Denied::Unreviewed(error), true) = (&denied, self.warnings.is_due()) {
                 warn!(error, "unable to review a request to the debug API");
             }
@@ -134,7 +135,7 @@ impl Endpoints for DebugEndpoints {
         }
         let query = request.uri().query().unwrap_or_default();
         match Route::parse(request.uri().path(), query) {
-            Ok(Some(route)) => self.document(route, connection.begin_long_response()).await,
+            Ok(Some(route)) => self.document(route, begin_long_response(connection)).await,
             Ok(None) => {
                 let text = "not found; try /debug/v1/status or /debug/v1/autoscalers";
                 error(StatusCode::NOT_FOUND, text, None)
@@ -145,7 +146,7 @@ impl Endpoints for DebugEndpoints {
 }
 
 impl DebugEndpoints {
-    async fn document(&self, route: Route, response: LongResponse) -> Response<Text> {
+    async fn document(&self, route: Route, response: RunningRequest) -> Response<Text> {
         let view = self.view.clone();
         let rendered = self.renderer.render(move || render(&view, &route)).await;
         match rendered {
@@ -191,11 +192,15 @@ fn refuse(denied: &Denied) -> Response<Text> {
     response
 }
 
-fn error(status: StatusCode, text: &str, long: Option<LongResponse>) -> Response<Text> {
+fn error(status: StatusCode, text: &str, long: Option<RunningRequest>) -> Response<Text> {
     reply(status, json!({ "error": text }).to_string(), long)
 }
 
-fn reply(status: StatusCode, body: impl Into<Bytes>, long: Option<LongResponse>) -> Response<Text> {
+fn reply(
+    status: StatusCode,
+    body: impl Into<Bytes>,
+    long: Option<RunningRequest>,
+) -> Response<Text> {
     let mut response = Response::new(Text::new(body, long));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -48,7 +48,7 @@ mod tests {
             "kind": "HorizontalPodAutoscaler", "metadata": { "name": "web" },
             "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
         });
-        let manifest = Manifest { file: "f".to_owned(), line: 1, object };
+        let manifest = Manifest::new("f", 1, object);
         let subject = Dump::new(vec![manifest]).subject(None, <_>::default(), None);
         subject.expect("an autoscaler").inputs.report()
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     served::{self, CUSTOM, EXTERNAL, METRICS_APIS},
-    workspace::{ServedMetrics, Workspace},
+    workspace::{ServedMetrics, Workspace, group},
 };
 use crate::{
     args::LintArguments,
@@ -20,24 +20,40 @@ use crate::{
 /// What KEDA lists instead of its metrics.
 const PLACEHOLDER: &str = "externalmetrics";
 
-/// What is listed: path and kind. The kinds after the first may be missing or forbidden.
-const LISTS: [(&str, &str); 7] = [
-    ("/apis/autoscaling/v2/horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-    ("/apis/autoscaling.hpa-rs.dev/v2/horizontalpodautoscalers", "HorizontalPodAutoscaler"),
-    ("/apis/apps/v1/deployments", "Deployment"),
-    ("/apis/apps/v1/statefulsets", "StatefulSet"),
-    ("/api/v1/limitranges", "LimitRange"),
-    ("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "VerticalPodAutoscaler"),
-    ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "CustomResourceDefinition"),
+/// The kinds that are listed: group and version, resource, and kind. Those after the first may be
+/// missing or forbidden.
+const LISTS: [(&str, &str, &str); 9] = [
+    ("apis/autoscaling/v2", hpa_crd::PLURAL, hpa_crd::KIND),
+    ("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND),
+    ("apis/apps/v1", "deployments", "Deployment"),
+    ("apis/apps/v1", "statefulsets", "StatefulSet"),
+    ("apis/batch/v1", "cronjobs", "CronJob"),
+    ("api/v1", "limitranges", "LimitRange"),
+    ("apis/autoscaling.k8s.io/v1", "verticalpodautoscalers", "VerticalPodAutoscaler"),
+    ("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject"),
+    ("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"),
 ];
+/// The kind without a namespace.
+const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
 
-/// Lists the autoscalers of all namespaces, their usual targets, and what the metrics APIs serve.
+/// Lists the autoscalers of a namespace or of all, their usual targets, and what the metrics APIs
+/// serve.
 pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace> {
-    let client = kubectl::clients(&arguments.cluster).await?.api;
-    let mut objects = Vec::new();
-    for (index, (path, kind)) in LISTS.into_iter().enumerate() {
-        match list(&client, path, kind).await {
-            Ok(found) => objects.extend(found),
+    let clients = kubectl::clients(&arguments.cluster).await?;
+    let client = clients.api;
+    let namespace = arguments.cluster.namespace.as_ref().filter(|_| !arguments.all_namespaces);
+    let (mut objects, mut listed) = (Vec::new(), BTreeSet::new());
+    for (index, (api, resource, kind)) in LISTS.into_iter().enumerate() {
+        let scope = match namespace {
+            Some(name) if kind != CLUSTER_SCOPED => format!("namespaces/{name}/"),
+            _ => String::new(),
+        };
+        match list(&client, &format!("/{api}/{scope}{resource}"), kind).await {
+            Ok(found) => {
+                objects.extend(found);
+                let group = group(api.trim_start_matches("apis/"));
+                listed.insert((group.to_owned(), kind.to_owned()));
+            }
             Err(error) if index == 0 => {
                 return Err(error).context("unable to list the autoscalers");
             }
@@ -50,7 +66,7 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
     if let Some(of_rules) = served::by_rules(&arguments.rules, mapper).await? {
         served.add(of_rules);
     }
-    Ok(Workspace::from_cluster(objects, served))
+    Ok(Workspace::from_cluster(objects, listed, served))
 }
 
 async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Vec<Manifest>> {
@@ -65,7 +81,7 @@ async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Vec<Man
                 members.insert("kind".to_owned(), kind.into());
                 members.insert("apiVersion".to_owned(), api_version.clone().into());
             }
-            Manifest { file: "cluster".to_owned(), line: 0, object }
+            Manifest::new("cluster", 0, object)
         }));
         match text(&page, "/metadata/continue") {
             "" => return Ok(objects),

@@ -4,12 +4,10 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::manifests::{Manifest, text};
+use super::rules::Rule;
+use crate::manifests::{Manifest, Position, text};
 
-/// Where the rules are documented.
-const DOCUMENT: &str = "docs/lint.md";
-
-/// How bad a finding is. The order is that of the badness.
+/// How bad a finding is, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -31,57 +29,12 @@ impl Severity {
     }
 }
 
-/// A check. `docs/lint.md` has a section of its id.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) id: &'static str,
-    pub(super) severity: Severity,
-    pub(super) summary: &'static str,
-}
-
-impl Rule {
-    pub(super) fn link(&self) -> String {
-        format!("{DOCUMENT}#{}", self.id)
-    }
-}
-
-macro_rules! rules {
-    ($($name:ident = $id:literal, $severity:ident, $summary:literal;)*) => {
-        $(pub(super) const $name: Rule =
-            Rule { id: $id, severity: Severity::$severity, summary: $summary };)*
-        /// All rules.
-        pub(super) const RULES: &[Rule] = &[$($name),*];
-    };
-}
-
-rules! {
-    INVALID = "invalid", Error, "The API server refuses the object";
-    UNKNOWN_FIELD = "unknown-field", Warning, "A field has no meaning";
-    MISSING_REQUEST = "missing-request", Warning,
-        "A container lacks the request that a utilization is a percentage of";
-    MISSING_SELECTOR = "missing-selector", Warning, "The target's scale has no selector";
-    SHARED_TARGET = "shared-target", Warning, "Several autoscalers have the same target";
-    FIXED_SIZE = "fixed-size", Warning, "minReplicas equals maxReplicas";
-    STUCK_SCALE_UP = "stuck-scale-up", Warning, "Policies don't allow a scale-up from this size";
-    SHORT_WINDOW = "short-window", Note, "A window or period is shorter than the sync period";
-    VPA_CONFLICT = "vpa-conflict", Warning,
-        "A VerticalPodAutoscaler changes the requests that the target is a percentage of";
-    REPLICAS_IN_MANIFEST = "replicas-in-manifest", Warning,
-        "The manifest of the target sets spec.replicas";
-    TARGET_ABOVE_REQUEST = "target-above-request", Warning,
-        "The target utilization is above 100 % of the request";
-    UNUSED_BEHAVIOR = "unused-behavior", Warning, "A part of behavior never acts";
-    WIDE_TOLERANCE = "wide-tolerance", Warning,
-        "The tolerance is wider than every step between the bounds";
-    UNSERVED_METRIC = "unserved-metric", Warning, "No API and no rule serves the metric";
-}
-
 /// A violation of a rule.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) rule: &'static Rule,
     pub(super) file: String,
-    pub(super) line: usize,
+    pub(super) position: Position,
     /// `namespace/name` of the autoscaler.
     pub(super) autoscaler: String,
     /// The path of the field.
@@ -90,29 +43,58 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(
-        rule: &'static Rule,
-        manifest: &Manifest,
-        field: impl Into<String>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            rule,
-            file: manifest.file.clone(),
-            line: manifest.line,
-            autoscaler: name(manifest),
-            field: field.into(),
-            message: message.into(),
-        }
-    }
-
     pub(super) fn severity(&self) -> Severity {
         self.rule.severity
     }
 
     pub(super) fn order(&self) -> impl Ord + '_ {
         let severity = Reverse(self.severity());
-        (&self.file, self.line, &self.autoscaler, severity, self.rule.id, &self.field)
+        let Self { file, position, autoscaler, rule, field, message } = self;
+        (file, position.line, autoscaler, severity, rule.id, field, message)
+    }
+}
+
+/// Collects the violations of a rule by an object.
+pub(super) struct Report<'a> {
+    pub(super) rule: &'static Rule,
+    pub(super) manifest: &'a Manifest,
+    pub(super) findings: &'a mut Vec<Finding>,
+}
+
+impl Report<'_> {
+    /// Reports a field of the autoscaler.
+    pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        let field = field.into();
+        self.add_at(self.manifest.position(&field), field, message);
+    }
+
+    /// Reports a position in the autoscaler's file.
+    pub(super) fn add_at(
+        &mut self,
+        position: Position,
+        field: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.findings.push(Finding {
+            rule: self.rule,
+            file: self.manifest.file.clone(),
+            position,
+            autoscaler: name(self.manifest),
+            field: field.into(),
+            message: message.into(),
+        });
+    }
+
+    /// Reports a field of another object, because of the autoscaler.
+    pub(super) fn add_to(&mut self, other: &Manifest, field: &str, message: impl Into<String>) {
+        self.findings.push(Finding {
+            rule: self.rule,
+            file: other.file.clone(),
+            position: other.position(field),
+            autoscaler: name(self.manifest),
+            field: field.to_owned(),
+            message: message.into(),
+        });
     }
 }
 

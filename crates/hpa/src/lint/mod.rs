@@ -1,17 +1,24 @@
 //! `hpa lint`.
+//!
+//! Reads objects of files ([`crate::manifests`]) or of a cluster ([`cluster`]) into a
+//! [`workspace::Workspace`], and runs the checks of [`rules::RULES`] on each of them.
 
 mod cluster;
 mod finding;
 mod output;
 mod rules;
 mod served;
-mod validity;
 mod workspace;
 
 #[cfg(test)]
 mod tests;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -22,40 +29,87 @@ use self::{
 };
 use crate::{
     args::{LintArguments, LintFormat},
-    manifests::{self, Manifest},
+    manifests::{self, Input, Manifest, Problem, directory_with},
     rules::builtin_mapper,
 };
 
-/// Exit status if nothing could be checked.
+/// Exit status if an input could not be checked.
 pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
+
+/// The files with which kustomize marks a directory.
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// Checks the autoscalers of files or of a cluster, and prints the findings.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    let workspace = if arguments.all_namespaces {
-        runtime.block_on(cluster::read(arguments))?
+    let (workspace, problems) = if arguments.files.is_empty() {
+        (runtime.block_on(cluster::read(arguments))?, Vec::new())
     } else {
-        let mut workspace = Workspace::from_manifests(manifests::read(&arguments.files)?);
+        let mut input = manifests::read_all(&arguments.files, arguments.recursive);
+        let lacking = lacks_autoscalers(&arguments.files, &input);
+        input.problems.extend(lacking);
+        let mut workspace = Workspace::from_manifests(input.manifests);
+        workspace.set_namespace(arguments.cluster.namespace.as_deref());
         let served = served::by_rules(&arguments.rules, builtin_mapper());
         workspace.served = runtime.block_on(served)?.map(ServedMetrics::beside_any_cluster);
-        workspace
+        (workspace, input.problems)
     };
     let findings = check(&workspace);
     let text = match arguments.output {
         LintFormat::Text => output::text(&findings, workspace.autoscalers().count()),
         LintFormat::Json => output::json(&findings)?,
-        LintFormat::Sarif => output::sarif(&findings)?,
+        LintFormat::Sarif => output::sarif(&findings, &problems)?,
     };
     std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;
-    let failing = if arguments.warnings_as_notes { Severity::Error } else { Severity::Warning };
-    let has_failed = findings.iter().any(|finding| finding.severity() >= failing);
-    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    for problem in &problems {
+        eprintln!("hpa: {problem}");
+    }
+    Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
+}
+
+fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool) -> ExitCode {
+    let failing = if warnings_as_notes { Severity::Error } else { Severity::Warning };
+    if !problems.is_empty() {
+        ExitCode::from(EXIT_CANNOT_RUN)
+    } else if findings.iter().any(|finding| finding.severity() >= failing) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// The problem of files without an autoscaler, with the kinds that they have.
+fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
+    let Input { manifests, problems } = input;
+    if !problems.is_empty() || manifests.iter().any(workspace::is_autoscaler) {
+        return None;
+    }
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for manifest in manifests {
+        let kind = Some(manifest.kind()).filter(|kind| !kind.is_empty());
+        *kinds.entry(kind.unwrap_or("object without a kind")).or_default() += 1;
+    }
+    let found: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let found = if found.is_empty() { "no object".to_owned() } else { found.join(", ") };
+    let kustomization = manifests.iter().find(|one| one.kind() == "Kustomization");
+    let advice = kustomization.map_or(String::new(), |manifest| {
+        format!(". Check the result: {}", kustomize_command(&manifest.file))
+    });
+    let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let message = format!("no {} to check, found {found}{advice}", hpa_crd::KIND);
+    Some(Problem { place: places.join(", "), message })
+}
+
+/// The command that checks what kustomize makes of a file.
+fn kustomize_command(file: &str) -> String {
+    let directory = directory_with(Path::new(file), &KUSTOMIZATIONS);
+    format!("kustomize build {} | hpa lint -", directory.as_deref().unwrap_or("DIRECTORY"))
 }
 
 /// The rules that objects violate, for objects that a command generates.
 pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
-    let manifest = |object| Manifest { file: String::new(), line: 1, object };
+    let manifest = |object| Manifest::new("", 1, object);
     let workspace = Workspace::from_manifests(objects.into_iter().map(manifest).collect());
     check(&workspace).iter().map(|finding| finding.rule.id).collect()
 }
@@ -63,11 +117,11 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
 /// Everything that is found, by file, line and rule.
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for object in workspace.autoscalers() {
-        if let Some(hpa) = validity::check(object, &mut findings) {
-            rules::check(workspace, object, &hpa, &mut findings);
-        }
+    for object in workspace.objects() {
+        rules::check(workspace, object, &mut findings);
     }
     findings.sort_by(|left, right| left.order().cmp(&right.order()));
+    // The API server reports some mistakes twice.
+    findings.dedup_by(|left, right| left.order() == right.order());
     findings
 }

@@ -4,16 +4,23 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::finding::{Finding, RULES, Severity};
+use super::{
+    finding::{Finding, Severity},
+    rules::RULES,
+};
+use crate::manifests::Problem;
 
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
     let mut text = String::new();
     for finding in findings {
-        let Finding { file, line, autoscaler, field, message, rule } = finding;
+        let Finding { file, position, autoscaler, field, message, rule } = finding;
         let severity = rule.severity.as_str();
-        let place = if *line == 0 { file.clone() } else { format!("{file}:{line}") };
+        let place = match position.line {
+            0 => file.clone(),
+            line => format!("{file}:{line}"),
+        };
         // Writing to a string doesn't fail.
         let _ = writeln!(
             text,
@@ -45,7 +52,8 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
                 "rule": finding.rule.id,
                 "severity": finding.severity(),
                 "file": finding.file,
-                "line": finding.line,
+                "line": finding.position.line,
+                "column": finding.position.column,
                 "autoscaler": finding.autoscaler,
                 "field": finding.field,
                 "message": finding.message,
@@ -56,19 +64,23 @@ pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&findings)? + "\n")
 }
 
-pub(super) fn sarif(findings: &[Finding]) -> serde_json::Result<String> {
+pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::Result<String> {
     let rules: Vec<Value> = RULES
         .iter()
         .map(|rule| {
             json!({
                 "id": rule.id,
-                "shortDescription": { "text": rule.summary },
+                "shortDescription": { "text": capitalized(rule.summary) },
                 "help": { "text": format!("See {}", rule.link()) },
                 "defaultConfiguration": { "level": rule.severity.as_str() },
             })
         })
         .collect();
     let results: Vec<Value> = findings.iter().map(result).collect();
+    let notifications: Vec<Value> = problems
+        .iter()
+        .map(|problem| json!({ "level": "error", "message": { "text": problem.to_string() } }))
+        .collect();
     let driver = json!({
         "name": "hpa lint",
         "version": env!("CARGO_PKG_VERSION"),
@@ -77,13 +89,26 @@ pub(super) fn sarif(findings: &[Finding]) -> serde_json::Result<String> {
     let log = json!({
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
-        "runs": [{ "tool": { "driver": driver }, "results": results }],
+        "runs": [{
+            "tool": { "driver": driver },
+            "invocations": [{
+                "executionSuccessful": problems.is_empty(),
+                "toolExecutionNotifications": notifications,
+            }],
+            "results": results,
+        }],
     });
     Ok(serde_json::to_string_pretty(&log)? + "\n")
 }
 
+/// A summary as a sentence begins.
+fn capitalized(text: &str) -> String {
+    let (first, rest) = text.split_at_checked(1).unwrap_or((text, ""));
+    first.to_uppercase() + rest
+}
+
 fn result(finding: &Finding) -> Value {
-    let Finding { rule, file, line, autoscaler, field, message } = finding;
+    let Finding { rule, file, position, autoscaler, field, message } = finding;
     json!({
         "ruleId": rule.id,
         "level": rule.severity.as_str(),
@@ -92,7 +117,9 @@ fn result(finding: &Finding) -> Value {
             "physicalLocation": {
                 "artifactLocation": { "uri": file },
                 // An object of a cluster has no line, and SARIF counts from 1.
-                "region": { "startLine": line.max(&1) },
+                "region": {
+                    "startLine": position.line.max(1), "startColumn": position.column.max(1),
+                },
             },
             "logicalLocations": [{ "fullyQualifiedName": format!("{autoscaler}:{field}") }],
         }],

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
+use hpa_prometheus::source::PrometheusProvider;
 
 use super::workspace::ServedMetrics;
 use crate::{args::RulesFileArguments, rules_provider};
@@ -39,7 +40,31 @@ pub(super) async fn by_rules(
             .custom
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
+        averages: averages(&provider),
     }))
+}
+
+/// The metrics whose rule computes an average.
+fn averages(provider: &PrometheusProvider) -> BTreeSet<String> {
+    let rules = provider.inspect_custom().into_iter().chain(provider.inspect_external());
+    let metrics = rules
+        .filter(|rule| is_average(&rule.definition.metrics_query))
+        .flat_map(|rule| rule.metrics)
+        .filter(|metric| metric.shadowed_by.is_none());
+    metrics
+        .map(|metric| match metric.resource {
+            Some(resource) => format!("{resource}/{}", metric.metric),
+            None => metric.metric,
+        })
+        .collect()
+}
+
+/// Whether the outermost operation of a query is an average or a quantile.
+fn is_average(query: &str) -> bool {
+    let query = query.trim_start_matches(|letter: char| letter == '(' || letter.is_whitespace());
+    let end = query.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let operation = query.get(..end.unwrap_or(query.len())).unwrap_or_default();
+    ["avg", "quantile", "histogram_quantile"].contains(&operation)
 }
 
 impl ServedMetrics {
@@ -62,6 +87,7 @@ impl ServedMetrics {
         merge(&mut self.custom, custom, rules.custom);
         merge(&mut self.external, external, rules.external);
         self.groups.extend(rules.groups);
+        self.averages.extend(rules.averages);
         self.by = "the cluster or the rules file";
     }
 }

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::manifests::{Manifest, text};
+use crate::{
+    convert::versions,
+    manifests::{Manifest, text},
+};
 
 /// Objects of files or of a cluster.
 pub(super) struct Workspace {
     objects: Vec<Manifest>,
-    /// Whether the objects are manifests, as opposed to what a cluster has stored.
-    is_files: bool,
+    /// The kinds with their groups that were listed, if the objects are those of a cluster.
+    listed: Option<BTreeSet<(String, String)>>,
     /// The metrics that the cluster or a rules file serves, if that is known.
     pub(super) served: Option<ServedMetrics>,
 }
@@ -27,46 +30,104 @@ pub(super) struct ServedMetrics {
     pub(super) custom: Option<BTreeSet<String>>,
     /// The metrics of `external.metrics.k8s.io`. `None` if they are not listed.
     pub(super) external: Option<BTreeSet<String>>,
+    /// The metrics of rules whose query is an average, by the same names.
+    pub(super) averages: BTreeSet<String>,
+}
+
+/// A reference to an object: its group, kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reference {
+    pub(super) group: String,
+    pub(super) kind: String,
+    pub(super) name: String,
+}
+
+impl Reference {
+    /// The reference in a field of an object.
+    pub(super) fn at(object: &Value, pointer: &str) -> Self {
+        let reference = object.pointer(pointer).unwrap_or(&Value::Null);
+        Self {
+            group: group(text(reference, "/apiVersion")).to_owned(),
+            kind: text(reference, "/kind").to_owned(),
+            name: text(reference, "/name").to_owned(),
+        }
+    }
+
+    /// The reference to an object.
+    pub(super) fn to(manifest: &Manifest) -> Self {
+        let object = &manifest.object;
+        Self {
+            group: group(text(object, "/apiVersion")).to_owned(),
+            kind: manifest.kind().to_owned(),
+            name: text(object, "/metadata/name").to_owned(),
+        }
+    }
 }
 
 impl Workspace {
     pub(super) fn from_manifests(objects: Vec<Manifest>) -> Self {
-        Self { objects, is_files: true, served: None }
+        Self { objects, listed: None, served: None }
     }
 
-    pub(super) fn from_cluster(objects: Vec<Manifest>, served: ServedMetrics) -> Self {
-        Self { objects, is_files: false, served: Some(served) }
+    pub(super) fn from_cluster(
+        objects: Vec<Manifest>,
+        listed: BTreeSet<(String, String)>,
+        served: ServedMetrics,
+    ) -> Self {
+        Self { objects, listed: Some(listed), served: Some(served) }
+    }
+
+    /// Sets the namespace of the objects that have none, as `kubectl apply --namespace` does.
+    pub(super) fn set_namespace(&mut self, name: Option<&str>) {
+        let Some(name) = name else { return };
+        for manifest in &mut self.objects {
+            if namespace(manifest).is_empty()
+                && let Some(metadata) = manifest.object.get_mut("metadata")
+                && let Some(metadata) = metadata.as_object_mut()
+            {
+                metadata.insert("namespace".to_owned(), name.into());
+            }
+        }
     }
 
     /// Whether the objects are manifests, as opposed to what a cluster has stored.
     pub(super) fn is_files(&self) -> bool {
-        self.is_files
+        self.listed.is_none()
+    }
+
+    /// Whether the objects are all of a cluster's objects of a kind.
+    pub(super) fn has_all(&self, reference: &Reference) -> bool {
+        let kind = (reference.group.clone(), reference.kind.clone());
+        self.listed.as_ref().is_some_and(|listed| listed.contains(&kind))
+    }
+
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Manifest> {
+        self.objects.iter()
     }
 
     pub(super) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Manifest> {
         self.objects.iter().filter(move |object| object.kind() == kind)
     }
 
-    /// The autoscalers of both APIs.
     pub(super) fn autoscalers(&self) -> impl Iterator<Item = &Manifest> {
-        self.of_kind(hpa_crd::KIND).filter(|manifest| {
-            let api = text(&manifest.object, "/apiVersion");
-            api.starts_with("autoscaling/") || api == hpa_crd::API_VERSION
-        })
+        self.objects.iter().filter(|manifest| is_autoscaler(manifest))
     }
 
-    /// The object that a reference of an object in the same namespace names.
-    pub(super) fn referenced(&self, from: &Manifest, pointer: &str) -> Option<&Manifest> {
-        let reference = from.object.pointer(pointer)?;
-        let (kind, name) = (text(reference, "/kind"), text(reference, "/name"));
-        let group = group(text(reference, "/apiVersion"));
-        let found = self.objects.iter().filter(|object| {
-            object.kind() == kind
-                && text(&object.object, "/metadata/name") == name
-                && self::group(text(&object.object, "/apiVersion")) == group
-        });
-        found.into_iter().find(|object| namespace(object) == namespace(from))
+    /// The object that an object of the same namespace refers to. A namespace that a manifest
+    /// leaves out may be any.
+    pub(super) fn referenced(&self, from: &Manifest, reference: &Reference) -> Option<&Manifest> {
+        let found = || self.objects.iter().filter(|object| Reference::to(object) == *reference);
+        let is_unknown =
+            |object: &&Manifest| namespace(object).is_empty() != namespace(from).is_empty();
+        found()
+            .find(|object| namespace(object) == namespace(from))
+            .or_else(|| found().find(is_unknown))
     }
+}
+
+/// Whether an object is an autoscaler of the core API in any version, or of the custom API.
+pub(super) fn is_autoscaler(manifest: &Manifest) -> bool {
+    manifest.kind() == hpa_crd::KIND && versions::is_known(text(&manifest.object, "/apiVersion"))
 }
 
 /// The namespace of an object; empty if the manifest leaves it out.
@@ -79,13 +140,56 @@ pub(super) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The containers of a pod template whose requests count: containers and sidecars.
-pub(super) fn containers(target: &Value) -> impl Iterator<Item = &Value> {
-    let list = |pointer: &str| {
-        let list = target.pointer(pointer).and_then(Value::as_array);
-        list.into_iter().flatten()
+/// The template of the pods that an object creates.
+pub(super) fn pod_template(object: &Value) -> Option<&Value> {
+    object.pointer("/spec/jobTemplate/spec/template").or_else(|| object.pointer("/spec/template"))
+}
+
+/// The containers of a target's pods whose requests count, with their fields: containers and
+/// sidecars.
+pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let list = |member: &'static str| {
+        let pods = target.pointer("/spec/template/spec");
+        let list = pods.and_then(|pods| pods.get(member)?.as_array());
+        list.into_iter().flatten().enumerate().map(move |(index, container)| {
+            (format!("spec.template.spec.{member}[{index}]"), container)
+        })
     };
-    let sidecars = list("/spec/template/spec/initContainers")
-        .filter(|container| text(container, "/restartPolicy") == "Always");
-    list("/spec/template/spec/containers").chain(sidecars)
+    let sidecars = list("initContainers")
+        .filter(|(_, container)| text(container, "/restartPolicy") == "Always");
+    list("containers").chain(sidecars)
+}
+
+/// Whether one name may be a misspelling of the other: it differs in case, by a part before or
+/// after a hyphen, or by up to two letters.
+pub(super) fn is_similar(left: &str, right: &str) -> bool {
+    let (left, right) = (left.to_ascii_lowercase(), right.to_ascii_lowercase());
+    let (short, long) = if left.len() <= right.len() { (&left, &right) } else { (&right, &left) };
+    if short.is_empty() {
+        return false;
+    }
+    let is_part = long.strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('-'))
+        || long.strip_suffix(short.as_str()).is_some_and(|rest| rest.ends_with('-'));
+    let allowed = if short.len() < 5 { 1 } else { 2 };
+    is_part || distance(short, long) <= allowed
+}
+
+/// The number of letters to insert, delete or replace.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, letter) in left.chars().enumerate() {
+        let mut diagonal = at;
+        let mut last = at + 1;
+        for (cell, other) in row.iter_mut().skip(1).zip(&right) {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = *cell;
+            last = replaced.min(*cell + 1).min(last + 1);
+            *cell = last;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = at + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }

@@ -3,7 +3,6 @@
 mod agreement;
 mod autoscaler;
 mod fetch;
-mod fit;
 mod metric;
 mod model;
 mod output;

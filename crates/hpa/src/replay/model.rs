@@ -6,9 +6,9 @@ use hpa_simulate::report::{percent, span};
 use serde_json::{Value, json};
 
 use super::{
-    fit::{Line, fit},
     metric::{Metric, Source, Target},
     past::{Past, Recorded, Startup},
+    rebuild::{Line, fit},
     series::{Series, significant},
 };
 

@@ -1,10 +1,7 @@
 //! What a replay prints.
 
 use anyhow::Context;
-use hpa_simulate::{
-    Run, Study,
-    report::{self, RecordedReplicas},
-};
+use hpa_simulate::{Run, Study, report, report::RecordedReplicas};
 use serde::Serialize;
 
 use super::{agreement::Agreement, series::Series, window::Window};
@@ -62,7 +59,12 @@ impl Replay<'_> {
         }
         if with_steps {
             for (variant, run) in results {
-                text.extend(["\n", &variant.name, "\n", &report::steps(run)]);
+                text.extend([
+                    "\n",
+                    &variant.name,
+                    "\n",
+                    &report::steps(run, Some(self.window.start)),
+                ]);
             }
         }
         text
@@ -72,7 +74,8 @@ impl Replay<'_> {
     pub(super) fn page(&self, study: &Study, results: &[report::Result]) -> String {
         let study = Study { description: self.description(), ..study.clone() };
         let step = self.window.step as f64;
-        let recorded = RecordedReplicas { step, values: self.recorded.0.clone() };
+        let recorded =
+            RecordedReplicas { start: self.window.start, step, values: self.recorded.0.clone() };
         report::html(&study, results, Some(&recorded))
     }
 

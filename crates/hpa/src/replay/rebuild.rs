@@ -72,3 +72,74 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
     let most = wins.iter().enumerate().rev().max_by_key(|(_, count)| **count);
     Ok(most.map_or(0, |(index, _)| index))
 }
+
+/// `base + slope × load`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) base: f64,
+    pub(super) slope: f64,
+    /// The mean absolute error, as a share of the mean.
+    pub(super) error: f64,
+}
+
+/// The line with the least squares. Neither part is negative, because pods don't use less than
+/// nothing, and not less for more load.
+pub(super) fn fit(load: &Series, metric: &Series) -> Line {
+    let pairs: Vec<(f64, f64)> = load
+        .0
+        .iter()
+        .zip(&metric.0)
+        .filter_map(|(one, other)| Some(((*one)?, (*other)?)))
+        .collect();
+    let count = pairs.len().max(1) as f64;
+    let mean = |value: fn(&(f64, f64)) -> f64| pairs.iter().map(value).sum::<f64>() / count;
+    let (mean_load, mean_metric) = (mean(|pair| pair.0), mean(|pair| pair.1));
+    let (mut covariance, mut variance) = (0.0, 0.0);
+    for (load, metric) in &pairs {
+        covariance += (load - mean_load) * (metric - mean_metric);
+        variance += (load - mean_load).powi(2);
+    }
+    let slope = if variance > 0.0 { (covariance / variance).max(0.0) } else { 0.0 };
+    let base = mean_metric - slope * mean_load;
+    let (base, slope) = if base >= 0.0 {
+        (base, slope)
+    } else {
+        let (both, square) = pairs.iter().fold((0.0, 0.0), |(both, square), (load, metric)| {
+            (both + load * metric, square + load * load)
+        });
+        (0.0, if square > 0.0 { (both / square).max(0.0) } else { 0.0 })
+    };
+    let errors = pairs.iter().map(|(load, metric)| (metric - base - slope * load).abs());
+    let error = errors.sum::<f64>() / count;
+    let error = if mean_metric > 0.0 { error / mean_metric } else { 0.0 };
+    Line { base, slope, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(pairs: &[(f64, f64)]) -> Line {
+        let series = |part: fn(&(f64, f64)) -> f64| {
+            Series(pairs.iter().map(|pair| Some(part(pair))).collect())
+        };
+        fit(&series(|pair| pair.0), &series(|pair| pair.1))
+    }
+
+    #[test]
+    fn line_has_base_and_slope() {
+        let exact = line(&[(1.0, 12.0), (2.0, 14.0), (5.0, 20.0)]);
+        assert!((exact.base - 10.0).abs() < 1e-9 && (exact.slope - 2.0).abs() < 1e-9, "{exact:?}");
+        assert!(exact.error < 1e-9);
+    }
+
+    #[test]
+    fn neither_part_is_negative() {
+        let falling = line(&[(1.0, 3.0), (2.0, 1.0)]);
+        assert!((falling.base - 2.0).abs() < 1e-9 && falling.slope.abs() < 1e-9, "{falling:?}");
+        assert!((falling.error - 0.5).abs() < 1e-9);
+        let steep = line(&[(1.0, 0.0), (2.0, 4.0)]);
+        assert!(steep.base.abs() < 1e-9 && (steep.slope - 1.6).abs() < 1e-9, "{steep:?}");
+        assert_eq!(line(&[]), Line { base: 0.0, slope: 0.0, error: 0.0 });
+    }
+}

@@ -4,7 +4,6 @@ mod chart;
 mod preview;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::{
     io::{IsTerminal, Write, stdout},
@@ -18,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::preview::Preview;
 use crate::{
     args::{PreviewArguments, PreviewFormat, ScheduleCommand},
-    convert,
+    manifests::read_file,
 };
 
 /// The previewed time.
@@ -36,7 +35,7 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
 
 /// The preview, and whether all entries are valid.
 fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
-    let input = convert::read(&arguments.file)?;
+    let input = read_file(&arguments.file)?;
     let compat = if arguments.compat.is_some() { Compat::KubeMetricsAdapter } else { Compat::Off };
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);

@@ -1,13 +1,16 @@
 //! What a manifest's schedules do over some time.
 
-use anyhow::{Context, bail};
+use std::fmt::Write;
+
+use anyhow::{Context, anyhow, bail};
 use hpa_collectors::schedules::{
     Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window,
 };
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde_json::{Value, json};
 
-use crate::convert;
+use super::chart;
+use crate::manifests;
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 const API_VERSION: &str = "zalando.org/v1";
@@ -34,7 +37,8 @@ pub(super) fn read(
     to: Timestamp,
 ) -> anyhow::Result<Vec<Preview>> {
     let mut previews = Vec::new();
-    for object in convert::objects(input)? {
+    for manifest in manifests::parse("manifest", input)? {
+        let object = manifest.object;
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
         if text("/apiVersion") != API_VERSION || !KINDS.contains(&text("/kind")) {
             continue;
@@ -43,8 +47,8 @@ pub(super) fn read(
         let slash = if namespace.is_empty() { "" } else { "/" };
         let name = format!("{} {namespace}{slash}{}", text("/kind"), text("/metadata/name"));
         let spec = object.get("spec").cloned().unwrap_or_default();
-        let preview = serde_json::from_value::<ScalingScheduleSpec>(spec)
-            .context("spec")
+        let preview = serde_path_to_error::deserialize::<_, ScalingScheduleSpec>(spec)
+            .map_err(|error| anyhow!("spec.{}: {}", error.path(), error.inner()))
             .and_then(|spec| Ok(ScheduledMetric::new(&spec, settings)?))
             .and_then(|metric| Preview::new(name.clone(), &metric, settings, from, to))
             .with_context(|| name)?;
@@ -112,5 +116,42 @@ impl Preview {
             "changes": changes.collect::<Vec<_>>(),
             "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl Preview {
+    pub(super) fn text(&self, has_color: bool) -> String {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        let mut text = format!("{}, times in {zone}\n", self.name);
+        // Writing to a string can't fail.
+        for problem in &self.problems {
+            let label = match problem {
+                Problem::UnknownTimeZone { .. } => "warning",
+                _ => "error",
+            };
+            let _ = writeln!(text, "{label}: {problem}");
+        }
+        text.push('\n');
+        text.push_str(&chart::draw(self, has_color));
+        text.push('\n');
+        for window in &self.windows {
+            let entry = format!("spec.schedules[{}]", window.entry);
+            let times = format!("{} to {}", self.local(window.start), self.local(window.end));
+            let _ = writeln!(text, "{times}  {:>8}  {entry}", window.value);
+        }
+        let next = self.changes.first().map(|change| (self.local(change.at), change.value));
+        let next = next.map_or_else(
+            || "no change in this time".to_owned(),
+            |(at, value)| format!("next {value} at {at}"),
+        );
+        let minutes = self.ramp_seconds / 60;
+        let now = self.local(self.from);
+        let _ = writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.first);
+        text
+    }
+
+    fn local(&self, time: Timestamp) -> impl std::fmt::Display {
+        let time: Zoned = time.to_zoned(self.zone.clone());
+        time.strftime("%a %Y-%m-%d %H:%M %:z").to_string()
     }
 }

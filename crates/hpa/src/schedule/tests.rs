@@ -114,7 +114,10 @@ fn error_names_the_object_and_the_field() {
         format!("{error:#}")
     };
     let error = describe(&MANIFEST.replace("value: 100", "value: many"));
-    assert!(error.starts_with("ScalingSchedule shop/evening: spec: "), "{error}");
+    let field = "spec.schedules[0].value: ";
+    assert!(error.starts_with(&format!("ScalingSchedule shop/evening: {field}")), "{error}");
+    let error = describe(&MANIFEST.replace("[Fri]", "[Friday]"));
+    assert!(error.contains("spec.schedules[0].period.days[0]: unknown variant"), "{error}");
     let error = describe(&MANIFEST.replace("Minutes: 60\n", "Minutes: -1\n"));
     assert!(error.contains("spec.scalingWindowDurationMinutes: -1 is negative"), "{error}");
     assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");

@@ -1,7 +1,5 @@
 //! Serves `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS.
 
-mod body;
-mod connections;
 mod renderer;
 mod server;
 #[cfg(test)]
@@ -11,17 +9,15 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
-use hpa_adapter::serve::{Handshake, ServingCertificate};
+use hpa_adapter::server::{Connection, Handshake, RunningRequest, ServingCertificate};
 use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tracing::info;
 
 pub(crate) use self::{
-    body::Text,
-    connections::{Connection, LongResponse},
     renderer::Renderer,
-    server::{Endpoints, Server, serve},
+    server::{Endpoints, Server, Text, begin_long_response, serve},
 };
 use crate::args::ObservationArguments;
 
@@ -77,7 +73,7 @@ impl Endpoints for TelemetryEndpoints {
     async fn respond(
         &self,
         request: &Request<Incoming>,
-        connection: &Connection,
+        connection: &Arc<Connection>,
     ) -> Response<Text> {
         let (method, path) = (request.method(), request.uri().path());
         if !matches!(*method, Method::GET | Method::HEAD) {
@@ -85,9 +81,9 @@ impl Endpoints for TelemetryEndpoints {
             return respond_with(StatusCode::METHOD_NOT_ALLOWED, text.into(), None);
         }
         if path == "/metrics" {
-            return self.metrics(connection.begin_long_response()).await;
+            return self.metrics(begin_long_response(connection)).await;
         }
-        connection.touch();
+        drop(connection.start());
         match path {
             "/healthz" => health(self.telemetry.alive()),
             "/readyz" => health(self.telemetry.ready()),
@@ -100,7 +96,7 @@ impl Endpoints for TelemetryEndpoints {
 }
 
 impl TelemetryEndpoints {
-    async fn metrics(&self, response: LongResponse) -> Response<Text> {
+    async fn metrics(&self, response: RunningRequest) -> Response<Text> {
         let telemetry = self.telemetry.clone();
         match self.renderer.render(move || telemetry.render()).await {
             Ok(metrics) => respond_with(StatusCode::OK, metrics, Some(response)),
@@ -118,7 +114,7 @@ fn health(outcome: Result<(), HealthError>) -> Response<Text> {
     }
 }
 
-fn respond_with(status: StatusCode, text: String, long: Option<LongResponse>) -> Response<Text> {
+fn respond_with(status: StatusCode, text: String, long: Option<RunningRequest>) -> Response<Text> {
     let mut response = Response::new(Text::new(text, long));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));

@@ -1,11 +1,25 @@
 //! A small HTTP server: idle and slow clients can't keep others out.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use hpa_adapter::serve::ServingCertificate;
+use hpa_adapter::server::{
+    Connection, ConnectionLimits, Connections, RunningRequest, ServingCertificate,
+};
 use http::{Request, Response};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::{Body, Bytes, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,11 +29,6 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
-
-use super::{
-    body::Text,
-    connections::{Connection, Connections},
-};
 
 /// How long a client may take to send a request head, from when the connection is open or the last
 /// response is sent. Prometheus, which scrapes less often, opens a connection for each scrape.
@@ -33,12 +42,67 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long responses in progress may take at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Another connection replaces the oldest that is idle, so that idle connections can't keep the
+/// kubelet's probes out.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Bytes per frame. hyper takes the next frame only after it has sent most of the ones before, so
+/// that a response lasts until its client has read it.
+const FRAME_BYTES: usize = 64 << 10;
+
 /// Answers requests.
 #[async_trait]
 pub(crate) trait Endpoints: Send + Sync + 'static {
-    /// Answers a request of a connection.
-    async fn respond(&self, request: &Request<Incoming>, connection: &Connection)
-    -> Response<Text>;
+    async fn respond(
+        &self,
+        request: &Request<Incoming>,
+        connection: &Arc<Connection>,
+    ) -> Response<Text>;
+}
+
+/// Starts a response that takes time and memory. If there are too many, closes the connection with
+/// the oldest one.
+pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
+    let mut request = connection.start();
+    request.respond();
+    request
+}
+
+/// The body of a response.
+pub(crate) struct Text {
+    rest: Bytes,
+    /// Ends with this body.
+    _long: Option<RunningRequest>,
+}
+
+impl Text {
+    pub(crate) fn new(text: impl Into<Bytes>, long: Option<RunningRequest>) -> Self {
+        Self { rest: text.into(), _long: long }
+    }
+}
+
+impl Body for Text {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.rest.len().min(FRAME_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(u64::try_from(self.rest.len()).unwrap_or(u64::MAX))
+    }
 }
 
 /// A running server.
@@ -66,10 +130,15 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
+    let limits = ConnectionLimits {
+        connections: MAX_CONNECTIONS,
+        authenticated: 0,
+        unread: max_long_responses,
+    };
     let listening = Arc::new(Listening {
         certificates,
         endpoints,
-        connections: Arc::new(Connections::new(max_long_responses)),
+        connections: Connections::new(limits),
         stop: stop.clone(),
     });
     Ok((Server { task: tokio::spawn(listening.listen(listener)), stop }, address))
@@ -90,8 +159,8 @@ impl<E: Endpoints> Listening<E> {
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        let connection = self.connections.open();
+                    Ok((stream, client)) => {
+                        let Some(connection) = self.connections.open(client.ip()) else { continue };
                         let listening = self.clone();
                         tasks.spawn(async move {
                             tokio::select! {
@@ -116,7 +185,7 @@ impl<E: Endpoints> Listening<E> {
         timeout(STOP_TIMEOUT, tasks.wait()).await.ok();
     }
 
-    async fn serve_connection(&self, stream: TcpStream, connection: &Connection) {
+    async fn serve_connection(&self, stream: TcpStream, connection: &Arc<Connection>) {
         let Some(certificates) = &self.certificates else {
             return self.serve_requests(stream, connection).await;
         };
@@ -130,7 +199,7 @@ impl<E: Endpoints> Listening<E> {
     async fn serve_requests(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
-        connection: &Connection,
+        connection: &Arc<Connection>,
     ) {
         let service = service_fn(|request: Request<Incoming>| async move {
             Ok::<_, Infallible>(self.endpoints.respond(&request, connection).await)

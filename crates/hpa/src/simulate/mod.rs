@@ -59,7 +59,7 @@ pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<repo
     let progress = Progress::new(hours.sum(), "hours");
     let on_hour = || progress.add(1.0);
     let options = RunOptions { records_timeline, on_hour: Some(&on_hour) };
-    let runs = map_parallel(variants, |variant| variant.run_with(options), |_| {});
+    let runs = map_parallel(variants, |variant| variant.run_with(options));
     progress.finish();
     variants.iter().cloned().zip(runs).collect()
 }
@@ -71,7 +71,7 @@ fn text(results: &[report::Result], with_steps: bool) -> String {
             text += "\n";
             text += &variant.name;
             text += "\n";
-            text += &report::steps(run);
+            text += &report::steps(run, None);
         }
     }
     text

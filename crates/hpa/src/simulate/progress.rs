@@ -1,4 +1,4 @@
-//! A progress bar on a terminal.
+//! Progress: a bar on a terminal, lines elsewhere.
 
 use std::{
     io::{IsTerminal, Write as _},
@@ -11,33 +11,36 @@ use hpa_simulate::report::span;
 /// Work that takes less time shows no bar.
 const MIN_TIME: Duration = Duration::from_millis(500);
 const REFRESH: Duration = Duration::from_millis(100);
+/// Time between two lines, if standard error is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_WIDTH: usize = 30;
 /// A shorter bar says nothing.
 const MIN_WIDTH: usize = 5;
 /// If the terminal doesn't say how wide it is.
 const DEFAULT_COLUMNS: u16 = 80;
 
-/// How much of the work is done. The bar goes to standard error, if that is a terminal.
+/// The progress of work, on standard error.
 pub(crate) struct Progress {
     total: f64,
     unit: &'static str,
     started: Instant,
-    is_shown: bool,
+    is_terminal: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     done: f64,
-    /// When the first work was done, and how much. Preparations before it say nothing of the rate.
+    /// The time and the amount of the first work. Preparations before it don't count for the rate.
     first: Option<(Duration, f64)>,
-    drawn: Option<Instant>,
+    /// Time of the last bar or line, since the start.
+    drawn: Option<Duration>,
 }
 
 impl Progress {
     pub(crate) fn new(total: f64, unit: &'static str) -> Self {
-        let is_shown = std::io::stderr().is_terminal();
-        Self { total, unit, started: Instant::now(), is_shown, state: Mutex::default() }
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { total, unit, started: Instant::now(), is_terminal, state: Mutex::default() }
     }
 
     /// Counts work as done, and draws the bar now and then. More work than the total is possible.
@@ -55,31 +58,48 @@ impl Progress {
     /// Removes the bar.
     pub(crate) fn finish(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.drawn.is_some() {
+        if self.is_terminal && state.drawn.is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 
     fn draw(&self, state: &mut State) {
         let elapsed = self.started.elapsed();
-        let is_due = state.drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH);
-        if self.is_shown && is_due && elapsed >= MIN_TIME {
-            state.drawn = Some(Instant::now());
-            let size = terminal_size::terminal_size_of(std::io::stderr());
-            let columns = size.map_or(DEFAULT_COLUMNS, |(width, _)| width.0);
-            let bar = self.bar(state, elapsed, columns.into());
-            // Without a terminal to draw on, the work goes on.
-            let _ = write!(std::io::stderr(), "\r{bar}\x1b[K");
+        if !self.is_due(state, elapsed) {
+            return;
         }
+        state.drawn = Some(elapsed);
+        // Without a place to write to, the work goes on.
+        let mut output = std::io::stderr();
+        if self.is_terminal {
+            let size = terminal_size::terminal_size_of(&output);
+            let columns = size.map_or(DEFAULT_COLUMNS, |(width, _)| width.0);
+            let _ = write!(output, "\r{}\x1b[K", self.bar(state, elapsed, columns.into()));
+        } else {
+            let _ = writeln!(output, "{}", self.line(state, elapsed));
+        }
+    }
+
+    fn is_due(&self, state: &State, elapsed: Duration) -> bool {
+        let (first, interval) =
+            if self.is_terminal { (MIN_TIME, REFRESH) } else { (LINE_INTERVAL, LINE_INTERVAL) };
+        elapsed >= state.drawn.map_or(first, |drawn| drawn + interval)
+    }
+
+    fn share(&self, state: &State) -> f64 {
+        if self.total > 0.0 { (state.done / self.total).clamp(0.0, 1.0) } else { 1.0 }
+    }
+
+    fn line(&self, state: &State, elapsed: Duration) -> String {
+        let (done, left) = (state.done.min(self.total), state.time_left(self.total, elapsed));
+        let share = self.share(state) * 100.0;
+        format!("{share:.0} % ({done:.0}/{:.0} {}){left}", self.total, self.unit)
     }
 
     /// The bar in a line that is shorter than the terminal, which would wrap it otherwise.
     fn bar(&self, state: &State, elapsed: Duration, columns: usize) -> String {
-        let share = if self.total > 0.0 { (state.done / self.total).clamp(0.0, 1.0) } else { 1.0 };
-        let done = state.done.min(self.total);
-        let left = state.time_left(self.total, elapsed);
-        let mut text =
-            format!("{:.0} % ({done:.0}/{:.0} {}){left}", share * 100.0, self.total, self.unit);
+        let share = self.share(state);
+        let mut text = self.line(state, elapsed);
         text = text.chars().take(columns.saturating_sub(1)).collect();
         let room = columns.saturating_sub(text.chars().count() + "[] ".len() + 1);
         let width = room.min(MAX_WIDTH);
@@ -153,5 +173,16 @@ mod tests {
         }
         assert_eq!(bar(10, 50), "[####           ] 25 % (10/40 variants), 30s left");
         assert_eq!(bar(10, 36), "25 % (10/40 variants), 30s left");
+    }
+
+    #[test]
+    fn pipe_gets_a_line_every_ten_seconds() {
+        let progress = Progress { is_terminal: false, ..Progress::new(40.0, "variants") };
+        let mut state = state(10);
+        assert!(!progress.is_due(&state, SECOND * 9));
+        assert!(progress.is_due(&state, SECOND * 20));
+        assert_eq!(progress.line(&state, SECOND * 20), "25 % (10/40 variants), 30s left");
+        state.drawn = Some(SECOND * 20);
+        assert!(!progress.is_due(&state, SECOND * 29) && progress.is_due(&state, SECOND * 30));
     }
 }

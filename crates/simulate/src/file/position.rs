@@ -4,6 +4,8 @@ use std::{collections::HashMap, fmt};
 
 use granit_parser::{Event, Marker, Parser};
 
+use crate::workload::load::SamplesError;
+
 /// A place in a file, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -106,6 +108,42 @@ impl Open {
 
 fn position(marker: Marker) -> Position {
     Position { line: marker.line(), column: marker.col() + 1 }
+}
+
+/// Why a scenario file can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The file is no YAML. The message has line and column.
+    #[error(transparent)]
+    Syntax(Box<serde_saphyr::Error>),
+    #[error("{}{path}: {message}", place(*position))]
+    Field {
+        /// Of the field, or of the closest one around it that is in the file.
+        position: Option<Position>,
+        /// Path of the field.
+        path: String,
+        message: String,
+    },
+    #[error("{file}: {message}")]
+    File { file: String, message: String },
+    #[error("{file}")]
+    Samples { file: String, source: SamplesError },
+}
+
+fn place(position: Option<Position>) -> String {
+    position.map(|position| format!("{position}: ")).unwrap_or_default()
+}
+
+/// What is wrong with a field, before its position is known.
+pub(crate) struct FieldProblem {
+    pub(super) path: String,
+    pub(super) message: String,
+}
+
+impl FieldProblem {
+    pub(super) fn new(path: impl Into<String>, message: impl ToString) -> Self {
+        Self { path: path.into(), message: message.to_string() }
+    }
 }
 
 #[cfg(test)]

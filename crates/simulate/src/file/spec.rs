@@ -1,17 +1,20 @@
 //! The schema of scenario files.
 
-use crate::workload::{
-    scenario::{
-        ExternalMetricSpec, Incident, MetricsSettings, ObjectMetricSpec, QueueSpec, WorkloadSpec,
-    },
-    seconds::Seconds,
-};
 use hpa_calc::HorizontalPodAutoscaler;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::controller::ControllerSettings;
+use crate::{
+    run::ControllerSettings,
+    workload::{
+        scenario::{
+            ExternalMetricSpec, Incident, MetricsSettings, ObjectMetricSpec, QueueSpec,
+            WorkloadSpec,
+        },
+        seconds::Seconds,
+    },
+};
 
 /// A scenario of `hpa simulate`: an autoscaler, its workload and the load on it.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{candidate::Candidate, options::SearchOptions};
-use crate::{file::Variant, outcome::Outcome, parallel::map_parallel};
+use super::{SearchOptions, tuning::Candidate};
+use crate::{file::Variant, measure::Outcome, run::map_parallel};
 
 const PERCENTILE: f64 = 0.99;
 /// Costs and shares that differ by less are equal.
@@ -99,13 +99,13 @@ impl<'a> Evaluator<'a> {
     /// Makes all runs of one candidate.
     pub(super) fn all(&self, candidate: &Candidate) -> Score {
         let run = |run: &(u64, f64)| self.run(candidate, *run);
-        Score::new(&map_parallel(&self.runs, run, |_| {}))
+        Score::new(&map_parallel(&self.runs, run))
     }
 
     /// Makes the first run of each candidate.
     pub(super) fn first(&self, candidates: Vec<Candidate>) -> Vec<Trial> {
         let first = self.runs.first().copied().unwrap_or_default();
-        let outcomes = map_parallel(&candidates, |one| self.run(one, first), |_| {});
+        let outcomes = map_parallel(&candidates, |one| self.run(one, first));
         let trial = |(candidate, outcome): (Candidate, Outcome)| {
             let outcomes = vec![outcome];
             Trial { candidate, score: Score::new(&outcomes), outcomes }
@@ -118,11 +118,9 @@ impl<'a> Evaluator<'a> {
         let others = || self.runs.iter().skip(1).copied();
         let work: Vec<(usize, (u64, f64))> =
             (0..trials.len()).flat_map(|index| others().map(move |run| (index, run))).collect();
-        let outcomes = map_parallel(
-            &work,
-            |(index, run)| trials.get(*index).map(|trial| self.run(&trial.candidate, *run)),
-            |_| {},
-        );
+        let outcomes = map_parallel(&work, |(index, run)| {
+            trials.get(*index).map(|trial| self.run(&trial.candidate, *run))
+        });
         for ((index, _), outcome) in work.iter().zip(outcomes) {
             if let (Some(trial), Some(outcome)) = (trials.get_mut(*index), outcome) {
                 trial.outcomes.push(outcome);
@@ -145,9 +143,65 @@ impl<'a> Evaluator<'a> {
     }
 }
 
+/// Settings beyond these limits are only of interest if there are no others.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) risk: f64,
+    pub(super) latency: f64,
+}
+
+impl Limits {
+    fn are_met(self, score: &Score) -> bool {
+        score.risk <= self.risk && score.latency_p99 <= self.latency
+    }
+}
+
+/// Whether `one` is at least as good in cost and risk, and better in one of them.
+fn dominates(one: &Trial, other: &Trial) -> bool {
+    let (one, other) = (&one.score, &other.score);
+    let no_worse = one.cost() <= other.cost() && one.risk <= other.risk;
+    no_worse && (one.cost() < other.cost() || one.risk < other.risk)
+}
+
+/// The trials that no other one dominates, cheapest first. Of those that hardly differ, the one
+/// with the fewest scalings.
+pub(super) fn front(trials: &[Trial]) -> Vec<Trial> {
+    let is_dominated = |trial: &Trial| trials.iter().any(|other| dominates(other, trial));
+    let mut front: Vec<Trial> =
+        trials.iter().filter(|trial| !is_dominated(trial)).cloned().collect();
+    front.sort_by(|one, other| one.score.cost().total_cmp(&other.score.cost()));
+    let mut distinct: Vec<Trial> = Vec::new();
+    for trial in front {
+        match distinct.last_mut().filter(|last| is_close(last, &trial)) {
+            Some(last) if trial.score.rescales < last.score.rescales => *last = trial,
+            Some(_) => {}
+            None => distinct.push(trial),
+        }
+    }
+    distinct
+}
+
+fn is_close(one: &Trial, other: &Trial) -> bool {
+    (other.score.cost() - one.score.cost()).abs() <= one.score.cost() * COST_STEP
+        && (one.score.risk - other.score.risk).abs() <= RISK_STEP
+}
+
+/// The best `count` trials: those that few others dominate. Those beyond the limits come last.
+pub(super) fn best_ranks(trials: &[Trial], count: usize, limits: Limits) -> Vec<Trial> {
+    let is_within = |trial: &&Trial| limits.are_met(&trial.score);
+    let rank = |trial: &Trial| {
+        let is_beyond = !is_within(&trial);
+        let others = trials.iter().filter(|other| is_beyond || is_within(other));
+        (is_beyond, others.filter(|other| dominates(other, trial)).count())
+    };
+    let mut ranked: Vec<_> = trials.iter().map(|trial| (rank(trial), trial)).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().take(count).map(|(_, trial)| trial.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::percentile;
+    use super::*;
 
     #[test]
     fn percentile_of_few_values_is_the_largest() {

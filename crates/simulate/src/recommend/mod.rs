@@ -1,31 +1,23 @@
 //! Searches for better settings of an autoscaler: simulates many of them and compares cost and risk.
 
-mod candidate;
 mod evaluate;
-mod options;
-mod pareto;
 mod sample;
-mod targets;
 #[cfg(test)]
 mod tests;
 mod tuning;
-mod why;
 
 use std::cmp::Ordering;
 
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::{evaluate::Score, sample::Accepts};
 use self::{
-    candidate::Candidate,
-    evaluate::{COST_STEP, Evaluator, RISK_STEP, Trial},
-    pareto::{Limits, best_ranks, front},
+    evaluate::{COST_STEP, Evaluator, Limits, RISK_STEP, Trial, best_ranks, front},
     sample::Sampler,
-    why::{effects, prune},
+    tuning::{Candidate, Dimension, Tuning},
 };
 use crate::{file::Variant, report::percent};
-
-pub use self::{evaluate::Score, options::SearchOptions, sample::Accepts, why::Effect};
 
 /// A slowdown at the 99th percentile that is accepted even if the default behavior is faster: a
 /// utilization of 90 %.
@@ -89,7 +81,7 @@ pub fn recommend(
     let finalists = best_ranks(&trials, options.finalists(), limits);
     let mut scored = evaluator.complete(finalists);
     scored.retain(|trial| trial.score.latency_p99 <= limits.latency);
-    let (suggested, reason) = suggest(&scored, &current, &default_behavior, options);
+    let (suggested, reason) = suggest(&scored, &current, &default_behavior, options.max_risk);
     let suggested = suggested.map(|trial| prune(base, trial, &default_behavior, &evaluator));
     let effects =
         suggested.as_ref().map(|trial| effects(base, trial, &evaluator)).unwrap_or_default();
@@ -113,49 +105,66 @@ fn option(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the cheapest that risks no more than the default behavior, or, if that risks too much, the
-/// one with the least risk that costs no more.
+/// Chooses the settings with the least overload, and of those the cheapest. Overload that is low
+/// enough, or is no more than the default behavior's, counts as none.
 fn suggest(
     trials: &[Trial],
     current: &Score,
     default: &Score,
-    options: &SearchOptions,
+    max_risk: f64,
 ) -> (Option<Trial>, String) {
-    let by_cost = |one: &&Trial, other: &&Trial| {
-        (one.score.cost(), one.score.risk)
-            .partial_cmp(&(other.score.cost(), other.score.risk))
-            .unwrap_or(Ordering::Equal)
+    let goal = Goal { accepted_risk: default.risk.min(max_risk) };
+    let Some(trial) = trials.iter().min_by(|one, other| goal.compare(&one.score, &other.score))
+    else {
+        return (None, "no settings are fast enough".to_owned());
     };
-    let safer = trials
-        .iter()
-        .filter(|trial| trial.score.cost() <= default.cost())
-        .min_by(|one, other| {
-            one.score.risk.total_cmp(&other.score.risk).then_with(|| by_cost(one, other))
-        })
-        .filter(|trial| trial.score.risk < default.risk - RISK_STEP);
-    let cheaper = trials
-        .iter()
-        .filter(|trial| trial.score.risk <= default.risk + RISK_STEP)
-        .min_by(by_cost)
-        .filter(|trial| trial.score.cost() < default.cost() * (1.0 - COST_STEP));
-    let is_risky = default.risk > options.max_risk;
-    let (first, second) = if is_risky { (safer, cheaper) } else { (cheaper, safer) };
-    let Some(trial) = first.or(second) else {
-        let text = "no settings cost less at the same risk, or risk less at the same cost";
-        return (None, text.to_owned());
-    };
-    let is_current_better = current.cost() <= trial.score.cost() * (1.0 + COST_STEP)
-        && current.risk <= trial.score.risk + RISK_STEP
-        && current.latency_p99 <= trial.score.latency_p99.max(ACCEPTED_LATENCY);
-    if is_current_better {
+    let accepts_latency =
+        |score: &Score| score.latency_p99 <= trial.score.latency_p99.max(ACCEPTED_LATENCY);
+    if accepts_latency(current) && !goal.is_better(&trial.score, current) {
         return (None, "the current settings are as good as the best that were found".to_owned());
     }
-    let reason = if trial.score.risk < default.risk - RISK_STEP && is_risky {
-        "least risk at no more cost than the default behavior"
-    } else {
-        "least cost at no more risk than the default behavior"
+    if accepts_latency(default) && !goal.is_better(&trial.score, default) {
+        let text = "no settings have less risk than the default behavior, or cost less at its risk";
+        return (None, text.to_owned());
+    }
+    let reason = match trial.score.risk {
+        _ if default.risk <= max_risk => {
+            "the least cost at no more risk than the default behavior".to_owned()
+        }
+        risk if risk <= max_risk + RISK_STEP => {
+            format!("the least cost of the settings that risk at most {}", percent(max_risk))
+        }
+        risk => format!(
+            "the least risk: none of the settings that were tried reach {}, these {}",
+            percent(max_risk),
+            percent(risk)
+        ),
     };
-    (Some(trial.clone()), reason.to_owned())
+    (Some(trial.clone()), reason)
+}
+
+/// The order of settings: by overload first, then by cost.
+struct Goal {
+    /// Less risk than this is worth nothing.
+    accepted_risk: f64,
+}
+
+impl Goal {
+    fn compare(&self, one: &Score, other: &Score) -> Ordering {
+        let key = |score: &Score| {
+            let excess = ((score.risk - self.accepted_risk) / RISK_STEP).round().max(0.0);
+            [excess, score.cost(), score.risk, score.rescales]
+        };
+        let (one, other) = (key(one), key(other));
+        let differing = one.iter().zip(&other).map(|(one, other)| one.total_cmp(other));
+        differing.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    /// Whether `one` has less excess risk, or costs clearly less.
+    fn is_better(&self, one: &Score, other: &Score) -> bool {
+        let cheaper = Score { pod_hours: other.pod_hours * (1.0 - COST_STEP), ..*other };
+        self.compare(one, &cheaper).is_lt()
+    }
 }
 
 fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
@@ -164,6 +173,11 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
         "risk is the share of the load beyond the capacity of the ready pods, or of the queued \
             work that waits too long, in the worst of the runs (99th percentile)"
             .to_owned(),
+        format!(
+            "less risk comes before less cost, until it is at most {} or that of the default \
+                behavior",
+            percent(options.max_risk)
+        ),
         format!(
             "runs: {} seeds from {} on, each with {} of the scenario's load",
             options.seeds,
@@ -178,4 +192,121 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
         "minReplicas is not lowered below 2, and maxReplicas is not lowered".to_owned(),
         "settings that hpa lint objects to are left out".to_owned(),
     ]
+}
+
+/// The part of the candidates that comes from changes of the best ones.
+const REFINED_PART: f64 = 0.3;
+/// The part of the candidates that all runs are made of.
+const FINALISTS_PART: f64 = 0.25;
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// How many settings to try.
+    pub candidates: usize,
+    /// How many seeds to run each of the best with.
+    pub seeds: u64,
+    /// By how much the load is multiplied. Every seed runs with each factor.
+    pub load_factors: Vec<f64>,
+    /// A risk up to here is low enough: prefer a lower cost.
+    pub max_risk: f64,
+}
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        Self { candidates: 1000, seeds: 3, load_factors: vec![1.0, 1.15], max_risk: 0.001 }
+    }
+}
+
+impl SearchOptions {
+    /// The number of runs of a search, for a progress bar.
+    pub fn runs(&self) -> usize {
+        let trials = self.trials();
+        self.candidates + 2 + (self.finalists() + 2) * trials.saturating_sub(1)
+    }
+
+    /// How many candidates come from changes of the best ones.
+    fn refined(&self) -> usize {
+        part(self.candidates, REFINED_PART)
+    }
+
+    /// How many candidates all runs are made of.
+    fn finalists(&self) -> usize {
+        part(self.candidates, FINALISTS_PART).max(1)
+    }
+
+    fn trials(&self) -> usize {
+        usize::try_from(self.seeds).unwrap_or(usize::MAX).saturating_mul(self.load_factors.len())
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a part of a count is a count"
+)]
+fn part(count: usize, share: f64) -> usize {
+    (count as f64 * share) as usize
+}
+
+/// A setting of the suggestion, and the result if it alone is set back.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    pub setting: String,
+    pub without: Score,
+}
+
+/// Sets back every setting that makes no difference.
+fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluator<'_>) -> Trial {
+    let found = trial.score;
+    for dimension in Dimension::ALL {
+        if !trial.candidate.tuning.is_set(dimension) {
+            continue;
+        }
+        let mut tuning = trial.candidate.tuning.clone();
+        tuning.reset(dimension);
+        let Some(candidate) = Candidate::new(base, tuning) else { continue };
+        let score = evaluator.all(&candidate);
+        if is_as_good(&score, &found) && (is_within(&score, default) || !is_within(&found, default))
+        {
+            trial.candidate = candidate;
+            trial.score = score;
+        }
+    }
+    trial
+}
+
+/// Whether the cost and the risk are both no more than those of the default behavior.
+fn is_within(score: &Score, default: &Score) -> bool {
+    score.cost() <= default.cost() && score.risk <= default.risk + RISK_STEP
+}
+
+fn is_as_good(score: &Score, than: &Score) -> bool {
+    score.cost() <= than.cost() * (1.0 + COST_STEP / 2.0)
+        && score.risk <= than.risk + RISK_STEP / 2.0
+        && score.latency_p99 <= than.latency_p99 * 1.1
+        && score.rescales <= than.rescales * 1.2 + 1.0
+}
+
+/// Sets back one setting at a time.
+fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
+    let tuning = &trial.candidate.tuning;
+    let set = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
+    set.filter_map(|dimension| {
+        let mut without = tuning.clone();
+        without.reset(dimension);
+        let candidate = Candidate::new(base, without)?;
+        let setting = only(tuning, dimension).describe(base).join(", ");
+        Some(Effect { setting, without: evaluator.all(&candidate) })
+    })
+    .collect()
+}
+
+/// The settings with only one of them.
+fn only(tuning: &Tuning, kept: Dimension) -> Tuning {
+    let mut only = Tuning { replaces_behavior: false, ..tuning.clone() };
+    let others = Dimension::ALL.into_iter().filter(|dimension| *dimension != kept);
+    others.for_each(|dimension| only.reset(dimension));
+    only
 }

@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 
-use crate::workload::random::{self, Rng};
 use serde_json::Value;
 
 use super::{
-    candidate::Candidate,
     evaluate::Trial,
-    tuning::{Dimension, Policy, Tuning},
+    tuning::{Candidate, Dimension, Policy, Tuning},
 };
-use crate::file::Variant;
+use crate::{
+    file::Variant,
+    workload::{random, random::Rng},
+};
 
 /// Whether settings may be suggested, by their manifest.
 pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);

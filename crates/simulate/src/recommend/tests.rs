@@ -92,3 +92,36 @@ fn progress_counts_about_the_promised_runs() {
     // Afterwards, the settings of the suggestion are tried without each one.
     assert!((promised..promised + 60).contains(&runs), "{runs} of {promised}");
 }
+
+/// The load triples faster than pods start, so the default behavior is overloaded. A lower target
+/// costs more and has the reserve.
+const OVERLOADED: &str = "
+seed: 1
+duration: 20m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 40
+    metrics:
+    - type: Resource
+      resource: {name: cpu, target: {type: Utilization, averageUtilization: 90}}
+workload:
+  replicas: 4
+  profile: {cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100, readiness: 40s}
+  load: {ramp: {from: 320, to: 960, start: 5m, over: 5m}}
+";
+
+#[test]
+fn overloaded_scenario_gets_the_reserve_that_it_needs() {
+    let no_files = |_: &str| Err("there are no files".to_owned());
+    let base = Study::parse(OVERLOADED, &no_files).unwrap().variants.remove(0);
+    let found = recommend(&base, &options(), &|_| true, &|| {});
+    let (default, suggested) = (found.default_behavior, found.suggested.expect("a suggestion"));
+    assert!(default.risk > 0.01, "{default:?}");
+    assert!(suggested.score.risk <= 0.001 + 1e-4, "{} {:?}", found.reason, suggested.score);
+    assert!(suggested.score.pod_hours > default.pod_hours, "reserve costs pods");
+    let cheaper = found.front.iter().filter(|one| one.score.pod_hours < suggested.score.pod_hours);
+    assert!(cheaper.into_iter().all(|one| one.score.risk > 0.001), "{:?}", found.front);
+}

@@ -1,9 +1,9 @@
 //! The settings of an autoscaler that are searched.
 
+use hpa_calc::{MilliValue, Quantity, api::MetricSpec};
 use serde_json::{Map, Value, json};
 
-use super::targets::targets;
-use crate::file::Variant;
+use crate::file::{Variant, decode_autoscaler};
 
 /// Settings that differ from those of the scenario. `None` leaves the default of the API server or
 /// of the controller.
@@ -155,5 +155,169 @@ impl Tuning {
             Dimension::DownPolicy => self.down.policy = None,
             Dimension::DownTolerance => self.down.tolerance = None,
         }
+    }
+}
+
+/// Settings, and the scenario with them.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) tuning: Tuning,
+    pub(super) variant: Variant,
+}
+
+impl Candidate {
+    /// The autoscaler as it is.
+    pub(super) fn current(base: &Variant) -> Self {
+        Self { tuning: Tuning::default(), variant: base.clone() }
+    }
+
+    /// The autoscaler without `behavior`.
+    pub(super) fn default_behavior(base: &Variant) -> Self {
+        let tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
+        Self::new(base, tuning).unwrap_or_else(|| Self::current(base))
+    }
+
+    /// The scenario with these settings, or `None` if the API server refuses them.
+    pub(super) fn new(base: &Variant, tuning: Tuning) -> Option<Self> {
+        let mut manifest = base.manifest.clone();
+        let spec = manifest.get_mut("spec")?.as_object_mut()?;
+        if let Some(percent) = tuning.target_percent {
+            let metrics = base.autoscaler.spec.metrics.iter();
+            let metrics: Vec<Value> = metrics.map(|metric| scaled(metric, percent)).collect();
+            spec.insert("metrics".to_owned(), metrics.into());
+        }
+        if let Some(min) = tuning.min_replicas {
+            spec.insert("minReplicas".to_owned(), min.into());
+        }
+        if let Some(max) = tuning.max_replicas {
+            spec.insert("maxReplicas".to_owned(), max.into());
+        }
+        if tuning.replaces_behavior {
+            spec.remove("behavior");
+            if let Some(behavior) = tuning.behavior() {
+                spec.insert("behavior".to_owned(), behavior);
+            }
+        }
+        let autoscaler = decode_autoscaler(&manifest).ok()?;
+        Some(Self { tuning, variant: Variant { autoscaler, manifest, ..base.clone() } })
+    }
+
+    /// A merge patch from the autoscaler of the scenario to this one.
+    pub(super) fn patch(&self, base: &Variant) -> Value {
+        merge_patch(&base.manifest, &self.variant.manifest).unwrap_or_else(|| json!({}))
+    }
+}
+
+/// The JSON merge patch (RFC 7386) from one value to another, or `None` if they are equal.
+fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
+    let (Some(old), Some(new)) = (from.as_object(), to.as_object()) else {
+        return (from != to).then(|| to.clone());
+    };
+    let mut patch = Map::new();
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in new {
+        let change = match old.get(name) {
+            Some(old) => merge_patch(old, value),
+            None => Some(value.clone()),
+        };
+        if let Some(change) = change {
+            patch.insert(name.clone(), change);
+        }
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// The largest utilization that is suggested, in percent.
+const MAX_UTILIZATION: i64 = 95;
+
+/// The paths of the targets in a metric.
+const TARGETS: [&str; 5] = [
+    "/resource/target",
+    "/containerResource/target",
+    "/pods/target",
+    "/object/target",
+    "/external/target",
+];
+
+/// A metric with its target in percent of the original one.
+pub(super) fn scaled(metric: &MetricSpec, percent: u32) -> Value {
+    let mut metric = serde_json::to_value(metric).unwrap_or_default();
+    for path in TARGETS {
+        let Some(target) = metric.pointer_mut(path).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        scale_utilization(target, percent);
+        for field in ["averageValue", "value"] {
+            let quantity = target.get(field).and_then(Value::as_str);
+            let quantity = quantity.and_then(|text| text.parse::<Quantity>().ok());
+            if let Some(quantity) = quantity {
+                target.insert(field.to_owned(), scaled_quantity(&quantity, percent).into());
+            }
+        }
+    }
+    metric
+}
+
+fn scale_utilization(target: &mut Map<String, Value>, percent: u32) {
+    let Some(utilization) = target.get("averageUtilization").and_then(Value::as_i64) else {
+        return;
+    };
+    let scaled = (utilization * i64::from(percent) + 50) / 100;
+    let scaled = scaled.clamp(1, MAX_UTILIZATION.max(utilization));
+    target.insert("averageUtilization".to_owned(), scaled.into());
+}
+
+/// Rounded to two digits, at least to a thousandth.
+fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
+    let milli = quantity.milli_value().as_milli();
+    let scaled = i128::from(milli) * i128::from(percent) / 100;
+    let mut step = 1_i128;
+    while scaled / step >= 100 {
+        step *= 10;
+    }
+    let rounded = i64::try_from((scaled + step / 2) / step * step).unwrap_or(milli).max(1);
+    MilliValue::from_milli(rounded).to_string()
+}
+
+/// The targets in percent of the original ones, as texts.
+pub(super) fn targets(base: &Variant, percent: u32) -> Vec<String> {
+    let text = |metric: &MetricSpec| {
+        let metric = scaled(metric, percent);
+        let target = TARGETS.iter().find_map(|path| metric.pointer(path))?;
+        if let Some(utilization) = target.get("averageUtilization") {
+            return Some(format!("{utilization} %"));
+        }
+        let value = target.get("averageValue").or_else(|| target.get("value"))?;
+        Some(value.as_str().unwrap_or_default().to_owned())
+    };
+    base.autoscaler.spec.metrics.iter().filter_map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merge_patch_leads_from_one_value_to_the_other() {
+        let from = json!({ "a": 1, "b": { "c": 2, "d": [1] }, "e": 3 });
+        let to = json!({ "a": 1, "b": { "d": [1, 2] }, "f": { "g": 4 } });
+        let patch = merge_patch(&from, &to).unwrap();
+        assert_eq!(patch, json!({ "b": { "c": null, "d": [1, 2] }, "e": null, "f": { "g": 4 } }));
+        let mut patched = from.clone();
+        json_patch::merge(&mut patched, &patch);
+        assert_eq!(patched, to);
+        assert_eq!(merge_patch(&from, &from), None);
+    }
+
+    #[test]
+    fn targets_are_scaled_and_rounded() {
+        let quantity =
+            |text: &str, percent| scaled_quantity(&text.parse::<Quantity>().unwrap(), percent);
+        assert_eq!(quantity("100", 75), "75");
+        assert_eq!(quantity("500m", 70), "350m");
+        assert_eq!(quantity("123", 110), "140");
+        assert_eq!(quantity("1m", 10), "1m");
     }
 }

@@ -2,17 +2,21 @@
 
 use std::fmt::Write as _;
 
+use hpa_calc::explain::{Reason, number};
+use jiff::Timestamp;
+
 use super::{
-    Result, axes,
-    css::CHART,
-    describe::describe,
-    escape::escape,
-    lines::{self, ReplicasPlot},
-    marks,
-    recorded::RecordedReplicas,
-    series::Area,
+    Result,
+    html::{CHART, escape},
+    plot::{
+        Area, Label, labels_right, round_end, round_values, time_axis, value_axis, whole_values,
+    },
+    table::{Times, best, percent, span},
 };
-use crate::{file::Variant, run::Run};
+use crate::{
+    file::Variant,
+    run::{Point, Run, Step},
+};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 56.0;
@@ -40,22 +44,26 @@ pub fn svg(results: &[Result]) -> String {
             <style>{CHART}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
         escape(&description.join(" "))
     );
+    let scales = Scales::new(results, None);
+    let best = best(results);
     let mut top = 0.0;
-    for (variant, run) in results {
+    for (index, (variant, run)) in results.iter().enumerate() {
         if results.len() > 1 {
-            let title = escape(&title(variant));
+            let title = escape(&title(variant, best == Some(index)));
             let _ = writeln!(svg, "<text class=\"h\" x=\"8\" y=\"{}\">{title}</text>", top + 19.0);
         }
-        svg += &chart(variant, run, None, top + heading);
+        svg += &chart(variant, run, None, scales, top + heading);
         top += CHART_HEIGHT + heading + GAP;
     }
     svg + "</svg>\n"
 }
 
-fn title(variant: &Variant) -> String {
+/// The name and the description of a variant. The best one has a star.
+fn title(variant: &Variant, is_best: bool) -> String {
     let description = variant.description.trim();
+    let star = if is_best { "★ " } else { "" };
     let separator = if description.is_empty() { "" } else { ": " };
-    let title = format!("{}{separator}{description}", variant.name);
+    let title = format!("{star}{}{separator}{description}", variant.name);
     if title.chars().count() <= HEADING_LENGTH {
         return title;
     }
@@ -65,28 +73,373 @@ fn title(variant: &Variant) -> String {
 }
 
 /// One chart as an element of a page.
-pub(super) fn element(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -> String {
+pub(super) fn element(
+    (variant, run): &Result,
+    recorded: Option<&RecordedReplicas>,
+    scales: Scales,
+) -> String {
     format!(
         "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {CHART_HEIGHT}\" role=\"img\" \
             aria-label=\"{}\">\n{}</svg>\n",
         escape(&describe(variant, run, recorded)),
-        chart(variant, run, recorded, 0.0)
+        chart(variant, run, recorded, scales, 0.0)
     )
 }
 
-fn chart(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>, top: f64) -> String {
+/// The ends of the value axes, which all charts of a report share.
+#[derive(Clone, Copy)]
+pub(super) struct Scales {
+    load: f64,
+    replicas: f64,
+}
+
+impl Scales {
+    pub(super) fn new(results: &[Result], recorded: Option<&RecordedReplicas>) -> Self {
+        let load =
+            |(_, run): &Result| largest(&run.timeline, |point| point.load.max(point.capacity));
+        let replicas = |(variant, run): &Result| ReplicasPlot::new(variant, run, recorded).max;
+        Self {
+            load: round_end(results.iter().map(load).fold(0.0, f64::max), 0.0),
+            replicas: round_end(results.iter().map(replicas).fold(0.0, f64::max), 1.0),
+        }
+    }
+}
+
+fn chart(
+    variant: &Variant,
+    run: &Run,
+    recorded: Option<&RecordedReplicas>,
+    scales: Scales,
+    top: f64,
+) -> String {
     let end = variant.cluster.duration.get();
     let area = |top, height, max| Area { left: LEFT, top, width: PLOT_WIDTH, height, end, max };
-    let plot = ReplicasPlot::new(variant, run, recorded);
-    let load = area(top + TITLE, LOAD_HEIGHT, lines::max_load(&run.timeline));
+    let times = RecordedReplicas::times(recorded);
+    let plot = ReplicasPlot::new(variant, run, recorded).on_axis(scales.replicas);
+    let load = area(top + TITLE, LOAD_HEIGHT, scales.load);
     let replicas = area(load.top + LOAD_HEIGHT + GAP + TITLE, REPLICAS_HEIGHT, plot.max);
     let load_title = escape(&format!("load and capacity ({})", variant.load_unit));
-    let mut svg = marks::problems(run, &load) + &marks::problems(run, &replicas);
-    svg += &axes::values(&load, &load_title, &axes::round_values(&load));
-    svg += &axes::values(&replicas, "replicas", &axes::whole_values(&replicas));
-    svg += &axes::times(&replicas);
-    svg += &lines::load(run, &load);
+    let mut svg = problems(run, &load, times) + &problems(run, &replicas, times);
+    svg += &value_axis(&load, &load_title, &round_values(&load));
+    svg += &value_axis(&replicas, "replicas", &whole_values(&replicas));
+    svg += &time_axis(&replicas, times);
+    svg += &draw_load(run, &load);
     svg += &plot.draw(&replicas);
-    svg += &marks::scalings(run, &replicas);
+    svg += &scalings(run, &replicas, times);
     svg
+}
+
+/// A bound further above the replicas than this would flatten their lines.
+const BOUND_FACTOR: f64 = 1.8;
+const BOUND_DISTANCE: f64 = 2.0;
+/// Recommendations up to this factor above the replicas are drawn whole.
+const RECOMMENDED_FACTOR: f64 = 1.5;
+
+fn largest(points: &[Point], value: impl Fn(&Point) -> f64) -> f64 {
+    points.iter().map(value).fold(0.0, f64::max)
+}
+
+/// The plot of replicas.
+struct ReplicasPlot<'a> {
+    variant: &'a Variant,
+    points: &'a [Point],
+    recorded: Option<&'a RecordedReplicas>,
+    /// The end of the axis.
+    max: f64,
+    shows_bound: bool,
+}
+
+impl<'a> ReplicasPlot<'a> {
+    fn new(variant: &'a Variant, run: &'a Run, recorded: Option<&'a RecordedReplicas>) -> Self {
+        let points = run.timeline.as_slice();
+        let recorded_max = recorded.and_then(RecordedReplicas::range).map_or(0.0, |(_, max)| max);
+        let max = largest(points, |point| f64::from(point.replicas.max(point.ready)));
+        let max = max.max(recorded_max);
+        let bound = f64::from(variant.autoscaler.spec.max_replicas);
+        let shows_bound = bound <= max * BOUND_FACTOR + BOUND_DISTANCE;
+        let shown = if shows_bound { max.max(bound) } else { max };
+        let recommended = largest_recommended(points).min(shown * RECOMMENDED_FACTOR);
+        let max = shown.max(recommended);
+        Self { variant, points, recorded, max, shows_bound }
+    }
+
+    /// The same on an axis with another end.
+    fn on_axis(self, max: f64) -> Self {
+        let shows_bound = f64::from(self.variant.autoscaler.spec.max_replicas) <= max;
+        Self { max, shows_bound, ..self }
+    }
+
+    fn draw(&self, area: &Area) -> String {
+        let value = |value: fn(&Point) -> u32| -> Vec<(f64, f64)> {
+            self.points.iter().map(|point| (point.second, f64::from(value(point)))).collect()
+        };
+        let (replicas, ready) = (value(|point| point.replicas), value(|point| point.ready));
+        let recommended = |point: &Point| Some((point.second, f64::from(point.recommended?)));
+        let recommended: Vec<_> = self.points.iter().filter_map(recommended).collect();
+        let mut labels = vec![
+            Label::line("rep", "replicas", last(&replicas)),
+            Label::line("ready", "ready pods", last(&ready)),
+            Label::line("rec", self.recommended_name(), last(&recommended)),
+        ];
+        let mut svg = self.bounds(area, &mut labels);
+        let _ = writeln!(
+            svg,
+            "<path class=\"rec\" d=\"{}\"/>\n<path class=\"ready\" d=\"{}\"/>\n\
+                <path class=\"rep\" d=\"{}\"/>",
+            area.steps(&recommended),
+            area.steps(&ready),
+            area.steps(&replicas)
+        );
+        svg += &self.recorded(area, &mut labels);
+        svg + &labels_right(area, labels)
+    }
+
+    /// Says how far recommendations go, if the plot has no room for them.
+    fn recommended_name(&self) -> String {
+        let largest = largest_recommended(self.points);
+        if largest <= self.max {
+            return "recommended".to_owned();
+        }
+        format!("recommended (≤ {largest})")
+    }
+
+    fn bounds(&self, area: &Area, labels: &mut Vec<Label>) -> String {
+        let spec = &self.variant.autoscaler.spec;
+        let (min, max) = (f64::from(spec.effective_min_replicas()), f64::from(spec.max_replicas));
+        labels.push(Label::line("limit", format!("min {min}"), min));
+        let label =
+            if self.shows_bound { format!("max {max}") } else { format!("max {max} (above)") };
+        labels.push(Label::line("limit", label, if self.shows_bound { max } else { self.max }));
+        let mut svg = String::new();
+        for bound in [Some(min), self.shows_bound.then_some(max)].into_iter().flatten() {
+            let (y, left, right) = (area.y(bound), area.left, area.left + area.width);
+            let _ = writeln!(
+                svg,
+                "<line class=\"limit\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
+            );
+        }
+        svg
+    }
+
+    /// Above the other lines, which show through its gaps.
+    fn recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
+        let parts = self.recorded.map(RecordedReplicas::parts).unwrap_or_default();
+        let Some(value) = parts.last().map(|part| last(&part.points)) else {
+            return String::new();
+        };
+        labels.push(Label::line("past", "recorded replicas", value));
+        let path = |part: &Part| area.steps_until(&part.points, part.end);
+        let path: String = parts.iter().map(path).collect();
+        format!("<path class=\"past\" d=\"{path}\"/>\n")
+    }
+}
+
+fn largest_recommended(points: &[Point]) -> f64 {
+    largest(points, |point| point.recommended.map_or(0.0, f64::from))
+}
+
+fn last(values: &[(f64, f64)]) -> f64 {
+    values.last().map_or(0.0, |(_, value)| *value)
+}
+
+fn draw_load(run: &Run, area: &Area) -> String {
+    let points = &run.timeline;
+    let load: Vec<(f64, f64)> = points.iter().map(|point| (point.second, point.load)).collect();
+    let capacity: Vec<_> = points.iter().map(|point| (point.second, point.capacity)).collect();
+    let beyond: Vec<_> =
+        points.iter().map(|point| (point.second, point.load, point.capacity)).collect();
+    let backlog = largest(points, |point| point.backlog);
+    // What exceeds the capacity for a while waits in a queue.
+    let is_over = backlog <= 0.0 && beyond.iter().any(|(_, load, capacity)| load > capacity);
+    let over = if is_over { area.between(&beyond) } else { String::new() };
+    let mut svg = format!(
+        "<path class=\"over\" d=\"{}\"/>\n<path class=\"cap\" d=\"{}\"/>\n\
+            <path class=\"load\" d=\"{}\"/>\n",
+        over,
+        area.steps(&capacity),
+        area.line(&load)
+    );
+    let mut labels = vec![
+        Label::line("load", "load", last(&load)),
+        Label::line("cap", "capacity", last(&capacity)),
+    ];
+    if is_over {
+        labels.push(Label::area("over", "beyond capacity", area.max));
+    }
+    if !run.problems.is_empty() {
+        labels.push(Label::area("bar", "can't decide", area.max));
+    }
+    if backlog > 0.0 {
+        // On its own scale: the largest backlog has the height of the plot.
+        let scaled = Area { max: round_end(backlog, 0.0), ..*area };
+        let line: Vec<_> = points.iter().map(|point| (point.second, point.backlog)).collect();
+        let _ = writeln!(svg, "<path class=\"backlog\" d=\"{}\"/>", scaled.line(&line));
+        let value = last(&line) / scaled.max * area.max;
+        labels.push(Label::line("backlog", format!("backlog (≤ {})", number(backlog)), value));
+    }
+    svg + &labels_right(area, labels)
+}
+
+/// More marks can't be told apart.
+pub(super) const MAX_MARKS: usize = 90;
+
+/// A column for each time in which the autoscaler could not decide.
+fn problems(run: &Run, area: &Area, times: Times) -> String {
+    let mut svg = String::new();
+    for problem in &run.problems {
+        let (x, end) = (area.x(problem.from), area.x(problem.to.min(area.end)));
+        let _ = writeln!(
+            svg,
+            "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{}\">\
+                <title>{} {}</title></rect>",
+            area.top,
+            (end - x).max(1.0),
+            area.height,
+            times.text(problem.from),
+            escape(&problem.sentence)
+        );
+    }
+    svg
+}
+
+/// A mark for each scaling, whose shape says what determined the size.
+fn scalings(run: &Run, area: &Area, times: Times) -> String {
+    let mut svg = String::new();
+    if run.steps.len() > MAX_MARKS {
+        return svg;
+    }
+    for step in &run.steps {
+        let (x, y) = (area.x(step.second), area.y(f64::from(step.to)));
+        let _ = writeln!(
+            svg,
+            "<path class=\"mark\" d=\"{}\"><title>{}</title></path>",
+            shape(step, x, y),
+            escape(&tooltip(step, times))
+        );
+    }
+    svg
+}
+
+fn tooltip(step: &Step, times: Times) -> String {
+    format!("{} {} → {}: {}", times.text(step.second), step.from, step.to, step.sentence)
+}
+
+/// A triangle for the metrics, a square for a policy, a diamond for a stabilization window, and a
+/// bar for a bound.
+fn shape(step: &Step, x: f64, y: f64) -> String {
+    let path = |points: &[(f64, f64)]| {
+        let points = points.iter().map(|(dx, dy)| format!("{:.1} {:.1}", x + dx, y + dy));
+        format!("M{}Z", points.collect::<Vec<_>>().join("L"))
+    };
+    match step.reason {
+        Reason::Policy => path(&[(-3.0, -3.0), (3.0, -3.0), (3.0, 3.0), (-3.0, 3.0)]),
+        Reason::Stabilization => path(&[(0.0, -4.5), (4.5, 0.0), (0.0, 4.5), (-4.5, 0.0)]),
+        Reason::MinReplicas | Reason::MaxReplicas => {
+            path(&[(-5.0, -1.5), (5.0, -1.5), (5.0, 1.5), (-5.0, 1.5)])
+        }
+        _ if step.to > step.from => path(&[(0.0, -4.5), (4.0, 3.0), (-4.0, 3.0)]),
+        _ => path(&[(0.0, 4.5), (4.0, -3.0), (-4.0, -3.0)]),
+    }
+}
+
+/// Replicas at equal distances in time from the start of a run on.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedReplicas {
+    /// The time of the first value, which is the start of the run.
+    pub start: Timestamp,
+    /// Seconds between two values.
+    pub step: f64,
+    /// `None` where nothing is recorded.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Recorded replicas without a gap.
+struct Part {
+    /// Times and whole replicas.
+    points: Vec<(f64, f64)>,
+    end: f64,
+}
+
+impl RecordedReplicas {
+    /// The times of a run: of the calendar if it has a past.
+    pub(super) fn times(recorded: Option<&Self>) -> Times {
+        Times(recorded.map(|recorded| recorded.start))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let mut first = 0_usize;
+        let mut parts = Vec::new();
+        for chunk in self.values.chunk_by(|one, next| one.is_some() == next.is_some()) {
+            let point = |(index, value): (usize, &Option<f64>)| {
+                Some(((first + index) as f64 * self.step, (*value)?.round()))
+            };
+            let points: Vec<_> = chunk.iter().enumerate().filter_map(point).collect();
+            first += chunk.len();
+            if !points.is_empty() {
+                parts.push(Part { points, end: first as f64 * self.step });
+            }
+        }
+        parts
+    }
+
+    /// The fewest and the most recorded replicas.
+    fn range(&self) -> Option<(f64, f64)> {
+        let values = || self.values.iter().flatten().map(|value| value.round());
+        Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
+    }
+}
+
+fn describe(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -> String {
+    let outcome = &run.outcome;
+    let mut sentences = vec![
+        format!("{} over {}.", variant.name, span(variant.cluster.duration.get())),
+        format!(
+            "Load {}, capacity {} ({}); {} of the load is beyond the capacity or too late.",
+            range(run, |point| point.load),
+            range(run, |point| point.capacity),
+            variant.load_unit,
+            percent(outcome.overload.share_of_load)
+        ),
+        format!(
+            "Replicas {} to {}, {} on average, of at least {} and at most {}; {} scalings.",
+            outcome.replicas.min,
+            outcome.replicas.max,
+            number(outcome.replicas.mean),
+            variant.autoscaler.spec.effective_min_replicas(),
+            variant.autoscaler.spec.max_replicas,
+            run.steps.len()
+        ),
+    ];
+    if let Some((min, max)) = recorded.and_then(RecordedReplicas::range) {
+        sentences.push(format!("Recorded replicas {min} to {max}."));
+    }
+    let undecided: f64 = run.problems.iter().map(|problem| problem.to - problem.from).sum();
+    if undecided > 0.0 {
+        sentences.push(format!("The autoscaler can't decide for {}.", span(undecided)));
+    }
+    sentences.join(" ")
+}
+
+fn range(run: &Run, value: impl Fn(&Point) -> f64) -> String {
+    let values = || run.timeline.iter().map(&value);
+    let ends = (values().reduce(f64::min), values().reduce(f64::max));
+    let (Some(min), Some(max)) = ends else { return "unknown".to_owned() };
+    format!("{} to {}", number(min), number(max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_whole_replicas_between_gaps() {
+        let values = vec![None, Some(2.0), Some(2.6), None, None, Some(13.6)];
+        let recorded = RecordedReplicas { step: 15.0, values, ..RecordedReplicas::default() };
+        let parts: Vec<_> =
+            recorded.parts().into_iter().map(|part| (part.points, part.end)).collect();
+        let expected = [(vec![(15.0, 2.0), (30.0, 3.0)], 45.0), (vec![(75.0, 14.0)], 90.0)];
+        assert_eq!(parts, expected);
+        assert_eq!(recorded.range(), Some((2.0, 14.0)));
+        assert!(RecordedReplicas::default().range().is_none());
+    }
 }

@@ -52,7 +52,8 @@ fn axis_has_the_unit_of_the_load() {
 fn every_line_has_a_label_with_a_sample_of_it() {
     let study = scenario("");
     let results = run(&study);
-    let recorded = RecordedReplicas { step: 60.0, values: vec![Some(3.0); 31] };
+    let recorded =
+        RecordedReplicas { step: 60.0, values: vec![Some(3.0); 31], ..RecordedReplicas::default() };
     let page = html(&study, &results, Some(&recorded));
     for (class, label) in [
         ("load", "load"),
@@ -82,7 +83,8 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
     values.extend([None; 10]);
     // Rounded as replicas of the match are.
     values.extend([Some(13.6); 11]);
-    let recorded = RecordedReplicas { step: 60.0, values };
+    let recorded =
+        RecordedReplicas { step: 60.0, values, start: "2026-11-22T17:00:00Z".parse().unwrap() };
     let page = html(&study, &results, Some(&recorded));
     let path = page.split("class=\"past\" d=\"").nth(1).unwrap().split('"').next().unwrap();
     let parts: Vec<&str> = path.split('M').skip(1).collect();
@@ -92,6 +94,11 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
     assert!(after.starts_with("536.0 ") && after.ends_with("H776.0"), "{path}");
     let text = page.split("aria-label=\"").nth(1).unwrap().split('"').next().unwrap();
     assert!(text.ends_with("Recorded replicas 2 to 14."), "{text}");
+    assert!(
+        texts(&page).contains(&"Nov 22 17:05 UTC") || texts(&page).contains(&"17:05"),
+        "{page}"
+    );
+    assert!(page.contains("<td class=\"n\">2026-11-22 17:"), "{page}");
     assert!(!html(&study, &results, None).contains("class=\"past\""));
 }
 
@@ -169,4 +176,27 @@ fn each_line_of_a_description_is_a_paragraph() {
     let study = Study { description: "one\ntwo <b>".to_owned(), ..scenario("") };
     let page = html(&study, &run(&study), None);
     assert!(page.contains("<p>one</p>\n<p>two &lt;b&gt;</p>"), "{page}");
+}
+
+#[test]
+fn charts_share_their_axes_and_the_best_variant_has_a_star() {
+    let study = scenario(
+        "variants:\n- {name: large, patch: {autoscaler: {spec: {minReplicas: 9}}}}\n\
+         - {name: small, patch: {autoscaler: {spec: {maxReplicas: 2}}}}",
+    );
+    let results = run(&study);
+    let overload = |index: usize| results[index].1.outcome.overload.share_of_load;
+    assert!(overload(1) < 1e-4 && overload(0) > 1e-4 && overload(2) > overload(0));
+    let page = html(&study, &results, None);
+    assert!(page.contains("<tr class=\"best\"><td>★ large</td>"), "{page}");
+    assert!(page.contains("<h2>★ large</h2>") && !page.contains("★ small"));
+    assert!(svg(&results).contains(">★ large<"));
+    let axes: Vec<Vec<&str>> = page
+        .split("<svg class=\"chart\"")
+        .skip(1)
+        .map(|chart| texts(chart).into_iter().filter(|text| text.parse::<f64>().is_ok()).collect())
+        .collect();
+    assert_eq!(axes.len(), 3);
+    assert!(axes.windows(2).all(|pair| pair[0] == pair[1]), "{axes:?}");
+    assert!(!html(&study, &results[..1], None).contains('★'), "there is nothing to compare");
 }

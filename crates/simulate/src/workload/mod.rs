@@ -14,7 +14,6 @@ pub mod number;
 pub mod profile;
 pub mod random;
 pub mod rollout;
-pub mod samples;
 pub mod scenario;
 pub mod seconds;
 pub mod series;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::workload::number;
+use super::number;
 
 /// How far a rolling update may deviate from the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

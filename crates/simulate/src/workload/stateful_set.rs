@@ -1,6 +1,6 @@
 //! `StatefulSet`s: which pods to create and to delete next.
 
-use crate::workload::model::PodState;
+use super::model::PodState;
 
 /// A pod of a `StatefulSet`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use proptest::{
     test_runner::{RngSeed, TestRunner},
 };
 
-use crate::decoder_tests::{Edit, Sample};
+use super::{Edit, Sample};
 
 /// The number of random combinations of edits.
 const CASES: u32 = 1000;

@@ -1,6 +1,11 @@
 //! Edits of JSON.
 
-use crate::decoder_tests::{
+use Kind::{
+    AddMember, AddSpace, AddUnknown, Append, CopyNode, Escape, InsertByte, Remove, RemoveByte,
+    Rename, RepeatElement, RepeatMember, Replace, Rotate, SetByte, Truncate, Wrap,
+};
+
+use super::{
     tree::{Tree, escape, quote},
     values::{ALL, BYTES, NAMES},
 };
@@ -39,11 +44,6 @@ enum Kind {
     /// Adds text after the document.
     Append,
 }
-
-use Kind::{
-    AddMember, AddSpace, AddUnknown, Append, CopyNode, Escape, InsertByte, Remove, RemoveByte,
-    Rename, RepeatElement, RepeatMember, Replace, Rotate, SetByte, Truncate, Wrap,
-};
 
 const TREE_KINDS: [Kind; 12] = [
     Replace,

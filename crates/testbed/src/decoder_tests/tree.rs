@@ -1,6 +1,6 @@
 //! JSON as a tree that can be edited.
 
-use crate::decoder_tests::Document;
+use super::Document;
 
 /// Names and leaves are JSON text, which may be invalid.
 #[derive(Clone, Debug)]

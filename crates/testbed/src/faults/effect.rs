@@ -3,9 +3,10 @@ use std::time::Duration;
 use jiff::fmt::serde::unsigned_duration::friendly::compact::required as duration;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::watch;
 
-use super::missing_group;
-use crate::{error::ApiError, request::RequestInfo};
+use super::active::ActiveFault;
+use crate::{error::ApiError, json, request::RequestInfo};
 
 /// What a fault does to a request.
 ///
@@ -131,7 +132,7 @@ impl Effect {
                 retry_after: *retry_after,
                 ..ApiError::new(*code, reason.clone(), message.clone())
             },
-            Self::MissingGroup { group } if missing_group::is_for_group(group, request) => {
+            Self::MissingGroup { group } if is_for_group(group, request) => {
                 ApiError::unknown_resource()
             }
             _ => return None,
@@ -163,9 +164,7 @@ impl Effect {
             Self::Stale { .. } => request.verb == "get" || request.verb == "list",
             Self::Malformed { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
             Self::TruncatedBody => request.verb != "watch",
-            Self::MissingGroup { group } => {
-                missing_group::is_for_group(group, request) || missing_group::is_group_list(request)
-            }
+            Self::MissingGroup { group } => is_for_group(group, request) || is_group_list(request),
             _ => true,
         }
     }
@@ -183,3 +182,130 @@ fn conflict(request: &RequestInfo) -> ApiError {
     );
     ApiError::new(409, "Conflict", text)
 }
+
+/// Decides what happens to a request before it is handled. [`Faults`](super::Faults) is the usual
+/// implementation.
+pub trait Interceptor: Send + Sync {
+    fn intercept(&self, request: &RequestInfo) -> Action;
+}
+
+/// How the server treats a request.
+#[derive(Clone, Debug, Default)]
+pub enum Action {
+    /// Handle the request normally.
+    #[default]
+    Pass,
+    /// Respond with this error.
+    Status {
+        code: u16,
+        /// Such as `TooManyRequests`.
+        reason: String,
+        message: String,
+        /// `Retry-After` header, in seconds.
+        retry_after: Option<u32>,
+    },
+    /// Handle the request after a delay.
+    Delay(Duration),
+    /// Handle the request when the gate opens, with the state at that time.
+    Hold(Gate),
+    /// Handle the request normally, but end a watch after this many events.
+    DropWatchAfter(usize),
+    /// Apply these faults, in this order.
+    Faults(Vec<ActiveFault>),
+}
+
+impl Action {
+    /// The faults that have the same effect.
+    pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
+        let effect = match self {
+            // The service has already waited for the gate.
+            Self::Pass | Self::Hold(_) => return Vec::new(),
+            Self::Faults(faults) => return faults,
+            Self::Status { code, reason, message, retry_after: retry_after_seconds } => {
+                Effect::Status { code, reason, message, retry_after_seconds }
+            }
+            Self::Delay(by) => Effect::Slow { by },
+            Self::DropWatchAfter(after) => Effect::DropWatch { after },
+        };
+        vec![effect.into()]
+    }
+}
+
+impl<F: Fn(&RequestInfo) -> Action + Send + Sync> Interceptor for F {
+    fn intercept(&self, request: &RequestInfo) -> Action {
+        self(request)
+    }
+}
+
+/// Whether the request is for a resource of the group, or for its discovery document.
+pub(crate) fn is_for_group(group: &str, request: &RequestInfo) -> bool {
+    if !request.resource.is_empty() {
+        return request.group == group;
+    }
+    let mut path = request.path.split('/').filter(|part| !part.is_empty()).peekable();
+    if path.peek() == Some(&"openapi") {
+        path = {
+            path.by_ref().take(2).for_each(drop);
+            path
+        };
+    }
+    match path.next() {
+        Some("api") => group.is_empty(),
+        Some("apis") => path.next() == Some(group),
+        _ => false,
+    }
+}
+
+/// Whether the response lists all API groups.
+pub(crate) fn is_group_list(request: &RequestInfo) -> bool {
+    ["/apis", "/openapi/v3"].contains(&request.path.trim_end_matches('/'))
+}
+
+/// Removes a group from a list of API groups.
+pub(crate) fn remove_group(group: &str, index: &mut Value) {
+    if let Some(groups) = index.get_mut("groups").and_then(Value::as_array_mut) {
+        groups.retain(|one| json::str_at(one, "/name") != group);
+    }
+    if let Some(items) = index.get_mut("items").and_then(Value::as_array_mut) {
+        items.retain(|one| json::str_at(one, "/metadata/name") != group);
+    }
+    if let Some(paths) = index.get_mut("paths").and_then(Value::as_object_mut) {
+        let own = if group.is_empty() { "api/".to_owned() } else { format!("apis/{group}/") };
+        paths.retain(|path, _| !path.starts_with(&own));
+    }
+}
+
+/// Holds requests back until its [`Release`] is dropped. Clones share the same gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    closed: watch::Receiver<()>,
+}
+
+/// Opens the [`Gate`] when dropped.
+#[derive(Debug)]
+#[must_use = "the gate opens when this is dropped"]
+pub struct Release {
+    _open: watch::Sender<()>,
+}
+
+impl Gate {
+    /// A closed gate, and the guard that opens it.
+    pub fn new() -> (Self, Release) {
+        let (open, closed) = watch::channel(());
+        (Self { closed }, Release { _open: open })
+    }
+
+    /// Waits until the gate opens.
+    pub async fn pass(mut self) {
+        // Nothing is ever sent, so `changed` fails once the sender is dropped.
+        while self.closed.changed().await.is_ok() {}
+    }
+}
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        self.closed.same_channel(&other.closed)
+    }
+}
+
+impl Eq for Gate {}

@@ -1,13 +1,8 @@
 //! Faults: which requests fail, when and how. [`crate::fault_injection`] applies them.
 
 mod active;
-mod clock;
 mod effect;
 mod fault;
-mod interceptor;
-pub(crate) mod malformed;
-mod matcher;
-pub(crate) mod missing_group;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -15,16 +10,13 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use self::active::StallTicket;
+use self::active::{FaultClock, FaultWindow};
+pub(crate) use self::{active::StallTicket, effect::remove_group};
 pub use self::{
-    active::ActiveFault,
-    clock::SkewedClock,
-    effect::Effect,
-    fault::{Fault, InvalidFault, Trigger},
-    interceptor::{Action, Interceptor},
-    matcher::Match,
+    active::{ActiveFault, SkewedClock},
+    effect::{Action, Effect, Gate, Interceptor, Release},
+    fault::{Fault, InvalidFault, Match, Trigger},
 };
-use self::{active::FaultWindow, clock::FaultClock};
 use crate::request::RequestInfo;
 
 /// Identifies a fault in [`Faults`].

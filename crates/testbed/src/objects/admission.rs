@@ -7,7 +7,7 @@ use hpa_calc::{
 };
 use serde_json::{Value, json};
 
-use crate::{config::Config, error::ApiError, json, target::Target};
+use crate::{error::ApiError, json, server::Config, target::Target};
 
 /// Sets defaults and validates a new or an updated object.
 pub(crate) fn admit(

@@ -3,15 +3,359 @@
 //! PUT, PATCH, the scale subresource and [`Testbed`](crate::Testbed) all use these functions.
 
 mod admission;
-mod checks;
-mod create;
-mod delete;
-mod update;
 
-pub(crate) use self::{
-    admission::{admit_status, negative},
-    checks::{check_namespace, check_uid, check_version_given, not_convertible},
-    create::create,
-    delete::{Deleted, delete},
-    update::update,
+use hpa_calc::validation::{Cause, CauseReason};
+use serde_json::Value;
+use uuid::Uuid;
+
+pub(crate) use self::admission::{admit_status, negative};
+use crate::{
+    autoscaler_v1,
+    error::{ApiError, ObjectReference},
+    json, names,
+    registry::{establish, resource_from_crd},
+    server::{Config, State},
+    store::{Object, ObjectId},
+    target::{Subresource, Target},
 };
+
+pub(crate) fn create(
+    state: &mut State,
+    config: &Config,
+    target: &Target,
+    mut object: Value,
+    dry_run: bool,
+) -> Result<Object, ApiError> {
+    check_type(target, &mut object)?;
+    if autoscaler_v1::is_v1(&object) {
+        let target = Target { version: "v2".to_owned(), ..target.clone() };
+        return create(state, config, &target, autoscaler_v1::from_v1(object), dry_run);
+    }
+    check_namespace(target, &mut object)?;
+    check_namespace_exists(state, target)?;
+    if !json::str_at(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(ApiError::without_reason(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let prefix = json::str_at(&object, "/metadata/generateName");
+    if json::str_at(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
+        let name = names::generate_name(prefix);
+        json::set(&mut object, &["metadata", "name"], name);
+    }
+    let target =
+        Target { name: json::str_at(&object, "/metadata/name").to_owned(), ..target.clone() };
+    let now = names::timestamp((config.clock)());
+    set_server_fields(&target, &mut object, &now)?;
+    admission::admit(config, &target, &mut object, None)?;
+    if state.store.get(&target.resource.key(), &target.id()).is_some() {
+        return Err(ApiError::already_exists(&target.reference()));
+    }
+    if dry_run {
+        return Ok(object.into());
+    }
+    if target.resource.is_crd() {
+        establish(&mut object, &now);
+        state.registry.insert(resource_from_crd(&object));
+    }
+    Ok(state.store.put(&target.resource.key(), target.id(), object))
+}
+
+/// Sets the fields of a new object that the server owns.
+fn set_server_fields(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
+    let metadata =
+        json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
+    for field in SERVER_FIELDS.iter().filter(|field| **field != "generateName") {
+        metadata.remove(*field);
+    }
+    metadata.remove("resourceVersion");
+    metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
+    metadata.insert("creationTimestamp".to_owned(), now.into());
+    if target.resource.has_generation {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    if target.served_version()?.has_status {
+        json::remove(object, &["status"]);
+    }
+    Ok(())
+}
+
+fn check_namespace_exists(state: &State, target: &Target) -> Result<(), ApiError> {
+    let Some(namespaces) = state.registry.find("", "v1", "namespaces") else { return Ok(()) };
+    let id = (String::new(), target.namespace.clone());
+    if !target.resource.namespaced || state.store.get(&namespaces.key(), &id).is_some() {
+        return Ok(());
+    }
+    Err(ApiError::not_found(&namespaces.reference(&target.namespace)))
+}
+
+/// Updates an object. `change` computes the new object from the stored one.
+pub(crate) fn update(
+    state: &mut State,
+    config: &Config,
+    target: &Target,
+    subresource: Subresource,
+    dry_run: bool,
+    change: impl FnOnce(&Value) -> Result<Value, ApiError>,
+) -> Result<Object, ApiError> {
+    let (key, id) = (target.resource.key(), target.id());
+    let Some(old) = state.store.get(&key, &id).cloned() else {
+        return Err(ApiError::not_found(&target.reference()));
+    };
+    let mut new = change(&target.in_requested_version(&old))?;
+    check_type(target, &mut new)?;
+    if autoscaler_v1::is_v1(&new) {
+        new = autoscaler_v1::from_v1(new);
+    }
+    check_namespace(target, &mut new)?;
+    check_identity(target, &new, &old)?;
+    keep_server_fields(&mut new, &old);
+    json::copy(&old, &mut new, &["apiVersion"]);
+    let mut new = restrict_to_subresource(target, subresource, new, &old)?;
+    if subresource == Subresource::None {
+        admission::admit(config, target, &mut new, Some(&old))?;
+    } else {
+        admit_status(target, &mut new)?;
+    }
+    update_generation(target, &mut new, &old)?;
+    json::copy(&old, &mut new, &["metadata", "resourceVersion"]);
+    if new == *old {
+        return Ok(old);
+    }
+    if dry_run {
+        return Ok(new.into());
+    }
+    if target.resource.is_crd() {
+        state.registry.insert(resource_from_crd(&new));
+    }
+    let object = state.store.put(&key, id.clone(), new);
+    if can_be_removed(&object) {
+        return Ok(state.store.remove(&key, &id).unwrap_or(object));
+    }
+    Ok(object)
+}
+
+fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let name = json::str_at(new, "/metadata/name");
+    if name != target.name {
+        let text = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        );
+        return Err(ApiError::bad_request(text));
+    }
+    let version = json::str_at(new, "/metadata/resourceVersion");
+    if !version.is_empty() && version != json::str_at(old, "/metadata/resourceVersion") {
+        return Err(ApiError::modified(&target.reference()));
+    }
+    let uid = json::str_at(new, "/metadata/uid");
+    if !uid.is_empty() && uid != json::str_at(old, "/metadata/uid") {
+        // kube-apiserver validates updates twice and reports the cause twice.
+        let cause = admission::immutable("metadata.uid", uid);
+        return Err(ApiError::invalid(&target.reference(), &[cause.clone(), cause]));
+    }
+    Ok(())
+}
+
+fn keep_server_fields(new: &mut Value, old: &Value) {
+    for field in SERVER_FIELDS {
+        json::copy(old, new, &["metadata", field]);
+    }
+}
+
+/// Discards changes to parts of the object that this request may not write.
+fn restrict_to_subresource(
+    target: &Target,
+    subresource: Subresource,
+    mut new: Value,
+    old: &Value,
+) -> Result<Value, ApiError> {
+    if subresource == Subresource::Status {
+        let mut result = old.clone();
+        json::copy(&new, &mut result, &["status"]);
+        json::copy(&new, &mut result, &["metadata", "managedFields"]);
+        return Ok(result);
+    }
+    if target.served_version()?.has_status {
+        json::copy(old, &mut new, &["status"]);
+    }
+    Ok(new)
+}
+
+fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    if !target.resource.has_generation {
+        return Ok(());
+    }
+    let has_status = target.served_version()?.has_status;
+    let counted = |object: &Value| {
+        let mut object = object.clone();
+        json::remove(&mut object, &["metadata"]);
+        if has_status {
+            json::remove(&mut object, &["status"]);
+        }
+        object
+    };
+    if counted(new) != counted(old) {
+        let generation = json::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
+        json::set(new, &["metadata", "generation"], generation);
+    }
+    Ok(())
+}
+
+/// Whether a deleted object has no finalizers left.
+pub(crate) fn can_be_removed(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some() && !has_finalizers(object)
+}
+
+/// The result of a deletion.
+pub(crate) enum Deleted {
+    /// The object was removed. This is its last state.
+    Removed(Object),
+    /// The object has finalizers, so it is only marked as deleted.
+    Finalizing(Object),
+}
+
+/// Deletes an object, or marks it as deleted while it has finalizers. The deletion of a namespace
+/// or a CRD deletes its objects too.
+pub(crate) fn delete(state: &mut State, target: &Target, now: &str) -> Result<Deleted, ApiError> {
+    let (key, id) = (target.resource.key(), target.id());
+    let Some(object) = state.store.get(&key, &id).cloned() else {
+        return Err(ApiError::not_found(&target.reference()));
+    };
+    if has_finalizers(&object) {
+        return Ok(Deleted::Finalizing(mark_deleted(state, target, &object, now)));
+    }
+    if target.resource.is_crd() {
+        remove_custom_resources(state, &object);
+    }
+    if target.resource.is_namespace() {
+        for (key, id) in state.store.ids_in_namespace(&target.name) {
+            state.store.remove(&key, &id);
+        }
+    }
+    Ok(Deleted::Removed(state.store.remove(&key, &id).unwrap_or(object)))
+}
+
+fn mark_deleted(state: &mut State, target: &Target, object: &Object, now: &str) -> Object {
+    if object.pointer("/metadata/deletionTimestamp").is_some() {
+        return Object::clone(object);
+    }
+    let mut marked = (**object).clone();
+    json::set(&mut marked, &["metadata", "deletionTimestamp"], now);
+    json::set(&mut marked, &["metadata", "deletionGracePeriodSeconds"], 0);
+    if let Some(generation) = json::i64_at(object, "/metadata/generation") {
+        json::set(&mut marked, &["metadata", "generation"], generation + 1);
+    }
+    state.store.put(&target.resource.key(), target.id(), marked)
+}
+
+/// Removes the resource that a CRD defines, and its objects.
+fn remove_custom_resources(state: &mut State, crd: &Value) {
+    let resource = resource_from_crd(crd);
+    let ids: Vec<ObjectId> =
+        state.store.collection(&resource.key()).objects().keys().cloned().collect();
+    for id in ids {
+        state.store.remove(&resource.key(), &id);
+    }
+    state.registry.remove(&resource.key());
+}
+
+/// Fields of `metadata` that only the server writes.
+const SERVER_FIELDS: &[&str] = &[
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+    "selfLink",
+];
+
+fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    if !object.is_object() {
+        return Err(ApiError::bad_request("the object provided is not an object"));
+    }
+    let (expected, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
+    if target.resource.is_custom && json::str_at(object, "/kind").is_empty() {
+        let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
+        return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
+    }
+    json::set_default(object, &["apiVersion"], expected.as_str());
+    json::set_default(object, &["kind"], kind.as_str());
+    let (given, given_kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
+    if given == expected && given_kind == kind {
+        return Ok(());
+    }
+    if !target.resource.is_custom {
+        return Err(not_convertible(kind, given, given_kind));
+    }
+    let text = if given == expected {
+        format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
+    } else {
+        format!(
+            "the API version in the data ({given}) does not match the expected API version \
+             ({expected})"
+        )
+    };
+    Err(ApiError::bad_request(text))
+}
+
+/// The error for an object of another type than the URL's.
+pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
+    let version = given.rsplit('/').next().unwrap_or_default();
+    let why = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
+    let text =
+        format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+    ApiError::bad_request(text)
+}
+
+pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    if !target.resource.namespaced {
+        json::remove(object, &["metadata", "namespace"]);
+        return Ok(());
+    }
+    let given = json::str_at(object, "/metadata/namespace");
+    if given.is_empty() {
+        json::set(object, &["metadata", "namespace"], target.namespace.as_str());
+    } else if given != target.namespace {
+        let text =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(ApiError::bad_request(text));
+    }
+    Ok(())
+}
+
+/// Rejects an object whose UID differs from the stored one.
+pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let (given, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
+    if given.is_empty() || given == stored {
+        return Ok(());
+    }
+    let path = [target.resource.plural.as_str(), &target.namespace, &target.name];
+    let path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, \
+         AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
+        path.join("/"),
+    );
+    Err(ApiError::conflict(&target.reference(), &why))
+}
+
+/// Rejects a PUT of a custom resource without a resource version.
+pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), ApiError> {
+    if !target.resource.is_custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
+        return Ok(());
+    }
+    let message = "Invalid value: 0: must be specified for an update".to_owned();
+    let (reason, field) = (CauseReason::Invalid, "metadata.resourceVersion".to_owned());
+    let reference = target.reference();
+    Err(ApiError::invalid(
+        &ObjectReference { kind: reference.plural, ..reference },
+        &[Cause { reason, message, field }],
+    ))
+}
+
+pub(crate) fn has_finalizers(object: &Value) -> bool {
+    json::array_at(object, "/metadata/finalizers").next().is_some()
+}

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    field_manager::{FieldManager, entries, owned_fields, set_entries},
-    field_set::{self, FieldPath, FieldSet},
+    field_manager::{
+        FieldManager, FieldPath, FieldSet, display_path, entries, field_at, fields_of,
+        fields_to_json, is_associative, owned_fields, remove_field, set_entries,
+    },
     strategic::{is_set, merge_key},
 };
 use crate::{error::ApiError, json};
@@ -12,7 +14,7 @@ use crate::{error::ApiError, json};
 impl FieldManager {
     /// Records the ownership of an object that is created by applying it.
     pub(crate) fn apply_new(&self, mut applied: Value) -> Value {
-        let entry = self.entry(&field_set::from_object(&applied));
+        let entry = self.entry(&fields_of(&applied));
         set_entries(&mut applied, vec![entry]);
         applied
     }
@@ -24,7 +26,7 @@ impl FieldManager {
         applied: &Value,
         force: bool,
     ) -> Result<Value, ApiError> {
-        let fields = field_set::from_object(applied);
+        let fields = fields_of(applied);
         let mut others = entries(live);
         let own = self.take_entry(&mut others);
         resolve_conflicts(live, applied, &fields, &mut others, force)?;
@@ -33,7 +35,7 @@ impl FieldManager {
         let mut result = live.clone();
         for path in before.difference(&fields) {
             if !is_owned(path, &owned_by_others) {
-                field_set::remove(&mut result, path);
+                remove_field(&mut result, path);
             }
         }
         merge(&mut result, "", applied);
@@ -66,8 +68,7 @@ fn resolve_conflicts(
     let mut causes = Vec::new();
     for other in others.iter_mut() {
         let mut owned = owned_fields(other);
-        let differs =
-            |path: &&FieldPath| field_set::get(live, path) != field_set::get(applied, path);
+        let differs = |path: &&FieldPath| field_at(live, path) != field_at(applied, path);
         let conflicting: Vec<FieldPath> = applied_fields
             .intersection(&owned)
             .filter(|path| path.last().is_some_and(|step| step != "."))
@@ -76,10 +77,10 @@ fn resolve_conflicts(
             .collect();
         let manager = describe_manager(other);
         for path in conflicting {
-            causes.push((manager.clone(), field_set::display_path(&path)));
+            causes.push((manager.clone(), display_path(&path)));
             owned.remove(&path);
         }
-        json::set(other, &["fieldsV1"], field_set::to_json(&owned));
+        json::set(other, &["fieldsV1"], fields_to_json(&owned));
     }
     if causes.is_empty() || force {
         others.retain(|other| !owned_fields(other).is_empty());
@@ -142,7 +143,7 @@ fn merge(live: &mut Value, name: &str, applied: &Value) {
                 merge(live_fields.entry(name.clone()).or_insert(Value::Null), name, value);
             }
         }
-        Value::Array(elements) if field_set::is_associative(name, elements) && live.is_array() => {
+        Value::Array(elements) if is_associative(name, elements) && live.is_array() => {
             let Some(items) = live.as_array_mut() else { return };
             for element in elements {
                 merge_element(items, name, element);

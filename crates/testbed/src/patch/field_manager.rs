@@ -1,9 +1,11 @@
 //! Field managers, and their entries in `managedFields`.
 
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
-use super::field_set::{self, FieldSet};
-use crate::{json, registry::api_version, request::ApiRequest};
+use serde_json::{Map, Value, json};
+
+use super::strategic::{is_set, merge_key};
+use crate::{json, registry::api_version, request::ApiRequest, target::Subresource};
 
 /// A client that updates or applies an object, as `managedFields` records it.
 #[derive(Clone, Debug)]
@@ -54,7 +56,7 @@ impl FieldManager {
             "apiVersion": self.api_version,
             "time": self.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": field_set::to_json(fields),
+            "fieldsV1": fields_to_json(fields),
         });
         if !self.subresource.is_empty() {
             json::set(&mut entry, &["subresource"], self.subresource.as_str());
@@ -70,7 +72,7 @@ pub(super) fn entries(object: &Value) -> Vec<Value> {
 
 /// The fields that the manager of an entry owns.
 pub(super) fn owned_fields(entry: &Value) -> FieldSet {
-    entry.get("fieldsV1").map(field_set::from_json).unwrap_or_default()
+    entry.get("fieldsV1").map(fields_from_json).unwrap_or_default()
 }
 
 /// Writes `managedFields`, sorted as by kube-apiserver: `Apply` first, then by time and name.
@@ -78,4 +80,203 @@ pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Value>) {
     let fields = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
     entries.sort_by_cached_key(|entry| fields.map(|field| json::str_at(entry, field).to_owned()));
     json::set(object, &["metadata", "managedFields"], entries);
+}
+
+impl FieldManager {
+    /// Records the changed fields in `managedFields` of `new`, and removes them from other
+    /// managers.
+    pub(crate) fn record(&self, new: &mut Value, old: &Value, subresource: Subresource) {
+        let is_in_scope = |path: &&FieldPath| {
+            let is_status = path.first().is_some_and(|step| step == "f:status");
+            is_status == (subresource == Subresource::Status)
+        };
+        let present = fields_of(new);
+        let differs = |path: &&FieldPath| field_at(new, path) != field_at(old, path);
+        let changed: FieldSet = present
+            .iter()
+            .filter(is_in_scope)
+            .filter(|path| path.last().is_some_and(|step| step != "."))
+            .filter(differs)
+            .cloned()
+            .collect();
+        if changed.is_empty() || self.name.is_empty() {
+            return;
+        }
+        let mut entries = entries(new);
+        let own = self.take_entry(&mut entries);
+        for entry in &mut entries {
+            let remaining: FieldSet = owned_fields(entry).difference(&changed).cloned().collect();
+            json::set(entry, &["fieldsV1"], fields_to_json(&remaining));
+        }
+        entries.retain(|entry| !owned_fields(entry).is_empty());
+        let before = own.as_ref().map(owned_fields).unwrap_or_default();
+        let all: FieldSet =
+            before.union(&changed).filter(|path| present.contains(*path)).cloned().collect();
+        entries.push(self.entry(&all));
+        set_entries(new, entries);
+    }
+}
+
+/// The path to a field. Its steps are `f:<field>`, `k:<key of a list element>`, `v:<value of a
+/// list element>`, and `.` for the list element itself.
+pub(super) type FieldPath = Vec<String>;
+
+pub(super) type FieldSet = BTreeSet<FieldPath>;
+
+/// The fields of an object, without those that identify it.
+pub(super) fn fields_of(object: &Value) -> FieldSet {
+    let mut object = object.clone();
+    for path in [&["apiVersion"][..], &["kind"]] {
+        json::remove(&mut object, path);
+    }
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "managedFields",
+        "creationTimestamp",
+        "generation",
+    ] {
+        json::remove(&mut object, &["metadata", field]);
+    }
+    let mut fields = FieldSet::new();
+    collect(&mut fields, &mut Vec::new(), "", &object);
+    fields.remove(&vec!["f:metadata".to_owned()]);
+    fields
+}
+
+fn collect(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
+    match value {
+        Value::Object(entries) if !entries.is_empty() => {
+            for (name, value) in entries {
+                path.push(format!("f:{name}"));
+                collect(fields, path, name, value);
+                path.pop();
+            }
+        }
+        Value::Array(items) if is_associative(name, items) => {
+            for item in items {
+                path.push(element_step(name, item));
+                fields.insert(path.iter().cloned().chain([".".to_owned()]).collect());
+                collect(fields, path, "", item);
+                path.pop();
+            }
+        }
+        _ if !path.is_empty() => {
+            fields.insert(path.clone());
+        }
+        _ => {}
+    }
+}
+
+/// Whether a list is associative: its elements are identified by a key or their value.
+pub(super) fn is_associative(name: &str, items: &[Value]) -> bool {
+    !items.is_empty()
+        && (is_set(name)
+            || items
+                .iter()
+                .all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))
+}
+
+/// The step to a list element.
+pub(super) fn element_step(list: &str, item: &Value) -> String {
+    match merge_key(list, item) {
+        Some(key) => format!("k:{}", json!({ key: item.get(key) })),
+        None => format!("v:{item}"),
+    }
+}
+
+/// Whether the step leads to this list element.
+fn step_matches(step: &str, item: &Value) -> bool {
+    if let Some(key) = step.strip_prefix("k:") {
+        let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
+        return key.iter().all(|(name, value)| item.get(name) == Some(value));
+    }
+    step.strip_prefix("v:")
+        .is_some_and(|value| serde_json::from_str(value).is_ok_and(|value: Value| value == *item))
+}
+
+/// The value at a path.
+pub(super) fn field_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().filter(|step| *step != ".").try_fold(object, |value, step| {
+        match step.strip_prefix("f:") {
+            Some(name) => value.get(name),
+            None => value.as_array()?.iter().find(|item| step_matches(step, item)),
+        }
+    })
+}
+
+/// Removes the value at a path, and objects above it that become empty.
+pub(super) fn remove_field(object: &mut Value, path: &[String]) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let rest = if rest == ["."] { &[] } else { rest };
+    match (object, first.strip_prefix("f:")) {
+        (Value::Object(entries), Some(name)) => {
+            if let Some(child) = entries.get_mut(name).filter(|_| !rest.is_empty()) {
+                remove_field(child, rest);
+            }
+            let is_empty = |child: &Value| child.as_object().is_some_and(Map::is_empty);
+            if rest.is_empty() || entries.get(name).is_some_and(is_empty) {
+                entries.remove(name);
+            }
+        }
+        (Value::Array(items), None) => {
+            if rest.is_empty() {
+                items.retain(|item| !step_matches(first, item));
+            } else if let Some(item) = items.iter_mut().find(|item| step_matches(first, item)) {
+                remove_field(item, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Converts to `FieldsV1`.
+pub(super) fn fields_to_json(fields: &FieldSet) -> Value {
+    let mut tree = json!({});
+    for path in fields {
+        let mut value = &mut tree;
+        for step in path {
+            value = json::object_mut(value).entry(step.clone()).or_insert_with(|| json!({}));
+        }
+    }
+    tree
+}
+
+/// Converts from `FieldsV1`.
+pub(super) fn fields_from_json(tree: &Value) -> FieldSet {
+    fn read(fields: &mut FieldSet, path: &mut FieldPath, tree: &Value) {
+        let entries = tree.as_object().filter(|entries| !entries.is_empty());
+        let Some(entries) = entries else {
+            fields.insert(path.clone());
+            return;
+        };
+        for (step, tree) in entries {
+            path.push(step.clone());
+            read(fields, path, tree);
+            path.pop();
+        }
+    }
+    let mut fields = FieldSet::new();
+    read(&mut fields, &mut Vec::new(), tree);
+    fields.remove(&Vec::new());
+    fields
+}
+
+/// The path as displayed in messages: `.spec.containers[name="main"].image`.
+pub(super) fn display_path(path: &[String]) -> String {
+    path.iter().filter(|step| *step != ".").map(|step| display_step(step)).collect()
+}
+
+fn display_step(step: &str) -> String {
+    if let Some(name) = step.strip_prefix("f:") {
+        return format!(".{name}");
+    }
+    let Some(key) = step.strip_prefix("k:") else {
+        return format!("[={}]", step.trim_start_matches("v:"));
+    };
+    let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
+    let entries: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!("[{}]", entries.join(","))
 }

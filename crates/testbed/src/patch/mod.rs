@@ -2,9 +2,7 @@
 
 mod apply;
 mod field_manager;
-mod field_set;
 mod strategic;
-mod update;
 
 use serde_json::Value;
 

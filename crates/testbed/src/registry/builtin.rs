@@ -1,6 +1,6 @@
 //! The built-in resources.
 
-use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
+use super::{Resource, ScalePaths, ScaleSelector, Version};
 
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 struct Builtin {

@@ -5,7 +5,7 @@ use hpa_calc::validation::{Cause, CauseReason};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{body::BodyKind, options::reject_options};
+use super::body::{BodyKind, reject_options};
 use crate::{
     error::{ApiError, ObjectReference},
     json,

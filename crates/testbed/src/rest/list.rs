@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::options;
+use super::body::check_list;
 use crate::{
     error::ApiError,
     json,
@@ -14,8 +14,7 @@ use crate::{
     request::ApiRequest,
     response,
     selection::Selection,
-    server::Server,
-    state::State,
+    server::{Server, State},
     store::{ListSnapshot, Object, ObjectId},
     target::Target,
 };
@@ -48,7 +47,7 @@ pub(super) fn handle(
     request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    options::check_list(request)?;
+    check_list(request)?;
     let selection = Selection::new(request, &target.resource)?;
     // With `resourceVersion=0` kube-apiserver lists from its watch cache and ignores the limit.
     let is_cut =

@@ -3,30 +3,29 @@
 mod body;
 mod delete;
 mod list;
-mod object;
-mod options;
-mod patch;
 mod scale;
 mod watch;
 
 use std::sync::Arc;
 
 use axum::body::Body;
+use hpa_calc::validation::{Cause, CauseReason};
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
-use self::{
-    body::{Body as ReadBody, BodyKind, warn},
-    object::{get, respond},
-    patch::Patched,
+use self::body::{
+    Body as ReadBody, BodyKind, check_dry_run, check_field_validation, reject_options, warn,
 };
 use crate::{
     error::ApiError,
     json,
     objects::{self, admit_status, check_uid, check_version_given, update},
-    patch::FieldManager,
+    output::OutputFormat,
+    patch::{FieldManager, Patch},
     request::ApiRequest,
+    response,
     server::Server,
+    store::Object,
     target::{Subresource, Target},
 };
 
@@ -35,8 +34,8 @@ pub(crate) fn handle(
     request: &ApiRequest,
 ) -> Result<Response<Body>, ApiError> {
     let target = target(server, request)?;
-    options::check_dry_run(request)?;
-    options::check_field_validation(request)?;
+    check_dry_run(request)?;
+    check_field_validation(request)?;
     let version = target.served_version()?;
     match request.info.subresource.as_str() {
         "" if request.info.name.is_empty() => collection(server, request, &target),
@@ -140,10 +139,115 @@ fn one(
         }
         (&Method::PATCH, _) => {
             let Patched { object, code, warnings } =
-                patch::handle(server, request, target, subresource)?;
+                patch_object(server, request, target, subresource)?;
             Ok(warn(respond(server, request, target, &object, code)?, &warnings))
         }
         (&Method::DELETE, Subresource::None) => delete::one(server, request, target),
         _ => Err(ApiError::method_not_allowed()),
     }
+}
+
+/// The stored object of a target.
+fn get(server: &Server, request: &ApiRequest, target: &Target) -> Result<Object, ApiError> {
+    let mut state = server.state.lock();
+    let object = if request.revisions_back == 0 {
+        state.store.get(&target.resource.key(), &target.id()).cloned()
+    } else {
+        list::stale_list(&mut state, request, target)?.objects.get(&target.id()).cloned()
+    };
+    object.ok_or_else(|| ApiError::not_found(&target.reference()))
+}
+
+fn respond(
+    server: &Server,
+    request: &ApiRequest,
+    target: &Target,
+    object: &Object,
+    code: StatusCode,
+) -> Result<Response<Body>, ApiError> {
+    let output = OutputFormat::new(request, target, (server.config.clock)())?;
+    Ok(response::json(code, &output.object(object)))
+}
+
+struct Patched {
+    object: Object,
+    /// 201 if server-side apply created the object.
+    code: StatusCode,
+    warnings: Vec<String>,
+}
+
+fn patch_object(
+    server: &Server,
+    request: &ApiRequest,
+    target: &Target,
+    subresource: Subresource,
+) -> Result<Patched, ApiError> {
+    let patch = Patch::new(request, !target.resource.is_custom)?;
+    if let Patch::Apply(applied) = patch {
+        return apply(server, request, target, subresource, applied);
+    }
+    let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
+    let manager = FieldManager::for_update(request, server.now());
+    let kind = BodyKind::for_target(target)?;
+    let duplicates = patch.duplicate_fields(request);
+    let mut warnings = Vec::new();
+    let mut state = server.state_for(request);
+    let object = update(&mut state, &server.config, target, subresource, dry_run, |object| {
+        let patched = patch.apply_to(object, is_builtin)?;
+        let describe = || patch.describe(&patched);
+        let body = kind.check_patched(request, &patched, &duplicates, describe)?;
+        let mut new = body.value;
+        warnings = body.warnings;
+        if subresource == Subresource::Status {
+            admit_status(target, &mut new)?;
+        }
+        manager.record(&mut new, object, subresource);
+        Ok(new)
+    })?;
+    drop(state);
+    Ok(Patched { object, code: StatusCode::OK, warnings })
+}
+
+fn apply(
+    server: &Server,
+    request: &ApiRequest,
+    target: &Target,
+    subresource: Subresource,
+    applied: Value,
+) -> Result<Patched, ApiError> {
+    if request.parameter("fieldManager").is_empty() {
+        let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
+        let message = "Required value: is required for apply patch".to_owned();
+        reject_options("PatchOptions", &[Cause { reason, message, field }])?;
+    }
+    let (version, kind) = (json::str_at(&applied, "/apiVersion"), json::str_at(&applied, "/kind"));
+    if version.is_empty() || kind.is_empty() {
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {group}/{version}, Kind={kind}"
+        )));
+    }
+    BodyKind::for_target(target)?.check_applied(target, &applied)?;
+    let manager = FieldManager::for_apply(request, server.now());
+    let mut state = server.state_for(request);
+    let dry_run = request.is_dry_run();
+    if subresource == Subresource::None
+        && state.store.get(&target.resource.key(), &target.id()).is_none()
+    {
+        let mut object = applied;
+        json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
+        let created = objects::create(
+            &mut state,
+            &server.config,
+            target,
+            manager.apply_new(object),
+            dry_run,
+        )?;
+        return Ok(Patched { object: created, code: StatusCode::CREATED, warnings: Vec::new() });
+    }
+    let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
+        manager.apply(live, &applied, request.is_set("force"))
+    })?;
+    drop(state);
+    Ok(Patched { object, code: StatusCode::OK, warnings: Vec::new() })
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     body::{Body as ReadBody, BodyKind, warn},
-    object::get,
+    get,
 };
 use crate::{
     error::{ApiError, ObjectReference},

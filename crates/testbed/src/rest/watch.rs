@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::options;
+use super::body::check_watch;
 use crate::{
     error::ApiError,
     json,
@@ -47,7 +47,7 @@ pub(super) fn handle(
     request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    options::check_watch(request)?;
+    check_watch(request)?;
     let mut watch = start(server, request, target)?;
     watch.queue_initial_events(request);
     let lines = stream::unfold(watch, |mut watch| async move {

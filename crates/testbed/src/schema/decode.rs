@@ -1,14 +1,11 @@
 //! Decodes JSON by a shape: drops unknown fields, and reports them and duplicate fields.
 
-use std::fmt::{self, Write};
+use std::{fmt, fmt::Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{
-    message::{Message, Type},
-    shape::Shape,
-};
+use super::message::{Message, Shape, Type};
 
 /// A decoded value without its unknown fields.
 #[derive(Clone, Debug, PartialEq)]

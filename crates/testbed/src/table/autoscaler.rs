@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cell::{age, name};
+use super::{age, name};
 use crate::json;
 
 /// The number of metrics to print.

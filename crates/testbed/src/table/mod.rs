@@ -1,18 +1,11 @@
 //! `Table` responses, as printed by `kubectl get`.
 
 mod autoscaler;
-mod cell;
-mod column;
-mod custom;
 mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::{
-    cell::{age, name},
-    column::Column,
-};
 use crate::{error::ApiError, json, target::Target};
 
 /// Computes the cells of an object.
@@ -65,7 +58,7 @@ impl TablePrinter {
             let columns = columns.iter().map(Column::built_in).collect();
             (columns, RowPrinter::BuiltIn(cells))
         } else {
-            (custom::columns(custom), RowPrinter::Crd(custom.clone()))
+            (custom_columns(custom), RowPrinter::Crd(custom.clone()))
         };
         Ok(Self { columns, rows, include, target: target.clone(), now })
     }
@@ -104,7 +97,7 @@ impl TablePrinter {
     fn row(&self, object: &Value) -> Value {
         let cells = match &self.rows {
             RowPrinter::BuiltIn(cells) => cells(object, self.now),
-            RowPrinter::Crd(columns) => custom::cells(columns, object, self.now),
+            RowPrinter::Crd(columns) => custom_cells(columns, object, self.now),
         };
         let object = match self.include {
             Include::Nothing => return json!({ "cells": cells }),
@@ -135,4 +128,132 @@ fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], Cell
 pub(crate) fn partial_metadata(object: &Value) -> Value {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+}
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const YEAR: i64 = 365 * DAY;
+
+fn name(object: &Value) -> Value {
+    json::str_at(object, "/metadata/name").into()
+}
+
+fn age(object: &Value, now: Timestamp) -> Value {
+    since(json::str_at(object, "/metadata/creationTimestamp"), now).into()
+}
+
+/// The time since `then`.
+fn since(then: &str, now: Timestamp) -> String {
+    match then.parse::<Timestamp>() {
+        Ok(then) => short(now.as_second() - then.as_second()),
+        Err(_) => "<unknown>".to_owned(),
+    }
+}
+
+/// Formats a duration with two units where one alone is too coarse, like `HumanDuration` in
+/// apimachinery.
+fn short(seconds: i64) -> String {
+    match seconds {
+        i64::MIN..-1 => "<invalid>".to_owned(),
+        -1..0 => "0s".to_owned(),
+        _ if seconds < 2 * MINUTE => format!("{seconds}s"),
+        _ if seconds < 10 * MINUTE => two(seconds, (MINUTE, "m"), (1, "s")),
+        _ if seconds < 3 * HOUR => format!("{}m", seconds / MINUTE),
+        _ if seconds < 8 * HOUR => two(seconds, (HOUR, "h"), (MINUTE, "m")),
+        _ if seconds < 2 * DAY => format!("{}h", seconds / HOUR),
+        _ if seconds < 8 * DAY => two(seconds, (DAY, "d"), (HOUR, "h")),
+        _ if seconds < 2 * YEAR => format!("{}d", seconds / DAY),
+        _ if seconds < 8 * YEAR => two(seconds, (YEAR, "y"), (DAY, "d")),
+        _ => format!("{}y", seconds / YEAR),
+    }
+}
+
+fn two(seconds: i64, (large, large_name): (i64, &str), (small, small_name): (i64, &str)) -> String {
+    let rest = seconds % large / small;
+    let first = seconds / large;
+    if rest == 0 {
+        format!("{first}{large_name}")
+    } else {
+        format!("{first}{large_name}{rest}{small_name}")
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    /// `string`, `integer`, `date`.
+    data_type: String,
+    /// Only `-o wide` shows it.
+    is_wide: bool,
+}
+
+impl Column {
+    /// A column of a built-in table, by name and `is_wide`. A name with the prefix `#` makes it a
+    /// column of integers.
+    fn built_in((name, is_wide): &(&str, bool)) -> Self {
+        let (name, data_type) =
+            name.strip_prefix('#').map_or((*name, "string"), |name| (name, "integer"));
+        Self { name: name.to_owned(), data_type: data_type.to_owned(), is_wide: *is_wide }
+    }
+
+    /// The column definition in the `Table`.
+    fn definition(&self) -> Value {
+        let format = if self.name == "Name" { "name" } else { "" };
+        json!({
+            "name": self.name, "type": self.data_type, "format": format, "description": self.name,
+            "priority": i32::from(self.is_wide),
+        })
+    }
+}
+
+fn custom_columns(definitions: &[Value]) -> Vec<Column> {
+    let first = [Column::built_in(&("Name", false))];
+    let rest = definitions.iter().map(|column| {
+        let is_wide = json::i64_at(column, "/priority").unwrap_or_default() > 0;
+        let [name, data_type] =
+            ["/name", "/type"].map(|field| json::str_at(column, field).to_owned());
+        Column { name, data_type, is_wide }
+    });
+    first.into_iter().chain(rest).collect()
+}
+
+fn custom_cells(columns: &[Value], object: &Value, now: Timestamp) -> Vec<Value> {
+    let rest = columns.iter().map(|column| {
+        let pointer = json::pointer_from_json_path(json::str_at(column, "/jsonPath"));
+        let value = object.pointer(&pointer);
+        match (json::str_at(column, "/type"), value) {
+            ("date", Some(Value::String(time))) => since(time, now).into(),
+            (_, value) => value.cloned().unwrap_or_default(),
+        }
+    });
+    [name(object)].into_iter().chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(-2, "<invalid>")]
+    #[case(-1, "0s")]
+    #[case(0, "0s")]
+    #[case(119, "119s")]
+    #[case(120, "2m")]
+    #[case(121, "2m1s")]
+    #[case(599, "9m59s")]
+    #[case(600, "10m")]
+    #[case(3 * HOUR - 1, "179m")]
+    #[case(3 * HOUR, "3h")]
+    #[case(3 * HOUR + MINUTE, "3h1m")]
+    #[case(2 * DAY - 1, "47h")]
+    #[case(2 * DAY + HOUR, "2d1h")]
+    #[case(8 * DAY, "8d")]
+    #[case(2 * YEAR + DAY, "2y1d")]
+    #[case(9 * YEAR, "9y")]
+    fn durations_are_formatted_as_by_kubectl(#[case] seconds: i64, #[case] expected: &str) {
+        assert_eq!(short(seconds), expected);
+    }
 }

@@ -4,7 +4,7 @@ use hpa_calc::selector::LabelSelector;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::cell::{age, name, since};
+use super::{age, name, since};
 use crate::json;
 
 const CONTAINERS: (&str, bool) = ("Containers", true);

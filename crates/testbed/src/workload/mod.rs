@@ -73,9 +73,9 @@ mod controllers;
 mod simulation;
 
 pub use hpa_simulate::workload::{
-    load,
-    model::{self, Observation, QueueObservation, WorkloadId, WorkloadObservation},
-    profile, samples, scenario, seconds, series,
+    load, model,
+    model::{Observation, QueueObservation, WorkloadId, WorkloadObservation},
+    profile, scenario, seconds, series,
 };
 use hpa_simulate::workload::{number, random, rollout, stateful_set};
 

@@ -58,7 +58,7 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 )]
 #[case::unused_field(
     "workloads: [{name: web}]\nincidents: [{at: 1, kind: rollout, workload: web, pods: 1}]",
-    "incidents[0].pods: has no meaning"
+    "incidents[0].pods: has no meaning here: rollout takes at, workload"
 )]
 #[case::source("metrics: {pods: {gaps: 1.5}}", "metrics.pods: gaps: must be between 0 and 1: 1.5")]
 #[case::manifest("manifests: [{kind: Pod}]", "manifests[0].apiVersion: is required")]

@@ -9,93 +9,87 @@ use hpa_calc::{
 use jiff::Timestamp;
 
 use super::Subject;
-use crate::lint::finding::{SHORT_WINDOW, STUCK_SCALE_UP, UNUSED_BEHAVIOR, WIDE_TOLERANCE};
+use crate::lint::finding::Report;
 
 /// The default sync period of controllers, and the resolution of metrics-server.
 const RESOLUTION_SECONDS: i32 = 15;
 
-pub(super) fn check(subject: &mut Subject<'_>) {
-    check_tolerance(subject);
-    let Some(behavior) = subject.hpa.spec.behavior.clone() else { return };
-    for (rules, member) in [(&behavior.scale_up, "scaleUp"), (&behavior.scale_down, "scaleDown")] {
-        if let Some(rules) = rules {
-            check_rules(subject, rules, &format!("spec.behavior.{member}"));
-        }
-    }
-    let is_disabled = |rules: &Option<ScalingRules>| {
-        let select = rules.as_ref().and_then(|rules| rules.select_policy.as_ref());
-        select == Some(&PolicySelect::Disabled)
-    };
-    if is_disabled(&behavior.scale_up) && is_disabled(&behavior.scale_down) {
-        subject.report(
-            &UNUSED_BEHAVIOR,
-            "spec.behavior",
-            "selectPolicy is Disabled in both directions, so the autoscaler never scales",
-        );
-    }
-    if !is_disabled(&behavior.scale_up) {
-        check_scale_up(subject);
-    }
+/// The rules of both directions with their fields.
+fn scaling_rules<'a>(
+    subject: &Subject<'a>,
+) -> impl Iterator<Item = (&'static str, &'a ScalingRules)> {
+    let behavior = subject.hpa.spec.behavior.as_deref();
+    let both = behavior.map(|behavior| {
+        [
+            ("spec.behavior.scaleUp", behavior.scale_up.as_ref()),
+            ("spec.behavior.scaleDown", behavior.scale_down.as_ref()),
+        ]
+    });
+    both.into_iter().flatten().filter_map(|(field, rules)| Some((field, rules?)))
 }
 
-fn check_rules(subject: &mut Subject<'_>, rules: &ScalingRules, field: &str) {
-    let window = rules.stabilization_window_seconds.unwrap_or_default();
-    if (1..RESOLUTION_SECONDS).contains(&window) {
-        subject.report(
-            &SHORT_WINDOW,
-            format!("{field}.stabilizationWindowSeconds"),
-            format!(
+fn is_disabled(rules: &ScalingRules) -> bool {
+    rules.select_policy == Some(PolicySelect::Disabled)
+}
+
+pub(super) fn short_window(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (field, rules) in scaling_rules(subject) {
+        let window = rules.stabilization_window_seconds.unwrap_or_default();
+        if (1..RESOLUTION_SECONDS).contains(&window) {
+            let message = format!(
                 "a window of {window}s has one recommendation at most, because controllers decide \
                  every {RESOLUTION_SECONDS}s by default: it stabilizes nothing"
-            ),
-        );
-    }
-    let policies = rules.policies.as_deref().unwrap_or_default();
-    for (index, policy) in policies.iter().enumerate() {
-        if policy.period_seconds < RESOLUTION_SECONDS {
-            subject.report(
-                &SHORT_WINDOW,
-                format!("{field}.policies[{index}].periodSeconds"),
-                format!(
+            );
+            report.add(format!("{field}.stabilizationWindowSeconds"), message);
+        }
+        for (index, policy) in rules.policies.iter().flatten().enumerate() {
+            if policy.period_seconds < RESOLUTION_SECONDS {
+                let message = format!(
                     "a period of {}s is over before the next decision, because controllers decide \
                      every {RESOLUTION_SECONDS}s by default: the policy allows its change in each",
                     policy.period_seconds
-                ),
-            );
+                );
+                report.add(format!("{field}.policies[{index}].periodSeconds"), message);
+            }
         }
-    }
-    // The manifest's own policies, not the defaults.
-    let pointer = format!("/{}/policies", field.replace('.', "/"));
-    let has_policies = subject.manifest.object.pointer(&pointer).is_some();
-    if rules.select_policy == Some(PolicySelect::Disabled) && has_policies {
-        subject.report(
-            &UNUSED_BEHAVIOR,
-            format!("{field}.policies"),
-            "selectPolicy is Disabled, so the policies never apply",
-        );
     }
 }
 
-/// Whether the policies allow a scale-up from the smallest size.
-fn check_scale_up(subject: &mut Subject<'_>) {
+pub(super) fn unused_behavior(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (field, rules) in scaling_rules(subject) {
+        // The manifest's own policies, not the defaults.
+        let pointer = format!("/{}/policies", field.replace('.', "/"));
+        if is_disabled(rules) && subject.manifest.object.pointer(&pointer).is_some() {
+            let message = "selectPolicy is Disabled, so the policies never apply";
+            report.add(format!("{field}.policies"), message);
+        }
+    }
+    if scaling_rules(subject).filter(|(_, rules)| is_disabled(rules)).count() == 2 {
+        let message = "selectPolicy is Disabled in both directions, so the autoscaler never scales";
+        report.add("spec.behavior", message);
+    }
+}
+
+pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
+    let rules = spec.behavior.as_ref().map(|behavior| behavior.scale_up.as_ref());
+    if rules.is_none_or(|rules| rules.is_some_and(is_disabled)) {
+        return;
+    }
     let behavior = EffectiveBehavior::new(spec, &Settings::default());
     let min = spec.effective_min_replicas();
     let limit = behavior.up().limit(min, &History::default(), Timestamp::UNIX_EPOCH);
     if limit <= min {
-        subject.report(
-            &STUCK_SCALE_UP,
-            "spec.behavior.scaleUp.policies",
-            format!(
-                "at {min} replicas the policies don't allow a scale-up: a percentage of 0 is 0. \
-                 Add a policy of type Pods"
-            ),
+        let message = format!(
+            "at {min} replicas the policies don't allow a scale-up: a percentage of 0 is 0. Add a \
+             policy of type Pods"
         );
+        report.add("spec.behavior.scaleUp.policies", message);
     }
 }
 
-/// Whether a tolerance covers every ratio that leads from one bound to the other.
-fn check_tolerance(subject: &mut Subject<'_>) {
+/// A tolerance that covers every ratio that leads from one bound to the other.
+pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
     let (min, max) = (spec.effective_min_replicas(), spec.max_replicas);
     if min <= 0 || min == max {
@@ -111,14 +105,11 @@ fn check_tolerance(subject: &mut Subject<'_>) {
         [(Direction::Up, "scaleUp", up), (Direction::Down, "scaleDown", down)]
     {
         if swallows(direction) {
-            subject.report(
-                &WIDE_TOLERANCE,
-                format!("spec.behavior.{member}.tolerance"),
-                format!(
-                    "between {min} and {max} replicas, every step is within the tolerance of \
-                     {tolerance}: the autoscaler reacts only to a load that is beyond its bounds"
-                ),
+            let message = format!(
+                "between {min} and {max} replicas, every step is within the tolerance of \
+                 {tolerance}: the autoscaler reacts only to a load that is beyond its bounds"
             );
+            report.add(format!("spec.behavior.{member}.tolerance"), message);
         }
     }
 }

@@ -1,170 +1,101 @@
-//! Checks of metrics, against the pods and the metrics APIs.
+//! Checks of the metrics and their targets.
 
 use std::collections::BTreeSet;
 
-use hpa_calc::api::{MetricSourceType, MetricSpec, MetricTarget};
-use serde_json::Value;
-
-use super::Subject;
-use crate::{
-    lint::{
-        finding::{MISSING_REQUEST, TARGET_ABOVE_REQUEST, UNSERVED_METRIC, VPA_CONFLICT},
-        workspace::{ServedMetrics, containers, group, namespace},
-    },
-    manifests::{Manifest, text},
+use hpa_calc::{
+    Quantity,
+    api::{MetricSourceType, MetricSpec},
 };
 
-/// A metric with a target in percent of a request.
-struct Utilization<'a> {
-    resource: &'a str,
-    container: Option<&'a str>,
-    percent: i32,
-}
+use super::{
+    Subject,
+    pods::{Utilization, utilizations},
+};
+use crate::lint::{finding::Report, workspace::ServedMetrics};
 
-pub(super) fn check(subject: &mut Subject<'_>) {
-    let hpa = subject.hpa;
-    for (index, metric) in hpa.spec.metrics.iter().enumerate() {
-        let field = format!("spec.metrics[{index}]");
-        if let Some(utilization) = utilization(metric) {
-            check_utilization(subject, &field, &utilization);
-        }
-        if let Some(served) = subject.workspace.served.clone()
-            && let Some(message) = unserved(metric, &served)
-        {
-            subject.report(&UNSERVED_METRIC, field, message);
-        }
-    }
-}
+/// No pod uses less memory, in bytes.
+const LEAST_BYTES: i64 = 1024;
+/// No pod uses more processors.
+const MOST_CORES: i64 = 256;
 
-fn utilization(metric: &MetricSpec) -> Option<Utilization<'_>> {
-    let of = |resource, container, target: &MetricTarget| {
-        Some(Utilization { resource, container, percent: target.average_utilization? })
-    };
-    if let Some(source) = &metric.resource {
-        return of(&source.name, None, &source.target);
-    }
-    let source = metric.container_resource.as_ref()?;
-    of(&source.name, Some(&source.container), &source.target)
-}
-
-fn check_utilization(subject: &mut Subject<'_>, field: &str, utilization: &Utilization<'_>) {
-    let Utilization { resource, container, percent } = utilization;
-    if *percent > 100 {
-        subject.report(
-            &TARGET_ABOVE_REQUEST,
-            format!("{field}.averageUtilization"),
-            format!(
+pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for Utilization { field, resource, percent, .. } in utilizations(subject) {
+        if percent > 100 {
+            let message = format!(
                 "the target is {percent}% of the requested {resource}: pods must use more than \
                  they are guaranteed before the autoscaler adds any"
-            ),
-        );
-    }
-    let target = subject.workspace.referenced(subject.manifest, "/spec/scaleTargetRef");
-    if let Some(target) = target {
-        let without = containers_without_request(&target.object, resource, *container);
-        if !without.is_empty() && !has_default(subject, resource) {
-            subject.report(
-                &MISSING_REQUEST,
-                field,
-                format!(
-                    "containers without a request for {resource} in {} {}: {}. The metric fails \
-                     until each pod has it",
-                    target.kind(),
-                    text(&target.object, "/metadata/name"),
-                    without.join(", ")
-                ),
             );
+            report.add(format!("{field}.target.averageUtilization"), message);
         }
     }
-    for vpa in conflicting_vpas(subject, utilization) {
-        subject.report(
-            &VPA_CONFLICT,
-            field,
-            format!(
-                "VerticalPodAutoscaler {vpa} changes the requests for {resource}, so both follow \
-                 each other. Use a target of type AverageValue, or another resource for one of them"
-            ),
-        );
+}
+
+/// Memory in thousandths of a byte, and processors in whole ones where thousandths were meant.
+pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        let (member, resource, target) = match metric {
+            MetricSpec { resource: Some(source), .. } => ("resource", &source.name, &source.target),
+            MetricSpec { container_resource: Some(source), .. } => {
+                ("containerResource", &source.name, &source.target)
+            }
+            _ => continue,
+        };
+        let Some(value) = &target.average_value else { continue };
+        let message = match resource.as_str() {
+            "memory" if value.value() < LEAST_BYTES => {
+                let suggestion = suggestion(value, 'm', "Mi");
+                format!("{value} of memory is {} bytes{suggestion}", value.as_f64())
+            }
+            "cpu" if value.value() >= MOST_CORES => {
+                format!("{value} is as many processors for each pod: did you mean {value}m?")
+            }
+            _ => continue,
+        };
+        report.add(format!("spec.metrics[{index}].{member}.target.averageValue"), message);
     }
 }
 
-fn containers_without_request(
-    target: &Value,
-    resource: &str,
-    container: Option<&str>,
-) -> Vec<String> {
-    let has_amount = |resources: Option<&Value>| {
-        // A request defaults to the limit.
-        ["requests", "limits"].iter().any(|kind| {
-            resources.and_then(|resources| resources.get(kind)?.get(resource)).is_some()
-        })
-    };
-    let of_pod = target.pointer("/spec/template/spec/resources");
-    if container.is_none() && has_amount(of_pod) {
-        return Vec::new();
-    }
-    containers(target)
-        .filter(|one| container.is_none_or(|name| text(one, "/name") == name))
-        .filter(|one| !has_amount(one.get("resources")))
-        .map(|one| text(one, "/name").to_owned())
-        .collect()
+/// The quantity with another suffix.
+fn suggestion(value: &Quantity, wrong: char, right: &str) -> String {
+    let text = value.to_string();
+    format!(": did you mean {}{right}?", text.trim_end_matches(wrong))
 }
 
-/// Whether a `LimitRange` of the namespace gives containers a request for the resource. It takes one
-/// of these members for it, if the others are absent.
-fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
-    let is_near = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
-    let mut limits = subject.workspace.of_kind("LimitRange").filter(is_near).flat_map(|limits| {
-        let limits = limits.object.pointer("/spec/limits").and_then(Value::as_array);
-        limits.into_iter().flatten()
-    });
-    limits.any(|limit| {
-        let members = ["defaultRequest", "default", "min", "max"];
-        text(limit, "/type") == "Container"
-            && members
-                .iter()
-                .any(|member| limit.get(member).is_some_and(|m| m.get(resource).is_some()))
-    })
+pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let sources: Vec<MetricSpec> = subject.hpa.spec.metrics.iter().map(without_target).collect();
+    for (index, source) in sources.iter().enumerate() {
+        let earlier = sources.iter().take(index).position(|other| other == source);
+        if let Some(first) = earlier {
+            let message = format!(
+                "spec.metrics[{first}] has the same source: the larger proposal of both wins, so \
+                 one of the targets never acts"
+            );
+            report.add(format!("spec.metrics[{index}]"), message);
+        }
+    }
 }
 
-/// The names of the `VerticalPodAutoscaler`s that change the requests of the target's pods.
-fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec<String> {
-    let target = &subject.hpa.spec.scale_target_ref;
-    let is_same = |vpa: &&Manifest| {
-        let reference = vpa.object.pointer("/spec/targetRef").unwrap_or(&Value::Null);
-        namespace(vpa) == namespace(subject.manifest)
-            && text(reference, "/kind") == target.kind
-            && text(reference, "/name") == target.name
-            && group(text(reference, "/apiVersion")) == group(&target.api_version)
-    };
-    let vpas = subject.workspace.of_kind("VerticalPodAutoscaler").filter(is_same);
-    let vpas = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
-    vpas.map(|vpa| text(&vpa.object, "/metadata/name").to_owned()).collect()
+/// What a metric reads, if it is valid.
+fn without_target(metric: &MetricSpec) -> MetricSpec {
+    let mut metric = metric.clone();
+    let targets = [
+        metric.resource.as_mut().map(|source| &mut source.target),
+        metric.container_resource.as_mut().map(|source| &mut source.target),
+        metric.pods.as_mut().map(|source| &mut source.target),
+        metric.object.as_mut().map(|source| &mut source.target),
+        metric.external.as_mut().map(|source| &mut source.target),
+    ];
+    targets.into_iter().flatten().for_each(|target| *target = <_>::default());
+    metric
 }
 
-fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
-    if text(vpa, "/spec/updatePolicy/updateMode") == "Off" {
-        return false;
+pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Some(served) = &subject.workspace.served else { return };
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        if let Some(message) = unserved(metric, served) {
+            report.add(format!("spec.metrics[{index}]"), message);
+        }
     }
-    let policies = vpa.pointer("/spec/resourcePolicy/containerPolicies").and_then(Value::as_array);
-    let policies = policies.map(Vec::as_slice).unwrap_or_default();
-    // Without a policy for all containers, the others have the default.
-    let applies = |policy: &&Value| match (text(policy, "/containerName"), utilization.container) {
-        ("*", _) | (_, None) => true,
-        (name, Some(container)) => name == container,
-    };
-    let mut applying = policies.iter().filter(applies).peekable();
-    if applying.peek().is_none() {
-        return ["cpu", "memory"].contains(&utilization.resource);
-    }
-    applying.any(|policy| {
-        let controlled = policy.get("controlledResources").and_then(Value::as_array);
-        let controls = controlled.is_none_or(|resources| {
-            resources.iter().any(|one| one.as_str() == Some(utilization.resource))
-        });
-        let is_limits_only = text(policy, "/controlledValues") == "LimitsOnly";
-        text(policy, "/mode") != "Off" && controls && !is_limits_only
-    })
 }
 
 /// Why nothing serves a metric.
@@ -198,4 +129,30 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
     let name = &metric.external.as_ref()?.metric.name;
     is_unlisted(&served.external, &|one| one == name)
         .then(|| format!("the metric {name} in {api} is not served by {by}"))
+}
+
+/// The controller divides the value by the replicas, which only a sum allows.
+pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Some(served) = &subject.workspace.served else { return };
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        let (member, is_average, target) = match metric {
+            MetricSpec { external: Some(source), .. } => {
+                let is_average = served.averages.contains(&source.metric.name);
+                ("external", is_average, &source.target)
+            }
+            MetricSpec { object: Some(source), .. } => {
+                let is_it = |name: &String| {
+                    name.split_once('/').is_some_and(|(_, metric)| metric == source.metric.name)
+                };
+                ("object", served.averages.iter().any(is_it), &source.target)
+            }
+            _ => continue,
+        };
+        if is_average && target.average_value.is_some() {
+            let message = "the query of the rule is an average already, and the controller divides \
+                           its value by the replicas: use a sum in the rule, or a target of type \
+                           Value";
+            report.add(format!("spec.metrics[{index}].{member}.target.averageValue"), message);
+        }
+    }
 }

@@ -2,74 +2,189 @@
 
 use serde_json::Value;
 
-use super::Subject;
+use super::{Subject, describe};
 use crate::{
     lint::{
-        finding::{FIXED_SIZE, MISSING_SELECTOR, REPLICAS_IN_MANIFEST, SHARED_TARGET, name},
-        workspace::{group, namespace},
+        finding::{Report, name},
+        workspace::{Reference, group, is_similar, namespace, pod_template},
     },
     manifests::{Manifest, text},
 };
 
-const REFERENCE: &str = "/spec/scaleTargetRef";
+pub(super) const REFERENCE: &str = "/spec/scaleTargetRef";
+const FIELD: &str = "spec.scaleTargetRef";
+const KEDA: &str = "keda.sh";
+/// The kinds of the API groups without a dot, that is, without custom resources, that have a scale.
+const SCALABLE: [(&str, &str); 4] = [
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("apps", "ReplicaSet"),
+    ("", "ReplicationController"),
+];
 
-pub(super) fn check(subject: &mut Subject<'_>) {
-    check_bounds(subject);
-    check_others(subject);
-    check_selector(subject);
-    if subject.workspace.is_files() {
-        check_replicas(subject);
-    }
-}
-
-fn check_bounds(subject: &mut Subject<'_>) {
+pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
     let (min, max) = (spec.effective_min_replicas(), spec.max_replicas);
     if min == max {
-        subject.report(
-            &FIXED_SIZE,
-            "spec.minReplicas",
-            format!("minReplicas and maxReplicas are both {max}, so the autoscaler never scales"),
-        );
+        let message =
+            format!("minReplicas and maxReplicas are both {max}, so the autoscaler never scales");
+        report.add("spec.minReplicas", message);
     }
 }
 
-fn check_others(subject: &mut Subject<'_>) {
-    let reference = |manifest: &Manifest| {
-        let reference = manifest.object.pointer(REFERENCE).unwrap_or(&Value::Null);
-        let part = |pointer| text(reference, pointer).to_owned();
-        let group = group(text(reference, "/apiVersion")).to_owned();
-        (namespace(manifest).to_owned(), group, part("/kind"), part("/name"))
+/// In a cluster, a target that doesn't exist. In files, a target that isn't there while one is that
+/// has a similar name, another kind or another namespace, and that no autoscaler scales.
+pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let (workspace, manifest) = (subject.workspace, subject.manifest);
+    let wanted = subject.target_reference();
+    let is_near = |object: &Manifest| namespace(object) == namespace(manifest);
+    let is_target = |object: &Manifest| Reference::to(object) == wanted && is_near(object);
+    if workspace.objects().any(is_target) || !is_scalable(&wanted) {
+        return;
+    }
+    let Reference { group, kind, name } = &wanted;
+    // A custom resource may have the name of the Deployment that it manages.
+    let is_built_in = !group.contains('.');
+    if workspace.has_all(&wanted) {
+        let message = format!("{kind} {name} doesn't exist in namespace {}", namespace(manifest));
+        report.add(format!("{FIELD}.name"), message);
+    }
+    if !workspace.is_files() {
+        return;
+    }
+    let is_free = |object: &&Manifest| {
+        let is_its_target = |hpa: &Manifest| {
+            Reference::at(&hpa.object, REFERENCE) == Reference::to(object)
+                && namespace(hpa) == namespace(object)
+        };
+        pod_template(&object.object).is_some() && !workspace.autoscalers().any(is_its_target)
     };
-    let own = reference(subject.manifest);
-    let others = subject
-        .workspace
-        .autoscalers()
-        .filter(|other| !std::ptr::eq(*other, subject.manifest) && reference(other) == own);
+    let candidates: Vec<_> = workspace.objects().filter(is_free).collect();
+    let find = |is_it: &dyn Fn(&Reference, bool) -> bool| {
+        candidates.iter().find(|object| is_it(&Reference::to(object), is_near(object))).copied()
+    };
+    let is_same_kind = |other: &Reference| other.kind == wanted.kind && other.group == wanted.group;
+    if let Some(other) = find(&|other, _| *other == wanted) {
+        let message = format!(
+            "{kind} {name} ({}) is in {}, and the autoscaler is in {}",
+            place(other),
+            in_namespace(other),
+            in_namespace(manifest)
+        );
+        report.add("metadata.namespace", message);
+    } else if let Some(other) = find(&|other, is_near| {
+        other.name == wanted.name
+            && is_near
+            && !is_same_kind(other)
+            && is_scalable(other)
+            && is_built_in
+    }) {
+        let message =
+            format!("there is no {kind} {name}, but {} ({})", describe(other), place(other));
+        report.add(format!("{FIELD}.kind"), message);
+    } else if let Some(other) = find(&|other, is_near| {
+        is_same_kind(other) && is_near && is_similar(&other.name, &wanted.name)
+    }) {
+        let message =
+            format!("there is no {kind} {name}, but {} ({})", describe(other), place(other));
+        report.add(format!("{FIELD}.name"), message);
+    }
+}
+
+fn in_namespace(manifest: &Manifest) -> String {
+    match namespace(manifest) {
+        "" => "no namespace".to_owned(),
+        name => format!("namespace {name}"),
+    }
+}
+
+/// The file and the line of an object.
+fn place(manifest: &Manifest) -> String {
+    format!("{}:{}", manifest.file, manifest.position("metadata.name").line)
+}
+
+fn is_scalable(target: &Reference) -> bool {
+    let Reference { group, kind, .. } = target;
+    group.contains('.') || SCALABLE.contains(&(group.as_str(), kind.as_str()))
+}
+
+pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let target = subject.target_reference();
+    if is_scalable(&target) {
+        return;
+    }
+    let Reference { group, kind, .. } = target;
+    let known = SCALABLE.iter().find(|(_, known)| is_similar(known, &kind));
+    match known {
+        Some(("", known)) => {
+            report.add(format!("{FIELD}.apiVersion"), format!("{known} is of the API v1"));
+        }
+        Some((_, known)) if *known == kind => {
+            let message =
+                format!("the group {group} has no {kind} that can be scaled: use apps/v1");
+            report.add(format!("{FIELD}.apiVersion"), message);
+        }
+        Some((_, known)) => {
+            report.add(format!("{FIELD}.kind"), format!("there is no kind {kind}: use {known}"));
+        }
+        None => {
+            let message = format!("{kind} has no scale, so the autoscaler can't set its replicas");
+            report.add(format!("{FIELD}.kind"), message);
+        }
+    }
+}
+
+pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let (workspace, manifest) = (subject.workspace, subject.manifest);
+    let own = subject.target_reference();
+    let is_of_target = |other: &&Manifest| {
+        namespace(other) == namespace(manifest) && Reference::at(&other.object, REFERENCE) == own
+    };
     // Manifests of several environments may have the same autoscaler.
-    let others = others.filter(|other| {
-        name(other) != name(subject.manifest)
-            || text(&other.object, "/apiVersion") != text(&subject.manifest.object, "/apiVersion")
-    });
+    let is_other = |other: &&Manifest| {
+        name(other) != name(manifest)
+            || text(&other.object, "/apiVersion") != text(&manifest.object, "/apiVersion")
+    };
+    let others = workspace.autoscalers().filter(is_of_target).filter(is_other);
     let others: Vec<String> = others.map(name).collect();
     if !others.is_empty() {
-        subject.report(
-            &SHARED_TARGET,
-            "spec.scaleTargetRef",
-            format!(
-                "{} {} is the target of {} too: none of them scales it",
-                own.2,
-                own.3,
-                others.join(", ")
-            ),
+        let message = format!(
+            "{} {} is the target of {} too: none of them scales it",
+            own.kind,
+            own.name,
+            others.join(", ")
         );
+        report.add(FIELD, message);
+    }
+    let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let is_of_keda =
+        owners.into_iter().flatten().any(|owner| text(owner, "/kind") == "ScaledObject");
+    let scaled = workspace.of_kind("ScaledObject").filter(|object| {
+        let reference = object.object.pointer(REFERENCE).unwrap_or(&Value::Null);
+        let or = |pointer, default| match text(reference, pointer) {
+            "" => default,
+            value => value,
+        };
+        group(text(&object.object, "/apiVersion")) == KEDA
+            && namespace(object) == namespace(manifest)
+            && text(reference, "/name") == own.name
+            && or("/kind", "Deployment") == own.kind
+            && group(or("/apiVersion", "apps/v1")) == own.group
+    });
+    for object in scaled.filter(|_| !is_of_keda) {
+        let message = format!(
+            "{} ({}) has the same target, and KEDA creates an autoscaler for it: none of them \
+             scales it",
+            describe(object),
+            place(object)
+        );
+        report.add(FIELD, message);
     }
 }
 
 /// A custom resource needs a selector in its scale.
-fn check_selector(subject: &mut Subject<'_>) {
-    let target = &subject.hpa.spec.scale_target_ref;
-    let (kind, group) = (target.kind.clone(), group(&target.api_version).to_owned());
+pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Reference { group, kind, .. } = subject.target_reference();
     let definitions = subject.workspace.of_kind("CustomResourceDefinition").filter(|definition| {
         text(&definition.object, "/spec/names/kind") == kind
             && text(&definition.object, "/spec/group") == group
@@ -81,34 +196,27 @@ fn check_selector(subject: &mut Subject<'_>) {
         });
         scales.any(str::is_empty)
     };
-    let found: Vec<_> = definitions.filter(|definition| lacks_selector(definition)).collect();
-    if !found.is_empty() {
-        subject.report(
-            &MISSING_SELECTOR,
-            "spec.scaleTargetRef",
-            format!(
-                "the definition of {kind} has no labelSelectorPath in its scale subresource, so \
-                 the pods can't be found"
-            ),
+    if definitions.into_iter().any(lacks_selector) {
+        let message = format!(
+            "the definition of {kind} has no labelSelectorPath in its scale subresource, so the \
+             pods can't be found"
         );
+        report.add(FIELD, message);
     }
 }
 
-fn check_replicas(subject: &mut Subject<'_>) {
-    let Some(target) = subject.workspace.referenced(subject.manifest, REFERENCE) else { return };
+pub(super) fn replicas_in_manifest(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Some(target) = subject.target().filter(|_| subject.workspace.is_files()) else { return };
     if target.object.pointer("/metadata/uid").is_some() {
         // The output of `kubectl get` has the replicas that the autoscaler set.
         return;
     }
     if let Some(replicas) = target.object.pointer("/spec/replicas").filter(|one| !one.is_null()) {
         let message = format!(
-            "{} {} sets spec.replicas to {replicas} ({}:{}): each apply of the manifest undoes the \
+            "{} sets spec.replicas to {replicas}: each apply of the manifest undoes the \
              autoscaler's scaling. Remove the field",
-            target.kind(),
-            text(&target.object, "/metadata/name"),
-            target.file,
-            target.line
+            describe(target)
         );
-        subject.report(&REPLICAS_IN_MANIFEST, "spec.scaleTargetRef", message);
+        report.add_to(target, "spec.replicas", message);
     }
 }

@@ -4,8 +4,7 @@ use std::error::Error as _;
 
 use rstest::rstest;
 
-use super::{Diurnal, Load, Ramp, Repeat, Seconds, Spike, Step};
-use crate::workload::samples::{Interpolation, Samples, parse_csv};
+use super::{Diurnal, Interpolation, Load, Ramp, Repeat, Samples, Seconds, Spike, Step, parse_csv};
 
 fn seconds(number: u32) -> Seconds {
     Seconds::new(f64::from(number))

@@ -2,22 +2,18 @@
 //!
 //! All times are simulated seconds since the start of the scenario. A warm start begins before 0.
 
-mod backlog;
 mod cluster;
 mod lifecycle;
 mod metrics;
-mod observation;
 mod pod;
-mod pods;
 mod workload;
 
 pub use self::{
-    backlog::Backlog,
-    cluster::{ClusterModel, WARM_READY_SECONDS},
+    cluster::{
+        ClusterModel, Observation, QueueObservation, WARM_READY_SECONDS, WorkloadObservation,
+    },
     lifecycle::{Delays, Lifecycle, PodState},
     metrics::{Metric, MetricSources, ObjectMetric},
-    observation::{Observation, QueueObservation, WorkloadObservation},
     pod::{Container, Pod, UsageSample},
-    pods::Pods,
-    workload::{Queue, Totals, Workload, WorkloadId},
+    workload::{Backlog, Pods, Queue, Totals, Workload, WorkloadId},
 };

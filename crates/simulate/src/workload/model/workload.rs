@@ -1,8 +1,8 @@
 //! A workload: its pods, and how load and queued work are spread over them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, slice, sync::Arc};
 
-use super::{backlog::Backlog, pod::Pod, pods::Pods};
+use super::pod::Pod;
 use crate::workload::{
     load::Load,
     number,
@@ -202,5 +202,101 @@ pub(super) fn drain_queues(
         if let Some(workload) = workloads.get_mut(&id) {
             workload.arriving = rate;
         }
+    }
+}
+
+/// Waiting work, and totals of arrived and drained work, in units of load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Backlog {
+    pub waiting: f64,
+    pub arrived: f64,
+    pub drained: f64,
+}
+
+impl Backlog {
+    /// Adds arriving work, then drains up to `capacity`. Returns the drained work.
+    pub fn advance(&mut self, arriving: f64, capacity: f64) -> f64 {
+        let drained = capacity.min(self.waiting + arriving).max(0.0);
+        self.arrived += arriving;
+        self.drained += drained;
+        self.waiting = (self.waiting + arriving - drained).max(0.0);
+        drained
+    }
+}
+
+/// Pods in the order of their creation. They are iterated several times per simulated second, which
+/// is faster than in a map.
+#[derive(Debug, Default)]
+pub struct Pods {
+    /// Sorted by number.
+    pods: Vec<Pod>,
+    created: u64,
+}
+
+impl Pods {
+    /// The number of the next pod.
+    pub(super) fn next_number(&self) -> u64 {
+        self.created
+    }
+
+    /// Adds a pod and gives it its number.
+    pub(super) fn push(&mut self, mut pod: Pod) -> u64 {
+        pod.number = self.created;
+        self.created += 1;
+        let number = pod.number;
+        self.pods.push(pod);
+        number
+    }
+
+    /// The pod with this number, if it still exists.
+    pub fn get(&self, number: u64) -> Option<&Pod> {
+        let index = self.pods.binary_search_by_key(&number, |pod| pod.number).ok()?;
+        self.pods.get(index)
+    }
+
+    pub fn values(&self) -> slice::Iter<'_, Pod> {
+        self.pods.iter()
+    }
+
+    pub fn values_mut(&mut self) -> slice::IterMut<'_, Pod> {
+        self.pods.iter_mut()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    pub(super) fn retain(&mut self, keep: impl FnMut(&Pod) -> bool) {
+        self.pods.retain(keep);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
+    use super::*;
+
+    #[test]
+    fn work_is_conserved() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut backlog = Backlog { waiting: 50.0, ..Backlog::default() };
+        for _ in 0..1000 {
+            let (arriving, capacity) = (f64::from(rng.u32(0..100)), f64::from(rng.u32(0..120)));
+            let drained = backlog.advance(arriving, capacity);
+            assert!(drained <= capacity && backlog.waiting >= 0.0);
+            assert_eq!(50.0 + backlog.arrived, backlog.drained + backlog.waiting);
+        }
+    }
+
+    #[test]
+    fn backlog_only_grows_without_capacity() {
+        let mut backlog = Backlog::default();
+        let waiting: Vec<f64> = [3.0, 0.0, 4.0]
+            .map(|arriving| {
+                backlog.advance(arriving, 0.0);
+                backlog.waiting
+            })
+            .to_vec();
+        assert_eq!(waiting, [3.0, 3.0, 7.0]);
     }
 }

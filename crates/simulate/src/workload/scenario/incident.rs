@@ -36,18 +36,19 @@ pub struct Incident {
 pub enum IncidentKind {
     /// The pod template changes, as by `kubectl rollout restart`.
     Rollout,
-    /// Containers crash and restart.
+    /// Containers crash and restart. Takes `pods`.
     Crash,
+    /// Pods are evicted, as by the kubelet. Takes `pods`.
     Evict,
-    /// Pods are deleted, as by `kubectl delete pod`.
+    /// Pods are deleted, as by `kubectl delete pod`. Takes `pods`.
     DeletePods,
-    /// Pods are unready for a while.
+    /// Pods are unready. Takes `pods` and `for`.
     Flap,
-    /// Pods have no metrics for a while.
+    /// Pods have no metrics. Takes `pods` and `for`.
     MissingSamples,
-    /// A metrics API returns 503 for a while.
+    /// A metrics API returns 503. Takes `source` and `for`, and no `workload`.
     MetricsOutage,
-    /// A user scales the workload.
+    /// A user scales the workload. Takes `replicas`.
     ManualScale,
 }
 
@@ -78,32 +79,62 @@ impl Incident {
 
     /// Checks that exactly the fields that the kind uses are set. Returns the field and the error.
     pub(super) fn validate(&self) -> Result<(), (&'static str, IncidentError)> {
-        use IncidentKind::{
-            Crash, DeletePods, Evict, Flap, ManualScale, MetricsOutage, MissingSamples,
-        };
-        let kind = self.kind;
-        let affects_pods = [Crash, Evict, DeletePods, Flap, MissingSamples].contains(&kind);
-        let has_duration = [Flap, MissingSamples, MetricsOutage].contains(&kind);
-        let (required, unused) = (IncidentError::Required, IncidentError::Unused);
-        let checks = [
-            (self.workload.is_none() && kind != MetricsOutage, "workload", required),
-            (self.workload.is_some() && kind == MetricsOutage, "workload", unused),
-            (self.replicas.is_none() && kind == ManualScale, "replicas", required),
-            (self.replicas.is_some() && kind != ManualScale, "replicas", unused),
-            (self.pods.is_some() && !affects_pods, "pods", unused),
-            (self.duration.is_some() && !has_duration, "for", unused),
-            (self.source.is_some() && kind != MetricsOutage, "source", unused),
+        let IncidentFields { required, optional, .. } = self.kind.fields();
+        let fields = [
+            ("workload", self.workload.is_some()),
+            ("replicas", self.replicas.is_some()),
+            ("pods", self.pods.is_some()),
+            ("for", self.duration.is_some()),
+            ("source", self.source.is_some()),
         ];
-        let invalid = checks.into_iter().find(|(is_invalid, ..)| *is_invalid);
-        invalid.map_or(Ok(()), |(_, field, error)| Err((field, error)))
+        for (field, is_set) in fields {
+            match (is_set, required.contains(&field), optional.contains(&field)) {
+                (false, true, _) => return Err((field, IncidentError::Required(self.kind))),
+                (true, false, false) => return Err((field, IncidentError::Unused(self.kind))),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
-/// Why a field of an incident is invalid.
+/// The fields of a kind of incident, besides `at` and `kind`.
+struct IncidentFields {
+    kind: &'static str,
+    required: &'static [&'static str],
+    optional: &'static [&'static str],
+}
+
+impl IncidentKind {
+    const fn fields(self) -> IncidentFields {
+        let (kind, required, optional): (_, &[_], &[_]) = match self {
+            Self::Rollout => ("rollout", &["workload"], &[]),
+            Self::Crash => ("crash", &["workload"], &["pods"]),
+            Self::Evict => ("evict", &["workload"], &["pods"]),
+            Self::DeletePods => ("deletePods", &["workload"], &["pods"]),
+            Self::Flap => ("flap", &["workload"], &["pods", "for"]),
+            Self::MissingSamples => ("missingSamples", &["workload"], &["pods", "for"]),
+            Self::MetricsOutage => ("metricsOutage", &[], &["for", "source"]),
+            Self::ManualScale => ("manualScale", &["workload", "replicas"], &[]),
+        };
+        IncidentFields { kind, required, optional }
+    }
+
+    /// `flap takes at, workload, pods (optional), for (optional)`.
+    fn usage(self) -> String {
+        let IncidentFields { kind, required, optional } = self.fields();
+        let required = required.iter().map(|field| (*field).to_owned());
+        let optional = optional.iter().map(|field| format!("{field} (optional)"));
+        let fields = ["at".to_owned()].into_iter().chain(required).chain(optional);
+        format!("{kind} takes {}", fields.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// An invalid field of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IncidentError {
-    #[error("is required")]
-    Required,
-    #[error("has no meaning for this kind of incident")]
-    Unused,
+    #[error("is required: {}", .0.usage())]
+    Required(IncidentKind),
+    #[error("has no meaning here: {}", .0.usage())]
+    Unused(IncidentKind),
 }

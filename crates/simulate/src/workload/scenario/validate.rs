@@ -1,10 +1,15 @@
 //! Validation of scenarios beyond their schema.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io, path::PathBuf};
 
 use super::{
-    error::{FieldError, ScenarioError},
+    incident::IncidentError,
     spec::{MetricValue, Scenario, WorkloadSpec},
+};
+use crate::workload::{
+    load::{LoadError, SamplesError},
+    profile::ProfileError,
+    series::SourceSettingsError,
 };
 
 /// Attaches the path of the field to an error.
@@ -141,4 +146,51 @@ impl WorkloadSpec {
         };
         self.api_version.as_deref().or(built_in)
     }
+}
+
+/// Why a scenario can't be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The YAML doesn't match the schema. The message has line and column.
+    #[error(transparent)]
+    Syntax(Box<serde_saphyr::Error>),
+    #[error("{field}")]
+    InvalidField {
+        /// Path of the field.
+        field: String,
+        source: FieldError,
+    },
+    #[error("cannot read {path}")]
+    ReadFile { path: PathBuf, source: io::Error },
+    #[error("{path} is larger than {limit} bytes")]
+    FileTooLarge { path: PathBuf, limit: u64 },
+    #[error("{path}")]
+    Samples { path: PathBuf, source: SamplesError },
+}
+
+/// Why a field of a scenario is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FieldError {
+    #[error("is required")]
+    Required,
+    #[error("is required for the kind \"{0}\"")]
+    RequiredForKind(String),
+    #[error("is a duplicate")]
+    Duplicate,
+    #[error("must be more than 0")]
+    NotPositive,
+    #[error("must not be negative")]
+    Negative,
+    #[error("there is no workload \"{0}\"")]
+    UnknownWorkload(String),
+    #[error("there is no queue \"{0}\"")]
+    UnknownQueue(String),
+    #[error(transparent)]
+    Incident(#[from] IncidentError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Source(#[from] SourceSettingsError),
 }

@@ -3,21 +3,22 @@
 mod deployment;
 mod owner;
 mod pod;
-mod replica_set;
-mod stateful_set;
-mod status;
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
 pub(super) use self::owner::{Owner, list_owners};
 use self::owner::{controller_of, pods_key, relevant_keys};
 use super::{
-    model::{ClusterModel, WorkloadId},
+    model::{ClusterModel, Pod, WorkloadId},
+    random,
+    rollout::RolloutBounds,
     seconds::timestamp_at,
+    stateful_set::{OrdinalPod, StatefulSetSpec, Step},
 };
-use crate::{Testbed, json, names};
+use crate::{Testbed, json, names, registry::ScaleSelector};
 
 /// Runs every controller once. Returns whether they have more to do even if no object changes.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Timestamp) -> bool {
@@ -29,19 +30,19 @@ pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Time
     }
     delete_orphaned_replica_sets(testbed, &owners);
     let owners = list_owners(testbed);
-    replica_set::terminate_orphaned_pods(model, &owners);
+    terminate_orphaned_pods(model, &owners);
     for owner in owners.iter().filter(|owner| !owner.is("Deployment")) {
         if owner.is("StatefulSet") {
-            stateful_set::reconcile(testbed, model, owner);
+            reconcile_stateful_set(testbed, model, owner);
         } else {
-            replica_set::reconcile(testbed, model, owner);
+            reconcile_replica_set(testbed, model, owner);
         }
     }
     write_pods(testbed, model, start);
     let now = names::timestamp(timestamp_at(start, model.now));
     let mut is_waiting = false;
     for owner in &owners {
-        is_waiting |= status::write(testbed, model, owner, &owners, &now);
+        is_waiting |= write_status(testbed, model, owner, &owners, &now);
     }
     let existing: BTreeSet<WorkloadId> = owners.iter().map(Owner::workload).collect();
     model.retain_workloads(|id| existing.contains(id));
@@ -83,5 +84,259 @@ fn delete_orphaned_replica_sets(testbed: &Testbed, owners: &[Owner]) {
     for owner in owners.iter().filter(is_orphan) {
         // The list is current, so the object exists.
         let _ = testbed.delete(&owner.api_version, &owner.kind, owner.namespace(), owner.name());
+    }
+}
+
+/// Creates missing pods and terminates surplus pods.
+fn reconcile_replica_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
+    let (id, now) = (owner.workload(), model.now);
+    let revision = template_hash(owner);
+    let missing = model.workload(&id).terminate_surplus(owner.uid(), owner.replicas(), now);
+    for _ in 0..missing {
+        let name = model.generate_name(owner.name());
+        create_pod(testbed, model, owner, &name, &revision, &[]);
+    }
+}
+
+/// The pod template hash of a `ReplicaSet`.
+fn template_hash(owner: &Owner) -> String {
+    json::str_at(&owner.object, "/metadata/labels/pod-template-hash").to_owned()
+}
+
+/// Creates a pod. If the server rejects it, the next reconcile tries again.
+fn create_pod(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    owner: &Owner,
+    name: &str,
+    revision: &str,
+    labels: &[(&str, &str)],
+) {
+    let id = owner.workload();
+    let profile = model.workload(&id).profile.clone();
+    let Ok(stored) = testbed.apply(pod::new_object(owner, name, labels, &profile)) else { return };
+    let mut pod = Pod::new(owner.namespace(), name, owner.uid(), revision);
+    json::str_at(&stored, "/metadata/uid").clone_into(&mut pod.uid);
+    pod.containers = pod::containers(&stored, &profile);
+    pod.is_dirty = true;
+    model.add_pod(&id, pod);
+}
+
+/// Terminates the pods of deleted owners.
+fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]) {
+    let existing: BTreeSet<&str> = owners.iter().map(Owner::uid).collect();
+    let now = model.now;
+    let orphans = model.pods_mut().filter(|pod| !existing.contains(pod.owner_uid.as_str()));
+    orphans.for_each(|pod| pod.terminate(now));
+}
+
+/// Takes the next step towards the desired pods.
+fn reconcile_stateful_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
+    let revision = stateful_set_revision(owner);
+    let Step { create, terminate } = spec(owner).next_step(&pods(model, owner, &revision));
+    for ordinal in create {
+        create_ordinal(testbed, model, owner, ordinal, &revision);
+    }
+    let now = model.now;
+    for pod in model.workload(&owner.workload()).pods.values_mut() {
+        if is_own(pod, owner) && ordinal(pod).is_some_and(|ordinal| terminate.contains(&ordinal)) {
+            pod.terminate(now);
+        }
+    }
+}
+
+fn spec(owner: &Owner) -> StatefulSetSpec {
+    let partition = json::i64_at(&owner.object, "/spec/updateStrategy/rollingUpdate/partition");
+    StatefulSetSpec {
+        replicas: owner.replicas(),
+        is_parallel: json::str_at(&owner.object, "/spec/podManagementPolicy") == "Parallel",
+        replaces_old: json::str_at(&owner.object, "/spec/updateStrategy/type") != "OnDelete",
+        partition: partition.unwrap_or_default(),
+    }
+}
+
+/// The name of the current revision of the template.
+fn stateful_set_revision(owner: &Owner) -> String {
+    let template =
+        owner.object.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
+    let mut rng = fastrand::Rng::with_seed(random::hash(&[&template]));
+    format!("{}-{}", owner.name(), names::random_suffix(&mut rng, 10))
+}
+
+/// The pods with their ordinals, sorted.
+fn pods(model: &mut ClusterModel, owner: &Owner, revision: &str) -> Vec<OrdinalPod> {
+    let pods = model.workload(&owner.workload()).pods.values();
+    let ordinal_pod = |pod: &Pod| {
+        let (ordinal, state) = (ordinal(pod)?, pod.lifecycle.state);
+        Some(OrdinalPod { ordinal, state, is_current: pod.revision == revision })
+    };
+    let own = pods.filter(|pod| is_own(pod, owner));
+    let mut pods: Vec<OrdinalPod> = own.filter_map(ordinal_pod).collect();
+    pods.sort_by_key(|pod| pod.ordinal);
+    pods
+}
+
+fn is_own(pod: &Pod, owner: &Owner) -> bool {
+    pod.owner_uid == owner.uid()
+}
+
+fn ordinal(pod: &Pod) -> Option<u32> {
+    pod.name.rsplit('-').next()?.parse().ok()
+}
+
+fn create_ordinal(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    owner: &Owner,
+    ordinal: u32,
+    revision: &str,
+) {
+    let (name, ordinal) = (format!("{}-{ordinal}", owner.name()), ordinal.to_string());
+    let labels = [
+        ("apps.kubernetes.io/pod-index", ordinal.as_str()),
+        ("controller-revision-hash", revision),
+        ("statefulset.kubernetes.io/pod-name", &name),
+    ];
+    create_pod(testbed, model, owner, &name, revision, &labels);
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PodCounts {
+    all: u32,
+    ready: u32,
+    available: u32,
+    updated: u32,
+}
+
+/// Writes the status of an object. Returns whether ready pods will become available with time
+/// alone.
+fn write_status(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    owner: &Owner,
+    owners: &[Owner],
+    now: &str,
+) -> bool {
+    let revision = current_revision(owner, owners);
+    let (second, min_ready) = (model.now, owner.min_ready_seconds());
+    let id = owner.workload();
+    let workload = model.workload(&id);
+    if owner.workload().kind == owner.kind {
+        workload.desired = owner.replicas();
+    }
+    let is_deployment = owner.is("Deployment");
+    let is_own = |pod: &&Pod| is_deployment || pod.owner_uid == owner.uid();
+    let mut counts = PodCounts::default();
+    for pod in workload.pods.values().filter(is_own).filter(|pod| pod.lifecycle.is_active()) {
+        counts.all += 1;
+        counts.ready += u32::from(pod.lifecycle.is_ready());
+        counts.available += u32::from(pod.lifecycle.is_available(second, min_ready));
+        let is_updated =
+            if is_deployment { pod.owner_uid == revision } else { pod.revision == revision };
+        counts.updated += u32::from(is_updated);
+    }
+    testbed.modify(&owner.key, &owner.id(), |object| {
+        if owner.is_custom() {
+            custom(object, owner, counts);
+        } else {
+            let status = built_in(object, owner, counts, &revision, now);
+            json::set(object, &["status"], status);
+        }
+    });
+    counts.available < counts.ready
+}
+
+/// The UID of a Deployment's newest `ReplicaSet`, or the revision of a `StatefulSet`.
+fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
+    if owner.is("StatefulSet") {
+        return stateful_set_revision(owner);
+    }
+    let newest = deployment::newest(owner, owners);
+    newest.map(|one| one.uid().to_owned()).unwrap_or_default()
+}
+
+fn built_in(object: &Value, owner: &Owner, counts: PodCounts, revision: &str, now: &str) -> Value {
+    let PodCounts { all, ready, available, updated } = counts;
+    let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default();
+    let mut status = json!({
+        "observedGeneration": generation, "replicas": all, "readyReplicas": ready,
+        "availableReplicas": available,
+    });
+    match owner.kind.as_str() {
+        "Deployment" => {
+            json::set(&mut status, &["updatedReplicas"], updated);
+            let unavailable = all.max(owner.replicas()).saturating_sub(available);
+            json::set(&mut status, &["unavailableReplicas"], unavailable);
+            json::set(&mut status, &["conditions"], conditions(object, owner, counts, now));
+        }
+        "StatefulSet" => {
+            json::set(&mut status, &["updatedReplicas"], updated);
+            json::set(&mut status, &["currentReplicas"], updated);
+            json::set(&mut status, &["currentRevision"], revision);
+            json::set(&mut status, &["updateRevision"], revision);
+        }
+        _ => json::set(&mut status, &["fullyLabeledReplicas"], all),
+    }
+    status
+}
+
+fn conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Value {
+    let desired = owner.replicas();
+    let bounds = RolloutBounds::from_strategy(
+        object.pointer("/spec/strategy").unwrap_or(&Value::Null),
+        desired,
+    );
+    let is_complete =
+        counts.updated == desired && counts.all == desired && counts.available == desired;
+    let is_available = counts.available >= desired.saturating_sub(bounds.unavailable);
+    let available = if is_available {
+        ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    } else {
+        ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    };
+    let progressing = if is_complete {
+        ("True", "NewReplicaSetAvailable", "ReplicaSet has successfully progressed.")
+    } else {
+        ("True", "ReplicaSetUpdated", "ReplicaSet is progressing.")
+    };
+    json!([
+        condition(object, "Available", available, now),
+        condition(object, "Progressing", progressing, now)
+    ])
+}
+
+/// A condition. Its times change only if it does.
+fn condition(
+    object: &Value,
+    name: &str,
+    (status, reason, message): (&str, &str, &str),
+    now: &str,
+) -> Value {
+    let old =
+        json::array_at(object, "/status/conditions").find(|one| json::str_at(one, "/type") == name);
+    let keep_if = |field: &str, is_same: bool| {
+        old.filter(|_| is_same)
+            .map_or(now, |old| json::str_at(old, &format!("/{field}")))
+            .to_owned()
+    };
+    let same_status = old.is_some_and(|old| json::str_at(old, "/status") == status);
+    let same = same_status && old.is_some_and(|old| json::str_at(old, "/reason") == reason);
+    json!({
+        "type": name, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": keep_if("lastTransitionTime", same_status),
+        "lastUpdateTime": keep_if("lastUpdateTime", same),
+    })
+}
+
+/// Sets the replicas of a custom resource, and the selector if the scale needs one.
+fn custom(object: &mut Value, owner: &Owner, counts: PodCounts) {
+    json::set_pointer(object, &owner.paths.status_replicas, counts.all);
+    let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };
+    if json::str_at(object, pointer).is_empty() {
+        let labels = owner.pod_labels();
+        let pairs = labels.as_object().into_iter().flatten();
+        let pairs =
+            pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        json::set_pointer(object, pointer, pairs.collect::<Vec<_>>().join(","));
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use hpa_calc::Quantity;
 use serde_json::Value;
 
-use super::state::State;
+use super::State;
 use crate::{
     Testbed, json,
     workload::{

@@ -6,7 +6,7 @@ use hpa_calc::MilliValue;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::state::{Shared, State};
+use super::{Shared, State};
 use crate::{
     error::ApiError,
     metrics_provider::{

@@ -1,11 +1,8 @@
 //! Runs a scenario in a testbed.
 
 mod exposition;
-mod incidents;
 mod metrics;
 mod runner;
-mod setup;
-mod state;
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
@@ -13,21 +10,21 @@ use axum::{Router, routing::get};
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-use self::{
-    metrics::SimulatedMetrics,
-    runner::Runner,
-    state::{Shared, State},
-};
+use self::{metrics::SimulatedMetrics, runner::Runner};
 use super::{
     clock::SimulatedClock,
+    controllers::{Owner, list_owners},
     load::Load,
     model::{ClusterModel, Observation, WorkloadId},
-    scenario::{Incident, Scenario},
+    scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
     seconds::timestamp_at,
 };
-use crate::{Config, MetricsProvider, ServerHandle, Testbed, error::ApiError};
+use crate::{
+    Config, MetricsProvider, ServerHandle, Testbed, error::ApiError, json, registry::Resource,
+};
 
 /// The text format of Prometheus.
 const EXPOSITION: &str = "text/plain; version=0.0.4";
@@ -86,7 +83,7 @@ impl Simulation {
     /// The testbed rejected one of the scenario's objects.
     pub fn start(&self, testbed: &Testbed) -> Result<RunningSimulation, ApiError> {
         self.shared.state.lock().start = self.shared.clock.now();
-        setup::create_objects(testbed, &self.shared.scenario)?;
+        create_objects(testbed, &self.shared.scenario)?;
         let mut runner = Runner::new(testbed.clone(), Arc::clone(&self.shared));
         runner.create_pods();
         Ok(RunningSimulation { task: tokio::spawn(runner.run()) })
@@ -172,4 +169,160 @@ impl fmt::Debug for Simulation {
             .field("clock", &self.shared.clock)
             .finish_non_exhaustive()
     }
+}
+
+/// Creates CRDs and namespaces, then workloads, then the other manifests. Missing namespaces are
+/// created as needed.
+fn create_objects(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError> {
+    let is_prerequisite = |manifest: &&Value| {
+        ["CustomResourceDefinition", "Namespace"].contains(&json::str_at(manifest, "/kind"))
+    };
+    let (prerequisites, others): (Vec<&Value>, Vec<&Value>) =
+        scenario.manifests.iter().partition(is_prerequisite);
+    for manifest in prerequisites {
+        testbed.apply(manifest.clone())?;
+    }
+    for workload in &scenario.workloads {
+        ensure_namespace(testbed, &workload.namespace)?;
+        testbed.apply(workload_object(testbed, workload, scenario))?;
+    }
+    for manifest in others {
+        ensure_namespace(testbed, json::str_at(manifest, "/metadata/namespace"))?;
+        testbed.apply(manifest.clone())?;
+    }
+    Ok(())
+}
+
+fn ensure_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
+    if !name.is_empty() && testbed.get("v1", "Namespace", "", name).is_none() {
+        testbed.apply(
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+        )?;
+    }
+    Ok(())
+}
+
+fn workload_object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenario) -> Value {
+    let name = &workload.name;
+    let labels = json!({ "app": name });
+    let profile = workload.profile.as_ref().unwrap_or(&scenario.default_profile);
+    let selector = if workload.kind == "ReplicationController" {
+        labels.clone()
+    } else {
+        json!({ "matchLabels": labels })
+    };
+    let mut object = json!({
+        "apiVersion": workload.api_version(), "kind": workload.kind,
+        "metadata": { "name": name, "namespace": workload.namespace, "labels": labels },
+        "spec": {
+            "selector": selector,
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": profile.containers(&format!("{name}:1")) },
+            },
+        },
+    });
+    json::set_pointer(&mut object, &replicas_pointer(testbed, workload), workload.replicas);
+    for (field, value) in workload.spec.iter().flatten() {
+        json::set(&mut object, &["spec", field], value.clone());
+    }
+    object
+}
+
+/// The JSON pointer to the replicas of this kind.
+fn replicas_pointer(testbed: &Testbed, workload: &WorkloadSpec) -> String {
+    let is_kind_of = |version: &str, resource: &Resource| {
+        workload.kind == resource.kind
+            && workload.api_version() == Some(&resource.api_version(version))
+    };
+    let custom = testbed.scalable_custom_resources();
+    let pointer = custom.iter().find_map(|resource| {
+        let mut versions = resource.versions.iter();
+        let version = versions.find(|version| is_kind_of(&version.name, resource))?;
+        Some(version.scale.as_ref()?.spec_replicas.clone())
+    });
+    pointer.unwrap_or_else(|| "/spec/replicas".to_owned())
+}
+
+struct Shared {
+    scenario: Scenario,
+    clock: SimulatedClock,
+    state: Mutex<State>,
+    /// The last simulated second that is complete.
+    completed: watch::Sender<f64>,
+}
+
+struct State {
+    model: ClusterModel,
+    start: Timestamp,
+    /// Incidents to come, in any order.
+    incidents: Vec<Incident>,
+}
+
+impl Shared {
+    /// Simulated seconds from `start` to now.
+    fn seconds_since(&self, start: Timestamp) -> f64 {
+        self.clock.now().duration_since(start).as_secs_f64()
+    }
+}
+
+/// Removes and returns the incidents that are due, in order of time.
+fn take_due(state: &mut State, second: f64) -> Vec<Incident> {
+    let mut due: Vec<Incident> =
+        state.incidents.extract_if(.., |incident| incident.at.get() <= second).collect();
+    due.sort_by(|one, other| one.at.get().total_cmp(&other.at.get()));
+    due
+}
+
+fn apply_incident(
+    testbed: &Testbed,
+    scenario: &Scenario,
+    model: &mut ClusterModel,
+    incident: &Incident,
+) {
+    let Some(name) = &incident.workload else {
+        if incident.kind == IncidentKind::MetricsOutage {
+            model.metrics.begin_outage(incident.source, model.now + incident.seconds());
+        }
+        return;
+    };
+    let Some(id) = find_workload(scenario, model, name) else { return };
+    match incident.kind {
+        IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
+        IncidentKind::ManualScale => scale(testbed, &id, incident.replicas.unwrap_or_default()),
+        _ => model.affect_pods(&id, incident),
+    }
+}
+
+/// The workload that `name` or `namespace/name` refers to.
+fn find_workload(scenario: &Scenario, model: &ClusterModel, name: &str) -> Option<WorkloadId> {
+    if let Some(spec) = scenario.workload(name) {
+        return Some(WorkloadId::for_spec(spec));
+    }
+    let (namespace, name) = name.split_once('/')?;
+    model.workloads.keys().find(|id| id.namespace == namespace && id.name == name).cloned()
+}
+
+/// Like `kubectl rollout restart`.
+fn restart_rollout(testbed: &Testbed, id: &WorkloadId, now: f64) {
+    let annotation = "kubectl.kubernetes.io/restartedAt";
+    let path = ["spec", "template", "metadata", "annotations", annotation];
+    change_object(testbed, id, |object, _| json::set(object, &path, format!("second {now}")));
+}
+
+fn scale(testbed: &Testbed, id: &WorkloadId, replicas: u32) {
+    change_object(testbed, id, |object, owner| {
+        json::set_pointer(object, &owner.paths.spec_replicas, json!(replicas));
+    });
+}
+
+fn change_object(testbed: &Testbed, id: &WorkloadId, change: impl FnOnce(&mut Value, &Owner)) {
+    let owner = list_owners(testbed).into_iter().find(|owner| {
+        owner.kind == id.kind && owner.name() == id.name && owner.namespace() == id.namespace
+    });
+    let Some(owner) = owner else { return };
+    let mut object = (*owner.object).clone();
+    change(&mut object, &owner);
+    // The object was accepted before with the same fields, so it is accepted again.
+    let _ = testbed.apply(object);
 }

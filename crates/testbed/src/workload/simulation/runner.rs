@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{
-    incidents,
-    state::{Shared, State},
-};
+use super::{Shared, State, apply_incident, take_due};
 use crate::{
     Testbed,
     workload::{
@@ -78,10 +75,10 @@ impl Runner {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state.lock();
         state.model.step(second);
-        let due = incidents::take_due(&mut state, second);
+        let due = take_due(&mut state, second);
         let State { model, start, .. } = &mut *state;
         for incident in due {
-            incidents::apply(&self.testbed, &shared.scenario, model, &incident);
+            apply_incident(&self.testbed, &shared.scenario, model, &incident);
         }
         self.remove_finished_pods(model);
         controllers::write_pods(&self.testbed, model, *start);

@@ -1,0 +1,225 @@
+//! Serving certificates: read from files and reloaded when they change, or set by the caller.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use parking_lot::Mutex;
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, ServerConfig, SupportedProtocolVersion,
+        crypto::ring::default_provider,
+        pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+        server::danger::ClientCertVerifier,
+    },
+};
+use tracing::{info, warn};
+
+/// Why a certificate can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    #[error("unable to read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// A text is not PEM with a certificate or a key.
+    #[error("unable to use {origin}")]
+    Pem {
+        /// The file, or what the text is.
+        origin: String,
+        source: pem::Error,
+    },
+    #[error("the key in {key} does not match the certificate in {certificates}")]
+    Mismatch { certificates: String, key: String, source: rustls::Error },
+    #[error("the TLS settings are invalid")]
+    Settings(#[source] rustls::Error),
+}
+
+/// What a server requires of a handshake.
+#[derive(Clone, Default)]
+pub struct Handshake {
+    /// Verifies the certificates of clients. `None`: clients aren't asked for one.
+    pub client_verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// The protocols of ALPN, in the order of preference. Empty: ALPN is off.
+    pub protocols: Vec<Vec<u8>>,
+    /// The versions of TLS. Empty: 1.2 and 1.3.
+    pub versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+/// The serving certificate of a server.
+pub struct ServingCertificate {
+    handshake: Handshake,
+    files: Option<(PathBuf, PathBuf)>,
+    loaded: Mutex<Loaded>,
+}
+
+struct Loaded {
+    acceptor: TlsAcceptor,
+    modified: Modified,
+}
+
+/// Modification times of the two files. The kubelet updates a mounted Secret by replacing a
+/// symlink, which changes these times too.
+type Modified = (Option<SystemTime>, Option<SystemTime>);
+
+impl ServingCertificate {
+    /// Reads a certificate chain and its key from files.
+    pub fn from_files(
+        chain: PathBuf,
+        key: PathBuf,
+        handshake: Handshake,
+    ) -> Result<Self, CertificateError> {
+        let modified = (modified(&chain), modified(&key));
+        let acceptor = read(&chain, &key, &handshake)?;
+        let loaded = Mutex::new(Loaded { acceptor, modified });
+        Ok(Self { handshake, files: Some((chain, key)), loaded })
+    }
+
+    /// Uses a certificate chain and its key in PEM.
+    pub fn from_pem(
+        chain: &[u8],
+        key: &[u8],
+        handshake: Handshake,
+    ) -> Result<Self, CertificateError> {
+        let acceptor = acceptor(&Source::memory(chain, key), &handshake)?;
+        let loaded = Mutex::new(Loaded { acceptor, modified: (None, None) });
+        Ok(Self { handshake, files: None, loaded })
+    }
+
+    /// Replaces the certificate of new connections.
+    pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
+        let acceptor = acceptor(&Source::memory(chain, key), &self.handshake)?;
+        self.loaded.lock().acceptor = acceptor;
+        Ok(())
+    }
+
+    /// Returns an acceptor for the current files. If they are unusable, keeps the last certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let mut loaded = self.loaded.lock();
+        let Some((chain, key)) = &self.files else { return loaded.acceptor.clone() };
+        let modified = (modified(chain), modified(key));
+        if modified != loaded.modified {
+            loaded.modified = modified;
+            match read(chain, key, &self.handshake) {
+                Ok(acceptor) => {
+                    info!("reloaded the serving certificate");
+                    loaded.acceptor = acceptor;
+                }
+                Err(error) => {
+                    let error = hpa_metrics::describe(&error);
+                    warn!(error, "unable to reload the serving certificate; keeping the old one");
+                }
+            }
+        }
+        loaded.acceptor.clone()
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// A certificate chain and its key in PEM, and where they are from.
+struct Source<'a> {
+    chain: &'a [u8],
+    key: &'a [u8],
+    chain_origin: String,
+    key_origin: String,
+}
+
+impl<'a> Source<'a> {
+    fn memory(chain: &'a [u8], key: &'a [u8]) -> Self {
+        let (chain_origin, key_origin) =
+            ("the given chain".to_owned(), "the given text".to_owned());
+        Self { chain, key, chain_origin, key_origin }
+    }
+}
+
+fn read(chain: &Path, key: &Path, handshake: &Handshake) -> Result<TlsAcceptor, CertificateError> {
+    let read = |path: &Path| {
+        fs::read(path).map_err(|source| CertificateError::Read { path: path.to_owned(), source })
+    };
+    let source = Source {
+        chain: &read(chain)?,
+        key: &read(key)?,
+        chain_origin: chain.display().to_string(),
+        key_origin: key.display().to_string(),
+    };
+    acceptor(&source, handshake)
+}
+
+fn acceptor(source: &Source<'_>, handshake: &Handshake) -> Result<TlsAcceptor, CertificateError> {
+    let unusable = |origin: &String| {
+        let origin = origin.clone();
+        |source| CertificateError::Pem { origin, source }
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(source.chain)
+        .collect::<Result<_, _>>()
+        .map_err(unusable(&source.chain_origin))?;
+    if chain.is_empty() {
+        return Err(unusable(&source.chain_origin)(pem::Error::NoItemsFound));
+    }
+    let key = PrivateKeyDer::from_pem_slice(source.key).map_err(unusable(&source.key_origin))?;
+    let versions = match handshake.versions.as_slice() {
+        [] => rustls::DEFAULT_VERSIONS,
+        versions => versions,
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(versions)
+        .map_err(CertificateError::Settings)?;
+    let builder = match &handshake.client_verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config =
+        builder.with_single_cert(chain, key).map_err(|error| CertificateError::Mismatch {
+            certificates: source.chain_origin.clone(),
+            key: source.key_origin.clone(),
+            source: error,
+        })?;
+    config.alpn_protocols.clone_from(&handshake.protocols);
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+    use super::*;
+
+    fn identity() -> (String, String) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (cert.pem(), signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn certificate_and_key_must_match() {
+        let (chain, key) = identity();
+        let (_, other) = identity();
+        let load = |chain: &str, key: &str| {
+            ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes(), Handshake::default())
+                .map(drop)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(load(&chain, &key), Ok(()));
+        let mismatch =
+            "the key in the given text does not match the certificate in the given chain";
+        assert_eq!(load(&chain, &other), Err(mismatch.to_owned()));
+        assert_eq!(load("", &key), Err("unable to use the given chain".to_owned()));
+        assert_eq!(load(&chain, ""), Err("unable to use the given text".to_owned()));
+    }
+
+    #[test]
+    fn missing_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("tls.crt");
+        let loaded =
+            ServingCertificate::from_files(missing.clone(), missing.clone(), Handshake::default());
+        let error = loaded.err().expect("there is no file").to_string();
+        assert_eq!(error, format!("unable to read {}", missing.display()));
+    }
+}

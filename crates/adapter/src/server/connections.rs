@@ -1,0 +1,438 @@
+//! The open connections of a server: which one is closed when there are too many, or because its
+//! client is idle or doesn't read a response.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::body::Bytes;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::reviews::network;
+
+/// How long a new connection may take until its first request.
+const FIRST_REQUEST: Duration = Duration::from_secs(32);
+
+/// How long a connection may be idle between requests. As in kube-apiserver.
+const BETWEEN_REQUESTS: Duration = Duration::from_secs(90);
+
+/// How long a client may take to read a response.
+const RESPONSE: Duration = Duration::from_secs(60);
+
+/// How often a connection with requests is checked.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// How many connections and responses a server has at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    pub connections: usize,
+    /// Connections of users that can't be replaced by those of unknown clients.
+    pub authenticated: usize,
+    /// Responses that clients have not read. The connections of front proxies don't count.
+    pub unread: usize,
+}
+
+/// The open connections of a server.
+///
+/// A connection above the limit replaces another one, so that clients that do nothing, or don't
+/// read, can't keep others out. It is one of the address with the most connections: of them, the
+/// one that has been idle for the longest time, or else one whose responses are all unread. A
+/// connection with a request in progress isn't replaced: [`crate::admission`] bounds those.
+pub struct Connections {
+    limits: ConnectionLimits,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_id: HashMap<u64, Entry>,
+    /// The unread responses of all connections but [`Class::Protected`] ones.
+    unread: usize,
+    /// Incremented with each change, to order the changes.
+    sequence: u64,
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// No request had valid credentials.
+    Unknown,
+    /// A request had valid credentials.
+    Authenticated,
+    /// A front proxy's. It is never replaced.
+    Protected,
+}
+
+struct Entry {
+    class: Class,
+    address: IpAddr,
+    /// Requests without a response.
+    running: usize,
+    /// When the unread responses were ready. The first one is the oldest.
+    unread: BTreeMap<u64, Instant>,
+    /// The sequence number of the last change.
+    changed: u64,
+    /// When the connection has been idle for too long.
+    deadline: Instant,
+    close: CancellationToken,
+}
+
+/// Why a connection must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Idle,
+    Unread,
+}
+
+impl Connections {
+    pub fn new(limits: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self { limits, open: Mutex::default() })
+    }
+
+    /// Adds a connection. `None` if there are too many, and none of them can be replaced.
+    pub fn open(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Connection>> {
+        let mut open = self.open.lock();
+        if open.by_id.len() >= self.limits.connections && !open.replace_one(self.limits) {
+            return None;
+        }
+        let id = open.next();
+        let close = CancellationToken::new();
+        let entry = Entry {
+            class: Class::Unknown,
+            address: network(client),
+            running: 0,
+            unread: BTreeMap::new(),
+            changed: id,
+            deadline: Instant::now() + FIRST_REQUEST,
+            close: close.clone(),
+        };
+        open.by_id.insert(id, entry);
+        Some(Arc::new(Connection { connections: self.clone(), id, client, close }))
+    }
+}
+
+impl Open {
+    fn next(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// Makes room for a connection. Unknown clients and users have a share each.
+    fn replace_one(&mut self, limits: ConnectionLimits) -> bool {
+        let count = |class| self.by_id.values().filter(|entry| entry.class == class).count();
+        let classes = if count(Class::Authenticated) > limits.authenticated {
+            [Class::Authenticated, Class::Unknown]
+        } else {
+            [Class::Unknown, Class::Authenticated]
+        };
+        classes.into_iter().any(|class| self.replace(class))
+    }
+
+    fn replace(&mut self, class: Class) -> bool {
+        let candidates =
+            || self.by_id.iter().filter(|(_, own)| own.class == class && own.running == 0);
+        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
+        for (_, entry) in candidates() {
+            *by_address.entry(entry.address).or_default() += 1;
+        }
+        let replaced = candidates().min_by_key(|(_, entry)| {
+            let connections = by_address.get(&entry.address).copied();
+            (Reverse(connections), !entry.unread.is_empty(), entry.changed)
+        });
+        let id = replaced.map(|(id, _)| *id);
+        id.is_some_and(|id| self.close(id))
+    }
+
+    /// Closes connections with unread responses until there are few enough of them.
+    fn limit_unread(&mut self, limit: usize) {
+        while self.unread > limit {
+            let unread = self.by_id.iter().filter(|(_, entry)| entry.class != Class::Protected);
+            let most = unread.min_by_key(|(_, own)| (Reverse(own.unread.len()), own.changed));
+            let Some(id) = most.map(|(id, _)| *id) else { return };
+            self.close(id);
+        }
+    }
+
+    fn close(&mut self, id: u64) -> bool {
+        self.remove(id).is_some_and(|entry| {
+            entry.close.cancel();
+            true
+        })
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.by_id.remove(&id)?;
+        if entry.class != Class::Protected {
+            self.unread -= entry.unread.len();
+        }
+        Some(entry)
+    }
+
+    /// Changes a connection that was neither removed nor closed.
+    fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
+        let sequence = self.next();
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        let counted = |entry: &Entry| match entry.class {
+            Class::Protected => 0,
+            Class::Unknown | Class::Authenticated => entry.unread.len(),
+        };
+        let before = counted(entry);
+        change(entry);
+        entry.changed = sequence;
+        self.unread = self.unread - before + counted(entry);
+    }
+}
+
+/// An open connection. Dropping it removes it.
+pub struct Connection {
+    connections: Arc<Connections>,
+    id: u64,
+    client: IpAddr,
+    close: CancellationToken,
+}
+
+impl Connection {
+    /// The address of the client.
+    pub fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// Waits until the connection must make room for another one.
+    pub async fn replaced(&self) {
+        self.close.cancelled().await;
+    }
+
+    /// Marks the connection as one of a user or of a front proxy.
+    pub fn set_class(&self, class: Class) {
+        let mut open = self.connections.open.lock();
+        let is_higher = |own: Class| own == Class::Unknown || class == Class::Protected;
+        if open
+            .by_id
+            .get(&self.id)
+            .is_some_and(|entry| entry.class != class && is_higher(entry.class))
+        {
+            open.change(self.id, |entry| entry.class = class);
+        }
+    }
+
+    /// Starts a request.
+    pub fn start(self: &Arc<Self>) -> RunningRequest {
+        self.connections.open.lock().change(self.id, |entry| entry.running += 1);
+        RunningRequest { connection: self.clone(), response: None }
+    }
+
+    /// Waits until the connection must be closed.
+    pub(crate) async fn expired(&self) -> Expiry {
+        loop {
+            let now = Instant::now();
+            let next_check = {
+                let open = self.connections.open.lock();
+                let Some(entry) = open.by_id.get(&self.id) else { return Expiry::Idle };
+                if entry.unread.values().next().is_some_and(|ready| now >= *ready + RESPONSE) {
+                    return Expiry::Unread;
+                }
+                match entry.running + entry.unread.len() {
+                    0 if now >= entry.deadline => return Expiry::Idle,
+                    0 => entry.deadline,
+                    _ => now + CHECK,
+                }
+            };
+            // A request can start in the meantime.
+            sleep_until(next_check.min(now + CHECK)).await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.connections.open.lock().remove(self.id);
+    }
+}
+
+/// A request until its response has been sent. Then this is dropped.
+pub struct RunningRequest {
+    connection: Arc<Connection>,
+    /// The number of the response in [`Entry::unread`].
+    response: Option<u64>,
+}
+
+impl RunningRequest {
+    /// Counts the response as unread from now on. If there are too many unread ones, closes the
+    /// connection with most of them.
+    pub fn respond(&mut self) {
+        let connections = &self.connection.connections;
+        let mut open = connections.open.lock();
+        let response = open.next();
+        open.change(self.connection.id, |entry| {
+            entry.running -= 1;
+            entry.unread.insert(response, Instant::now());
+        });
+        self.response = Some(response);
+        open.limit_unread(connections.limits.unread);
+    }
+
+    /// The bytes of the response. The request ends when they have been sent.
+    pub(crate) fn send(mut self, bytes: Bytes) -> Bytes {
+        self.respond();
+        Bytes::from_owner(SendingBody { bytes, _request: self })
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        let response = self.response;
+        self.connection.connections.open.lock().change(self.connection.id, |entry| {
+            match response {
+                Some(response) => drop(entry.unread.remove(&response)),
+                None => entry.running -= 1,
+            }
+            entry.deadline = Instant::now() + BETWEEN_REQUESTS;
+        });
+    }
+}
+
+/// The body of a response, which has been sent when this is dropped.
+struct SendingBody {
+    bytes: Bytes,
+    _request: RunningRequest,
+}
+
+impl AsRef<[u8]> for SendingBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { connections: 6, authenticated: 2, unread: 4 };
+    const OK: Bytes = Bytes::from_static(b"ok");
+
+    fn address(last: u8) -> IpAddr {
+        [127, 0, 0, last].into()
+    }
+
+    fn is_closed(connection: &Connection) -> bool {
+        connection.close.is_cancelled()
+    }
+
+    fn closed(open: &[Arc<Connection>]) -> Vec<usize> {
+        (0..open.len()).filter(|at| is_closed(&open[*at])).collect()
+    }
+
+    fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<Arc<Connection>> {
+        let open = |client: &u8| connections.open(address(*client)).unwrap();
+        clients.iter().map(open).collect()
+    }
+
+    #[test]
+    fn idle_connections_are_replaced_before_unread_ones() {
+        let connections = Connections::new(LIMITS);
+        let open = open(&connections, &[1; 6]);
+        let _running = open[0].start();
+        open[1].set_class(Class::Protected);
+        let _unread = open[2].start().send(OK);
+        drop(open[3].start());
+        let mut newer = Vec::new();
+        for expected in [&[4][..], &[4, 5], &[3, 4, 5], &[2, 3, 4, 5]] {
+            newer.push(connections.open(address(1)).unwrap().start());
+            assert_eq!(closed(&open), expected);
+        }
+        assert!(connections.open(address(1)).is_none(), "all others are busy or protected");
+    }
+
+    #[test]
+    fn address_with_most_connections_loses_one() {
+        let connections = Connections::new(LIMITS);
+        let open = open(&connections, &[1, 2, 3, 3, 3, 4]);
+        let _next = connections.open(address(5)).unwrap();
+        assert_eq!(closed(&open), [2]);
+        let _next = connections.open(address(6)).unwrap();
+        assert_eq!(closed(&open), [2, 3]);
+        let _next = connections.open(address(7)).unwrap();
+        assert_eq!(closed(&open), [0, 2, 3], "the oldest if all have one");
+    }
+
+    #[test]
+    fn unknown_clients_and_users_have_a_share_each() {
+        let connections = Connections::new(LIMITS);
+        let open = open(&connections, &[1, 2, 3, 4, 5, 6]);
+        open[0].set_class(Class::Authenticated);
+        open[1].set_class(Class::Authenticated);
+        let _next = connections.open(address(7)).unwrap();
+        assert_eq!(closed(&open), [2]);
+        open[3].set_class(Class::Authenticated);
+        let _next = connections.open(address(8)).unwrap();
+        assert_eq!(closed(&open), [0, 2], "users have more than their share");
+    }
+
+    #[test]
+    fn connection_with_most_unread_responses_is_closed() {
+        let connections = Connections::new(LIMITS);
+        let open = open(&connections, &[1, 1, 1]);
+        open[0].set_class(Class::Protected);
+        let _protected: Vec<_> = (0..9).map(|_| open[0].start().send(OK)).collect();
+        let mut first: Vec<_> = (0..3).map(|_| open[1].start().send(OK)).collect();
+        first.pop();
+        let _second: Vec<_> = (0..2).map(|_| open[2].start().send(OK)).collect();
+        assert!(closed(&open).is_empty(), "one was read");
+        let third = open[2].start().send(OK);
+        assert_eq!(closed(&open), [2]);
+        drop((third, first));
+        assert_eq!(connections.open.lock().unread, 0);
+    }
+
+    fn connection() -> Arc<Connection> {
+        Connections::new(LIMITS).open(address(1)).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_without_a_request_is_idle_after_32_seconds() {
+        let started = Instant::now();
+        assert_eq!(connection().expired().await, Expiry::Idle);
+        assert_eq!(started.elapsed(), FIRST_REQUEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_idle_90_seconds_after_its_last_request() {
+        let started = Instant::now();
+        let connection = connection();
+        let requests = async {
+            for _ in 0..2 {
+                let request = connection.start();
+                sleep(Duration::from_mins(5)).await;
+                drop(request.send(OK));
+                sleep(Duration::from_mins(1)).await;
+            }
+        };
+        let ((expiry, idle_after), ()) =
+            tokio::join!(async { (connection.expired().await, started.elapsed()) }, requests);
+        assert_eq!(expiry, Expiry::Idle);
+        assert_eq!(idle_after, Duration::from_mins(11) + BETWEEN_REQUESTS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_expires_60_seconds_after_an_unread_response() {
+        let connection = connection();
+        let first = connection.start().send(OK);
+        sleep(Duration::from_secs(50)).await;
+        let second = connection.start().send(OK);
+        drop(first);
+        let started = Instant::now();
+        assert_eq!(connection.expired().await, Expiry::Unread);
+        assert!(started.elapsed() <= RESPONSE + CHECK, "{:?}", started.elapsed());
+        assert!(started.elapsed() >= RESPONSE);
+        drop(second);
+    }
+}

@@ -1,0 +1,240 @@
+//! Listens for connections and serves requests on them, over TLS with HTTP/1.1 and HTTP/2.
+
+mod certificate;
+mod connections;
+#[cfg(test)]
+mod tests;
+mod write_deadline;
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use http::Request;
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use tokio_rustls::server::TlsStream;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+
+pub use certificate::{CertificateError, Handshake, ServingCertificate};
+pub use connections::{Class, Connection, ConnectionLimits, Connections, RunningRequest};
+
+use self::{connections::Expiry, write_deadline::WriteDeadline};
+use crate::{authentication::Peer, service::Adapter};
+
+/// How long a client may take to send a request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often an idle HTTP/2 connection is checked.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// How long requests in progress may take at shutdown.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a client may take nothing of a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// kube-apiserver keeps a few connections for each of its instances. An unread response takes about
+/// 2 KiB besides its body.
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { connections: 1024, authenticated: 512, unread: 2048 };
+
+/// The header of a request. A front proxy sends a header for each group of the user.
+const MAX_HEADER_BYTES: u32 = 64 << 10;
+const MAX_HEADERS: usize = 1024;
+
+/// The certificates of a client.
+const MAX_CHAIN_BYTES: usize = 16 << 10;
+
+/// How long an idle connection may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Requests of an HTTP/2 connection at a time, unless a flag sets it. As in kube-apiserver.
+const MAX_STREAMS: u32 = 250;
+
+/// How connections are served.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerOptions {
+    /// HTTP/1.1 only.
+    pub disable_http2: bool,
+    /// Requests of an HTTP/2 connection at a time. `None`: the default.
+    pub max_streams: Option<u32>,
+}
+
+impl ServerOptions {
+    /// The protocols of ALPN.
+    pub fn protocols(self) -> Vec<Vec<u8>> {
+        let http1 = b"http/1.1".to_vec();
+        if self.disable_http2 { vec![http1] } else { vec![b"h2".to_vec(), http1] }
+    }
+}
+
+/// A server that listens for connections.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address, with the actual port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves connections until `stop` is cancelled, and then finishes requests in progress.
+    pub async fn serve(
+        self,
+        adapter: Arc<Adapter>,
+        certificate: Arc<ServingCertificate>,
+        options: ServerOptions,
+        stop: CancellationToken,
+    ) {
+        let tasks = TaskTracker::new();
+        let open = Connections::new(LIMITS);
+        let shared = Arc::new(Shared { adapter, certificate, options, stop: stop.clone() });
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, client)) => {
+                    let Some(connection) = open.open(client.ip()) else {
+                        debug!(%client, "closed a connection, because all others have requests");
+                        continue;
+                    };
+                    let shared = shared.clone();
+                    tasks.spawn(async move { shared.serve(stream, connection).await });
+                }
+                Err(error) => {
+                    debug!(%error, "failed to accept a connection");
+                    // Without a pause, running out of file descriptors would become a busy loop.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(self.listener);
+        tasks.close();
+        timeout(STOP_TIMEOUT, tasks.wait()).await.ok();
+    }
+}
+
+/// The state that connections share.
+struct Shared {
+    adapter: Arc<Adapter>,
+    certificate: Arc<ServingCertificate>,
+    options: ServerOptions,
+    stop: CancellationToken,
+}
+
+impl Shared {
+    async fn serve(&self, stream: TcpStream, connection: Arc<Connection>) {
+        stream.set_nodelay(true).ok();
+        let handshake = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
+        let accepted = tokio::select! {
+            accepted = handshake => accepted,
+            () = connection.replaced() => {
+                debug!("closed a connection without a request to make room for another one");
+                return;
+            }
+        };
+        match accepted {
+            Ok(Ok(stream)) => self.serve_requests(stream, connection).await,
+            Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+            Err(_) => debug!("TLS handshake timed out"),
+        }
+    }
+
+    async fn serve_requests(
+        &self,
+        stream: TlsStream<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+        connection: Arc<Connection>,
+    ) {
+        let session = stream.get_ref().1;
+        let is_http2 = session.alpn_protocol() == Some(b"h2");
+        let chain = session.peer_certificates().unwrap_or_default();
+        if chain.iter().map(|certificate| certificate.len()).sum::<usize>() > MAX_CHAIN_BYTES {
+            debug!("closed a connection, because the client's certificates are too long");
+            return;
+        }
+        let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
+        let peer = Arc::new(Peer::new(connection.client(), chain.collect()));
+        if self.adapter.is_front_proxy(&peer) {
+            connection.set_class(Class::Protected);
+        }
+        let (adapter, requests) = (self.adapter.clone(), connection.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (peer, adapter, connection) = (peer.clone(), adapter.clone(), requests.clone());
+            async move {
+                let running = connection.start();
+                let (head, _) = request.into_parts();
+                let response = adapter.respond(&head, &peer).await;
+                if peer.is_authenticated() {
+                    connection.set_class(Class::Authenticated);
+                }
+                Ok::<_, Infallible>(response.map(|bytes| Full::new(running.send(bytes))))
+            }
+        });
+        let builder = self.protocol(is_http2);
+        let stream = TokioIo::new(WriteDeadline::new(stream, WRITE_TIMEOUT));
+        let mut served = std::pin::pin!(builder.serve_connection(stream, service));
+        let outcome = tokio::select! {
+            outcome = served.as_mut() => outcome,
+            expiry = connection.expired() => match expiry {
+                Expiry::Idle => {
+                    served.as_mut().graceful_shutdown();
+                    timeout(CLOSE_TIMEOUT, served).await.unwrap_or(Ok(()))
+                }
+                Expiry::Unread => {
+                    debug!("closed a connection whose client didn't read a response");
+                    Ok(())
+                }
+            },
+            () = connection.replaced() => {
+                debug!("closed a connection to make room for another one");
+                Ok(())
+            }
+            () = self.stop.cancelled() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = outcome {
+            debug!(%error, "connection failed");
+        }
+    }
+
+    /// Detecting the protocol by the first bytes would have no time limit.
+    fn protocol(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEADER_BYTES as usize);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .max_header_list_size(MAX_HEADER_BYTES)
+            .max_concurrent_streams(self.options.max_streams.unwrap_or(MAX_STREAMS));
+        if is_http2 { builder.http2_only() } else { builder.http1_only() }
+    }
+}

@@ -1,0 +1,132 @@
+//! A limit for the time in which a client takes nothing of what is sent to it.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
+
+/// A stream whose writes fail if the other side takes no byte for a time.
+#[derive(Debug)]
+pub(super) struct WriteDeadline<S> {
+    stream: S,
+    limit: Duration,
+    /// Runs while a write waits.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> WriteDeadline<S> {
+    /// Limits the writes of a stream.
+    pub(super) fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, limit, timer: None }
+    }
+
+    /// The result of a write, unless it waits for too long.
+    fn check<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let limit = self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(timer.as_mut().poll(context));
+        let message = format!("the client took nothing for {} s", limit.as_secs());
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteDeadline<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.check(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.check(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.check(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let closed = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.check(context, closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, duplex},
+        time::Instant,
+    };
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+    const PAUSE: Duration = Duration::from_secs(29);
+
+    #[tokio::test(start_paused = true)]
+    async fn write_fails_when_nothing_is_read_for_the_limit() {
+        let (server, mut client) = duplex(4);
+        let mut server = WriteDeadline::new(server, LIMIT);
+        let started = Instant::now();
+        let reads = async {
+            for _ in 0..3 {
+                sleep(PAUSE).await;
+                client.read_u8().await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(server.write_all(b"a long response"), reads);
+        let error = written.unwrap_err();
+        assert_eq!(error.to_string(), "the client took nothing for 30 s");
+        assert_eq!(started.elapsed(), 3 * PAUSE + LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pause_between_writes_does_not_count() {
+        let (server, mut client) = duplex(4);
+        let mut server = WriteDeadline::new(server, LIMIT);
+        for _ in 0..3 {
+            server.write_all(b"ok").await.unwrap();
+            server.flush().await.unwrap();
+            sleep(2 * LIMIT).await;
+            client.read_u16().await.unwrap();
+        }
+    }
+}

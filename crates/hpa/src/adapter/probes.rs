@@ -1,0 +1,52 @@
+//! Probes on a port of their own.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use async_trait::async_trait;
+use hpa_adapter::{Adapter, metrics_api::Query, server::Connection};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tracing::info;
+
+use crate::{
+    args::ServingArguments,
+    serve::{self, Endpoints, Server, Text},
+};
+
+/// Serves `/livez`, `/readyz` and `/healthz`, unless the port is 0.
+pub(super) async fn start(
+    arguments: &ServingArguments,
+    adapter: Arc<Adapter>,
+) -> anyhow::Result<Option<Server>> {
+    if arguments.health_port == 0 {
+        return Ok(None);
+    }
+    let address = SocketAddr::new(arguments.bind_address, arguments.health_port);
+    let (server, address) =
+        serve::serve(address, None, 0, Probes(adapter)).await.with_context(|| {
+            format!("unable to serve probes on {address} (--bind-address, --health-port)")
+        })?;
+    info!(%address, "serving probes");
+    Ok(Some(server))
+}
+
+struct Probes(Arc<Adapter>);
+
+#[async_trait]
+impl Endpoints for Probes {
+    async fn respond(
+        &self,
+        request: &Request<Incoming>,
+        connection: &Arc<Connection>,
+    ) -> Response<Text> {
+        drop(connection.start());
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let response = self.0.health(request.uri().path(), &query).unwrap_or_else(|| {
+            let mut response = Response::new("not found; try /livez, /readyz or /healthz\n".into());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        });
+        response.map(|text| Text::new(text, None))
+    }
+}

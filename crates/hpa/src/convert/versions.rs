@@ -1,0 +1,348 @@
+//! Turns the older versions of autoscaling into v2, as the API server does.
+
+use hpa_crd::{FieldError, member_path};
+use serde_json::{Map, Value, json};
+
+const V1: &str = "autoscaling/v1";
+const V2: &str = "autoscaling/v2";
+const V2_BETA_1: &str = "autoscaling/v2beta1";
+const V2_BETA_2: &str = "autoscaling/v2beta2";
+
+/// The annotations in which the API server stores the fields of v2 that an older version lacks. A
+/// metric has the form of v2beta1, and the names in `behavior` begin with capitals.
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// The same for fields of the status.
+const STATUS: [&str; 2] = [
+    "autoscaling.alpha.kubernetes.io/conditions",
+    "autoscaling.alpha.kubernetes.io/current-metrics",
+];
+
+/// Whether an `apiVersion` has autoscalers that this program can convert.
+pub(crate) fn is_known(api_version: &str) -> bool {
+    [V1, V2, V2_BETA_1, V2_BETA_2, hpa_crd::API_VERSION].contains(&api_version)
+}
+
+/// The release of Kubernetes that removed a version of autoscaling.
+pub(crate) fn removed_in(api_version: &str) -> Option<&'static str> {
+    match api_version {
+        V2_BETA_1 => Some("1.25"),
+        V2_BETA_2 => Some("1.26"),
+        _ => None,
+    }
+}
+
+/// An object without the fields that are null, which templates leave behind. The API server treats
+/// them as absent.
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let present = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(present.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        value => value,
+    }
+}
+
+/// Turns the spec of an autoscaler into that of v2, and drops the status of a version that has
+/// another form. Returns the fields that its version doesn't have. They are dropped too, because in
+/// v2 they might have an effect that they never had.
+pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if version != V1 && version != V2_BETA_1 {
+        return Vec::new();
+    }
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    let (metrics, behavior) = annotations.map_or((None, None), take_annotations);
+    let Some(object) = object.as_object_mut() else { return Vec::new() };
+    object.remove("status");
+    let Some(Value::Object(spec)) = object.get_mut("spec") else { return Vec::new() };
+    let mut old = Members::new(&version, "spec", std::mem::take(spec));
+    for name in ["scaleTargetRef", "minReplicas", "maxReplicas"] {
+        spec.extend(old.take(name).map(|value| (name.to_owned(), value)));
+    }
+    let mut errors = Vec::new();
+    let mut converted = Vec::new();
+    if version == V1 {
+        converted.extend(metrics.into_iter().flatten().map(|one| metric(one, "", &mut Vec::new())));
+        if let Some(percent) = old.take("targetCPUUtilizationPercentage") {
+            let target = json!({ "type": "Utilization", "averageUtilization": percent });
+            converted.push(json!({
+                "type": "Resource", "resource": { "name": "cpu", "target": target },
+            }));
+        }
+    } else {
+        match old.take("metrics") {
+            Some(Value::Array(items)) => {
+                for (index, item) in items.into_iter().enumerate() {
+                    converted.push(metric(item, &format!("spec.metrics[{index}]"), &mut errors));
+                }
+            }
+            other => spec.extend(other.map(|value| ("metrics".to_owned(), value))),
+        }
+    }
+    if !converted.is_empty() {
+        spec.insert("metrics".to_owned(), converted.into());
+    }
+    spec.extend(behavior.map(|behavior| ("behavior".to_owned(), behavior)));
+    errors.extend(old.unknown());
+    errors
+}
+
+/// The metrics and the behavior that annotations encode. As in the API server, an annotation of
+/// another form counts as absent.
+fn take_annotations(annotations: &mut Map<String, Value>) -> (Option<Vec<Value>>, Option<Value>) {
+    annotations.retain(|name, _| !STATUS.contains(&name.as_str()));
+    let mut decode = |name| {
+        let text = annotations.remove(name)?;
+        serde_json::from_str::<Value>(text.as_str()?).ok().map(without_nulls)
+    };
+    let metrics = decode(METRICS).and_then(|metrics| match metrics {
+        Value::Array(metrics) => Some(metrics),
+        _ => None,
+    });
+    (metrics, decode(BEHAVIOR).filter(Value::is_object).map(lower_camel_case))
+}
+
+/// An object with names that begin with a small letter.
+fn lower_camel_case(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let lower = |name: String| {
+                let (first, rest) = name.split_at_checked(1).unwrap_or(("", &name));
+                first.to_ascii_lowercase() + rest
+            };
+            let members = members.into_iter();
+            Value::Object(members.map(|(k, value)| (lower(k), lower_camel_case(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(lower_camel_case).collect()),
+        value => value,
+    }
+}
+
+/// The members of an object of an older version that are not converted yet.
+struct Members {
+    version: String,
+    path: String,
+    members: Map<String, Value>,
+}
+
+impl Members {
+    fn new(version: &str, path: &str, members: Map<String, Value>) -> Self {
+        Self { version: version.to_owned(), path: path.to_owned(), members }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.members.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Errors about the members that are left.
+    fn unknown(self) -> impl Iterator<Item = FieldError> {
+        let Self { version, path, members } = self;
+        members.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| {
+            let message = format!("unknown field: {version} doesn't have it");
+            FieldError { field: member_path(&path, &name), message }
+        })
+    }
+}
+
+/// A metric of v2beta1 as one of v2.
+fn metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
+    let Value::Object(members) = metric else { return metric };
+    let mut old = Members::new(V2_BETA_1, path, members);
+    let mut new = Map::new();
+    new.extend(old.take("type").map(|value| ("type".to_owned(), value)));
+    for name in ["resource", "containerResource", "pods", "object", "external"] {
+        let converted = match old.take(name) {
+            Some(Value::Object(members)) => {
+                let mut source = Members::new(V2_BETA_1, &member_path(path, name), members);
+                let converted = metric_source(name, &mut source);
+                errors.extend(source.unknown());
+                converted
+            }
+            Some(other) => other,
+            None => continue,
+        };
+        new.insert(name.to_owned(), converted);
+    }
+    errors.extend(old.unknown());
+    Value::Object(new)
+}
+
+fn metric_source(kind: &str, old: &mut Members) -> Value {
+    if kind == "resource" || kind == "containerResource" {
+        let utilization = old.take("targetAverageUtilization");
+        let target_type = if utilization.is_some() { "Utilization" } else { "AverageValue" };
+        let container = (kind == "containerResource").then(|| old.take("container")).flatten();
+        let target = object([
+            ("type", Some(target_type.into())),
+            ("averageUtilization", utilization),
+            ("averageValue", old.take("targetAverageValue")),
+        ]);
+        let name = old.take("name");
+        return object([("name", name), ("container", container), ("target", Some(target))]);
+    }
+    let (described_object, selector, average_value, value) = match kind {
+        "object" => {
+            let (described, average) = (old.take("target"), old.take("averageValue"));
+            let is_zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
+            // A required field: beside an average, its zero stands for an absent value.
+            let value = old.take("targetValue");
+            let value = value.filter(|value| average.is_none() || !is_zero(value));
+            (described, old.take("selector"), average, value)
+        }
+        "external" => {
+            let average = old.take("targetAverageValue");
+            (None, old.take("metricSelector"), average, old.take("targetValue"))
+        }
+        _ => (None, old.take("selector"), old.take("targetAverageValue"), None),
+    };
+    let has_average_type = match kind {
+        "object" => average_value.is_some(),
+        "external" => value.is_none(),
+        _ => true,
+    };
+    let target_type = if has_average_type { "AverageValue" } else { "Value" };
+    let metric = object([("name", old.take("metricName")), ("selector", selector)]);
+    let target = object([
+        ("type", Some(target_type.into())),
+        ("value", value),
+        ("averageValue", average_value),
+    ]);
+    object([
+        ("describedObject", described_object),
+        ("metric", Some(metric)),
+        ("target", Some(target)),
+    ])
+}
+
+/// An object of the members that are present.
+fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(present.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn converted(version: &str, spec: Value) -> (Value, Vec<String>) {
+        let mut object = json!({ "apiVersion": version, "spec": spec });
+        let errors = to_v2(&mut object);
+        (object["spec"].take(), errors.iter().map(|error| error.field.clone()).collect())
+    }
+
+    /// The expected metrics are those of Kubernetes' conversion functions.
+    #[rstest]
+    #[case::utilization(
+        "resource",
+        json!({ "name": "cpu", "targetAverageUtilization": 50 }),
+        json!({ "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 50 } })
+    )]
+    #[case::raw_value(
+        "resource",
+        json!({ "name": "memory", "targetAverageValue": "1Gi" }),
+        json!({ "name": "memory", "target": { "type": "AverageValue", "averageValue": "1Gi" } })
+    )]
+    #[case::container(
+        "containerResource",
+        json!({ "name": "cpu", "container": "app", "targetAverageUtilization": 50 }),
+        json!({
+            "name": "cpu", "container": "app",
+            "target": { "type": "Utilization", "averageUtilization": 50 },
+        })
+    )]
+    #[case::pods(
+        "pods",
+        json!({ "metricName": "rps", "targetAverageValue": 10, "selector": { "matchLabels": {} } }),
+        json!({
+            "metric": { "name": "rps", "selector": { "matchLabels": {} } },
+            "target": { "type": "AverageValue", "averageValue": 10 },
+        })
+    )]
+    #[case::object_value(
+        "object",
+        json!({ "target": { "kind": "Service", "name": "web" }, "metricName": "rps",
+            "targetValue": "2k" }),
+        json!({
+            "describedObject": { "kind": "Service", "name": "web" },
+            "metric": { "name": "rps" }, "target": { "type": "Value", "value": "2k" },
+        })
+    )]
+    #[case::object_average(
+        "object",
+        json!({ "target": {}, "metricName": "rps", "targetValue": "0", "averageValue": "5" }),
+        json!({
+            "describedObject": {}, "metric": { "name": "rps" },
+            "target": { "type": "AverageValue", "averageValue": "5" },
+        })
+    )]
+    #[case::external(
+        "external",
+        json!({ "metricName": "queue", "metricSelector": { "matchLabels": { "a": "b" } },
+            "targetAverageValue": "30" }),
+        json!({
+            "metric": { "name": "queue", "selector": { "matchLabels": { "a": "b" } } },
+            "target": { "type": "AverageValue", "averageValue": "30" },
+        })
+    )]
+    fn metrics_of_v2beta1_become_those_of_v2(
+        #[case] kind: &str,
+        #[case] old: Value,
+        #[case] new: Value,
+    ) {
+        let spec = json!({ "metrics": [{ "type": "T", kind: old }] });
+        let (spec, errors) = converted(V2_BETA_1, spec);
+        assert_eq!(spec["metrics"], json!([{ "type": "T", kind: new }]));
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+
+    #[test]
+    fn fields_that_the_version_lacks_are_reported_and_dropped() {
+        let spec = json!({
+            "minReplicas": 1, "metrics": [], "behavior": {}, "targetCPUUtilizationPercentage": 5,
+        });
+        let (spec, errors) = converted(V1, spec);
+        assert_eq!(errors, ["spec.behavior", "spec.metrics"]);
+        assert_eq!(
+            (spec["metrics"].as_array().map(Vec::len), spec.get("behavior")),
+            (Some(1), None)
+        );
+        let resource = json!({ "name": "cpu", "target": { "averageUtilization": 5 } });
+        let spec = json!({ "metrics": [{ "type": "Resource", "resource": resource }] });
+        assert_eq!(converted(V2_BETA_1, spec).1, ["spec.metrics[0].resource.target"]);
+    }
+
+    #[test]
+    fn annotations_of_the_api_server_are_decoded() {
+        let metrics = r#"[{"type":"Pods","pods":{"metricName":"rps","targetAverageValue":"10"}}]"#;
+        let behavior = r#"{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":60,
+            "SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":60}]}}"#;
+        let mut object = json!({
+            "apiVersion": V1,
+            "metadata": { "annotations": { METRICS: metrics, BEHAVIOR: behavior, STATUS[0]: "[]" } },
+            "spec": { "targetCPUUtilizationPercentage": 60 },
+            "status": { "currentCPUUtilizationPercentage": 3 },
+        });
+        assert_eq!(to_v2(&mut object), []);
+        assert_eq!(object["metadata"]["annotations"], json!({}));
+        assert_eq!(object.get("status"), None);
+        let pods = json!({ "metric": { "name": "rps" },
+            "target": { "type": "AverageValue", "averageValue": "10" } });
+        let cpu = json!({ "name": "cpu",
+            "target": { "type": "Utilization", "averageUtilization": 60 } });
+        assert_eq!(
+            object["spec"],
+            json!({
+                "metrics": [{ "type": "Pods", "pods": pods }, { "type": "Resource", "resource": cpu }],
+                "behavior": { "scaleDown": {
+                    "stabilizationWindowSeconds": 60, "selectPolicy": "Max",
+                    "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 60 }],
+                } },
+            })
+        );
+    }
+}

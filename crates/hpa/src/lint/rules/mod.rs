@@ -1,0 +1,132 @@
+//! The rules. `docs/lint.md` has the same table and a section of each rule;
+//! `docs/contributing/add-a-lint-rule.md` shows how to add one.
+
+mod annotations;
+mod behavior;
+mod metrics;
+mod pods;
+mod target;
+mod validity;
+
+use hpa_calc::HorizontalPodAutoscaler;
+
+use self::{
+    Check::{Any, Decoded, Valid},
+    validity::DecodedAutoscaler,
+};
+use super::{
+    finding::{
+        Finding, Report,
+        Severity::{self, Error, Note, Warning},
+    },
+    workspace::{Reference, Workspace, is_autoscaler},
+};
+use crate::manifests::{Manifest, text};
+
+/// Where the rules are documented.
+const DOCUMENT: &str = "docs/lint.md";
+
+/// A rule: an id, its severity, a summary and its check.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) id: &'static str,
+    pub(super) severity: Severity,
+    pub(super) summary: &'static str,
+    check: Check,
+}
+
+/// A check, by what it needs.
+#[derive(Clone, Copy, Debug)]
+enum Check {
+    /// An object of any kind.
+    Any(fn(&Manifest, &mut Report<'_>)),
+    /// An autoscaler, which may be invalid.
+    Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
+    /// A valid autoscaler and the objects beside it.
+    Valid(fn(&Subject<'_>, &mut Report<'_>)),
+}
+
+/// A valid autoscaler and the objects beside it.
+struct Subject<'a> {
+    workspace: &'a Workspace,
+    manifest: &'a Manifest,
+    /// With the defaults of the API server.
+    hpa: &'a HorizontalPodAutoscaler,
+}
+
+impl Rule {
+    const fn new(
+        id: &'static str,
+        severity: Severity,
+        summary: &'static str,
+        check: Check,
+    ) -> Self {
+        Self { id, severity, summary, check }
+    }
+
+    pub(super) fn link(&self) -> String {
+        format!("{DOCUMENT}#{}", self.id)
+    }
+}
+
+/// All rules.
+#[rustfmt::skip]
+pub(super) static RULES: &[Rule] = &[
+    Rule::new("invalid", Error, "the API server refuses a value", Decoded(validity::invalid)),
+    Rule::new("unknown-field", Error, "the API doesn't have a field", Decoded(validity::unknown_field)),
+    Rule::new("unknown-kind", Error, "the kind or the version of an autoscaler doesn't exist", Any(validity::unknown_kind)),
+    Rule::new("removed-version", Error, "Kubernetes no longer serves the version", Decoded(validity::removed_version)),
+    Rule::new("duplicate-key", Warning, "a key occurs twice, and one value is lost", Decoded(validity::duplicate_key)),
+    Rule::new("invalid-annotation", Warning, "an annotation of this project is misspelled or has no valid value", Decoded(annotations::invalid_annotation)),
+    Rule::new("missing-target", Warning, "the target doesn't exist, and a similar object does", Valid(target::missing_target)),
+    Rule::new("unscalable-target", Warning, "the kind of the target can't be scaled", Valid(target::unscalable_target)),
+    Rule::new("missing-selector", Warning, "the target's scale has no selector", Valid(target::missing_selector)),
+    Rule::new("shared-target", Warning, "several autoscalers have the same target", Valid(target::shared_target)),
+    Rule::new("replicas-in-manifest", Warning, "the manifest of the target sets `spec.replicas`", Valid(target::replicas_in_manifest)),
+    Rule::new("fixed-size", Warning, "`minReplicas` equals `maxReplicas`", Valid(target::fixed_size)),
+    Rule::new("overlapping-selectors", Warning, "the target's selector matches pods of another workload", Valid(pods::overlapping_selectors)),
+    Rule::new("missing-container", Warning, "the target has no container of this name", Valid(pods::missing_container)),
+    Rule::new("missing-request", Warning, "a container lacks the request that a utilization is a percentage of", Valid(pods::missing_request)),
+    Rule::new("vpa-conflict", Warning, "a VerticalPodAutoscaler changes the requests that the target is a percentage of", Valid(pods::vpa_conflict)),
+    Rule::new("target-above-request", Warning, "the target utilization is above 100 % of the request", Valid(metrics::target_above_request)),
+    Rule::new("implausible-quantity", Warning, "a quantity has the wrong unit", Valid(metrics::implausible_quantity)),
+    Rule::new("duplicate-metric", Warning, "two metrics have the same source", Valid(metrics::duplicate_metric)),
+    Rule::new("unserved-metric", Warning, "no API and no rule serves the metric", Valid(metrics::unserved_metric)),
+    Rule::new("averaged-twice", Warning, "the rule of a metric with `averageValue` computes an average", Valid(metrics::averaged_twice)),
+    Rule::new("stuck-scale-up", Warning, "policies don't allow a scale-up from `minReplicas`", Valid(behavior::stuck_scale_up)),
+    Rule::new("unused-behavior", Warning, "a part of `behavior` never acts", Valid(behavior::unused_behavior)),
+    Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),
+    Rule::new("short-window", Note, "a window or a period is shorter than the sync period", Valid(behavior::short_window)),
+];
+
+impl<'a> Subject<'a> {
+    fn target_reference(&self) -> Reference {
+        Reference::at(&self.manifest.object, target::REFERENCE)
+    }
+
+    /// The target, if it is among the objects.
+    fn target(&self) -> Option<&'a Manifest> {
+        self.workspace.referenced(self.manifest, &self.target_reference())
+    }
+}
+
+/// A kind and a name for messages: `Deployment web`.
+fn describe(manifest: &Manifest) -> String {
+    format!("{} {}", manifest.kind(), text(&manifest.object, "/metadata/name"))
+}
+
+/// Runs the checks that apply to an object.
+pub(super) fn check(workspace: &Workspace, manifest: &Manifest, findings: &mut Vec<Finding>) {
+    let decoded = is_autoscaler(manifest).then(|| validity::decode(manifest));
+    let hpa = decoded.as_ref().and_then(|decoded| decoded.hpa.as_ref());
+    let subject = hpa.map(|hpa| Subject { workspace, manifest, hpa });
+    for rule in RULES {
+        let mut report = Report { rule, manifest, findings };
+        match (rule.check, &decoded, &subject) {
+            (Any(check), ..) => check(manifest, &mut report),
+            (Decoded(check), Some(decoded), _) => check(decoded, &mut report),
+            (Valid(check), _, Some(subject)) => check(subject, &mut report),
+            _ => {}
+        }
+    }
+}

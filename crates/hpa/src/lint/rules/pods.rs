@@ -1,0 +1,205 @@
+//! Checks of the target's pods: their containers, requests and labels.
+
+use hpa_calc::{Selector, api::MetricSpec, api::MetricTarget, selector::LabelSelector};
+use serde_json::Value;
+
+use super::{Subject, describe, target::REFERENCE};
+use crate::{
+    lint::{
+        finding::{Report, name},
+        workspace::{Reference, containers, namespace, pod_template},
+    },
+    manifests::{Manifest, text},
+};
+
+/// A metric with a target in percent of a request.
+pub(super) struct Utilization<'a> {
+    /// The path of the metric.
+    pub(super) field: String,
+    pub(super) resource: &'a str,
+    container: Option<&'a str>,
+    pub(super) percent: i32,
+}
+
+/// The metrics with a target in percent of a request.
+pub(super) fn utilizations<'a>(subject: &Subject<'a>) -> impl Iterator<Item = Utilization<'a>> {
+    subject.hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
+        let (member, resource, container, target): (_, &str, _, &MetricTarget) = match metric {
+            MetricSpec { resource: Some(source), .. } => {
+                ("resource", &source.name, None, &source.target)
+            }
+            MetricSpec { container_resource: Some(source), .. } => {
+                let container = Some(source.container.as_str());
+                ("containerResource", &source.name, container, &source.target)
+            }
+            _ => return None,
+        };
+        let field = format!("spec.metrics[{index}].{member}");
+        Some(Utilization { field, resource, container, percent: target.average_utilization? })
+    })
+}
+
+pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Some(target) = subject.target() else { return };
+    let names: Vec<&str> = containers(&target.object).map(|one| text(one.1, "/name")).collect();
+    for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
+        let Some(source) = &metric.container_resource else { continue };
+        if !names.is_empty() && !names.contains(&source.container.as_str()) {
+            let message = format!(
+                "{} has no container {}, but {}",
+                describe(target),
+                source.container,
+                names.join(", ")
+            );
+            report.add(format!("spec.metrics[{index}].containerResource.container"), message);
+        }
+    }
+}
+
+pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Some(target) = subject.target() else { return };
+    for Utilization { field, resource, container, .. } in utilizations(subject) {
+        let without = containers_without_request(target, resource, container);
+        if !without.is_empty() && !has_default(subject, resource) {
+            let message = format!(
+                "containers without a request for {resource} in {}: {}. The metric fails until \
+                 each pod has it",
+                describe(target),
+                without.join(", ")
+            );
+            report.add(field, message);
+        }
+    }
+}
+
+/// The containers with their places.
+fn containers_without_request(
+    target: &Manifest,
+    resource: &str,
+    container: Option<&str>,
+) -> Vec<String> {
+    let has_amount = |resources: Option<&Value>| {
+        // A request defaults to the limit.
+        ["requests", "limits"].iter().any(|kind| {
+            resources.and_then(|resources| resources.get(kind)?.get(resource)).is_some()
+        })
+    };
+    let of_pod = target.object.pointer("/spec/template/spec/resources");
+    if container.is_none() && has_amount(of_pod) {
+        return Vec::new();
+    }
+    containers(&target.object)
+        .filter(|(_, one)| container.is_none_or(|name| text(one, "/name") == name))
+        .filter(|(_, one)| !has_amount(one.get("resources")))
+        .map(|(field, one)| match target.position(&field).line {
+            0 => text(one, "/name").to_owned(),
+            line => format!("{} ({}:{line})", text(one, "/name"), target.file),
+        })
+        .collect()
+}
+
+/// Whether a `LimitRange` of the namespace gives containers a request for the resource. It takes one
+/// of these members for it, if the others are absent.
+fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
+    let is_near = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
+    let mut limits = subject.workspace.of_kind("LimitRange").filter(is_near).flat_map(|limits| {
+        let limits = limits.object.pointer("/spec/limits").and_then(Value::as_array);
+        limits.into_iter().flatten()
+    });
+    limits.any(|limit| {
+        let members = ["defaultRequest", "default", "min", "max"];
+        text(limit, "/type") == "Container"
+            && members
+                .iter()
+                .any(|member| limit.get(member).is_some_and(|m| m.get(resource).is_some()))
+    })
+}
+
+pub(super) fn vpa_conflict(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for utilization in utilizations(subject) {
+        for vpa in conflicting_vpas(subject, &utilization) {
+            let message = format!(
+                "VerticalPodAutoscaler {vpa} changes the requests for {}, so both follow each \
+                 other. Use a target of type AverageValue, or another resource for one of them",
+                utilization.resource
+            );
+            report.add(utilization.field.clone(), message);
+        }
+    }
+}
+
+/// The names of the `VerticalPodAutoscaler`s that change the requests of the target's pods.
+fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec<String> {
+    let target = subject.target_reference();
+    let is_same = |vpa: &&Manifest| {
+        namespace(vpa) == namespace(subject.manifest)
+            && Reference::at(&vpa.object, "/spec/targetRef") == target
+    };
+    let vpas = subject.workspace.of_kind("VerticalPodAutoscaler").filter(is_same);
+    let vpas = vpas.filter(|vpa| changes_request(&vpa.object, utilization));
+    vpas.map(|vpa| text(&vpa.object, "/metadata/name").to_owned()).collect()
+}
+
+fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
+    if text(vpa, "/spec/updatePolicy/updateMode") == "Off" {
+        return false;
+    }
+    let policies = vpa.pointer("/spec/resourcePolicy/containerPolicies").and_then(Value::as_array);
+    let policies = policies.map(Vec::as_slice).unwrap_or_default();
+    // Without a policy for all containers, the others have the default.
+    let applies = |policy: &&Value| match (text(policy, "/containerName"), utilization.container) {
+        ("*", _) | (_, None) => true,
+        (name, Some(container)) => name == container,
+    };
+    let mut applying = policies.iter().filter(applies).peekable();
+    if applying.peek().is_none() {
+        return ["cpu", "memory"].contains(&utilization.resource);
+    }
+    applying.any(|policy| {
+        let controlled = policy.get("controlledResources").and_then(Value::as_array);
+        let controls = controlled.is_none_or(|resources| {
+            resources.iter().any(|one| one.as_str() == Some(utilization.resource))
+        });
+        let is_limits_only = text(policy, "/controlledValues") == "LimitsOnly";
+        text(policy, "/mode") != "Off" && controls && !is_limits_only
+    })
+}
+
+/// Other workloads whose pods the target's selector matches: they count as the target's. If one of
+/// them has an autoscaler, the controller scales neither.
+pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Some(target) = subject.target() else { return };
+    let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();
+    let Ok(selector) = serde_json::from_value::<LabelSelector>(selector) else { return };
+    let Ok(selector) = Selector::from_label_selector(Some(&selector)) else { return };
+    let is_selected = |other: &&Manifest| {
+        let template = pod_template(&other.object).unwrap_or(&Value::Null);
+        let labels = template.pointer("/metadata/labels").and_then(Value::as_object);
+        labels.is_some_and(|labels| {
+            selector.matches_by(|name| labels.get(name).and_then(Value::as_str))
+        })
+    };
+    let is_other = |other: &&Manifest| {
+        namespace(other) == namespace(target)
+            && Reference::to(other) != Reference::to(target)
+            // A ReplicaSet of a Deployment, or a Job of a CronJob.
+            && other.object.pointer("/metadata/ownerReferences").is_none()
+    };
+    let workspace = subject.workspace;
+    for other in workspace.objects().filter(is_other).filter(is_selected) {
+        let is_its_target = |hpa: &&Manifest| {
+            namespace(hpa) == namespace(other)
+                && Reference::at(&hpa.object, REFERENCE) == Reference::to(other)
+        };
+        let effect = match workspace.autoscalers().find(is_its_target) {
+            Some(hpa) => format!("the autoscaler {} scales it, so neither acts", name(hpa)),
+            None => "they count in its metrics and replicas".to_owned(),
+        };
+        let message = format!(
+            "the selector {selector} of {} also matches the pods of {}: {effect}",
+            describe(target),
+            describe(other)
+        );
+        report.add("spec.scaleTargetRef", message);
+    }
+}

@@ -1,0 +1,149 @@
+//! What the API server refuses or drops.
+
+use hpa_calc::{
+    HorizontalPodAutoscaler,
+    defaults::apply_defaults,
+    validation::{ValidationOptions, validate, validate_name},
+};
+use hpa_crd::FieldError;
+use serde_json::Value;
+
+use crate::{
+    convert::versions,
+    lint::{
+        finding::Report,
+        kustomize_command,
+        workspace::{group, is_autoscaler, is_similar},
+    },
+    manifests::{Duplicate, Manifest, text},
+};
+
+const UNKNOWN_FIELD: &str = "unknown field: the API server refuses a manifest of kubectl with it, \
+                             and drops it otherwise. Check its spelling and indentation";
+/// The member with which a patch says how it is merged.
+const PATCH_DIRECTIVE: &str = "$patch";
+
+/// An autoscaler as the API server decodes it.
+pub(super) struct DecodedAutoscaler {
+    api_version: String,
+    file: String,
+    pub(super) annotations: serde_json::Map<String, Value>,
+    unknown: Vec<FieldError>,
+    invalid: Vec<FieldError>,
+    duplicates: Vec<Duplicate>,
+    /// With the defaults of the API server. `None` if a value is invalid.
+    pub(super) hpa: Option<HorizontalPodAutoscaler>,
+}
+
+/// Decodes an autoscaler of any version.
+pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
+    let mut object = versions::without_nulls(manifest.object.clone());
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let mut decoded = DecodedAutoscaler {
+        api_version: text(&object, "/apiVersion").to_owned(),
+        file: manifest.file.clone(),
+        annotations: annotations.cloned().unwrap_or_default(),
+        unknown: versions::to_v2(&mut object),
+        invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
+        duplicates: manifest.duplicates().collect(),
+        hpa: None,
+    };
+    let is_directive = |field: &str| field.ends_with(PATCH_DIRECTIVE);
+    let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
+    let is_patch = object.pointer("/spec/scaleTargetRef").is_none()
+        || fields.iter().any(|field| is_directive(field));
+    if is_patch {
+        let message = format!(
+            "Required value: if this is a patch, check the result: {}",
+            kustomize_command(&manifest.file)
+        );
+        decoded.invalid.push(FieldError { field: "spec.scaleTargetRef".to_owned(), message });
+    }
+    let fields = fields.into_iter().filter(|field| !is_directive(field));
+    let message = || UNKNOWN_FIELD.to_owned();
+    decoded.unknown.extend(fields.map(|field| FieldError { field, message: message() }));
+    if decoded.invalid.is_empty() {
+        let has_generated_name = object.pointer("/metadata/generateName").is_some();
+        match serde_json::from_value(object) {
+            Ok(hpa) => decoded.validate(hpa, has_generated_name),
+            Err(error) => {
+                let (field, message) = ("spec".to_owned(), error.to_string());
+                decoded.invalid.push(FieldError { field, message });
+            }
+        }
+    }
+    decoded
+}
+
+impl DecodedAutoscaler {
+    fn validate(&mut self, mut hpa: HorizontalPodAutoscaler, has_generated_name: bool) {
+        apply_defaults(&mut hpa.spec);
+        let is_generated = hpa.metadata.name.is_empty() && has_generated_name;
+        let names = if is_generated { Vec::new() } else { validate_name(&hpa.metadata.name) };
+        let causes = names.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
+        self.invalid
+            .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
+        self.hpa = self.invalid.is_empty().then_some(hpa);
+    }
+}
+
+pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
+    for FieldError { field, message } in &decoded.invalid {
+        report.add(field, message);
+    }
+}
+
+pub(super) fn unknown_field(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
+    for FieldError { field, message } in &decoded.unknown {
+        report.add(field, message);
+    }
+}
+
+pub(super) fn removed_version(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
+    let DecodedAutoscaler { api_version, file, .. } = decoded;
+    if let Some(release) = versions::removed_in(api_version) {
+        report.add(
+            "apiVersion",
+            format!(
+                "{api_version} was removed in Kubernetes {release}: run hpa convert --to core {file}"
+            ),
+        );
+    }
+}
+
+pub(super) fn duplicate_key(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
+    for Duplicate { field, lost, position, kept } in &decoded.duplicates {
+        let message = format!(
+            "occurs twice: kubectl takes the value in line {} and drops this one: {}",
+            kept.line,
+            shortened(lost)
+        );
+        report.add_at(*position, field, message);
+    }
+}
+
+/// A value in at most 80 characters.
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(77) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// Objects that look like autoscalers, but aren't for the API server. An API group of a custom
+/// resource has a dot.
+pub(super) fn unknown_kind(manifest: &Manifest, report: &mut Report<'_>) {
+    let (kind, api_version) = (manifest.kind(), text(&manifest.object, "/apiVersion"));
+    let group = group(api_version);
+    if is_autoscaler(manifest) || group.contains('.') && group != hpa_crd::GROUP {
+        return;
+    }
+    if kind == hpa_crd::KIND {
+        let message = format!("{api_version:?} has no {kind}: use autoscaling/v2");
+        report.add("apiVersion", message);
+    } else if is_similar(kind, hpa_crd::KIND) || kind.eq_ignore_ascii_case("hpa") {
+        let message = format!("there is no kind {kind}: use {}", hpa_crd::KIND);
+        report.add("kind", message);
+    }
+}

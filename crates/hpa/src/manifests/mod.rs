@@ -1,0 +1,395 @@
+//! Objects in files: YAML streams, JSON, and lists of any kind.
+
+mod yaml;
+
+use std::{
+    fmt, fs,
+    io::Read,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use self::yaml::Fields;
+pub(crate) use self::yaml::{Duplicate, Position};
+
+/// The extensions of the files that kubectl reads in a directory.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// An object, and where it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Manifest {
+    pub(crate) file: String,
+    /// The first line of the object's document, or 0 for an object of a cluster.
+    pub(crate) line: usize,
+    pub(crate) object: Value,
+    /// The fields of the document.
+    fields: Rc<Fields>,
+    /// The path of the object in its document: empty, or that of an item of a list.
+    path: String,
+}
+
+impl Manifest {
+    /// An object without positions of its fields.
+    pub(crate) fn new(file: impl Into<String>, line: usize, object: Value) -> Self {
+        let (fields, path) = (Rc::default(), String::new());
+        Self { file: file.into(), line, object, fields, path }
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        text(&self.object, "/kind")
+    }
+
+    /// The position of a field, or of the closest one around it that is in the file.
+    pub(crate) fn position(&self, field: &str) -> Position {
+        let start = Position { line: self.line, column: 1 };
+        self.fields.position(&self.path_in_document(field)).unwrap_or(start)
+    }
+
+    fn path_in_document(&self, field: &str) -> String {
+        let dot = if self.path.is_empty() || field.is_empty() { "" } else { "." };
+        format!("{}{dot}{field}", self.path)
+    }
+
+    /// The keys of the object that occur twice, with their paths in the object.
+    pub(crate) fn duplicates(&self) -> impl Iterator<Item = Duplicate> {
+        let prefix = self.path_in_document("");
+        self.fields.duplicates.iter().filter_map(move |duplicate| {
+            let field = duplicate.field.strip_prefix(&prefix)?;
+            let field = field.strip_prefix('.').unwrap_or(field).to_owned();
+            Some(Duplicate { field, ..duplicate.clone() })
+        })
+    }
+}
+
+/// A member of an object as text; empty if it is absent.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A file or a document that can't be read.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    /// The file, and the line if the problem is a document's.
+    pub(crate) place: String,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Objects, and the problems of the documents that have none.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    pub(crate) manifests: Vec<Manifest>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads all objects of files. `-` is the standard input. The items of lists count as objects.
+pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
+    let mut input = Input::default();
+    for file in files {
+        input.add_file(file)?;
+        if let Some(problem) = input.problems.first() {
+            bail!("{problem}");
+        }
+    }
+    Ok(input.manifests)
+}
+
+/// Reads the objects of files and of the files in directories, and goes on after problems.
+pub(crate) fn read_all(paths: &[PathBuf], recursive: bool) -> Input {
+    let mut input = Input::default();
+    for path in paths {
+        let is_directory = path.is_dir();
+        let files = if is_directory { files_in(path, recursive) } else { Ok(vec![path.clone()]) };
+        let added = files.and_then(|files| {
+            if files.is_empty() {
+                bail!("the directory has no files with the extensions {}", EXTENSIONS.join(", "));
+            }
+            for file in files {
+                if let Err(error) = input.add_file(&file) {
+                    input.add_problem(&file.display().to_string(), &error);
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = added {
+            input.add_problem(&path.display().to_string(), &error);
+        }
+    }
+    input
+}
+
+/// The files of a directory that kubectl reads, by name.
+fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).context("unable to read the directory")?;
+    let mut entries: Vec<_> = entries.collect::<Result<_, _>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        // A link to a directory isn't followed: it may lead to itself.
+        if entry.file_type()?.is_dir() {
+            if recursive {
+                files.extend(files_in(&path, true)?);
+            }
+            continue;
+        }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// Reads a file, or standard input for `-`.
+pub(crate) fn read_file(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
+        return Ok(text);
+    }
+    fs::read_to_string(file).with_context(|| format!("unable to read {}", file.display()))
+}
+
+/// Parses a YAML stream, of which JSON is a part.
+pub(crate) fn parse(file: &str, stream: &str) -> anyhow::Result<Vec<Manifest>> {
+    let mut input = Input::default();
+    input.add_stream(Path::new(file), stream);
+    match input.problems.first() {
+        Some(problem) => bail!("{problem}"),
+        None => Ok(input.manifests),
+    }
+}
+
+/// Parses one document.
+pub(crate) fn parse_document(text: &str) -> anyhow::Result<Value> {
+    match yaml::parse(text, 1) {
+        Ok((value, _)) => Ok(value),
+        Err(_) if is_template(text) => bail!("{}", template_message(None)),
+        Err(error) => bail!("not YAML: line {}: {}", error.line, error.message),
+    }
+}
+
+impl Input {
+    fn add_file(&mut self, file: &Path) -> anyhow::Result<()> {
+        let stream = read_file(file)?;
+        self.add_stream(file, &stream);
+        Ok(())
+    }
+
+    fn add_problem(&mut self, place: &str, error: &anyhow::Error) {
+        let (place, message) = (place.to_owned(), format!("{error:#}"));
+        self.problems.push(Problem { place, message });
+    }
+
+    fn add_stream(&mut self, path: &Path, stream: &str) {
+        let file = path.display().to_string();
+        let mut templates = 0;
+        for (line, document) in split(stream) {
+            let parsed = yaml::parse(&document, line);
+            let is_template = match &parsed {
+                Ok((object, _)) => is_unrendered(object),
+                Err(_) => is_template(&document),
+            };
+            if is_template {
+                // One sentence for all documents of a file.
+                templates += 1;
+                if templates == 1 {
+                    let (place, message) = (format!("{file}:{line}"), template_message(Some(path)));
+                    self.problems.push(Problem { place, message });
+                }
+                continue;
+            }
+            match parsed {
+                Ok((object, fields)) => {
+                    let fields = Rc::new(fields);
+                    let path = String::new();
+                    let document = Manifest { file: file.clone(), line, object, fields, path };
+                    flatten(document, &mut self.manifests);
+                }
+                Err(error) => {
+                    let message = format!("not YAML: {}", error.message);
+                    let place = format!("{file}:{}", error.line);
+                    self.problems.push(Problem { place, message });
+                }
+            }
+        }
+    }
+}
+
+/// Whether a document that is not YAML has the actions of Go's or Jinja's templates.
+fn is_template(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%")
+}
+
+/// Whether the spec or the name of an autoscaler has actions of a template. Annotations may have
+/// some that are meant for others.
+fn is_unrendered(object: &Value) -> bool {
+    fn has_action(value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.contains("{{"),
+            Value::Array(items) => items.iter().any(has_action),
+            Value::Object(members) => members.values().any(has_action),
+            _ => false,
+        }
+    }
+    text(object, "/kind") == hpa_crd::KIND
+        && ["/metadata/name", "/metadata/namespace", "/spec"]
+            .iter()
+            .any(|pointer| object.pointer(pointer).is_some_and(has_action))
+}
+
+fn template_message(file: Option<&Path>) -> String {
+    let chart = file.and_then(|file| directory_with(file, &["Chart.yaml"]));
+    let chart = chart.as_deref().unwrap_or("CHART");
+    format!("this is a template: render it first, with helm template {chart} | hpa lint -")
+}
+
+/// The closest directory above a file that has one of some files.
+pub(crate) fn directory_with(file: &Path, names: &[&str]) -> Option<String> {
+    let mut directories = file.ancestors().skip(1);
+    let directory =
+        directories.find(|directory| names.iter().any(|name| directory.join(name).is_file()))?;
+    let is_current = directory == Path::new("");
+    Some(if is_current { ".".to_owned() } else { directory.display().to_string() })
+}
+
+/// The documents of a stream with their first lines. A text after `---` belongs to its document.
+fn split(stream: &str) -> Vec<(usize, String)> {
+    let mut documents = vec![(1, String::new())];
+    for (index, line) in stream.split_inclusive('\n').enumerate() {
+        let rest = line.strip_prefix("---");
+        match rest.filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace)) {
+            Some(rest) if rest.trim().is_empty() || rest.trim().starts_with('#') => {
+                documents.push((index + 2, String::new()));
+            }
+            Some(rest) => documents.push((index + 1, rest.to_owned())),
+            None => documents.last_mut().into_iter().for_each(|(_, text)| text.push_str(line)),
+        }
+    }
+    documents
+}
+
+/// Adds an object, or the items of a list.
+fn flatten(manifest: Manifest, manifests: &mut Vec<Manifest>) {
+    let Manifest { file, line, mut object, fields, path } = manifest;
+    if object.is_null() {
+        return;
+    }
+    let kind = text(&object, "/kind").strip_suffix("List").map(str::to_owned);
+    let items = object.get_mut("items").filter(|items| kind.is_some() && items.is_array());
+    let (Some(kind), Some(Value::Array(items))) = (kind, items.map(Value::take)) else {
+        manifests.push(Manifest { file, line, object, fields, path });
+        return;
+    };
+    let api_version = object.get("apiVersion").cloned().unwrap_or_default();
+    for (index, mut item) in items.into_iter().enumerate() {
+        // The items of a typed list have no kind of their own.
+        if let Some(item) = item.as_object_mut().filter(|_| !kind.is_empty()) {
+            item.entry("kind").or_insert_with(|| kind.clone().into());
+            item.entry("apiVersion").or_insert_with(|| api_version.clone());
+        }
+        let path = format!("{}[{index}]", hpa_crd::member_path(&path, "items"));
+        let (file, fields) = (file.clone(), fields.clone());
+        flatten(Manifest { file, line, object: item, fields, path }, manifests);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(stream: &str) -> Input {
+        let mut input = Input::default();
+        input.add_stream(Path::new("f.yaml"), stream);
+        input
+    }
+
+    fn problems(stream: &str) -> Vec<String> {
+        input(stream).problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn documents_and_items_are_objects_with_their_lines() {
+        let stream = "# a comment\n---\nkind: Pod\n--- # second\nkind: List\nitems:\n- kind: Pod\n\
+                      - kind: Service\n---\n---\napiVersion: v1\nkind: PodList\nitems: [{}]\n";
+        let found = parse("f", stream).expect("manifests");
+        let found: Vec<_> =
+            found.iter().map(|one| (one.line, one.kind(), one.position("kind").line)).collect();
+        assert_eq!(found, [(3, "Pod", 3), (5, "Pod", 7), (5, "Service", 8), (11, "Pod", 13)]);
+    }
+
+    #[test]
+    fn error_names_file_and_line_and_spares_other_documents() {
+        let input = input("kind: Pod\n---\na: 1\nb: [\n---\nkind: Service\n");
+        let kinds: Vec<_> = input.manifests.iter().map(Manifest::kind).collect();
+        assert_eq!(kinds, ["Pod", "Service"]);
+        let [problem] = input.problems.as_slice() else { panic!("{:?}", input.problems) };
+        assert!(problem.to_string().starts_with("f.yaml:"), "{problem}");
+        assert!(problem.message.starts_with("not YAML: "), "{problem}");
+    }
+
+    #[test]
+    fn template_is_named_with_the_command_that_renders_it() {
+        let expected = "this is a template: render it first, with helm template CHART | hpa lint -";
+        for stream in [
+            "{{- if .Values.enabled }}\nkind: HorizontalPodAutoscaler\n{{- end }}\n---\n{{ x }}\n",
+            "kind: HorizontalPodAutoscaler\nspec:\n  maxReplicas: {{ .Values.max }}\n",
+            "kind: HorizontalPodAutoscaler\nspec:\n  maxReplicas: '{{ .Values.max }}'\n",
+        ] {
+            assert_eq!(problems(stream), [format!("f.yaml:1: {expected}")]);
+        }
+        // Alerts have templates of their own.
+        assert!(problems("kind: PrometheusRule\nspec: {x: '{{ $labels.pod }}'}\n").is_empty());
+    }
+
+    #[test]
+    fn template_of_a_chart_names_its_directory() {
+        let chart = tempfile::tempdir().unwrap();
+        let templates = chart.path().join("templates");
+        fs::create_dir(&templates).unwrap();
+        fs::write(chart.path().join("Chart.yaml"), "name: web\n").unwrap();
+        fs::write(templates.join("hpa.yaml"), "name: {{ .Values.name }}\n").unwrap();
+        let input = read_all(&[templates], false);
+        let command = format!("helm template {} | hpa lint -", chart.path().display());
+        assert!(input.problems[0].message.ends_with(&command), "{}", input.problems[0]);
+    }
+
+    #[test]
+    fn directories_are_read_as_kubectl_reads_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let nested = directory.path().join("nested");
+        fs::create_dir(&nested).unwrap();
+        for (file, kind) in [("b.yaml", "B"), ("a.yml", "A"), ("c.json", "C"), ("d.txt", "D")] {
+            let text = format!("{{\"kind\": \"{kind}\"}}");
+            fs::write(directory.path().join(file), &text).unwrap();
+            fs::write(nested.join(file), text.replace(kind, &format!("Nested{kind}"))).unwrap();
+        }
+        let kinds = |recursive| {
+            let input = read_all(&[directory.path().to_owned()], recursive);
+            assert!(input.problems.is_empty(), "{:?}", input.problems);
+            input.manifests.iter().map(|one| one.kind().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(false), ["A", "B", "C"]);
+        assert_eq!(kinds(true), ["A", "B", "C", "NestedA", "NestedB", "NestedC"]);
+    }
+
+    #[test]
+    fn unreadable_file_is_a_problem_beside_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let (good, missing) = (directory.path().join("good.yaml"), directory.path().join("no"));
+        fs::write(&good, "kind: Pod\n").unwrap();
+        let input = read_all(&[missing.clone(), good.clone()], false);
+        assert_eq!(input.manifests.len(), 1);
+        assert!(input.problems[0].message.contains("No such file"), "{}", input.problems[0]);
+        assert!(read(&[good, missing]).is_err());
+    }
+}

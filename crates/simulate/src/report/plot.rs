@@ -1,0 +1,362 @@
+//! The plane of a plot: lines through points, axes, and the names of lines beside it.
+
+use std::fmt::Write as _;
+
+use super::{html::escape, table::Times};
+
+/// More points than a chart has pixels.
+const MAX_COLUMNS: usize = 1200;
+
+/// The attribute `d` of a path.
+#[derive(Default)]
+struct PathData(String);
+
+impl PathData {
+    fn add(&mut self, commands: std::fmt::Arguments<'_>) {
+        // Writing to a string can't fail.
+        let _ = self.0.write_fmt(commands);
+    }
+}
+
+/// A part of the plane: the ranges of both axes, and where they are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// The last second. The first is 0.
+    pub(super) end: f64,
+    /// The largest value. The smallest is 0.
+    pub(super) max: f64,
+}
+
+impl Area {
+    pub(super) fn x(&self, second: f64) -> f64 {
+        self.left + self.width * second / self.end.max(1.0)
+    }
+
+    pub(super) fn y(&self, value: f64) -> f64 {
+        self.top + self.height * (1.0 - value.min(self.max) / self.max)
+    }
+
+    /// The path of a line through points of time and value.
+    pub(super) fn line(&self, points: &[(f64, f64)]) -> String {
+        let mut path = PathData::default();
+        for (index, (second, value)) in thin(points).into_iter().enumerate() {
+            let command = if index == 0 { "M" } else { "L" };
+            path.add(format_args!("{command}{:.1} {:.1}", self.x(second), self.y(value)));
+        }
+        path.0
+    }
+
+    /// The path of a value that stays until the next point, and then until the end.
+    pub(super) fn steps(&self, points: &[(f64, f64)]) -> String {
+        self.steps_until(points, self.end)
+    }
+
+    /// The same until a second.
+    pub(super) fn steps_until(&self, points: &[(f64, f64)], end: f64) -> String {
+        let mut path = PathData::default();
+        let mut last = None;
+        for (second, value) in points {
+            match last {
+                None => path.add(format_args!("M{:.1} {:.1}", self.x(*second), self.y(*value))),
+                #[expect(clippy::float_cmp, reason = "the same value again draws nothing")]
+                Some(last) if last == *value => continue,
+                Some(_) => path.add(format_args!("H{:.1}V{:.1}", self.x(*second), self.y(*value))),
+            }
+            last = Some(*value);
+        }
+        if last.is_some() {
+            path.add(format_args!("H{:.1}", self.x(end.min(self.end))));
+        }
+        path.0
+    }
+
+    /// The path of the area between two lines with points at the same times, where the upper one
+    /// is above.
+    pub(super) fn between(&self, points: &[(f64, f64, f64)]) -> String {
+        let mut path = PathData::default();
+        let above = |point: &&(f64, f64, f64)| point.1 > point.2;
+        let mut rest = points;
+        while let Some(first) = rest.iter().position(|point| above(&point)) {
+            let (_, from) = rest.split_at(first);
+            let len = from.iter().take_while(above).count();
+            let (part, after) = from.split_at(len);
+            rest = after;
+            // Up to the point at which the lines meet.
+            let end = after.first().map_or(self.end, |point| point.0);
+            let upper: Vec<(f64, f64)> = part.iter().map(|point| (point.0, point.1)).collect();
+            let lower = part.iter().rev().map(|point| (point.0, point.2));
+            let last = part.last().map_or(0.0, |point| point.2);
+            path.0 += &self.line(&upper);
+            path.add(format_args!("L{:.1} {:.1}", self.x(end), self.y(last)));
+            for (second, value) in lower {
+                path.add(format_args!("L{:.1} {:.1}", self.x(second), self.y(value)));
+            }
+            path.add(format_args!("Z"));
+        }
+        path.0
+    }
+}
+
+/// At most two points for each column of pixels: the smallest and the largest value.
+fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= 2 * MAX_COLUMNS {
+        return points.to_vec();
+    }
+    let size = points.len().div_ceil(MAX_COLUMNS);
+    let ends = |chunk: &[(f64, f64)]| {
+        let min = chunk.iter().min_by(|one, other| one.1.total_cmp(&other.1)).copied();
+        let max = chunk.iter().max_by(|one, other| one.1.total_cmp(&other.1)).copied();
+        let mut ends: Vec<(f64, f64)> = min.into_iter().chain(max).collect();
+        ends.sort_by(|one, other| one.0.total_cmp(&other.0));
+        ends
+    };
+    points.chunks(size).flat_map(ends).collect()
+}
+
+/// The round distance of about five lines on an axis from 0 to `max`.
+fn tick_step(max: f64) -> f64 {
+    let rough = (max / 5.0).max(f64::MIN_POSITIVE);
+    let power = 10_f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough).unwrap_or(10.0) * power
+}
+
+/// The end of an axis: the first line at or above the largest value. Lines are at least
+/// `least_step` apart.
+pub(super) fn round_end(max: f64, least_step: f64) -> f64 {
+    let step = tick_step(max).max(least_step);
+    if max > 0.0 { (max / step - 1e-9).ceil() * step } else { 1.0 }
+}
+
+/// Round values for the lines of a plot.
+pub(super) fn round_values(area: &Area) -> Vec<f64> {
+    multiples(tick_step(area.max), area.max)
+}
+
+/// Whole values for the lines of a plot.
+pub(super) fn whole_values(area: &Area) -> Vec<f64> {
+    multiples(tick_step(area.max).max(1.0), area.max)
+}
+
+pub(super) fn multiples(step: f64, max: f64) -> Vec<f64> {
+    let values = (0_u32..200).map(|index| f64::from(index) * step);
+    values.take_while(|value| *value <= max * (1.0 + 1e-9)).collect()
+}
+
+/// Larger values are shortened to thousands, millions or billions.
+const LARGEST_PLAIN: f64 = 1e5;
+const UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
+
+/// The title of a plot and its lines, each with a value.
+pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
+    let mut svg = String::new();
+    let (left, right) = (area.left, area.left + area.width);
+    for (tick, label) in ticks.iter().zip(labels(ticks)) {
+        let y = area.y(*tick);
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                <text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            left - 6.0,
+            y + 4.0,
+        );
+    }
+    let _ = writeln!(svg, "<text class=\"h\" x=\"8\" y=\"{:.1}\">{title}</text>", area.top - 12.0);
+    svg
+}
+
+/// The labels of values with equal distances. They have the decimals that the distance needs.
+fn labels(ticks: &[f64]) -> Vec<String> {
+    let step = ticks.get(1).copied().unwrap_or(1.0);
+    let max = ticks.last().copied().unwrap_or_default();
+    let large = UNITS.into_iter().find(|(unit, _)| max >= LARGEST_PLAIN && max >= *unit);
+    let (unit, suffix) = large.unwrap_or((1.0, ""));
+    let decimals = decimals(step / unit);
+    let label = |tick: &f64| match *tick {
+        0.0 => "0".to_owned(),
+        tick => format!("{:.decimals$}{suffix}", tick / unit),
+    };
+    ticks.iter().map(label).collect()
+}
+
+/// How many decimals a value has, at most nine.
+fn decimals(value: f64) -> usize {
+    let mut powers = std::iter::successors(Some(value), |value| Some(value * 10.0)).take(10);
+    powers.position(|scaled| (scaled - scaled.round()).abs() <= scaled * 1e-6).unwrap_or(9)
+}
+
+/// The times below a plot.
+pub(super) fn time_axis(area: &Area, times: Times) -> String {
+    let mut svg = String::new();
+    for (tick, label) in times.ticks(area.end) {
+        let (x, y) = (area.x(tick), area.top + area.height);
+        let _ = writeln!(
+            svg,
+            "<text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+            y + 16.0
+        );
+    }
+    svg
+}
+
+/// The smallest distance of labels.
+const HEIGHT: f64 = 14.0;
+/// The length of a sample. The longest dashes repeat twice in it.
+const SAMPLE: f64 = 26.0;
+const GAP: f64 = 8.0;
+
+/// The name of a line or an area.
+pub(super) struct Label {
+    /// The class of what it names.
+    pub(super) class: &'static str,
+    pub(super) text: String,
+    /// The value beside which it should be.
+    pub(super) value: f64,
+    pub(super) is_area: bool,
+}
+
+impl Label {
+    pub(super) fn line(class: &'static str, text: impl Into<String>, value: f64) -> Self {
+        Self { class, text: text.into(), value, is_area: false }
+    }
+
+    pub(super) fn area(class: &'static str, text: impl Into<String>, value: f64) -> Self {
+        Self { is_area: true, ..Self::line(class, text, value) }
+    }
+
+    fn sample(&self, x: f64, y: f64) -> String {
+        let class = self.class;
+        if self.is_area {
+            let y = y - 5.0;
+            return format!(
+                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SAMPLE}\" \
+                    height=\"10\"/>"
+            );
+        }
+        let end = x + SAMPLE;
+        format!(
+            "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{end:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
+        )
+    }
+}
+
+/// The labels right of a plot, moved so that they don't overlap.
+pub(super) fn labels_right(area: &Area, mut labels: Vec<Label>) -> String {
+    // Labels at the same place stay in their order.
+    labels.sort_by(|one, other| other.value.total_cmp(&one.value));
+    let bottom = area.top + area.height;
+    let mut limit = bottom - HEIGHT * (labels.len() as f64 - 1.0);
+    let mut last = area.top - HEIGHT;
+    let x = area.left + area.width + GAP;
+    let mut svg = String::new();
+    for label in labels {
+        let y = area.y(label.value).max(last + HEIGHT).min(limit);
+        last = y;
+        limit += HEIGHT;
+        let _ = writeln!(
+            svg,
+            "{}<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            label.sample(x, y),
+            x + SAMPLE + 5.0,
+            y + 4.0,
+            escape(&label.text)
+        );
+    }
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const AREA: Area =
+        Area { left: 0.0, top: 0.0, width: 100.0, height: 10.0, end: 100.0, max: 10.0 };
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(round_values(&AREA), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(round_values(&Area { max: 730.0, ..AREA }), [0.0, 200.0, 400.0, 600.0]);
+    }
+
+    #[rstest]
+    #[case::just_below_a_line(730.0, 0.0, 800.0)]
+    #[case::on_a_line(600.0, 0.0, 600.0)]
+    #[case::rounding_error(0.3, 0.0, 0.3)]
+    #[case::whole_replicas(2.2, 1.0, 3.0)]
+    #[case::nothing(0.0, 0.0, 1.0)]
+    fn axis_ends_at_a_line(#[case] max: f64, #[case] least_step: f64, #[case] end: f64) {
+        assert!((round_end(max, least_step) - end).abs() < 1e-9);
+    }
+
+    #[test]
+    fn steps_are_horizontal_and_vertical() {
+        let path = AREA.steps(&[(0.0, 2.0), (10.0, 2.0), (20.0, 5.0)]);
+        assert_eq!(path, "M0.0 8.0H20.0V5.0H100.0");
+    }
+
+    #[test]
+    fn area_between_lines_has_a_part_for_each_time_above() {
+        let path = AREA.between(&[
+            (0.0, 1.0, 2.0),
+            (10.0, 4.0, 2.0),
+            (20.0, 1.0, 2.0),
+            (30.0, 3.0, 2.0),
+            (40.0, 0.0, 2.0),
+        ]);
+        assert_eq!(path.matches('Z').count(), 2);
+    }
+
+    #[test]
+    fn long_lines_keep_their_extremes() {
+        let mut points: Vec<(f64, f64)> = (0..10_000).map(|at| (f64::from(at), 1.0)).collect();
+        points[4321].1 = 9.0;
+        points[8765].1 = 0.0;
+        let thin = thin(&points);
+        assert!(thin.len() <= 2 * MAX_COLUMNS);
+        assert!(thin.contains(&(4321.0, 9.0)) && thin.contains(&(8765.0, 0.0)));
+    }
+
+    #[rstest]
+    #[case::cores(0.016, &["0", "0.005", "0.01", "0.015"], &["0", "0.005", "0.010", "0.015"])]
+    #[case::requests(730.0, &[], &["0", "200", "400", "600"])]
+    #[case::bytes(1.4e6, &[], &["0", "0.5M", "1.0M"])]
+    fn labels_differ_and_are_short(
+        #[case] max: f64,
+        #[case] exact: &[&str],
+        #[case] expected: &[&str],
+    ) {
+        let ticks = round_values(&Area { max, ..AREA });
+        assert_eq!(labels(&ticks), expected);
+        for (tick, exact) in ticks.iter().zip(exact) {
+            assert!((tick - exact.parse::<f64>().unwrap()).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn replicas_have_whole_values_only() {
+        assert_eq!(whole_values(&Area { max: 2.16, ..AREA }), [0.0, 1.0, 2.0]);
+        assert_eq!(whole_values(&Area { max: 1.08, ..AREA }), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn labels_at_one_place_are_moved_apart_within_the_plot() {
+        let area = Area { left: 0.0, top: 100.0, width: 100.0, height: 60.0, end: 10.0, max: 10.0 };
+        for value in [0.0, 5.0, 10.0] {
+            let labels = ["one", "two", "three", "four"].map(|text| Label::line("x", text, value));
+            let svg = labels_right(&area, labels.into());
+            let heights = svg.split(" y1=\"").skip(1).filter_map(|part| part.split('"').next());
+            let heights: Vec<f64> = heights.map(|height| height.parse().unwrap()).collect();
+            assert_eq!(heights.len(), 4);
+            assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= HEIGHT), "{heights:?}");
+            assert!(heights[0] >= 100.0 && heights[3] <= 160.0, "{heights:?}");
+            let order: Vec<_> =
+                svg.split("</text>").filter_map(|part| part.split('>').next_back()).collect();
+            assert_eq!(order[..4], ["one", "two", "three", "four"]);
+        }
+    }
+}

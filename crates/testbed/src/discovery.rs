@@ -1,0 +1,341 @@
+//! Discovery, `OpenAPI`, version and health endpoints.
+
+use axum::body::Body;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    error::ApiError,
+    json, metrics_provider,
+    registry::{Resource, Version, api_version},
+    request::ApiRequest,
+    response,
+    response::plain_text,
+    schema::openapi::{DocumentedKind, schemas},
+    server::{Server, State},
+};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Handles a request without a resource. Returns `None` if the path doesn't exist.
+pub(crate) fn handle(
+    server: &Server,
+    request: &ApiRequest,
+) -> Option<Result<Response<Body>, ApiError>> {
+    if request.method != Method::GET {
+        return Some(Err(ApiError::method_not_allowed()));
+    }
+    let path: Vec<&str> = request.info.path.split('/').filter(|part| !part.is_empty()).collect();
+    if let ["healthz" | "readyz" | "livez", ..] = path.as_slice() {
+        return Some(Ok(plain_text("ok")));
+    }
+    let state = server.state.lock();
+    let metrics_served = server.config.metrics_apis();
+    let body = match path.as_slice() {
+        ["version"] => version(&server.config.git_version),
+        ["api"] if wants_aggregated(request) => {
+            return Some(Ok(aggregated_answer(&aggregated_core(&state))));
+        }
+        ["apis"] if wants_aggregated(request) => {
+            return Some(Ok(aggregated_answer(&aggregated_groups(&state, &metrics_served))));
+        }
+        ["api"] => core_versions(),
+        ["apis"] => group_list(&state, &metrics_served),
+        ["apis", group] => group_versions(&state, &metrics_served, group)?,
+        ["api", version] => resource_list(&state, &metrics_served, "", version)?,
+        ["apis", group, version] => resource_list(&state, &metrics_served, group, version)?,
+        ["openapi", "v3"] => openapi_index(&state),
+        ["openapi", "v3", "api", version] => openapi_document(&state, "", version),
+        ["openapi", "v3", "apis", group, version] => openapi_document(&state, group, version),
+        [] => {
+            let paths =
+                ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+            json!({ "paths": paths })
+        }
+        _ => return None,
+    };
+    Some(Ok(response::json(StatusCode::OK, &body)))
+}
+
+fn wants_aggregated(request: &ApiRequest) -> bool {
+    request.accept.split(',').any(|media_type| {
+        let parameters: Vec<&str> = media_type.split(';').map(str::trim).collect();
+        parameters.contains(&"as=APIGroupDiscoveryList") && parameters.contains(&"v=v2")
+    })
+}
+
+fn aggregated_answer(body: &Value) -> Response<Body> {
+    let mut response = response::json(StatusCode::OK, body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response
+}
+
+fn version(git_version: &str) -> Value {
+    let mut numbers = git_version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    json!({
+        "major": major, "minor": minor, "gitVersion": git_version, "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "",
+        "compiler": "", "platform": "linux/amd64",
+    })
+}
+
+/// The verbs of a resource. Namespaces have no `deletecollection`.
+fn verbs(resource: &Resource) -> Vec<&'static str> {
+    let spared = if resource.is_namespace() { "deletecollection" } else { "" };
+    VERBS.iter().copied().filter(|verb| *verb != spared).collect()
+}
+
+const VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// The verbs of a subresource.
+const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
+
+/// All groups except the core group with their versions, the metrics APIs included.
+fn all_groups<'a>(
+    state: &'a State,
+    served: &'a [(String, String)],
+) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = state
+        .registry
+        .groups()
+        .into_iter()
+        .map(|group| (group, state.registry.versions(group)))
+        .collect();
+    for (group, version) in served {
+        match groups.iter_mut().find(|(name, _)| name == group) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((group, vec![version])),
+        }
+    }
+    groups
+}
+
+fn aggregated_core(state: &State) -> Value {
+    list(vec![group(state, &[], "", &state.registry.versions(""))])
+}
+
+fn aggregated_groups(state: &State, served: &[(String, String)]) -> Value {
+    let groups = all_groups(state, served);
+    list(groups.iter().map(|(name, versions)| group(state, served, name, versions)).collect())
+}
+
+fn list(groups: Vec<Value>) -> Value {
+    json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
+        "items": groups,
+    })
+}
+
+fn group(state: &State, served: &[(String, String)], name: &str, versions: &[&str]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| {
+            let is_metrics = served.iter().any(|(own, one)| own == name && one == version);
+            let resources = if is_metrics {
+                metric_resources(name, version)
+            } else {
+                resources(state, name, version)
+            };
+            json!({ "version": version, "resources": resources, "freshness": "Current" })
+        })
+        .collect();
+    json!({ "metadata": { "name": name }, "versions": versions })
+}
+
+fn resources(state: &State, group: &str, version: &str) -> Vec<Value> {
+    let of_group = state.registry.iter().filter(|resource| resource.group == group);
+    of_group.filter_map(|resource| Some(entry(resource, resource.version(version)?))).collect()
+}
+
+fn entry(resource: &Resource, version: &Version) -> Value {
+    // As in kube-apiserver, the kinds of built-in resources have no group and version.
+    let own_kind = if resource.is_custom {
+        kind(&resource.group, &version.name, &resource.kind)
+    } else {
+        kind("", "", &resource.kind)
+    };
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": own_kind,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": verbs(resource),
+    });
+    let mut subresources = Vec::new();
+    if version.scale.is_some() {
+        let kind = kind("autoscaling", "v1", "Scale");
+        subresources.push(
+            json!({ "subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS }),
+        );
+    }
+    if version.has_status {
+        subresources.push(json!({
+            "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS,
+        }));
+    }
+    for (field, list) in [
+        ("shortNames", json!(resource.short_names)),
+        ("categories", json!(resource.categories)),
+        ("subresources", json!(subresources)),
+    ] {
+        if list.as_array().is_some_and(|list| !list.is_empty()) {
+            json::set(&mut entry, &[field], list);
+        }
+    }
+    entry
+}
+
+fn metric_resources(group: &str, version: &str) -> Vec<Value> {
+    let entry = |resource: &Value| {
+        let is_namespaced = resource.get("namespaced").and_then(Value::as_bool) == Some(true);
+        json!({
+            "resource": json::str_at(resource, "/name"),
+            "responseKind": kind(group, version, json::str_at(resource, "/kind")),
+            "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
+            "singularResource": json::str_at(resource, "/singularName"),
+            "verbs": resource.get("verbs"),
+        })
+    };
+    metrics_provider::resources(group).iter().map(entry).collect()
+}
+
+fn kind(group: &str, version: &str, kind: &str) -> Value {
+    json!({ "group": group, "version": version, "kind": kind })
+}
+
+type Served = [(String, String)];
+
+fn core_versions() -> Value {
+    json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })
+}
+
+fn group_list(state: &State, served: &Served) -> Value {
+    let groups: Vec<Value> = all_groups(state, served)
+        .iter()
+        .map(|(name, versions)| api_group(name, versions))
+        .collect();
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
+}
+
+fn group_versions(state: &State, served: &Served, name: &str) -> Option<Value> {
+    let groups = all_groups(state, served);
+    let (_, versions) = groups.iter().find(|(own, _)| *own == name)?;
+    let mut group = api_group(name, versions);
+    json::set(&mut group, &["kind"], "APIGroup");
+    json::set(&mut group, &["apiVersion"], "v1");
+    Some(group)
+}
+
+fn api_group(name: &str, versions: &[&str]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({ "groupVersion": api_version(name, version), "version": version }))
+        .collect();
+    json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
+}
+
+fn resource_list(state: &State, served: &Served, group: &str, version: &str) -> Option<Value> {
+    let is_metrics = served.iter().any(|(own, one)| own == group && one == version);
+    let resources: Vec<Value> = if is_metrics {
+        metrics_provider::resources(group)
+    } else {
+        let served = state.registry.iter().filter(|resource| resource.group == group);
+        served
+            .filter_map(|resource| Some((resource, resource.version(version)?)))
+            .flat_map(|(resource, version)| entries(resource, version))
+            .collect()
+    };
+    let exists = is_metrics || !resources.is_empty();
+    exists.then(|| {
+        let group_version = api_version(group, version);
+        json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+            "resources": resources,
+        })
+    })
+}
+
+fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
+    let mut main = json!({
+        "name": resource.plural, "singularName": resource.singular, "kind": resource.kind,
+        "namespaced": resource.namespaced, "verbs": verbs(resource),
+    });
+    if !resource.short_names.is_empty() {
+        json::set(&mut main, &["shortNames"], resource.short_names.clone());
+    }
+    if !resource.categories.is_empty() {
+        json::set(&mut main, &["categories"], resource.categories.clone());
+    }
+    let mut entries = vec![main];
+    if version.scale.is_some() {
+        entries.push(json!({
+            "name": format!("{}/scale", resource.plural), "singularName": "", "kind": "Scale",
+            "group": "autoscaling", "version": "v1", "namespaced": resource.namespaced,
+            "verbs": SUBRESOURCE_VERBS,
+        }));
+    }
+    if version.has_status {
+        entries.push(json!({
+            "name": format!("{}/status", resource.plural), "singularName": "",
+            "kind": resource.kind, "namespaced": resource.namespaced, "verbs": SUBRESOURCE_VERBS,
+        }));
+    }
+    entries
+}
+
+/// The list of documents.
+fn openapi_index(state: &State) -> Value {
+    let mut paths = Map::new();
+    for resource in state.registry.iter() {
+        for version in &resource.versions {
+            let path = path(&resource.group, &version.name);
+            paths.insert(
+                path.clone(),
+                json!({ "serverRelativeURL": format!("/openapi/v3/{path}") }),
+            );
+        }
+    }
+    json!({ "paths": paths })
+}
+
+fn path(group: &str, version: &str) -> String {
+    let prefix = if group.is_empty() { "api" } else { "apis" };
+    format!("{prefix}/{}", api_version(group, version))
+}
+
+/// The document of a group and version.
+fn openapi_document(state: &State, group: &str, version: &str) -> Value {
+    let mut paths = json!({});
+    let mut kinds = Vec::new();
+    for resource in state.registry.iter().filter(|resource| resource.group == group) {
+        let Some(served) = resource.version(version) else { continue };
+        let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+        let path = format!("/{}{scope}/{}/{{name}}", path(group, version), resource.plural);
+        json::set(&mut paths, &[&path, "patch"], patch_operation(resource, version));
+        let crd_schema = served.schema.as_ref();
+        kinds.push(DocumentedKind { group, version, kind: &resource.kind, crd_schema });
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": { "title": "Kubernetes", "version": "" },
+        "paths": paths,
+        "components": { "schemas": schemas(&kinds) },
+    })
+}
+
+fn patch_operation(resource: &Resource, version: &str) -> Value {
+    let parameter =
+        |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
+    json!({
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": {
+            "group": resource.group, "version": version, "kind": resource.kind,
+        },
+        "parameters": [
+            parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation"),
+        ],
+        "responses": {},
+    })
+}

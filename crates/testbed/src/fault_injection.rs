@@ -1,0 +1,296 @@
+//! Applies faults to requests and responses.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::body::{Body, BodyDataStream, Bytes};
+use futures::{StreamExt, stream};
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    error::{ApiError, Disconnected},
+    faults::{ActiveFault, Effect, StallTicket, remove_group},
+    json,
+    request::ApiRequest,
+    response, router,
+    server::Server,
+};
+
+const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
+    <body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
+
+/// What a fault decides before the request is handled.
+enum Outcome {
+    Continue,
+    /// The request is handled before other stalled requests.
+    Stalled(StallTicket),
+    /// The request isn't handled and gets this response.
+    Respond(Response<Body>),
+}
+
+/// Handles a request that faults affect.
+pub(crate) async fn handle(
+    server: &Arc<Server>,
+    mut request: ApiRequest,
+    faults: Vec<ActiveFault>,
+) -> Result<Response<Body>, Disconnected> {
+    let mut availability = server.lifecycle.subscribe();
+    let mut tickets = Vec::new();
+    for fault in &faults {
+        let outcome = tokio::select! {
+            biased;
+            _ = availability.changed() => return Err(Disconnected),
+            outcome = before_handling(fault, &mut request) => outcome?,
+        };
+        match outcome {
+            Outcome::Continue => {}
+            Outcome::Stalled(ticket) => tickets.push(ticket),
+            Outcome::Respond(response) => return Ok(response),
+        }
+    }
+    let mut response =
+        router::route(server, &request).unwrap_or_else(|error| response::error(&error));
+    drop(tickets);
+    for fault in faults {
+        response = after_handling(server, &request, fault, response).await?;
+    }
+    Ok(response)
+}
+
+async fn before_handling(
+    fault: &ActiveFault,
+    request: &mut ApiRequest,
+) -> Result<Outcome, Disconnected> {
+    match &fault.effect {
+        Effect::Slow { by } => tokio::time::sleep(*by).await,
+        Effect::Stall => {
+            let ticket = fault.window.wait_in_line().await;
+            let too_many = Effect::TooManyRequests { retry_after_seconds: Some(1) };
+            return Ok(ticket.map_or_else(|| reject(&too_many, request), Outcome::Stalled));
+        }
+        Effect::Disconnect { applied: false } => return Err(Disconnected),
+        Effect::Html { code } => return Ok(Outcome::Respond(html(*code))),
+        Effect::Stale { revisions } => {
+            request.revisions_back = request.revisions_back.saturating_add(*revisions);
+        }
+        effect => return Ok(reject(effect, request)),
+    }
+    Ok(Outcome::Continue)
+}
+
+fn reject(effect: &Effect, request: &ApiRequest) -> Outcome {
+    effect
+        .to_error(&request.info)
+        .map_or(Outcome::Continue, |error| Outcome::Respond(response::error(&error)))
+}
+
+fn html(code: u16) -> Response<Body> {
+    let mut response = Response::new(Body::from(HTML));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    response
+}
+
+async fn after_handling(
+    server: &Server,
+    request: &ApiRequest,
+    fault: ActiveFault,
+    response: Response<Body>,
+) -> Result<Response<Body>, Disconnected> {
+    let is_watch = request.info.verb == "watch";
+    let (parts, body) = response.into_parts();
+    let body = match &fault.effect {
+        Effect::Disconnect { .. } => return Err(Disconnected),
+        Effect::LostResponse => return Ok(response::error(&ApiError::timeout())),
+        // The faults below corrupt successful responses only.
+        _ if !parts.status.is_success() => body,
+        effect if effect.affects_watch_events() => break_off_watch(server, body, fault),
+        Effect::Malformed { .. } if is_watch => corrupt_watch(body, fault.effect),
+        Effect::Malformed { object, pointer, value } => {
+            rewrite_json(body, |body| corrupt_body(body, object, pointer, value)).await
+        }
+        Effect::TruncatedBody => {
+            let bytes = read_to_end(body).await;
+            Body::from(bytes.slice(..bytes.len() / 2))
+        }
+        Effect::MissingGroup { group } => {
+            rewrite_json(body, |index| remove_group(group, index)).await
+        }
+        _ => body,
+    };
+    Ok(Response::from_parts(parts, body))
+}
+
+async fn rewrite_json(body: Body, change: impl FnOnce(&mut Value)) -> Body {
+    let bytes = read_to_end(body).await;
+    let Ok(mut value) = serde_json::from_slice(&bytes) else { return Body::from(bytes) };
+    change(&mut value);
+    Body::from(value.to_string())
+}
+
+/// Reads a body that the server itself created, so reading can't fail.
+async fn read_to_end(body: Body) -> Bytes {
+    body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default()
+}
+
+/// A watch that ends or stops sending events, because of a fault.
+struct FaultyWatch {
+    events: BodyDataStream,
+    fault: ActiveFault,
+    dropped: watch::Receiver<u64>,
+    has_started: bool,
+    /// Events to pass before the fault takes effect.
+    remaining: usize,
+    has_ended: bool,
+}
+
+enum Step {
+    Send(Bytes),
+    End,
+}
+
+/// Applies a fault to a watch. The fault may start while the watch is running.
+fn break_off_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
+    let remaining = match fault.effect {
+        Effect::DropWatch { after }
+        | Effect::TruncatedEvent { after }
+        | Effect::SilentWatch { after } => after,
+        _ => usize::MAX,
+    };
+    let dropped = server.watches_dropped.subscribe();
+    let watch = FaultyWatch {
+        events: body.into_data_stream(),
+        fault,
+        dropped,
+        has_started: false,
+        remaining,
+        has_ended: false,
+    };
+    Body::from_stream(stream::unfold(watch, |mut watch| async move {
+        match watch.next().await {
+            Step::Send(chunk) => Some((Ok::<_, Infallible>(chunk), watch)),
+            Step::End => None,
+        }
+    }))
+}
+
+impl FaultyWatch {
+    async fn next(&mut self) -> Step {
+        if self.has_ended {
+            return Step::End;
+        }
+        if !self.has_started {
+            let window = self.fault.window.clone();
+            tokio::select! {
+                biased;
+                () = window.wait_for_start() => self.has_started = true,
+                event = self.event() => return event,
+            }
+        }
+        if self.fault.window.is_over() {
+            return self.event().await;
+        }
+        match self.fault.effect {
+            Effect::DropWatch { .. } if self.remaining == 0 => Step::End,
+            Effect::SilentWatch { .. } if self.remaining == 0 => self.stay_silent().await,
+            Effect::TruncatedEvent { .. } if self.remaining == 0 => self.truncated_event().await,
+            _ => {
+                self.remaining = self.remaining.saturating_sub(1);
+                self.event().await
+            }
+        }
+    }
+
+    async fn event(&mut self) -> Step {
+        match self.events.next().await {
+            Some(Ok(event)) => Step::Send(event),
+            _ => Step::End,
+        }
+    }
+
+    async fn truncated_event(&mut self) -> Step {
+        let event = self.event().await;
+        let (Step::Send(event), false) = (&event, self.fault.window.is_over()) else {
+            return event;
+        };
+        self.has_ended = true;
+        Step::Send(event.slice(..event.len() / 2))
+    }
+
+    /// Sends nothing until the fault ends or the server stops.
+    async fn stay_silent(&mut self) -> Step {
+        self.events = Body::empty().into_data_stream();
+        tokio::select! {
+            () = self.fault.window.wait_for_end() => {}
+            _ = self.dropped.changed() => {}
+        }
+        Step::End
+    }
+}
+
+/// Corrupts the objects of all events.
+fn corrupt_watch(body: Body, effect: Effect) -> Body {
+    Body::from_stream(
+        body.into_data_stream().map(move |event| event.map(|event| corrupt_event(event, &effect))),
+    )
+}
+
+fn corrupt_event(event: Bytes, effect: &Effect) -> Bytes {
+    let Effect::Malformed { object, pointer, value } = effect else { return event };
+    let Ok(mut decoded) = serde_json::from_slice(&event) else { return event };
+    corrupt_body(&mut decoded, object, pointer, value);
+    let mut line = decoded.to_string();
+    line.push('\n');
+    line.into()
+}
+
+/// Corrupts the objects in a body: a single object, the items of a list, or the object of a watch
+/// event.
+pub(crate) fn corrupt_body(body: &mut Value, object: &str, pointer: &str, value: &Value) {
+    if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
+        for item in items {
+            corrupt_object(item, object, pointer, value);
+        }
+        return;
+    }
+    match json::str_at(body, "/type") {
+        "ADDED" | "MODIFIED" | "DELETED" => {
+            if let Some(target) = body.get_mut("object") {
+                corrupt_object(target, object, pointer, value);
+            }
+        }
+        "BOOKMARK" | "ERROR" => {}
+        _ => corrupt_object(body, object, pointer, value),
+    }
+}
+
+fn corrupt_object(target: &mut Value, object: &str, pointer: &str, value: &Value) {
+    let has_name = || {
+        ["/metadata/name", "/describedObject/name"]
+            .iter()
+            .any(|name| json::str_at(target, name) == object)
+    };
+    if !object.is_empty() && !has_name() {
+        return;
+    }
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    let field = field.replace("~1", "/").replace("~0", "~");
+    match target.pointer_mut(parent) {
+        Some(Value::Object(fields)) if value.is_null() => {
+            fields.remove(&field);
+        }
+        Some(Value::Object(fields)) => {
+            fields.insert(field, value.clone());
+        }
+        Some(Value::Array(elements)) => {
+            if let Some(element) =
+                field.parse().ok().and_then(|index: usize| elements.get_mut(index))
+            {
+                *element = value.clone();
+            }
+        }
+        _ => {}
+    }
+}
