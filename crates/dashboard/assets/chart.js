@@ -9,6 +9,10 @@ const MARGIN = { top: 8, right: 10, bottom: 22, left: 48 };
 const MIN_SPAN = 5 * 60_000;
 /** Rows of the table below a chart. */
 const MAX_ROWS = 60;
+/** Distances of labels on the time axis, in seconds. */
+const TIME_STEPS = [
+  15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+];
 
 /**
  * A chart in `container`. `draw` takes
@@ -16,6 +20,7 @@ const MAX_ROWS = 60;
  * - `now`: the right edge, in milliseconds
  * - `lines`: `{ name, className, points: [[time, value or null]] }`
  * - `levels`: horizontal lines, `{ name, className, value }`
+ * - `base`: what the values count in, for round labels
  * - `format`: from a value to a text
  */
 export function createChart(container) {
@@ -74,12 +79,12 @@ function cursorOf(x) {
   return x === null ? drawn("g") : drawn("path", { class: "cursor", d: line });
 }
 
-function scales({ now, lines, levels, whole }, width) {
+function scales({ now, lines, levels, whole, base = 1 }, width) {
   const times = lines.flatMap(({ points }) => points.slice(0, 1).map(([time]) => time));
   const from = Math.min(now - MIN_SPAN, ...times);
   const values = lines.flatMap(({ points }) => points.map(([, value]) => value));
   const known = [...values, ...levels.map(({ value }) => value)].filter((value) => value !== null);
-  const top = niceCeiling(Math.max(1e-9, ...known) * 1.05, whole);
+  const top = niceCeiling(Math.max(1e-9, ...known) * 1.05 / base, whole) * base;
   const innerWidth = width - MARGIN.left - MARGIN.right;
   const innerHeight = HEIGHT - MARGIN.top - MARGIN.bottom;
   return {
@@ -111,14 +116,20 @@ function grid({ now, format, whole }, { from, top, x, y }, width) {
     parts.push(drawn("path", { class: "grid", d: line }));
     parts.push(label(format(value), MARGIN.left - 6, y(value) + 4, "end"));
   }
-  const amount = width < 420 ? 2 : 4;
-  for (let step = 0; step <= amount; step++) {
-    const time = from + (now - from) * step / amount;
-    const text = step === amount ? "now" : `−${duration(now - time)}`;
-    const anchor = step === 0 ? "start" : step === amount ? "end" : "middle";
-    parts.push(label(text, x(time), HEIGHT - 6, anchor));
+  parts.push(label("now", x(now), HEIGHT - 6, "end"));
+  const step = timeStep(now - from, width < 420 ? 2 : 5);
+  for (let age = step; age <= now - from; age += step) {
+    const place = x(now - age);
+    const anchor = place < MARGIN.left + 20 ? "start" : "middle";
+    parts.push(label(`−${duration(age)}`, place, HEIGHT - 6, anchor));
   }
   return parts;
+}
+
+/** A round distance, in milliseconds, that a time has at most so many of. */
+export function timeStep(span, amount) {
+  const seconds = TIME_STEPS.find((step) => span / 1000 / step <= amount) ?? TIME_STEPS.at(-1);
+  return seconds * 1000;
 }
 
 function label(text, x, y, anchor) {
@@ -199,9 +210,18 @@ function fillTable({ lines, format }, head, body) {
     element("th", { scope: "col", textContent: name }))));
   const times = [...new Set(lines.flatMap(({ points }) => points.map(([time]) => time)))];
   times.sort((a, b) => b - a);
-  body.replaceChildren(...times.slice(0, MAX_ROWS).map((time) => {
+  const rows = times.slice(0, MAX_ROWS).map((time) => {
     const values = lines.map(({ points }) => valueAt(points, time));
     return element("tr", {}, element("th", { scope: "row", textContent: clock(time) }),
       ...values.map((value) => element("td", { textContent: value === null ? "none" : format(value) })));
-  }));
+  });
+  body.replaceChildren(...rows, ...moreRows(times.length - rows.length, names.length));
+}
+
+/** A row that says how many older ones a table leaves out. */
+export function moreRows(amount, columns) {
+  const text = `and ${amount} older`;
+  return amount > 0
+    ? [element("tr", {}, element("td", { colSpan: columns, className: "quiet", textContent: text }))]
+    : [];
 }

@@ -1,8 +1,8 @@
 // One autoscaler: its decision, explained, and how it came to it.
 
-import { createChart } from "./chart.js";
-import { byId, element, setItems, setText } from "./dom.js";
-import { ago, clock, count, duration, number, quantity } from "./format.js";
+import { createChart, moreRows } from "./chart.js";
+import { breakable, byId, element, setItems, setText } from "./dom.js";
+import { ago, base, clock, count, duration, number, quantity } from "./format.js";
 import { badge } from "./list.js";
 import { openStream } from "./stream.js";
 
@@ -32,7 +32,6 @@ export function openDetail(id, showProblems) {
 }
 
 function clear() {
-  byId("detail-alone").hidden = true;
   byId("decisions-section").hidden = true;
   const lists = ["facts", "advice", "changes", "metrics", "limits", "conditions", "decisions", "events", "missing"];
   for (const list of [...lists, "detail-state"]) {
@@ -58,7 +57,7 @@ function show(view, charts) {
   setItems(byId("advice"), report?.advice ?? []);
   byId("advice-section").hidden = (report?.advice ?? []).length === 0;
   setItems(byId("changes"), words.changes.map(capitalized),
-    "No change of a single value was found that leads to another answer.");
+    "No single value was found whose change leads to another answer.");
   showReplicas(view, charts.replicas);
   showMetrics(view, charts.metrics);
   showLimits(words.limits);
@@ -68,42 +67,36 @@ function show(view, charts) {
   setItems(byId("missing"), notShown(view));
 }
 
-/**
- * The past is known to the controller only. If it says that the past holds the replicas, that counts
- * more than what the metrics ask for now.
- */
-const isHeld = ({ row, report }) => report !== undefined && !report.historyKnown
-  && report.scaleTo !== null && ["stabilizing", "rateLimited"].includes(row.state);
-
-function showSentence(view) {
-  const { row, report } = view;
-  const held = isHeld(view);
-  const own = report === undefined ? row.sentence : report.sentence;
-  setText(byId("detail-sentence"), capitalized(held ? `stays at ${row.current}: ${row.sentence}` : own));
-  byId("detail-alone").hidden = !held;
-  setText(byId("detail-alone"), held ? `By the metrics alone: ${own}` : "");
+function showSentence({ row, report }) {
+  setText(byId("detail-sentence"), capitalized(report?.sentence ?? row.sentence));
 }
 
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function showFacts(view) {
   const { row, report, now } = view;
-  const replicas = report?.currentReplicas ?? row.current;
+  // A doubtful decision may differ from that of the controller.
+  const isDoubtful = report === undefined || report.doubt !== null;
+  const desired = isDoubtful ? row.desired : report.desiredReplicas ?? row.desired;
   const facts = [
     ["Target", row.target],
-    ["Replicas", String(replicas)],
-    ["Desired", String(isHeld(view) ? row.desired : report?.desiredReplicas ?? row.desired)],
+    ["Replicas", report?.currentReplicas ?? row.current ?? "unknown"],
+    ["Desired", desired ?? "none"],
     ["Recommended by metrics", report?.proposedReplicas ?? "none"],
     ["Bounds", `${row.min} to ${row.max}`],
     ["Last scaled", row.lastScale === null ? "never" : ago(row.lastScale, Date.parse(now))],
   ];
   const current = [...byId("facts").querySelectorAll("dd")];
   if (current.length === facts.length) {
-    facts.forEach(([, value], index) => setText(current[index], String(value)));
+    facts.forEach(([, value], index) => {
+      if (current[index].textContent !== String(value)) {
+        current[index].replaceChildren(...breakable(String(value)));
+      }
+    });
     return;
   }
   byId("facts").replaceChildren(...facts.map(([name, value]) => element("div", {},
-    element("dt", { textContent: name }), element("dd", { textContent: value }))));
+    element("dt", { textContent: name }), element("dd", {}, ...breakable(String(value))))));
 }
 
 function showReplicas({ row, series, now }, draw) {
@@ -167,6 +160,7 @@ function showMetrics({ report, words, series, now }, charts) {
         points: series.samples.map((sample) => [sample[0], sample[4][index] ?? null]),
       }],
       levels: metric.targetMilli === null ? [] : [level],
+      base: base(metric.unit),
       format: (value) => quantity(value, metric.unit),
     });
     showPods(pods, reported, metric.unit);
@@ -241,7 +235,7 @@ function showConditions({ report, controller, now }) {
   setItems(byId("conditions"), texts, "None.");
 }
 
-function showEvents({ events, now }) {
+function showEvents({ events, moreEvents, now }) {
   if (events.length === 0) {
     const text = "No event is stored. The API server keeps events for an hour by default.";
     byId("events").replaceChildren(element("p", { className: "quiet", textContent: text }));
@@ -252,10 +246,10 @@ function showEvents({ events, now }) {
     element("td", { textContent: type, className: type === "Warning" ? "warning" : "" }),
     element("td", { textContent: reason }),
     element("td", { textContent: times > 1 ? `${message} (${times} times)` : message })));
-  showTable(byId("events"), "Events", ["When", "Type", "Reason", "Message"], rows);
+  showTable(byId("events"), "Events", ["When", "Type", "Reason", "Message"], rows, moreEvents);
 }
 
-function showDecisions({ decisions, now }) {
+function showDecisions({ decisions, moreDecisions, now }) {
   byId("decisions-section").hidden = decisions.length === 0;
   const rows = decisions.map(({ from, until, current, scaledTo, sentence }) => {
     const what = current === null ? "can't decide"
@@ -267,14 +261,15 @@ function showDecisions({ decisions, now }) {
       element("td", { textContent: what }),
       element("td", { textContent: sentence }));
   });
-  showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows);
+  showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows, moreDecisions);
 }
 
-/** A table that scrolls on its own, and stacks its cells in a narrow window. */
-function showTable(parent, title, headers, rows) {
+/** A table that scrolls on its own, and stacks its cells in a narrow window. `more` rows are not shown. */
+function showTable(parent, title, headers, rows, more) {
   const cells = headers.map((name) => element("th", { scope: "col", textContent: name }));
+  const body = element("tbody", {}, ...rows, ...moreRows(more, headers.length));
   const table = element("table", { className: "values stacked" },
-    element("thead", {}, element("tr", {}, ...cells)), element("tbody", {}, ...rows));
+    element("thead", {}, element("tr", {}, ...cells)), body);
   const old = parent.querySelector(".scroll");
   if (old !== null) {
     old.replaceChildren(table);

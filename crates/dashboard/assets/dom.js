@@ -27,6 +27,11 @@ export function drawn(name, attributes = {}, ...children) {
   return created;
 }
 
+/** A name whose lines may end at its separators, and not within a word. */
+export function breakable(name) {
+  return name.split(/(?<=[/.-])/).flatMap((part) => [part, element("wbr")]).slice(0, -1);
+}
+
 /** Sets the text of an element if it differs, so that nothing is announced twice. */
 export function setText(target, text) {
   if (target.textContent !== text) {
@@ -40,14 +45,5 @@ export function setItems(list, texts, empty = "") {
   const current = [...list.children].map((item) => item.textContent);
   if (current.length !== wanted.length || current.some((text, index) => text !== wanted[index])) {
     list.replaceChildren(...wanted.map((text) => element("li", { textContent: text })));
-  }
-}
-
-/** Replaces children, and keeps the focus on a link of the same address. */
-export function replaceChildren(target, children) {
-  const focused = target.contains(document.activeElement) ? document.activeElement : null;
-  target.replaceChildren(...children);
-  if (focused !== null && document.activeElement !== focused) {
-    focused.focus({ preventScroll: true });
   }
 }

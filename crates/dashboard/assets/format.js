@@ -19,6 +19,9 @@ export function quantity(milli, unit) {
   }
 }
 
+/** What the axis of a unit counts in, in thousandths. */
+export const base = (unit) => (unit === "bytes" ? 1000 * MEBIBYTE : 1000);
+
 /** A duration in one or two units: `45s`, `3m 20s`, `2h 5m`, `3d 4h`. */
 export function duration(milliseconds) {
   const seconds = Math.max(0, Math.round(milliseconds / 1000));
@@ -54,6 +57,8 @@ export const STATES = {
   off: "Off",
   paused: "Paused",
   new: "No status",
+  metricMissing: "Metric missing",
+  waitingForPods: "Waiting for pods",
   scaling: "Scaling",
   rateLimited: "Rate limited",
   stabilizing: "Stabilizing",

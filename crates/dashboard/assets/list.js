@@ -1,7 +1,7 @@
 // The list of all autoscalers: filter, sort, live updates.
 
 import { createBlocks } from "./blocks.js";
-import { byId, element, setText } from "./dom.js";
+import { breakable, byId, element, setText } from "./dom.js";
 import { STATES, ago, count, number } from "./format.js";
 
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
@@ -14,7 +14,7 @@ const COLUMNS = [
   { key: "name", title: "Autoscaler", compare: byText("name") },
   { key: "namespace", title: "Namespace", compare: byText("namespace") },
   { key: "target", title: "Target", compare: byText("target") },
-  { key: "replicas", title: "Replicas", compare: byNumber((row) => row.current) },
+  { key: "replicas", title: "Replicas", compare: byNumber((row) => row.current ?? -1) },
   { key: "load", title: "Load", compare: byNumber((row) => row.load ?? -1) },
   { key: "sentence", title: "Why", compare: byText("sentence") },
   { key: "scaled", title: "Scaled", compare: byNumber((row) => Date.parse(row.lastScale ?? 0)) },
@@ -251,13 +251,14 @@ function fill(entry) {
     cells.state.replaceChildren(badge(row.state));
   }
   if (cells.target.textContent !== row.target) {
-    const [kind, ...name] = row.target.split("/");
-    cells.target.replaceChildren(`${kind}/`, element("wbr"), name.join("/"));
+    cells.target.replaceChildren(...breakable(row.target));
   }
   setText(cells.sentence, row.sentence);
+  cells.sentence.title = row.sentence;
   setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
-  const isChanging = row.current !== row.desired;
-  const replicas = isChanging ? `${row.current} → ${row.desired}` : String(row.current);
+  const isChanging = row.desired !== null && row.current !== row.desired;
+  const current = row.current ?? "unknown";
+  const replicas = isChanging ? `${current} → ${row.desired}` : current;
   setText(cells.replicas, `${replicas} (${row.min} to ${row.max})`);
   showAge(entry);
 }
@@ -275,7 +276,7 @@ export function badge(state) {
 
 const ICONS = {
   failing: "✕", atMaximum: "▲", off: "○", paused: "❙❙", new: "?",
-  scaling: "↕", rateLimited: "⇥", stabilizing: "≈", atMinimum: "▽", steady: "✓",
+  metricMissing: "◌", waitingForPods: "…", scaling: "↕", rateLimited: "⇥", stabilizing: "≈", atMinimum: "▽", steady: "✓",
 };
 
 function icon(state) {

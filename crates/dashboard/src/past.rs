@@ -23,6 +23,8 @@ pub struct Past {
     pub samples: Vec<PastSample>,
     /// Earlier decisions, oldest first.
     pub decisions: Vec<PastDecision>,
+    /// The values of Object and External metrics that the controller read last, by metric.
+    pub values: Vec<Option<MilliValue>>,
 }
 
 /// The numbers of one reconcile.
@@ -75,6 +77,7 @@ pub trait PastSource: Send + Sync {
 impl From<AutoscalerDetail> for Past {
     fn from(detail: AutoscalerDetail) -> Self {
         Self {
+            values: detail.last_values(),
             history: detail.history,
             settings: Some(detail.settings.into()),
             samples: detail.samples.into_iter().map(PastSample::from).collect(),

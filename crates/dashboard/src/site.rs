@@ -108,11 +108,15 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "The dashboard is read-only.");
     }
     let uri = request.uri();
-    let mut parameters = uri.query().unwrap_or_default().split('&');
-    let token = parameters.find_map(|parameter| parameter.strip_prefix("token="));
+    let parameters = || uri.query().unwrap_or_default().split('&');
+    let token = parameters().find_map(|parameter| parameter.strip_prefix("token="));
     if let Some(cookie) = token.filter(|_| uri.path() == "/").and_then(|one| access.grant(one)) {
         // The address without the token, so that it is not in the history of the browser.
-        let mut response = Redirect::to("/").into_response();
+        let others = parameters().filter(|parameter| !parameter.starts_with("token="));
+        let others: Vec<_> = others.collect();
+        let query =
+            if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+        let mut response = Redirect::to(&format!("/{query}")).into_response();
         if let Ok(cookie) = HeaderValue::from_str(&cookie) {
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }

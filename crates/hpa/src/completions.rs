@@ -1,18 +1,16 @@
 //! `hpa completions`.
 
-use std::io::Write;
-
-use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::{Arguments, CompletionsArguments};
+use crate::{
+    args::{Arguments, CompletionsArguments},
+    terminal,
+};
 
 /// Prints the completion script of a shell.
 pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {
-    std::io::stdout()
-        .write_all(&completions(arguments.shell))
-        .context("unable to write to standard output")
+    terminal::write(&completions(arguments.shell))
 }
 
 fn completions(shell: Shell) -> Vec<u8> {

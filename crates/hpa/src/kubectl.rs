@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
+use hpa_metrics::describe;
 use http::Request;
 use kube::Client;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -35,11 +36,13 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     Ok(Clients::new(&config).await?)
 }
 
-/// Gets an object or a list by its path. The error is the API server's message.
+/// Gets an object or a list by its path. The error is the API server's message, or why it gave
+/// none.
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
     match client.request(Request::get(path).body(Vec::new())?).await {
         Err(kube::Error::Api(status)) => bail!("{}", status.message),
-        result => Ok(result?),
+        Err(error) => bail!("{}", describe(&error)),
+        Ok(object) => Ok(object),
     }
 }
 

@@ -44,11 +44,11 @@ mod shadow;
 mod signals;
 mod simulate;
 mod status;
+mod terminal;
 mod version;
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::Context;
 use tracing::{Level, error};
 
 use crate::args::{Arguments, Command};
@@ -71,11 +71,14 @@ fn main() -> ExitCode {
     };
     let logs = matches!(command, Command::Run(_) | Command::Adapter(_));
     execute(command).unwrap_or_else(|error| {
+        if terminal::is_closed_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
         // In the format of the log, unless logging has not started or is off.
         if logs && tracing::enabled!(Level::ERROR) {
             error!(error = format!("{error:#}"), "exiting");
         } else {
-            eprintln!("hpa: {error:#}");
+            terminal::warn(format_args!("{error:#}"));
         }
         failure
     })
@@ -97,16 +100,11 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Replay(arguments) => return replay::run(&arguments),
         Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
-        Command::Crd => print_definition()?,
+        Command::Crd => terminal::print(&hpa_crd::manifest()?)?,
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,
         Command::Man(arguments) => man::run(&arguments)?,
         Command::Version(arguments) => version::run(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn print_definition() -> anyhow::Result<()> {
-    let manifest = hpa_crd::manifest()?;
-    std::io::stdout().write_all(manifest.as_bytes()).context("unable to write to standard output")
 }

@@ -1,17 +1,18 @@
 //! `hpa man`.
 
-use std::io::Write;
-
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::args::{Arguments, ManArguments};
+use crate::{
+    args::{Arguments, ManArguments},
+    terminal,
+};
 
 /// Prints a man page in roff.
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     let page = page(arguments.command.as_deref())?;
-    std::io::stdout().write_all(&page).context("unable to write to standard output")
+    terminal::write(&page)
 }
 
 /// Renders the page of the program or of one of its commands.

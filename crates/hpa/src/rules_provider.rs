@@ -8,7 +8,10 @@ use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};
 
-use crate::args::{PrometheusArguments, RulesFileArguments};
+use crate::{
+    args::{PrometheusArguments, RulesFileArguments},
+    terminal,
+};
 
 /// Reads a rules file.
 pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
@@ -67,7 +70,7 @@ pub(crate) async fn relist(provider: &PrometheusProvider) -> anyhow::Result<()> 
         Ok(()) => Ok(()),
         Err(error @ RelistError::Mapper(_)) => Err(error.into()),
         Err(error) => {
-            eprintln!("hpa: {:#}", anyhow::Error::from(error));
+            terminal::warn(format_args!("{:#}", anyhow::Error::from(error)));
             Ok(())
         }
     }

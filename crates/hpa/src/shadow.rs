@@ -1,6 +1,6 @@
 //! `hpa shadow-report`.
 
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
 use hpa_controller::{Dependencies, Telemetry, TelemetryOptions, k8s::Clients, shadow::Summary};
@@ -12,7 +12,7 @@ use crate::{
     api_client::client_config,
     args::{ShadowReportArguments, to_std},
     controller_options::options_from,
-    logging, run,
+    logging, run, terminal,
 };
 
 /// Exit status if "no differences" would mean nothing.
@@ -32,9 +32,9 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     let summary = runtime.block_on(compare(arguments));
     runtime.shutdown_background();
     let summary = summary?;
-    write!(std::io::stdout(), "{summary}").context("unable to write to standard output")?;
+    terminal::print(&summary.to_string())?;
     if let Some(reason) = inconclusive(&summary) {
-        eprintln!("hpa: {reason}");
+        terminal::warn(&reason);
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
     match summary.different {

@@ -1,6 +1,6 @@
 //! `hpa version`, and the build that metrics, logs and the user agent name.
 
-use std::{env::consts, io::Write};
+use std::env::consts;
 
 use anyhow::Context;
 use hpa_controller::BuildInfo;
@@ -8,7 +8,10 @@ use http::HeaderValue;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::args::{VersionArguments, VersionFormat};
+use crate::{
+    args::{VersionArguments, VersionFormat},
+    terminal,
+};
 
 /// Cargo features that change what the binary can do.
 const FEATURES: [(&str, bool); 3] = [
@@ -23,7 +26,7 @@ const SHORT_REVISION: usize = 7;
 /// Prints version, revision, date and platform.
 pub(crate) fn run(arguments: &VersionArguments) -> anyhow::Result<()> {
     let text = render(&build_info(), arguments.format)?;
-    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
+    terminal::print(&text)
 }
 
 fn render(build: &BuildInfo, format: VersionFormat) -> anyhow::Result<String> {

@@ -247,3 +247,27 @@ fn closed_pipe_ends_the_demo() {
         (Some(130), "")
     );
 }
+
+#[test]
+fn explain_and_status_read_the_debug_api_of_the_demo() {
+    let mut child = demo(&["--for", "2s", "--hold"]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let output = read_until(&mut lines, "On hold");
+    let url = output.lines().find_map(|line| line.split_once("HPA_CONTROLLER_URL="));
+    let url = url.unwrap_or_else(|| panic!("no URL in {output}")).1;
+    let hpa = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+        command.args(arguments).env("KUBECONFIG", kubeconfig_in(&output));
+        let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
+        assert!(!String::from_utf8_lossy(&result.stderr).contains("WARN"));
+        String::from_utf8(result.stdout).expect("UTF-8")
+    };
+    let explained = hpa(&["explain", "api", "--since", "1h"]);
+    assert!(explained.contains("How it came to this"), "{explained}");
+    assert!(!explained.contains("are missing") && !explained.contains("not known"), "{explained}");
+    let status = hpa(&["status"]);
+    assert!(status.contains("the leader reconciles"), "{status}");
+    assert!(!status.contains("overwrite") && !status.contains("404"), "{status}");
+    signal(&child, Signal::TERM);
+    child.wait().expect("an exit status");
+}

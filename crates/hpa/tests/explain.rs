@@ -116,12 +116,16 @@ async fn says_which_bound_or_policy_limits() {
     };
     Cluster::new(changed(4, objects::cpu_metric(30), policy))
         .await
-        .expect(&["scales from 4 to 5", "1 Pods in 60s, from 4: at most 5"])
+        .expect(&[
+            "would scale from 4 to 5: cpu is at 60% of requests, target 30%; policies allow 5 for now, \
+             metrics ask for 8; no controller has stored a status",
+            "1 Pods in 60s, from 4: at most 5",
+        ])
         .await;
 }
 
 #[tokio::test]
-async fn says_that_the_history_is_unknown_where_the_controller_reports_that_it_holds() {
+async fn unknown_history_is_reported_when_stabilization_holds() {
     let stabilized = |all: &mut Vec<Value>| {
         all[1]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 4,
@@ -135,7 +139,8 @@ async fn says_that_the_history_is_unknown_where_the_controller_reports_that_it_h
     Cluster::new(changed(4, objects::cpu_metric(120), stabilized))
         .await
         .expect(&[
-            "scales from 4 to 2",
+            "would scale from 4 to 2: cpu is at 60% of requests, target 120%; the controller last \
+             reported ScaleDownStabilized",
             "past recommendations are not known",
             "It reports ScaleDownStabilized",
             "so it may stay at 4 for now",
@@ -256,7 +261,11 @@ async fn pause_counts_only_for_a_controller_that_heeds_it() {
     };
     let cluster = Cluster::new(changed(4, objects::cpu_metric(30), pause)).await;
     cluster
-        .expect(&["stays at 4: ", "paused by annotation, else scaled to 8", "without the pause"])
+        .expect(&[
+            "shop/web paused by annotation, stays at 4: ",
+            "; without the pause, scaled to 8",
+            "scales to 8 without the pause",
+        ])
         .await;
     let mut hpa = cluster.testbed.hpa("web").expect("an autoscaler");
     hpa["metadata"]["managedFields"] = json!([{
@@ -361,7 +370,7 @@ async fn past_of_a_dump_holds_the_replicas_and_is_printed() {
         cluster.explain(&[&["-f", &*file], more].concat()).await
     };
     let without = explain(None, &["--since=1h"]).await;
-    assert!(without.starts_with("shop/web scales from 4 to 2"), "{without}");
+    assert!(without.starts_with("shop/web would scale from 4 to 2"), "{without}");
     assert!(without.contains("decisions are missing: the files have no document"), "{without}");
 
     let held = explain(Some(past(300.0)), &["--since=1h"]).await;
@@ -429,7 +438,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         (Some(("scaleToZero", json!(true))), &[], false),
     ] {
         let text = explain(settings.clone(), flags).await;
-        let expected = if is_exact { "scales from 20 to 21" } else { "stays at 20" };
+        let expected = if is_exact { "from 20 to 21" } else { "stays at 20" };
         assert!(text.contains(expected), "{settings:?} {flags:?}:\n{text}");
     }
 }
@@ -483,7 +492,7 @@ async fn watch_prints_again_when_the_sentence_changes() {
     assert!(first.starts_with("shop/web stays at 4: cpu is at 60%"), "{first}");
     cluster.metrics.set_cpu_percent(120);
     let second = next_sentence(&mut lines).await;
-    assert!(second.starts_with("shop/web scales from 4 to 8: cpu is at 120%"), "{second}");
+    assert!(second.starts_with("shop/web would scale from 4 to 8: cpu is at 120%"), "{second}");
 }
 
 #[tokio::test]
@@ -493,4 +502,63 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
         cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/none"]).await;
     assert!(!is_success && error.contains("unable to read the autoscaler shop/none"), "{error}");
     assert!(error.contains("not found"), "{error}");
+}
+
+#[tokio::test]
+async fn autoscaler_of_the_other_api_is_named() {
+    let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
+    moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    let cluster = Cluster::new([moved]).await;
+    let explain = ["explain", "shop/moved"];
+    let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
+    let expected = "shop/moved is an autoscaler of autoscaling.hpa-rs.dev/v2, not of \
+                    autoscaling/v2: add --autoscaler-api=custom";
+    assert!(!is_success && error.contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn all_autoscalers_with_a_problem_are_one_line_each() {
+    let failing = |all: &mut Vec<Value>| {
+        all[1]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 0,
+            "conditions": [{
+                "type": "ScalingActive", "status": "False", "reason": "FailedGetResourceMetric",
+                "message": "the HPA was unable to compute the replica count: failed to get cpu \
+                    utilization: unable to get metrics for resource cpu: no metrics returned from \
+                    resource metrics API",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    };
+    let cluster = Cluster::new(changed(4, objects::cpu_metric(60), failing)).await;
+    let output = cluster.explain(&["-A"]).await;
+    let line = "shop/web  cpu cannot be read: no metrics returned from resource metrics API\n";
+    assert!(output.starts_with(line), "{output}");
+    assert!(output.contains("1 of 1 autoscalers fail"), "{output}");
+    let none = cluster.explain(&["-A", "-n", "other"]).await;
+    assert!(none.starts_with("None of 0 autoscalers has a problem"), "{none}");
+}
+
+#[tokio::test]
+async fn metric_name_does_not_control_the_terminal() {
+    let metric = objects::external_metric("a\u{1b}[31mb", "1");
+    let cluster = Cluster::new(web(4, vec![metric])).await;
+    let output = cluster.explain(&["shop/web"]).await;
+    assert!(output.contains("a\\u{1b}[31mb") && !output.contains('\u{1b}'), "{output}");
+}
+
+#[tokio::test]
+async fn unreachable_api_server_is_named_once() {
+    let cluster = Cluster::new([]).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let kubeconfig = cluster.served.dir.path().join("gone");
+    fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
+    let flag = format!("--kubeconfig={}", kubeconfig.display());
+    let (_, error, is_success) =
+        cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web", &flag]).await;
+    let expected = format!("unable to connect to the API server at {address}: Connection refused");
+    assert!(!is_success && error.contains(&expected), "{error}");
+    assert_eq!(error.matches("onnect").count(), 2, "once, and the cause: {error}");
 }

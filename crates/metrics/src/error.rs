@@ -246,7 +246,9 @@ pub fn describe(error: &dyn Error) -> String {
 /// Joins an error and its causes. A cause is left out if the text before it already
 /// contains it, as in errors of the kube crate.
 fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let text = error.to_string();
+    // The wrapper of the kube crate around every error of a connection.
+    let mut text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();

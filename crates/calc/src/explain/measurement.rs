@@ -1,9 +1,14 @@
 //! The value of a metric beside its target.
 
+use std::fmt;
+
 use super::{Explanation, TargetValue, format::number};
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSpec},
-    quantity::MilliValue,
+    api::{
+        HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricTargetType,
+        MetricValueStatus,
+    },
+    quantity::{MilliValue, Quantity},
 };
 
 /// A metric, its value and its target, formatted in the same unit.
@@ -26,25 +31,82 @@ impl Measurement {
         let readable = explanation.metrics.iter().position(|metric| metric.error.is_none());
         let index = explanation.winner.or(readable)?;
         let (spec, metric) = (hpa.spec.metrics.get(index)?, explanation.metrics.get(index)?);
-        let name = metric_name(spec);
-        let target_value = match metric.target? {
-            TargetValue::Value(value) => value,
-            TargetValue::Utilization(target) => {
-                let (current, target) = (format!("{}%", metric.utilization?), format!("{target}%"));
-                return Some(Self { metric: name, current, target, unit: " of requests" });
-            }
+        let (value, target) = match metric.target? {
+            TargetValue::Value(target) => (metric.usage?, target),
+            TargetValue::Utilization(target) => (percent(metric.utilization?), percent(target)),
         };
+        Some(Self::of_value(spec, value, target, explanation.current_replicas > 0))
+    }
+
+    /// A value and its target, utilizations in percent. Without pods, an average is a total.
+    pub(crate) fn of_value(
+        spec: &MetricSpec,
+        value: MilliValue,
+        target: MilliValue,
+        has_pods: bool,
+    ) -> Self {
+        let name = metric_name(spec);
         let (unit, format): (_, fn(MilliValue) -> String) = match spec.target() {
+            Some(target) if is_utilization(target) => (" of requests", percentage),
             _ if name.contains("memory") => (" per pod", mebibytes),
-            // Without pods, the usage is a total.
-            Some(target) if target.average_value.is_some() && explanation.current_replicas > 0 => {
-                (" per pod", quantity)
-            }
+            Some(target) if target.average_value.is_some() && has_pods => (" per pod", quantity),
             _ => ("", quantity),
         };
-        let (current, target) = (format(metric.usage?), format(target_value));
-        Some(Self { metric: name, current, target, unit })
+        Self { metric: name, current: format(value), target: format(target), unit }
     }
+}
+
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { metric, current, target, unit } = self;
+        write!(f, "{metric} is at {current}{unit}, target {target}")
+    }
+}
+
+/// The target of a metric: a utilization in percent, or a value.
+pub fn target_value(spec: &MetricSpec) -> Option<MilliValue> {
+    let target = spec.target()?;
+    if is_utilization(target) {
+        return target.average_utilization.map(percent);
+    }
+    target.average_value.as_ref().or(target.value.as_ref()).map(Quantity::milli_value)
+}
+
+/// The value that a status reports for a metric, in the unit of its target.
+pub fn status_value(spec: &MetricSpec, status: &MetricStatus) -> Option<MilliValue> {
+    let (target, current) = (spec.target()?, current(status)?);
+    if spec.source_type != status.source_type {
+        return None;
+    }
+    if is_utilization(target) {
+        return current.average_utilization.map(percent);
+    }
+    let value = match target.average_value {
+        Some(_) => current.average_value.as_ref(),
+        None => current.value.as_ref(),
+    };
+    value.map(Quantity::milli_value)
+}
+
+fn current(status: &MetricStatus) -> Option<&MetricValueStatus> {
+    let resource = status.resource.as_ref().map(|source| &source.current);
+    let container = status.container_resource.as_ref().map(|source| &source.current);
+    let pods = status.pods.as_ref().map(|source| &source.current);
+    let object = status.object.as_ref().map(|source| &source.current);
+    let external = status.external.as_ref().map(|source| &source.current);
+    resource.or(container).or(pods).or(object).or(external)
+}
+
+fn is_utilization(target: &MetricTarget) -> bool {
+    target.target_type == MetricTargetType::Utilization || target.average_utilization.is_some()
+}
+
+fn percent(percent: i32) -> MilliValue {
+    MilliValue::from_units(i64::from(percent))
+}
+
+fn percentage(value: MilliValue) -> String {
+    format!("{}%", quantity(value))
 }
 
 fn quantity(value: MilliValue) -> String {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub use self::{
     format::{minutes, number},
-    measurement::{Measurement, metric_name},
+    measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };
 use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};

@@ -66,10 +66,10 @@ impl Explanation {
             Summary::Rescale(text) if self.winner.is_none() => return text.clone(),
             _ => {}
         }
-        let Some(Measurement { metric, current, target, unit }) = self.measurement(hpa) else {
+        let Some(measured) = self.measurement(hpa).map(|measurement| measurement.to_string())
+        else {
             return "no metric was read".to_owned();
         };
-        let measured = format!("{metric} is at {current}{unit}, target {target}");
         let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);
         let parts = [Some(measured), rebalanced, self.limit(hpa)];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")

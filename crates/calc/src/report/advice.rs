@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 use super::{
-    Inputs, MetricReport,
+    Inputs, MetricReport, headline,
     phrases::{age, names},
 };
 use crate::{
@@ -26,6 +26,9 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 /// What the metrics APIs answer if they have no such metric.
 const UNKNOWN_METRIC: &str = "could not find the metric";
 
+/// In errors of metrics that are read from Prometheus without a metrics API.
+const PROMETHEUS: &str = "unable to reach Prometheus at ";
+
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -33,8 +36,20 @@ pub(super) fn advise(
 ) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
+    let unseen = headline::unseen(inputs, decision);
     let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
-        Some(about_failure(inputs, index, metric, metric.explanation.failure?))
+        let failure = metric.explanation.failure?;
+        let is_unseen = unseen.iter().any(|(unseen, _)| *unseen == index);
+        Some(if is_unseen {
+            format!(
+                "The controller reads {} from a source that was not read here. Use the flags of \
+                 the controller (--metrics-config, --prometheus-url), or its debug API (hpa run \
+                 --debug-port).",
+                metric.name
+            )
+        } else {
+            about_failure(inputs, index, metric, failure)
+        })
     });
     advice.extend(failed);
     let has_failed = metrics.iter().any(|metric| metric.explanation.failure.is_some());
@@ -137,6 +152,13 @@ fn about_failure(
                 "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
                  {server} serves metrics by its configuration: check that this one is in it."
             )
+        }
+        MetricFailure::Fetch
+            if metric.explanation.error.as_deref().unwrap_or("").contains(PROMETHEUS) =>
+        {
+            "Check that Prometheus runs, and that the URL in the message is right (--prometheus-url, \
+             or servers in the rules file)."
+                .to_owned()
         }
         MetricFailure::Fetch => {
             let (api, server) = api(&metric.source_type);

@@ -5,6 +5,7 @@ use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType},
     behavior::EffectiveBehavior,
     decide::Decision,
+    explain::{Measurement, MetricFailure, status_value, target_value},
     history::Direction,
     pause::Pause,
 };
@@ -12,6 +13,10 @@ use crate::{
 /// The decision and its reason. `doubt` says why the scaling may not happen.
 pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&str>) -> String {
     let explanation = decision.explanation();
+    let unseen = unseen(inputs, decision);
+    if let (false, Ok(scale)) = (unseen.is_empty(), &inputs.scale) {
+        return of_reported_metrics(inputs, decision, &unseen, scale.spec_replicas);
+    }
     let why = match decision.error() {
         Some(error) if !error.is_partial() && explanation.failures(&inputs.hpa).is_none() => {
             error.cause().to_owned()
@@ -35,9 +40,54 @@ pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&
     format!("{pause}{outcome}: {why}{doubt}")
 }
 
+/// Metrics that the controller reads, by its status, but that could not be read here, with their
+/// values in the status. They come from a source of the controller's own, such as Prometheus or a
+/// schedule. Empty if the decision doesn't depend on them.
+pub(super) fn unseen(inputs: &Inputs, decision: &Decision<'_>) -> Vec<(usize, Measurement)> {
+    use MetricFailure::{Empty, Fetch, NotRead};
+    let (spec, status) = (&inputs.hpa.spec, &inputs.hpa.status);
+    if !status.is_true(&ConditionType::ScalingActive) || decision.scale_to().is_some() {
+        return Vec::new();
+    }
+    let metrics = spec.metrics.iter().zip(&decision.explanation().metrics).enumerate();
+    let failed =
+        metrics.filter(|(_, (_, metric))| matches!(metric.failure, Some(Fetch | Empty | NotRead)));
+    let reported = failed.filter_map(|(index, (spec, _))| {
+        let value = status_value(spec, status.current_metrics.get(index)?)?;
+        let has_pods = status.current_replicas > 0;
+        let measurement = Measurement::of_value(spec, value, target_value(spec)?, has_pods);
+        Some((index, measurement))
+    });
+    reported.collect()
+}
+
+/// States the controller's report instead of a decision without its metrics.
+fn of_reported_metrics(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    unseen: &[(usize, Measurement)],
+    replicas: i32,
+) -> String {
+    let metrics = &decision.explanation().metrics;
+    let mut causes: Vec<&str> =
+        unseen.iter().filter_map(|(index, _)| metrics.get(*index)?.error.as_deref()).collect();
+    causes.dedup();
+    let reported: Vec<_> = unseen.iter().map(|(_, reported)| reported.to_string()).collect();
+    format!(
+        "has {replicas} replicas, {} desired: {}, as the controller last reported; this can't be \
+         read here: {}",
+        inputs.hpa.status.desired_replicas,
+        reported.join(" and "),
+        causes.join("; ")
+    )
+}
+
 /// Why the scaling that the inputs ask for may not happen: a condition that the controller reports,
 /// or a past that is not known.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    if !unseen(inputs, decision).is_empty() {
+        return Some("the controller reads metrics that could not be read here".to_owned());
+    }
     let to = decision.scale_to()?;
     let explanation = decision.explanation();
     let status = &inputs.hpa.status;

@@ -11,6 +11,7 @@ mod headline;
 mod limits;
 mod metrics;
 mod phrases;
+mod short;
 mod text;
 
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ pub use self::{
     change::{Change, Trigger},
     limits::{Bounds, HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
+    short::{ShortReport, State},
     text::Words,
 };
 use crate::{

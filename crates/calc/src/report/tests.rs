@@ -274,6 +274,55 @@ fn first_line_has_the_ratio_that_decided() {
     assert_eq!(sentence, format!("stays at 4: {expected}"));
 }
 
+/// An autoscaler whose controller reports this about an External metric that can't be read here.
+fn unseen(scaling_active: &str) -> Inputs {
+    let target = json!({ "type": "Value", "value": "5" });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let metric = json!({ "type": "External", "external": source });
+    let mut inputs = inputs(json!({ "metrics": [metric] }));
+    let error =
+        ReadError::fetch(MetricsApi::External, "the server could not find the metric queue");
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let current = json!({ "metric": { "name": "queue" }, "current": { "value": "7" } });
+    inputs.hpa.status = serde_json::from_value(json!({
+        "currentReplicas": 4, "desiredReplicas": 4,
+        "currentMetrics": [{ "type": "External", "external": current }],
+        "conditions": [{
+            "type": "ScalingActive", "status": scaling_active, "reason": "ValidMetricFound",
+        }],
+    }))
+    .unwrap();
+    inputs
+}
+
+#[test]
+fn metric_that_only_the_controller_reads_is_no_failure() {
+    let report = unseen("True").report();
+    assert_eq!(
+        report.sentence,
+        "has 4 replicas, 4 desired: queue is at 7, target 5, as the controller last reported; this \
+         can't be read here: the server could not find the metric queue"
+    );
+    contains(&report, "The controller reads queue from a source that was not read here.");
+    let text = report.to_string();
+    assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
+    assert_eq!(report.state(State::Steady), State::Steady);
+    // The status agrees that the metric can't be read.
+    let report = unseen("False").report();
+    assert!(report.sentence.starts_with("stays at 4: queue cannot be read: "));
+    contains(&report, "external.metrics.k8s.io has no metric queue");
+}
+
+#[test]
+fn advice_about_prometheus_does_not_name_an_api() {
+    let mut inputs = unseen("False");
+    let error = "unable to fetch metrics: unable to reach Prometheus at http://p:9090: refused";
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    contains(&inputs.report(), "Check that Prometheus runs");
+    assert!(!inputs.report().to_string().contains("apiservices"));
+}
+
 #[test]
 fn reversed_direction_is_named() {
     let mut inputs = starting(500, 16);

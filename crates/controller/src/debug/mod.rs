@@ -12,6 +12,6 @@ mod view;
 pub use recorder::DecisionRecorder;
 pub use schema::{
     ApiName, AutoscalerDetail, AutoscalerItem, AutoscalerList, Build, ControllerStatus, Decision,
-    DecisionMemory, DecisionSettings, QueueState, Run, Sample, effective_settings,
+    DecisionMemory, DecisionSettings, QueueState, Run, Sample, effective_settings, fill_readings,
 };
 pub use view::{DebugView, ListFilter, ViewSettings};

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hpa_calc::{History, Settings};
+use hpa_calc::{
+    History, Inputs, MilliValue, Reading, Settings, api::MetricSourceType, explain::metric_name,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -141,6 +143,39 @@ pub struct AutoscalerDetail {
 impl AutoscalerDetail {
     pub const API_VERSION: &str = "debug.hpa-rs.dev/v1";
     pub const KIND: &str = "AutoscalerDetail";
+
+    /// The values of Object and External metrics that the controller read last, by the index of the
+    /// metric. Those of pods are not recorded.
+    pub fn last_values(&self) -> Vec<Option<MilliValue>> {
+        let explanation = self.runs.last().and_then(|run| run.explanation.as_ref());
+        let metrics = explanation.and_then(|explanation| explanation.get("metrics"));
+        let metrics = metrics.and_then(Value::as_array).into_iter().flatten();
+        let value = |metric: &Value| {
+            let number = |name| metric.get(name).and_then(Value::as_i64);
+            number("totalMilli").or_else(|| number("usageMilli")).map(MilliValue::from_milli)
+        };
+        metrics.map(value).collect()
+    }
+}
+
+/// Replaces readings of Object and External metrics that failed by the values that the controller
+/// has read from sources of its own. Returns the names of these metrics.
+pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<String> {
+    let mut filled = Vec::new();
+    for (index, spec) in inputs.hpa.spec.metrics.iter().enumerate() {
+        let Some(value) = values.get(index).copied().flatten() else { continue };
+        if matches!(inputs.readings.get(index), Some(Ok(_))) {
+            continue;
+        }
+        let reading = match spec.source_type {
+            MetricSourceType::Object => Reading::Object(value),
+            MetricSourceType::External => Reading::External(vec![value]),
+            _ => continue,
+        };
+        inputs.readings.insert(index, Ok(reading));
+        filled.push(metric_name(spec));
+    }
+    filled
 }
 
 /// Consecutive decisions with the same outcome.

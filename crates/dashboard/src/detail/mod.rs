@@ -6,10 +6,14 @@ mod view;
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    History, Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector, Settings,
+    Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
 };
-use hpa_controller::{HpaKey, annotations::AnnotationSettings, debug::effective_settings};
+use hpa_controller::{
+    HpaKey,
+    annotations::AnnotationSettings,
+    debug::{effective_settings, fill_readings},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::DynamicObject, runtime::watcher};
@@ -99,8 +103,9 @@ impl Detail {
             let is_known = self.board.is_synced();
             return View::absent(self.id.clone(), now, is_known, problems);
         };
-        let (past, mut missing) = self.past(&entry).await;
-        let (report, not_read) = self.decide(&entry, past.history, past.settings).await;
+        let (mut past, mut missing) = self.past(&entry).await;
+        let decisions = std::mem::take(&mut past.decisions);
+        let (report, not_read) = self.decide(&entry, past).await;
         missing.extend(not_read);
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
             && let Some(sample) = Sample::from_report(report, hpa)
@@ -114,7 +119,7 @@ impl Detail {
         // With the sample.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
-            .with_decisions(past.decisions)
+            .with_decisions(decisions)
             .with_problems(problems, missing)
     }
 
@@ -143,12 +148,7 @@ impl Detail {
     }
 
     /// Decides as the controller would. Returns also what could not be read.
-    async fn decide(
-        &mut self,
-        entry: &Entry,
-        history: Option<History>,
-        remembered: Option<Settings>,
-    ) -> (Option<Report>, Vec<String>) {
+    async fn decide(&mut self, entry: &Entry, past: Past) -> (Option<Report>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
         let mut missing = Vec::new();
         let scale = self.cluster.scale(hpa).await;
@@ -158,21 +158,28 @@ impl Detail {
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let pause = AnnotationSettings::from_hpa(hpa).pause;
-        let settings = effective_settings(self.cluster.settings, remembered);
+        let settings = effective_settings(self.cluster.settings, past.settings);
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
             settings: settings.with_strict_scale_to_zero(!is_reference),
             selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
             readings: Readings::new(),
-            history,
+            history: past.history,
             now: self.cluster.clock.now(),
             pause: if is_reference { Pause::NONE } else { pause },
         };
         let (readings, problems) = self.cluster.metrics.read(&inputs).await;
         missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
         // The samples are newer than the time at which the reads began.
-        let inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
+        let mut inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
+        let filled = fill_readings(&mut inputs, &past.values);
+        if !filled.is_empty() {
+            missing.push(format!(
+                "The controller reads {} itself. The value here is the last one that it read.",
+                filled.join(" and ")
+            ));
+        }
         (Some(inputs.report()), missing)
     }
 

@@ -35,9 +35,13 @@ pub(super) struct View {
     controller: Controller,
     /// Newest first.
     events: Vec<EventLine>,
+    /// The number of older ones.
+    more_events: usize,
     series: Series,
     /// Earlier decisions, newest first.
     decisions: Vec<PastDecision>,
+    /// The number of older ones.
+    more_decisions: usize,
     /// What doesn't work.
     problems: Vec<String>,
     /// What is not shown, and why.
@@ -61,8 +65,10 @@ impl View {
             words: Words::default(),
             controller: Controller::default(),
             events: Vec::new(),
+            more_events: 0,
             series: Series::default(),
             decisions: Vec::new(),
+            more_decisions: 0,
             problems,
             missing: Vec::new(),
         }
@@ -74,20 +80,25 @@ impl View {
         events: impl Iterator<Item = Arc<EventLine>>,
         now: Timestamp,
     ) -> Self {
-        let Entry { row, controller, series, .. } = entry;
+        let Entry { mut row, controller, series, .. } = entry;
+        if let Some(report) = &report {
+            row.state = report.state(row.state);
+        }
         let mut events: Vec<_> = events.map(|event| (*event).clone()).collect();
         events.sort_by_key(|event| std::cmp::Reverse(event.at));
+        let more_events = events.len().saturating_sub(MAX_EVENTS);
         events.truncate(MAX_EVENTS);
         let words = report.as_ref().map(Report::words).unwrap_or_default();
         let id = row.id.clone();
         let view = Self::absent(id, now, true, Vec::new());
-        Self { row: Some(row), report, words, controller, events, series, ..view }
+        Self { row: Some(row), report, words, controller, events, more_events, series, ..view }
     }
 
     pub(super) fn with_decisions(self, mut decisions: Vec<PastDecision>) -> Self {
         decisions.reverse();
+        let more_decisions = decisions.len().saturating_sub(MAX_DECISIONS);
         decisions.truncate(MAX_DECISIONS);
-        Self { decisions, ..self }
+        Self { decisions, more_decisions, ..self }
     }
 
     pub(super) fn with_problems(self, problems: Vec<String>, missing: Vec<String>) -> Self {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults};
+use hpa_calc::{HorizontalPodAutoscaler, Settings, defaults::apply_defaults};
 use hpa_controller::AutoscalerApi;
 use jiff::Timestamp;
 use parking_lot::RwLock;
@@ -96,12 +96,14 @@ struct Inner {
     sources: BTreeMap<AutoscalerApi, SourceState>,
     notes: Vec<String>,
     version: u64,
+    /// The settings of the controller, as far as they are known.
+    settings: Settings,
 }
 
 impl Board {
-    pub(crate) fn new(apis: &[AutoscalerApi]) -> Self {
+    pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings) -> Self {
         let sources = apis.iter().map(|api| (*api, SourceState::Reading)).collect();
-        let state = RwLock::new(Inner { sources, ..Inner::default() });
+        let state = RwLock::new(Inner { sources, settings, ..Inner::default() });
         Self { state, version: watch::Sender::new(0) }
     }
 
@@ -246,7 +248,7 @@ impl Inner {
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
-        let row = Row::new(id.clone(), &hpa);
+        let row = Row::new(id.clone(), &hpa, &self.settings);
         self.entries
             .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
     }

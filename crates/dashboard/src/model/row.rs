@@ -1,17 +1,15 @@
 //! One autoscaler in the list: its state, and the reason in words, by its status.
 
+use std::fmt;
+
 use hpa_calc::{
-    HorizontalPodAutoscaler,
-    api::{Condition, ConditionReason, ConditionStatus, ConditionType},
-    explain::metric_name,
+    HorizontalPodAutoscaler, Settings,
+    api::ConditionType,
+    report::{ShortReport, State},
 };
+use hpa_controller::AutoscalerApi;
 use jiff::Timestamp;
 use serde::Serialize;
-
-use super::{
-    Identity,
-    unit::{Unit, target_of, value_of},
-};
 
 /// The controller that stored the status last, as its field manager says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,30 +27,6 @@ impl Controller {
     }
 }
 
-/// What an autoscaler does, most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum State {
-    /// The target or the metrics can't be read, or the object is invalid.
-    Failing,
-    /// `maxReplicas` prevents what the metrics ask for.
-    AtMaximum,
-    /// Another client scaled the target to zero.
-    Off,
-    Paused,
-    /// No controller has stored a status.
-    New,
-    /// The target is being scaled.
-    Scaling,
-    /// A policy limits the next step.
-    RateLimited,
-    /// A recommendation within the stabilization window holds the replicas.
-    Stabilizing,
-    /// `minReplicas` prevents what the metrics ask for.
-    AtMinimum,
-    Steady,
-}
-
 /// An autoscaler in the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,8 +37,10 @@ pub(crate) struct Row {
     pub(crate) target: String,
     pub(crate) state: State,
     pub(crate) sentence: String,
-    pub(crate) current: i32,
-    pub(crate) desired: i32,
+    /// Absent before the first status.
+    pub(crate) current: Option<i32>,
+    /// Absent before the first decision.
+    pub(crate) desired: Option<i32>,
     pub(crate) min: i32,
     pub(crate) max: i32,
     /// The largest value of a metric divided by its target.
@@ -73,29 +49,28 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(id: Identity, hpa: &HorizontalPodAutoscaler) -> Self {
+    pub(crate) fn new(id: Identity, hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
-        let measured = Measured::largest(hpa);
-        let state = state(hpa);
+        let ShortReport { state, sentence, load, .. } = ShortReport::new(hpa, settings);
         Self {
             namespace: id.namespace.clone(),
             name: id.name.clone(),
             id,
             target: format!("{}/{}", target.kind, target.name),
             state,
-            sentence: sentence(hpa, state, measured.as_ref()),
-            current: status.current_replicas,
-            desired: status.desired_replicas,
+            sentence,
+            current: (state != State::New).then_some(status.current_replicas),
+            desired: desired_replicas(hpa),
             min: hpa.spec.effective_min_replicas(),
             max: hpa.spec.max_replicas,
-            load: measured.map(|measured| measured.ratio),
+            load,
             last_scale: status.last_scale_time,
         }
     }
 
     /// An object that doesn't have the fields of an autoscaler.
     pub(crate) fn undecodable(id: Identity, error: &str) -> Self {
-        let mut row = Self::new(id, &HorizontalPodAutoscaler::default());
+        let mut row = Self::new(id, &HorizontalPodAutoscaler::default(), &Settings::default());
         row.state = State::Failing;
         row.target = String::new();
         row.sentence = format!("the object is not an autoscaler: {error}");
@@ -103,97 +78,51 @@ impl Row {
     }
 }
 
-fn state(hpa: &HorizontalPodAutoscaler) -> State {
+/// The desired replicas of the status. A controller that has never decided stores none, which is 0
+/// on the wire.
+pub(crate) fn desired_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     let status = &hpa.status;
-    if status.conditions.is_empty() {
-        return State::New;
-    }
-    let reason = |kind| reason(hpa, kind);
-    if let Some(failed) = failed(hpa) {
-        let is_off = failed.reason == ConditionReason::ScalingDisabled;
-        return if is_off { State::Off } else { State::Failing };
-    }
-    if status.is_true(&ConditionType::Paused) {
-        return State::Paused;
-    }
-    if reason(ConditionType::ScalingLimited) == Some(&ConditionReason::TooManyReplicas) {
-        return State::AtMaximum;
-    }
-    if status.current_replicas != status.desired_replicas {
-        return State::Scaling;
-    }
-    match (reason(ConditionType::ScalingLimited), reason(ConditionType::AbleToScale)) {
-        (Some(ConditionReason::ScaleUpLimit | ConditionReason::ScaleDownLimit), _) => {
-            State::RateLimited
+    let is_active = status.is_true(&ConditionType::ScalingActive);
+    let is_known = status.desired_replicas != 0 || is_active || status.current_replicas == 0;
+    (is_known && !status.conditions.is_empty()).then_some(status.desired_replicas)
+}
+
+/// Identifies an autoscaler in addresses and messages: `core/shop/web`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    pub(crate) api: AutoscalerApi,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Identity {
+    /// Parses what `Display` prints.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (api, rest) = text.split_once('/')?;
+        let (namespace, name) = rest.split_once('/')?;
+        let api = AutoscalerApi::ALL.into_iter().find(|one| api_name(*one) == api)?;
+        if namespace.is_empty() || name.is_empty() || name.contains('/') {
+            return None;
         }
-        (_, Some(ConditionReason::ScaleDownStabilized | ConditionReason::ScaleUpStabilized)) => {
-            State::Stabilizing
-        }
-        (Some(ConditionReason::TooFewReplicas), _) => State::AtMinimum,
-        _ => State::Steady,
+        Some(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }
 
-/// The condition that prevents scaling.
-fn failed(hpa: &HorizontalPodAutoscaler) -> Option<&Condition> {
-    let kinds = [ConditionType::AbleToScale, ConditionType::ScalingActive];
-    let conditions = kinds.iter().filter_map(|kind| hpa.status.condition(kind));
-    conditions.into_iter().find(|condition| condition.status == ConditionStatus::False)
-}
-
-/// The reason of a condition that holds.
-fn reason(hpa: &HorizontalPodAutoscaler, kind: ConditionType) -> Option<&ConditionReason> {
-    let condition = hpa.status.condition(&kind)?;
-    (condition.status == ConditionStatus::True).then_some(&condition.reason)
-}
-
-fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<&Measured>) -> String {
-    let (status, spec) = (&hpa.status, &hpa.spec);
-    let limit = match state {
-        State::New => return "no controller has stored a status yet".to_owned(),
-        State::Failing => {
-            let message = failed(hpa).map(|condition| condition.message.as_ref());
-            return message.unwrap_or_default().to_owned();
-        }
-        State::Off => {
-            return "autoscaling is off because another client scaled the target to 0".to_owned();
-        }
-        State::AtMaximum => format!("maxReplicas is {}", spec.max_replicas),
-        State::AtMinimum => format!("minReplicas is {}", spec.effective_min_replicas()),
-        State::Paused => "paused by annotation".to_owned(),
-        State::Scaling => {
-            format!("scales from {} to {}", status.current_replicas, status.desired_replicas)
-        }
-        State::RateLimited => format!("policies allow {} for now", status.desired_replicas),
-        State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
-        State::Steady => String::new(),
-    };
-    match (measured, limit.is_empty()) {
-        (Some(measured), true) => measured.text.clone(),
-        (Some(measured), false) => format!("{}; {limit}", measured.text),
-        (None, true) => "no metric is reported".to_owned(),
-        (None, false) => limit,
+fn api_name(api: AutoscalerApi) -> &'static str {
+    match api {
+        AutoscalerApi::Core => "core",
+        AutoscalerApi::Custom => "custom",
     }
 }
 
-/// The metric with the largest ratio, in words.
-struct Measured {
-    text: String,
-    ratio: f64,
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", api_name(self.api), self.namespace, self.name)
+    }
 }
 
-impl Measured {
-    fn largest(hpa: &HorizontalPodAutoscaler) -> Option<Self> {
-        let metrics = hpa.spec.metrics.iter().zip(&hpa.status.current_metrics);
-        let measured = metrics.filter_map(|(spec, status)| {
-            let (value, target) = (value_of(spec, status)?, target_of(spec)?);
-            let unit = Unit::new(spec);
-            let of = if unit == Unit::Percent { " of requests" } else { "" };
-            let (name, value_text) = (metric_name(spec), unit.format(value));
-            let text = format!("{name} is at {value_text}{of}, target {}", unit.format(target));
-            let ratio = value.as_f64() / target.as_f64();
-            ratio.is_finite().then_some(Self { text, ratio })
-        });
-        measured.max_by(|a, b| a.ratio.total_cmp(&b.ratio))
+impl Serialize for Identity {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }

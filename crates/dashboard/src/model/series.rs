@@ -2,12 +2,40 @@
 
 use std::collections::VecDeque;
 
-use hpa_calc::{HorizontalPodAutoscaler, MilliValue, explain::metric_name, report::Report};
+use hpa_calc::{
+    HorizontalPodAutoscaler, MilliValue,
+    api::MetricSpec,
+    explain::{metric_name, status_value, target_value},
+    report::Report,
+};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeTuple};
 
-use super::unit::{Unit, target_of, value_of};
+use super::row::desired_replicas;
 use crate::past::{PastSample, value};
+
+/// The unit of a metric's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Unit {
+    /// Percent of the pods' requests.
+    Percent,
+    Bytes,
+    Number,
+}
+
+impl Unit {
+    fn new(spec: &MetricSpec) -> Self {
+        let target = spec.target();
+        if target.is_some_and(|target| target.average_utilization.is_some()) {
+            Self::Percent
+        } else if metric_name(spec).contains("memory") {
+            Self::Bytes
+        } else {
+            Self::Number
+        }
+    }
+}
 
 /// A metric, and how its values are drawn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +52,7 @@ pub(crate) struct MetricLine {
 pub(crate) struct Sample {
     pub(crate) at: Timestamp,
     pub(crate) current: i32,
-    pub(crate) desired: i32,
+    pub(crate) desired: Option<i32>,
     /// The largest proposal of the metrics, before all limits. Only a decision has it, a status
     /// doesn't.
     pub(crate) recommended: Option<i32>,
@@ -37,11 +65,12 @@ impl Sample {
     pub(crate) fn from_status(hpa: &HorizontalPodAutoscaler, at: Timestamp) -> Self {
         let status = &hpa.status;
         let values = hpa.spec.metrics.iter().enumerate();
-        let values = values.map(|(index, spec)| value_of(spec, status.current_metrics.get(index)?));
+        let values =
+            values.map(|(index, spec)| status_value(spec, status.current_metrics.get(index)?));
         Self {
             at,
             current: status.current_replicas,
-            desired: status.desired_replicas,
+            desired: desired_replicas(hpa),
             recommended: None,
             values: values.collect(),
         }
@@ -57,7 +86,7 @@ impl Sample {
         Some(Self {
             at: report.at,
             current,
-            desired: decided.unwrap_or(hpa.status.desired_replicas),
+            desired: decided.or_else(|| desired_replicas(hpa)),
             recommended: report.proposed_replicas,
             values: values.collect(),
         })
@@ -75,7 +104,7 @@ impl Sample {
         Self {
             at,
             current,
-            desired: desired.unwrap_or(current),
+            desired,
             recommended: proposed,
             values: if is_same { values.collect() } else { vec![None; metrics.len()].into() },
         }
@@ -117,7 +146,7 @@ impl Series {
         let metrics = hpa.spec.metrics.iter().map(|spec| MetricLine {
             name: metric_name(spec),
             unit: Unit::new(spec),
-            target: target_of(spec),
+            target: target_value(spec),
         });
         let metrics: Vec<_> = metrics.collect();
         let identity = |line: &MetricLine| (line.name.clone(), line.unit);

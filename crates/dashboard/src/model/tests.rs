@@ -1,12 +1,11 @@
-use hpa_calc::{HorizontalPodAutoscaler, MilliValue};
+use hpa_calc::{HorizontalPodAutoscaler, MilliValue, Settings, report::State};
 use hpa_controller::AutoscalerApi;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    Board, Controller, Identity, Observed, Row, Sample, SourceState, Update, row::State,
-    series::Series,
+    Board, Controller, Identity, Observed, Row, Sample, SourceState, Update, series::Series,
 };
 use crate::past::PastSample;
 
@@ -59,58 +58,16 @@ fn status(current: i32, desired: i32, other: &[Value]) -> Value {
         "currentMetrics": [used(90)] })
 }
 
-const MEASURED: &str = "cpu is at 90% of requests, target 60%";
-
-#[rstest]
-#[case::steady(4, 4, &[], State::Steady, MEASURED)]
-#[case::scaling(4, 6, &[], State::Scaling, &format!("{MEASURED}; scales from 4 to 6"))]
-#[case::at_maximum(
-    9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
-    State::AtMaximum, &format!("{MEASURED}; maxReplicas is 9")
-)]
-#[case::at_minimum(
-    2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")],
-    State::AtMinimum, &format!("{MEASURED}; minReplicas is 2")
-)]
-#[case::rate_limited(
-    4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
-    State::RateLimited, &format!("{MEASURED}; policies allow 4 for now")
-)]
-#[case::stabilizing(
-    4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
-    State::Stabilizing, &format!("{MEASURED}; stabilization holds 4")
-)]
-#[case::paused(
-    4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
-    State::Paused, &format!("{MEASURED}; paused by annotation")
-)]
-#[case::off(
-    0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
-    State::Off, "autoscaling is off because another client scaled the target to 0"
-)]
-#[case::metrics_fail(
-    4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
-    State::Failing, "FailedGetResourceMetric!"
-)]
-#[case::target_fails(
-    4, 4, &[condition("AbleToScale", "False", "FailedGetScale")],
-    State::Failing, "FailedGetScale!"
-)]
-fn state_and_reason_follow_from_the_status(
-    #[case] current: i32,
-    #[case] desired: i32,
-    #[case] other: &[Value],
-    #[case] state: State,
-    #[case] sentence: &str,
-) {
-    let row = Row::new(id("web"), &hpa(status(current, desired, other)));
-    assert_eq!((row.state, row.sentence.as_str()), (state, sentence));
-}
-
 #[test]
-fn autoscaler_without_status_is_new() {
-    let row = Row::new(id("web"), &hpa(Value::Null));
-    assert_eq!((row.state, row.load), (State::New, None));
+fn autoscaler_that_never_decided_has_no_desired_replicas() {
+    let row = |status| Row::new(id("web"), &hpa(status), &Settings::default());
+    let new = row(Value::Null);
+    assert_eq!((new.state, new.load, new.current, new.desired), (State::New, None, None, None));
+    let failed = condition("ScalingActive", "False", "FailedGetResourceMetric");
+    let failing = row(status(1, 0, std::slice::from_ref(&failed)));
+    assert_eq!((failing.state, failing.current, failing.desired), (State::Failing, Some(1), None));
+    assert_eq!(row(status(4, 3, &[failed])).desired, Some(3), "it decided before");
+    assert_eq!(row(status(1, 0, &[])).desired, Some(0), "it scales to zero");
 }
 
 #[test]
@@ -121,9 +78,10 @@ fn load_is_that_of_the_largest_ratio() {
     // A metric that could not be read has an empty status.
     hpa.spec.metrics.push(serde_json::from_value(cpu(1)).unwrap());
     hpa.status.current_metrics.push(serde_json::from_value(json!({ "type": "" })).unwrap());
-    let row = Row::new(id("web"), &hpa);
+    let row = Row::new(id("web"), &hpa, &Settings::default());
     assert_eq!(row.load, Some(3.0));
-    assert_eq!(row.sentence, "cpu is at 90% of requests, target 30%");
+    let sentence = "no value of cpu, so it only scales up; cpu is at 90% of requests, target 30%";
+    assert_eq!(row.sentence, sentence);
 }
 
 #[rstest]
@@ -143,7 +101,7 @@ fn observed(name: &str, status: Value) -> Observed {
 }
 
 fn board(names: &[&str]) -> Board {
-    let board = Board::new(&[AutoscalerApi::Core]);
+    let board = Board::new(&[AutoscalerApi::Core], Settings::default());
     let all = names.iter().map(|name| observed(name, status(4, 4, &[]))).collect();
     board.update(Update::Replace(AutoscalerApi::Core, all), at(0));
     board
@@ -219,7 +177,7 @@ fn undecodable_object_is_a_row_with_its_error() {
 
 fn sample(second: i64, current: i32) -> Sample {
     let values = Box::new([Some(MilliValue::from_units(60))]);
-    Sample { at: at(second), current, desired: current, recommended: None, values }
+    Sample { at: at(second), current, desired: Some(current), recommended: None, values }
 }
 
 fn times(series: &Series) -> Vec<i64> {

@@ -114,6 +114,11 @@ async fn only_who_has_the_token_gets_an_answer() {
     }
     let refused = page.request("GET", "/?token=guess", &page.host, "").await;
     assert_eq!((refused.status, refused.header("set-cookie")), (403, None));
+    let granted = page.get(&format!("/?autoscaler=core/shop/web&token={}", page.token)).await;
+    assert_eq!(
+        (granted.status, granted.header("location")),
+        (303, Some("/?autoscaler=core/shop/web"))
+    );
     // The token counts only where it is exchanged for a cookie.
     let path = format!("{data}?token={}", page.token);
     assert_eq!(page.request("GET", &path, &page.host, "").await.status, 403);
@@ -309,7 +314,7 @@ impl PastSource for Controller {
         };
         let samples = if after.is_none() { vec![sample] } else { Vec::new() };
         let settings = Some(Settings::default().with_tolerance(0.5));
-        Ok(Past { history, settings, samples, decisions: vec![decision] })
+        Ok(Past { history, settings, samples, decisions: vec![decision], ..Past::default() })
     }
 }
 
@@ -385,7 +390,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
     for (tolerance, is_exact) in [(defaults, false), (defaults, true), (0.2, false), (0.2, true)] {
         let controller: Arc<dyn PastSource> = Arc::new(ScheduleController);
         let sentence = report(tolerance, is_exact.then_some(controller)).await;
-        let expected = if is_exact { "scales from 4 to 5" } else { "stays at 4" };
+        let expected = if is_exact { "would scale from 4 to 5" } else { "stays at 4" };
         assert!(sentence.starts_with(expected), "{tolerance} {is_exact}: {sentence}");
     }
 }

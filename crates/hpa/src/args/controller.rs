@@ -19,6 +19,7 @@ pub(crate) struct ControllerArguments {
     /// of reading the leader's through the API server
     #[arg(
         long,
+        env = "HPA_CONTROLLER_URL",
         value_name = "URL",
         value_parser = url,
         conflicts_with_all = ["controller_namespace", "controller_lease"]

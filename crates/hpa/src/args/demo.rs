@@ -68,7 +68,7 @@ pub(crate) struct DemoArguments {
     #[arg(long)]
     pub(crate) keep: bool,
     /// Log level of the controller: error, warn, info, debug, or directives by module. On a
-    /// terminal the log goes to a file [default: warn, on a terminal info]
+    /// terminal the log goes to a file [default: error, on a terminal info]
     #[arg(long, value_name = "LEVEL", value_parser = log_filter)]
     pub(crate) log_level: Option<String>,
 }

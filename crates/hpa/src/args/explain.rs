@@ -23,6 +23,9 @@ Examples:
   How did it come to this?
     hpa explain shop/web --since 1h
 
+  Which autoscalers fail, or can't do what their metrics ask for?
+    hpa explain -A
+
   As data:
     hpa explain shop/web -o json
 
@@ -52,8 +55,19 @@ For kubectl hpa, link the program as kubectl-hpa in a directory of $PATH.";
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct ExplainHpaArguments {
     /// The autoscaler. Optional with --filename, if the files have a single one
-    #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "filename")]
+    #[arg(
+        value_name = "[NAMESPACE/]NAME",
+        required_unless_present_any = ["filename", "all_namespaces"]
+    )]
     pub(crate) name: Option<String>,
+    /// One line for each autoscaler that fails or can't do what its metrics ask for, of all
+    /// namespaces or that of --namespace. Reads the stored statuses only
+    #[arg(
+        long,
+        short = 'A',
+        conflicts_with_all = ["name", "filename", "watch", "since"]
+    )]
+    pub(crate) all_namespaces: bool,
     /// Read objects and metrics from this file (YAML or JSON, - for standard input) instead of a
     /// cluster; can be repeated
     #[arg(long, short = 'f', value_name = "FILE")]

@@ -6,7 +6,6 @@
 mod adapter;
 mod boolean;
 mod collectors;
-mod completions;
 mod controller;
 mod convert;
 mod dashboard;
@@ -18,7 +17,7 @@ mod ignored;
 mod kubectl;
 mod lease;
 mod lint;
-mod man;
+mod program;
 mod prometheus;
 mod recommend;
 mod replay;
@@ -37,7 +36,6 @@ mod tests;
 #[cfg(feature = "otlp")]
 mod traces;
 mod values;
-mod version;
 
 use std::{ffi::OsString, path::Path};
 
@@ -53,7 +51,6 @@ pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
     adapter::{AdapterArguments, ServingArguments},
     collectors::CollectorArguments,
-    completions::CompletionsArguments,
     controller::ControllerArguments,
     convert::{ConvertArguments, Format, TargetApi},
     dashboard::DashboardArguments,
@@ -61,7 +58,7 @@ pub(crate) use self::{
     kubectl::KubectlArguments,
     lease::LeaseArguments,
     lint::{LintArguments, LintFormat},
-    man::ManArguments,
+    program::{CompletionsArguments, ManArguments, VersionArguments, VersionFormat},
     prometheus::{DEFAULT_URL, PrometheusArguments},
     recommend::{RecommendArguments, RecommendationFormat},
     replay::ReplayArguments,
@@ -82,7 +79,6 @@ pub(crate) use self::{
     simulate::{SimulateArguments, SimulationFormat},
     status::StatusArguments,
     values::to_std,
-    version::{VersionArguments, VersionFormat},
 };
 
 /// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.
@@ -157,12 +153,145 @@ impl Arguments {
     }
 }
 
+/// The flags that `-h` shows, by command. Other commands have few enough for a screen.
+const MAIN_FLAGS: [(&str, &[&str]); 15] = [
+    ("demo", &["scenario", "print-scenario", "speed", "for", "hold", "metrics-address"]),
+    (
+        "run",
+        &[
+            "dry-run",
+            "namespace",
+            "kubeconfig",
+            "metrics-config",
+            "prometheus-url",
+            "collectors",
+            "scaling-schedule",
+            "leader-elect",
+            "debug-port",
+            "log-level",
+        ],
+    ),
+    (
+        "adapter",
+        &[
+            "config",
+            "prometheus-url",
+            "collectors",
+            "scaling-schedule",
+            "secure-port",
+            "tls-cert-file",
+            "kubeconfig",
+            "metrics-relist-interval",
+            "compat",
+            "log-level",
+        ],
+    ),
+    ("shadow-report", &["for", "namespace", "kubeconfig", "context", "log-level"]),
+    (
+        "explain",
+        &[
+            "namespace",
+            "all-namespaces",
+            "filename",
+            "output",
+            "watch",
+            "since",
+            "autoscaler-api",
+            "context",
+            "metrics-config",
+            "prometheus-url",
+        ],
+    ),
+    (
+        "dashboard",
+        &[
+            "port",
+            "no-open",
+            "namespace",
+            "context",
+            "controller-url",
+            "metrics-config",
+            "prometheus-url",
+        ],
+    ),
+    ("status", &["namespace", "output", "context", "kubeconfig", "controller-url"]),
+    (
+        "lint",
+        &[
+            "all-namespaces",
+            "namespace",
+            "output",
+            "warnings-as-notes",
+            "context",
+            "metrics-config",
+        ],
+    ),
+    ("simulate", &["output", "html", "svg", "steps"]),
+    ("recommend", &["output", "candidates", "seeds", "max-risk"]),
+    (
+        "replay",
+        &["prometheus-url", "namespace", "since", "until", "filename", "output", "html", "context"],
+    ),
+    ("check", &["prometheus-url", "connect", "kubeconfig", "context"]),
+    ("compare", &["left", "right", "tolerance", "kubeconfig", "context"]),
+    ("preview", &["from", "output", "compat"]),
+    ("convert", &["filename", "to", "output"]),
+];
+
+/// The longest help of a flag in `-h`.
+const MAX_HELP: usize = 76;
+
+/// Shortens the help of a command to what fits a screen: usage and the flags that matter.
+fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
+    let flags = MAIN_FLAGS.iter().find(|(name, _)| *name == command.get_name());
+    let path = format!("{parent} {}", command.get_name());
+    let is_long = command.get_after_help().is_some();
+    let command = command.mut_args(|argument| {
+        let name = argument.get_long().unwrap_or_default().to_owned();
+        let is_main = argument.is_positional()
+            || flags.is_none_or(|(_, flags)| flags.contains(&&*name))
+            || name == "help";
+        let help = argument.get_help().map(|help| short_help(&help.to_string()));
+        let argument = argument.hide(!is_main).hide_env(true).hide_possible_values(true);
+        let argument = argument.help_heading("Options");
+        match help {
+            Some(help) => argument.help(help),
+            None => argument,
+        }
+    });
+    let command = command.mut_subcommands(|subcommand| shortened(&path, subcommand));
+    if is_long {
+        command.after_help(format!("All flags and examples: {path} --help"))
+    } else {
+        command
+    }
+}
+
+/// The first sentence of a help text, or what of it fits a line.
+fn short_help(text: &str) -> String {
+    let first = text.split(". ").next().unwrap_or(text);
+    let first = first.split("; ").next().unwrap_or(first);
+    if first.chars().count() <= MAX_HELP {
+        return first.to_owned();
+    }
+    let end = first.char_indices().nth(MAX_HELP).map_or(first.len(), |(at, _)| at);
+    let start = first.get(..end).unwrap_or(first);
+    let start = start.rsplit_once(' ').map_or(start, |(start, _)| start);
+    format!("{} ...", start.trim_end_matches([',', ':']))
+}
+
 /// The command line, by the name that the user typed: kubectl runs `kubectl-hpa` as a plugin for
 /// `kubectl hpa`.
 fn program(arguments: &[OsString]) -> ClapCommand {
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
     let is_plugin = name.is_some_and(|name| name == "kubectl-hpa");
+    let is_short = arguments.iter().skip(1).any(|argument| argument == "-h");
     let program = Arguments::command();
+    let program = if is_short {
+        program.mut_subcommands(|command| shortened("hpa", command))
+    } else {
+        program
+    };
     if is_plugin { program.bin_name("kubectl hpa") } else { program }
 }
 

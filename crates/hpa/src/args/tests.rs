@@ -303,3 +303,53 @@ fn flags_without_a_group_have_no_heading() {
         assert_eq!(argument.expect(flag).get_help_heading(), None, "{flag}");
     }
 }
+
+/// The names of a command and all its subcommands.
+fn paths(command: &ClapCommand, path: &[String], found: &mut Vec<Vec<String>>) {
+    for subcommand in command.get_subcommands() {
+        let path = [path, &[subcommand.get_name().to_owned()]].concat();
+        paths(subcommand, &path, found);
+        found.push(path);
+    }
+}
+
+#[test]
+fn short_help_fits_a_screen_and_long_help_has_all_flags() {
+    let mut found = Vec::new();
+    paths(&Arguments::command(), &[], &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    for path in found {
+        let help = |flag: &str| {
+            let words = ["hpa".to_owned()].into_iter().chain(path.clone()).chain([flag.to_owned()]);
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let help = Arguments::try_parse_checked(&words).expect_err("help ends the program");
+            help.to_string()
+        };
+        let (short, long) = (help("-h"), help("--help"));
+        assert!(short.lines().count() <= 24, "{path:?}: {}\n{short}", short.lines().count());
+        assert!(short.lines().all(|line| line.chars().count() <= 120), "{short}");
+        assert!(short.contains("Usage: hpa "), "{short}");
+        let mut command = &Arguments::command();
+        for name in &path {
+            command = command.find_subcommand(name).expect("a command");
+        }
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            let flag = argument.get_long().map(|long| format!("--{long}")).unwrap_or_default();
+            assert!(long.contains(&flag), "{path:?} {flag}");
+        }
+    }
+}
+
+#[test]
+fn main_flags_exist() {
+    let program = Arguments::command();
+    let mut all: Vec<&ClapCommand> = program.get_subcommands().collect();
+    all.extend(program.get_subcommands().flat_map(ClapCommand::get_subcommands));
+    for (name, flags) in MAIN_FLAGS {
+        let command = all.iter().find(|command| command.get_name() == name).expect(name);
+        for flag in flags {
+            let has_flag = |argument: &clap::Arg| argument.get_long() == Some(flag);
+            assert!(command.get_arguments().any(has_flag), "{name} --{flag}");
+        }
+    }
+}

@@ -6,9 +6,7 @@ mod object;
 mod tests;
 pub(crate) mod versions;
 
-use std::io::Write;
-
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
 
 use self::document::Document;
@@ -21,7 +19,7 @@ use crate::{
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
     let input = read_file(arguments.file())?;
     let output = convert(&input, arguments.to, arguments.output)?;
-    std::io::stdout().write_all(output.as_bytes()).context("unable to write to standard output")
+    crate::terminal::print(&output)
 }
 
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {

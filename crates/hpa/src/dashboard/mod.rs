@@ -4,7 +4,7 @@ mod browser;
 mod metrics;
 mod past;
 
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::{
@@ -22,6 +22,7 @@ use crate::{
     kubectl,
     metric_reader::MetricReader,
     signals::Signals,
+    terminal,
 };
 
 /// Serves the page until a signal ends it.
@@ -50,8 +51,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     };
     let mut dashboard = Dashboard::start(&clients, options).await?;
     let text = format!("The dashboard is at {}\nCtrl-C ends it.\n", dashboard.url());
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("unable to print")?;
+    terminal::print(&text)?;
     if !arguments.no_open {
         browser::open(&dashboard.launch_url());
     }

@@ -80,6 +80,13 @@ pub(crate) async fn start(
     Ok((Dependencies { observer: Arc::new(observers), ..dependencies }, Some(server)))
 }
 
+/// Serves on a free port of 127.0.0.1, to every client of this machine.
+#[cfg(feature = "demo")]
+pub(crate) async fn start_local(view: DebugView) -> anyhow::Result<(Server, SocketAddr)> {
+    let address = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+    serve_view(address, None, Access::Local, view).await
+}
+
 /// A certificate that no client can verify: kube-apiserver doesn't verify those of pods. It
 /// protects tokens from being read along the way.
 fn generate_certificate() -> anyhow::Result<ServingCertificate> {

@@ -1,8 +1,7 @@
 //! A client of the debug API: finds the leader by its lease, and reads the API through the API
 //! server's proxy with a token that is of no use elsewhere.
 
-mod leader;
-mod lease_name;
+mod lease;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -21,8 +20,7 @@ use serde_json::Value;
 
 use self::token::DebugToken;
 pub(crate) use self::{
-    leader::{Leader, LeaseHolder},
-    lease_name::LeaseName,
+    lease::{Leader, LeaseHolder, LeaseName},
     unavailable::Unavailable,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use hpa_metrics::describe;
 
-use super::lease_name::LeaseName;
+use super::lease::LeaseName;
 
 /// Why there is no document of the debug API, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,25 +4,21 @@
 //! playback                   lets simulated time pass, collects what happens, shows it
 //!  ├─ cluster                testbed, simulation and controller
 //!  ├─ view                   live view on a terminal, else lines
-//!  └─ model                  decisions in words, samples of each workload, verdict, summary
+//!  └─ model                  decisions in words, samples of each workload, violations, summary
 //! ```
 
 mod cluster;
-mod format;
 mod model;
 mod playback;
 mod view;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use hpa_testbed::workload::scenario::Scenario;
 
 use self::{playback::Ending, view::Output};
-use crate::args::DemoArguments;
+use crate::{args::DemoArguments, terminal};
 
 /// The built-in scenario.
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");
@@ -36,7 +32,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 /// 130 after a signal.
 pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     if arguments.print_scenario {
-        io::stdout().write_all(SHOP.as_bytes()).context("unable to write to standard output")?;
+        terminal::print(SHOP)?;
         return Ok(ExitCode::SUCCESS);
     }
     let scenario = load_scenario(&arguments)?;
@@ -53,13 +49,13 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let play = playback::play(scenario, &arguments, folder.path(), output);
     let ending = match runtime.block_on(play) {
         // The reader of a pipe, such as `head`, exited.
-        Err(error) if is_broken_pipe(&error) => Ok(Ending::Interrupted),
+        Err(error) if terminal::is_closed_pipe(&error) => Ok(Ending::Interrupted),
         ending => ending,
     };
     runtime.shutdown_background();
     let has_failed = matches!(ending, Err(_) | Ok(Ending::Completed { followed: false }));
     if arguments.keep || (has_log_file && has_failed) {
-        eprintln!("hpa: temporary files are kept in {}", folder.keep().display());
+        terminal::warn(format_args!("temporary files are kept in {}", folder.keep().display()));
     }
     Ok(match ending? {
         Ending::Completed { followed: true } => ExitCode::SUCCESS,
@@ -75,10 +71,6 @@ fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
     };
     scenario.seed = arguments.seed.unwrap_or(scenario.seed);
     Ok(scenario)
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

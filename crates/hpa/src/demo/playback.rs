@@ -57,6 +57,7 @@ pub(super) async fn play(
     let dashboard = Dashboard::new(&cluster.testbed, cluster.simulation.scenario());
     let kubeconfig = cluster.kubeconfig.display().to_string();
     let page = cluster.start_dashboard(&name, speed).await;
+    let debug_api = cluster.start_debug_api().await;
     let page_url = page.as_ref().map(hpa_dashboard::Dashboard::url);
     let mut playback = Playback { cluster, dashboard, output, signals };
     let start = Start {
@@ -66,6 +67,7 @@ pub(super) async fn play(
         kubeconfig,
         dashboard: page_url,
         metrics: metrics.as_ref().map(|(address, _)| *address),
+        debug_api: debug_api.as_ref().map(|(_, address)| *address),
     };
     playback.output.begin(start, &playback.dashboard)?;
     let outcome = playback.run(duration, arguments.hold).await;

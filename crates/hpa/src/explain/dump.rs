@@ -81,7 +81,7 @@ impl Dump {
             .filter_map(|(index, query)| Some((index, self.reading(query, selected)?)))
             .collect();
         let inputs = Inputs { readings, ..inputs.clone() };
-        Ok(Subject { inputs, controller, past })
+        Ok(Subject { inputs, controller, past, read_by_controller: Vec::new() })
     }
 
     /// The document of the debug API about an autoscaler.

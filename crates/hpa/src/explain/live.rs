@@ -14,7 +14,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     annotations::AnnotationSettings,
-    debug::{AutoscalerDetail, effective_settings},
+    debug::{AutoscalerDetail, effective_settings, fill_readings},
     k8s::FieldManager,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
@@ -36,6 +36,8 @@ use crate::{
 /// How many scales are read at once, to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
+/// The last decision of a controller is in this time, in which it reads all metrics.
+const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
 
 /// Reads one autoscaler of a cluster.
 pub(super) struct Cluster {
@@ -94,6 +96,7 @@ impl Cluster {
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
         let past = self.past(&hpa, &controller).await;
+        let started = Timestamp::now();
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let scale = self.scale(&hpa).await;
@@ -116,12 +119,18 @@ impl Cluster {
         };
         self.relist().await?;
         let readings = self.metrics.read(&inputs).await;
-        // The samples are newer than the time at which the reads began.
-        let inputs = Inputs { readings, now: Timestamp::now(), ..inputs };
-        Ok(Subject { inputs, controller, past })
+        // By the clock of the controller, which differs from this one in a simulation. The samples
+        // are newer than the time at which the reads began.
+        let behind =
+            past.as_ref().map_or(SignedDuration::ZERO, |past| started.duration_since(past.now));
+        let now = Timestamp::now().checked_sub(behind)?;
+        let mut inputs = Inputs { readings, now, ..inputs };
+        let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
+        let read_by_controller = fill_readings(&mut inputs, &values);
+        Ok(Subject { inputs, controller, past, read_by_controller })
     }
 
-    /// What the debug API of the leader says. Without `--since`, only the history matters.
+    /// What the debug API of the leader says.
     async fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -135,7 +144,7 @@ impl Cluster {
         let lease = LeaseName::choose(&self.location, manager);
         let api = DebugClient::find(&self.client, &self.location, &lease).await?;
         let now = Timestamp::now();
-        let since = now.checked_sub(self.since.unwrap_or_default()).ok();
+        let since = now.checked_sub(self.since.unwrap_or_default().max(LAST_DECISION)).ok();
         let detail = api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await?;
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
             Some(detail) if detail.history.is_some() => Ok(detail),
@@ -147,13 +156,33 @@ impl Cluster {
     async fn autoscaler(&self) -> anyhow::Result<Value> {
         let name = escape(&self.name);
         let path = format!("{}/{name}", self.autoscalers_path());
-        let context = || format!("unable to read the autoscaler {}/{}", self.namespace, self.name);
-        get(&self.client, &path).await.with_context(context)
+        let own_name = format!("{}/{}", self.namespace, self.name);
+        let error = match get::<Value>(&self.client, &path).await {
+            Ok(object) => return Ok(object),
+            Err(error) => error,
+        };
+        let (other, flag) = match self.api {
+            TargetApi::Core => (TargetApi::Custom, "custom"),
+            TargetApi::Custom => (TargetApi::Core, "core"),
+        };
+        let path = format!("{}/{name}", self.autoscalers_path_of(other));
+        if get::<Value>(&self.client, &path).await.is_ok() {
+            bail!(
+                "{own_name} is an autoscaler of {}, not of {}: add --autoscaler-api={flag}",
+                other.api_version(),
+                self.api.api_version()
+            );
+        }
+        Err(error.context(format!("unable to read the autoscaler {own_name}")))
     }
 
     fn autoscalers_path(&self) -> String {
+        self.autoscalers_path_of(self.api)
+    }
+
+    fn autoscalers_path_of(&self, api: TargetApi) -> String {
         let namespace = escape(&self.namespace);
-        let (group, resource) = (self.api.api_version(), hpa_crd::PLURAL);
+        let (group, resource) = (api.api_version(), hpa_crd::PLURAL);
         format!("/apis/{group}/namespaces/{namespace}/{resource}")
     }
 

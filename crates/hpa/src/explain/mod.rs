@@ -1,16 +1,13 @@
 //! `hpa explain`.
 
+mod all;
 mod dump;
 mod live;
 mod past;
-pub(crate) mod style;
+mod style;
 mod subject;
 
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use hpa_calc::{Report, Settings};
@@ -25,6 +22,7 @@ use self::{
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
     controller_options::settings,
+    terminal,
 };
 
 /// The output of the command.
@@ -57,9 +55,13 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
         print(&subject, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
+    if arguments.all_namespaces {
+        runtime.block_on(all::run(arguments, &settings))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     runtime.block_on(explain(arguments, name, settings))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -93,7 +95,7 @@ async fn explain(
             Err(error) => {
                 let error = format!("{error:#}");
                 if failure.as_ref() != Some(&error) {
-                    eprintln!("hpa: {error}");
+                    terminal::warn(&error);
                     failure = Some(error);
                 }
             }
@@ -108,16 +110,11 @@ fn print_separator(format: ReportFormat) -> anyhow::Result<()> {
         ReportFormat::Yaml => "---\n",
         ReportFormat::Json => "",
     };
-    write(separator)
-}
-
-fn write(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
+    terminal::print(separator)
 }
 
 fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<()> {
-    let text = render(subject, arguments, style::is_wanted(std::io::stdout().is_terminal()))?;
-    write(&text)
+    terminal::print_colored(&render(subject, arguments, terminal::has_color())?)
 }
 
 fn render(
@@ -136,8 +133,10 @@ fn render(
         ReportFormat::Json => serde_json::to_string_pretty(&output)? + "\n",
         ReportFormat::Yaml => serde_saphyr::to_string(&output).context("unable to write YAML")?,
         ReportFormat::Text => {
-            let past = subject.describe_past(arguments.since);
-            let text = format!("{report}\n{past}{}\n", subject.controller.sentence());
+            let (past, source) =
+                (subject.describe_past(arguments.since), subject.describe_source());
+            let text = format!("{report}\n{source}{past}{}\n", subject.controller.sentence());
+            let text = terminal::escape_control(&text);
             if colored { style::color(&text, &report) } else { text }
         }
     })

@@ -1,6 +1,6 @@
 //! Colors for a terminal.
 
-use std::{env, fmt::Write};
+use std::fmt::Write;
 
 use hpa_calc::{Report, explain::Reason};
 
@@ -10,14 +10,10 @@ const YELLOW: &str = "\x1b[1;33m";
 const GREEN: &str = "\x1b[1;32m";
 const RESET: &str = "\x1b[0m";
 
-/// Whether to color. See <https://no-color.org>.
-pub(crate) fn is_wanted(is_terminal: bool) -> bool {
-    is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
 /// Colors the first line by the state of the autoscaler, and prints headings in bold.
 pub(super) fn color(text: &str, report: &Report) -> String {
     let first = match report.reason {
+        _ if report.doubt.is_some() => YELLOW,
         Reason::Failed => RED,
         Reason::Metrics | Reason::Stabilization => GREEN,
         _ => YELLOW,
@@ -63,10 +59,5 @@ mod tests {
             .into_iter()
             .fold(colored, |colored, escape| colored.replace(escape, ""));
         assert_eq!(plain, text);
-    }
-
-    #[test]
-    fn only_a_terminal_has_colors() {
-        assert!(!is_wanted(false));
     }
 }

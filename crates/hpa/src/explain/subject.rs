@@ -15,6 +15,8 @@ pub(super) struct Subject {
     pub(super) controller: Controller,
     /// What the controller's debug API says about it.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
+    /// The metrics whose values are those that the controller has read.
+    pub(super) read_by_controller: Vec<String>,
 }
 
 /// The controller that stored the status last, as its field manager says.
@@ -27,6 +29,15 @@ pub(super) struct Controller {
 }
 
 impl Subject {
+    /// Where values come from that were not read here.
+    pub(super) fn describe_source(&self) -> String {
+        if self.read_by_controller.is_empty() {
+            return String::new();
+        }
+        let names = self.read_by_controller.join(" and ");
+        format!("The controller reads {names} itself; the value is the last one that it read.\n")
+    }
+
     /// The decisions since a time, or why the past is missing.
     pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
         match (&self.past, since) {

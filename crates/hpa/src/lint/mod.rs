@@ -15,7 +15,6 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -61,9 +60,9 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         LintFormat::Json => output::json(&findings)?,
         LintFormat::Sarif => output::sarif(&findings, &problems)?,
     };
-    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;
+    crate::terminal::print(&text)?;
     for problem in &problems {
-        eprintln!("hpa: {problem}");
+        crate::terminal::warn(problem);
     }
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }

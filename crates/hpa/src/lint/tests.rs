@@ -752,3 +752,22 @@ fn formats_name_rule_place_and_field() {
     let text = &invocation["toolExecutionNotifications"][0]["message"]["text"];
     assert_eq!(text, "g.yaml:3: not YAML");
 }
+
+#[test]
+fn metric_that_the_controller_reads_is_not_unserved() {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let source = json!({ "metric": { "name": "requests" }, "target": target });
+    let current = json!({ "metric": { "name": "requests" }, "current": { "averageValue": "1" } });
+    let lint = |scaling_active: &str| {
+        let status = json!({
+            "currentMetrics": [{ "type": "External", "external": current }],
+            "conditions": [{ "type": "ScalingActive", "status": scaling_active, "reason": "R" }],
+        });
+        let metric = json!({ "type": "External", "external": source });
+        let objects = set(&[(0, "/spec/metrics", json!([metric])), (0, "/status", status)]);
+        let served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
+        let findings = check(&Workspace::from_cluster(numbered(objects), served));
+        ids(&findings).contains(&"unserved-metric")
+    };
+    assert_eq!((lint("True"), lint("False")), (false, true));
+}

@@ -80,7 +80,8 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = fmt::layer();
+    // A reader of standard error that is gone would be a panic.
+    let layer = fmt::layer().log_internal_errors(false);
     match arguments.log_format {
         LogFormat::Text => {
             layer.with_writer(OneLine(writer)).with_ansi(color).with_target(false).boxed()

@@ -8,7 +8,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::{io::Write, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
@@ -32,8 +32,7 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
         RulesCommand::Compare(arguments) => return compare::run(&arguments),
         RulesCommand::Schema => (JSON_SCHEMA.to_owned(), true),
     };
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written.context("unable to write to standard output")?;
+    crate::terminal::print(&text)?;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

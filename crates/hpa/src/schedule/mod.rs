@@ -5,10 +5,7 @@ mod preview;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{IsTerminal, Write, stdout},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use hpa_collectors::schedules::Compat;
@@ -18,6 +15,7 @@ use self::preview::Preview;
 use crate::{
     args::{PreviewArguments, PreviewFormat, ScheduleCommand},
     manifests::read_file,
+    terminal,
 };
 
 /// The previewed time.
@@ -29,7 +27,7 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
         ScheduleCommand::Crd => (hpa_collectors::schedules::definition::schedule_manifest()?, true),
         ScheduleCommand::Preview(arguments) => preview(&arguments)?,
     };
-    stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;
+    terminal::print_colored(&text)?;
     Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -48,9 +46,7 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
             serde_json::to_string_pretty(&serde_json::json!({ "items": items }))? + "\n"
         }
         PreviewFormat::Text => {
-            let has_color = stdout().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-                && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+            let has_color = terminal::has_color();
             previews.iter().map(|preview| preview.text(has_color)).collect::<Vec<_>>().join("\n")
         }
     };

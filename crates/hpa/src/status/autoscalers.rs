@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::api::{Condition, ConditionReason, ConditionStatus, ConditionType};
+use hpa_calc::{
+    Settings,
+    report::{ShortReport, State},
+};
 use jiff::SignedDuration;
 
 use super::{
@@ -13,82 +16,67 @@ use super::{
 /// How old an autoscaler without a status may be.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 
-/// The autoscalers with the same problem, and the message of the first one.
-type ByReason<'a> = BTreeMap<String, (Vec<String>, &'a str)>;
+/// The autoscalers with the same problem, and the cause of the first one.
+type ByReason = BTreeMap<String, (Vec<String>, String)>;
 
 pub(super) fn check(observed: &Observed) -> Vec<Check> {
     let all = &observed.autoscalers;
-    let (mut failing, mut at_max) = (ByReason::new(), Vec::new());
-    let (mut disabled, mut without_status, mut paused) = (Vec::new(), Vec::new(), Vec::new());
+    let settings = observed
+        .status
+        .as_ref()
+        .map_or_else(|_| Settings::default(), |status| status.settings.into());
+    let mut failing = ByReason::new();
+    let mut by_state = BTreeMap::<State, Vec<String>>::new();
+    let (mut unhandled, mut unknown) = (Vec::new(), 0);
     for autoscaler in all {
-        let name = || autoscaler.name.clone();
-        if autoscaler.is_paused {
-            paused.push(name());
-        }
-        if autoscaler.hpa.status.conditions.is_empty() && is_old(observed, autoscaler) {
-            without_status.push(name());
-        }
-        match problem(autoscaler) {
-            Some(condition) if condition.reason == ConditionReason::ScalingDisabled => {
-                disabled.push(name());
+        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &settings);
+        match state {
+            State::Failing => {
+                let reason = autoscaler.failed_reason().unwrap_or_default();
+                let entry = failing.entry(reason).or_insert((Vec::new(), sentence));
+                entry.0.push(autoscaler.name.clone());
             }
-            Some(condition) => {
-                let reason = condition.reason.to_string();
-                let entry = failing.entry(reason).or_insert((Vec::new(), &*condition.message));
-                entry.0.push(name());
-            }
-            None if is_at_max(autoscaler) => at_max.push(name()),
-            None => {}
+            State::New if is_old(observed, autoscaler) => unhandled.push(autoscaler.name.clone()),
+            State::New => unknown += 1,
+            state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
-    let mut checks = vec![total(all.len(), &failing, without_status.len())];
-    for (reason, (names, message)) in &failing {
+    let mut checks = vec![total(all.len(), &failing, unhandled.len(), unknown)];
+    for (reason, (names, cause)) in &failing {
         let text = format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), named(names));
         let command = names.first().map(|name| format!("; hpa explain {name}"));
-        let hint = format!("{message}{}", command.unwrap_or_default());
-        checks.push(Check::new(Level::Error, text).hint(hint));
+        checks.push(
+            Check::new(Level::Error, text).hint(format!("{cause}{}", command.unwrap_or_default())),
+        );
     }
-    let mut add = |level, names: &[String], what: &str| {
-        if !names.is_empty() {
+    let mut add = |level, names: Option<&Vec<String>>, what: &str| {
+        if let Some(names) = names.filter(|names| !names.is_empty()) {
             let text = format!("{} {what}: {}", counted(names.len(), "autoscaler"), named(names));
             checks.push(Check::new(level, text));
         }
     };
-    add(Level::Error, &without_status, "without a status: no controller handles them");
-    add(Level::Warning, &at_max, "held at maxReplicas (TooManyReplicas)");
-    add(Level::Warning, &disabled, "off, because the target has 0 replicas (ScalingDisabled)");
-    add(Level::Warning, &paused, "paused by annotation");
+    add(Level::Error, Some(&unhandled), "without a status: no controller handles them");
+    for (state, what) in [
+        (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
+        (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
+        (State::Paused, "paused by annotation"),
+        (State::MetricMissing, "without the values of some metrics, so they only scale up"),
+    ] {
+        add(Level::Warning, by_state.get(&state), what);
+    }
     checks
 }
 
-fn total(count: usize, failing: &ByReason<'_>, without_status: usize) -> Check {
+/// The first line claims only what a status says.
+fn total(count: usize, failing: &ByReason, unhandled: usize, unknown: usize) -> Check {
     let failing: usize = failing.values().map(|(names, _)| names.len()).sum();
-    match failing + without_status {
+    let all = counted(count, "autoscaler");
+    match failing + unhandled {
         _ if count == 0 => Check::new(Level::Warning, "there are no autoscalers"),
-        0 => Check::new(Level::Ok, format!("{} can scale", counted(count, "autoscaler"))),
-        unable => Check::new(
-            Level::Error,
-            format!("{unable} of {} can't scale", counted(count, "autoscaler")),
-        ),
+        0 if unknown == 0 => Check::new(Level::Ok, format!("{all} can scale")),
+        0 => Check::new(Level::Skipped, format!("{unknown} of {all} without a status yet")),
+        unable => Check::new(Level::Error, format!("{unable} of {all} can't scale")),
     }
-}
-
-/// The condition that says that the autoscaler can't scale.
-fn problem(autoscaler: &ObservedAutoscaler) -> Option<&Condition> {
-    let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
-    let conditions = &autoscaler.hpa.status.conditions;
-    let is_false = |condition: &&Condition| {
-        types.contains(&condition.condition_type) && condition.status == ConditionStatus::False
-    };
-    conditions.iter().find(is_false)
-}
-
-fn is_at_max(autoscaler: &ObservedAutoscaler) -> bool {
-    let limited = autoscaler.hpa.status.conditions.iter().find(|condition| {
-        condition.condition_type == ConditionType::ScalingLimited
-            && condition.status == ConditionStatus::True
-    });
-    limited.is_some_and(|condition| condition.reason == ConditionReason::TooManyReplicas)
 }
 
 fn is_old(observed: &Observed, autoscaler: &ObservedAutoscaler) -> bool {

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::terminal::escape_control;
+
 /// How many autoscalers a line names.
 const MAX_NAMES: usize = 3;
 
@@ -68,9 +70,9 @@ impl Report {
         for Section { name, checks } in &self.sections {
             let _ = writeln!(text, "{name}");
             for Check { level, text: what, hint } in checks {
-                let _ = writeln!(text, "{} {what}", level.symbol(colored));
+                let _ = writeln!(text, "{} {}", level.symbol(colored), escape_control(what));
                 if let Some(hint) = hint {
-                    let _ = writeln!(text, "    {hint}");
+                    let _ = writeln!(text, "    {}", escape_control(hint));
                 }
             }
             text.push('\n');

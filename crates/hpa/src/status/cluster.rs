@@ -1,8 +1,11 @@
 //! What the checks need of a cluster.
 
 use anyhow::Context;
-use hpa_calc::{HorizontalPodAutoscaler, Pause};
-use hpa_controller::{AutoscalerApi, annotations::AnnotationSettings, debug::ControllerStatus};
+use hpa_calc::{
+    HorizontalPodAutoscaler,
+    api::{ConditionStatus, ConditionType},
+};
+use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -16,6 +19,7 @@ use crate::{
 };
 
 const PAGE_SIZE: usize = 500;
+const AGGREGATION: &str = "apiregistration.k8s.io";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
 /// What was read. What could not be read is an error with the reason.
@@ -29,17 +33,17 @@ pub(super) struct Observed {
     pub(super) url: Option<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
     /// The APIs whose group ends with `metrics.k8s.io`.
-    pub(super) metrics_apis: Result<Vec<MetricsApiService>, String>,
+    /// `None` if the API server doesn't register APIs of others.
+    pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
 }
 
 /// An autoscaler.
-pub(super) struct ObservedAutoscaler {
-    pub(super) name: String,
-    pub(super) hpa: HorizontalPodAutoscaler,
+pub(crate) struct ObservedAutoscaler {
+    pub(crate) name: String,
+    pub(crate) hpa: HorizontalPodAutoscaler,
     pub(super) created: Option<Timestamp>,
     /// The field manager that stored the status last.
     pub(super) manager: Option<String>,
-    pub(super) is_paused: bool,
 }
 
 /// An API of metrics that is registered.
@@ -82,7 +86,8 @@ impl Observed {
     }
 }
 
-async fn list(
+/// Lists the autoscalers of an API.
+pub(crate) async fn list(
     client: &Client,
     api: AutoscalerApi,
     namespace: Option<&str>,
@@ -114,7 +119,6 @@ impl ObservedAutoscaler {
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
             .with_context(|| format!("unable to decode the autoscaler {name}"))?;
         Ok(Self {
-            is_paused: AnnotationSettings::from_hpa(&hpa).pause != Pause::NONE,
             created: text(object, "/metadata/creationTimestamp").parse().ok(),
             manager: explain::status_manager(object),
             name,
@@ -123,11 +127,28 @@ impl ObservedAutoscaler {
     }
 }
 
-async fn metrics_apis(client: &Client) -> anyhow::Result<Vec<MetricsApiService>> {
+impl ObservedAutoscaler {
+    /// The reason of the condition that prevents scaling.
+    pub(super) fn failed_reason(&self) -> Option<String> {
+        let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];
+        let mut conditions = types.iter().filter_map(|kind| self.hpa.status.condition(kind));
+        let failed = conditions.find(|condition| condition.status == ConditionStatus::False)?;
+        Some(failed.reason.to_string())
+    }
+}
+
+/// The registered metrics APIs. `None` if the API server has no aggregation layer.
+async fn metrics_apis(client: &Client) -> anyhow::Result<Option<Vec<MetricsApiService>>> {
+    let groups: Value = get(client, "/apis").await?;
+    let groups = groups.get("groups").and_then(Value::as_array).into_iter().flatten();
+    let mut groups = groups.map(|group| text(group, "/name"));
+    if !groups.any(|group| group == AGGREGATION) {
+        return Ok(None);
+    }
     let list: Value = get(client, API_SERVICES).await?;
     let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
     let is_of_metrics = |item: &&Value| text(item, "/spec/group").ends_with("metrics.k8s.io");
-    Ok(items.filter(is_of_metrics).map(MetricsApiService::decode).collect())
+    Ok(Some(items.filter(is_of_metrics).map(MetricsApiService::decode).collect()))
 }
 
 impl MetricsApiService {

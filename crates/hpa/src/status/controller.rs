@@ -6,7 +6,7 @@ use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
 
 use super::{
     check::{Check, Level, counted, named},
-    cluster::Observed,
+    cluster::{Observed, ObservedAutoscaler},
 };
 use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
 
@@ -44,9 +44,16 @@ fn lease(observed: &Observed) -> Check {
     let LeaseName { namespace, name } = &observed.lease;
     let holder = match &observed.holder {
         Ok(holder) => holder,
-        Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_)) => {
-            let error = observed.holder.as_ref().err().map(ToString::to_string);
-            return Check::new(Level::Error, error.unwrap_or_default());
+        Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld(_))) => {
+            let others = |one: &ObservedAutoscaler| {
+                one.manager
+                    .as_deref()
+                    .is_some_and(|manager| FieldManager::parse_lease(manager).is_none())
+            };
+            // Another controller, or one without leader election.
+            let level =
+                if observed.autoscalers.iter().any(others) { Level::Warning } else { Level::Error };
+            return Check::new(level, error.to_string());
         }
         Err(error) => return unread("the lease can't be read", error),
     };
@@ -87,6 +94,7 @@ fn build(status: &ControllerStatus) -> Check {
 /// Who stored the statuses, other than the controller of this lease.
 fn other_controllers(observed: &Observed) -> Vec<Check> {
     let own = FieldManager::for_lease(&observed.lease.namespace, &observed.lease.name);
+    let has_leader = observed.holder.is_ok();
     let mut by_manager = BTreeMap::<&str, Vec<String>>::new();
     for autoscaler in &observed.autoscalers {
         let manager = autoscaler.manager.as_deref().filter(|manager| *manager != own.as_str());
@@ -94,14 +102,29 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
             by_manager.entry(manager).or_default().push(autoscaler.name.clone());
         }
     }
+    let is_single = by_manager.len() == 1 && !has_leader;
     let check = |(manager, names): (&str, Vec<String>)| {
         let text = format!(
             "{manager} stored the status of {} last: {}",
             counted(names.len(), "autoscaler"),
             named(&names)
         );
-        Check::new(Level::Warning, text)
-            .hint("two controllers of one autoscaler overwrite each other's decisions")
+        let is_without_election = FieldManager::is_hpa_rs(manager) && observed.url.is_some();
+        if is_without_election {
+            return Check::new(Level::Ok, text);
+        }
+        let check = Check::new(Level::Warning, text);
+        match (is_single, FieldManager::parse_lease(manager)) {
+            (true, None) if FieldManager::is_hpa_rs(manager) => check.hint(
+                "it runs without leader election, so whether it still runs is unknown; \
+                 --controller-url reads its debug API",
+            ),
+            (true, _) => check.hint("whether it still runs is unknown"),
+            (false, _) => check.hint(
+                "if it handles the same autoscalers as the holder of the lease, both overwrite \
+                 each other's decisions",
+            ),
+        }
     };
     by_manager.into_iter().map(check).collect()
 }

@@ -11,7 +11,12 @@ const GROUPS: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.
 
 pub(super) fn check(observed: &Observed) -> Vec<Check> {
     let services = match &observed.metrics_apis {
-        Ok(services) => services,
+        Ok(Some(services)) => services,
+        Ok(None) => {
+            let text = "the API server registers no metrics APIs (it has no aggregation layer), so \
+                        whether they work is unknown";
+            return vec![Check::new(Level::Skipped, text)];
+        }
         Err(error) => {
             let text = format!("the registered APIs can't be read: {error}");
             return vec![Check::new(Level::Warning, text)];
@@ -25,10 +30,12 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
             // The controller may read Prometheus itself.
-            let failing = needing.iter().any(|one| !is_active(one));
-            if failing {
-                let text = format!("{group} is not installed, but needed by {}", named(&names));
-                checks.push(Check::new(Level::Error, text).hint(install_hint(group)));
+            let text = format!("{group} is not installed, but needed by {}", named(&names));
+            let check = |level| Check::new(level, text).hint(install_hint(group));
+            if needing.iter().any(|one| one.hpa.status.is_false(&ConditionType::ScalingActive)) {
+                checks.push(check(Level::Error));
+            } else if needing.iter().any(|one| one.hpa.status.conditions.is_empty()) {
+                checks.push(check(Level::Warning));
             }
             continue;
         }
@@ -64,10 +71,6 @@ fn needs(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
         };
         needed == group
     })
-}
-
-fn is_active(autoscaler: &ObservedAutoscaler) -> bool {
-    autoscaler.hpa.status.is_true(&ConditionType::ScalingActive)
 }
 
 fn install_hint(group: &str) -> &'static str {

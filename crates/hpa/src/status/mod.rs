@@ -8,20 +8,18 @@ mod metrics_apis;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Context;
 
+pub(crate) use self::cluster::list;
 use self::{
     check::{Level, Report, Section},
     cluster::Observed,
 };
 use crate::{
     args::{ReportFormat, StatusArguments},
-    explain::style,
+    terminal,
 };
 
 /// Exit status if nothing could be checked.
@@ -36,9 +34,9 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let text = match arguments.output {
         ReportFormat::Json => serde_json::to_string_pretty(&report)? + "\n",
         ReportFormat::Yaml => serde_saphyr::to_string(&report).context("unable to write YAML")?,
-        ReportFormat::Text => report.text(style::is_wanted(std::io::stdout().is_terminal())),
+        ReportFormat::Text => report.text(terminal::has_color()),
     };
-    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;
+    terminal::print_colored(&text)?;
     Ok(if report.level == Level::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

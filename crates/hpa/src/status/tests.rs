@@ -95,7 +95,7 @@ fn healthy() -> Observed {
         lease,
         url: None,
         status: Ok(controller_status()),
-        metrics_apis: Ok(vec![metrics_api("True", "")]),
+        metrics_apis: Ok(Some(vec![metrics_api("True", "")])),
     }
 }
 
@@ -181,13 +181,13 @@ fn healthy_controller_fits_on_one_screen() {
     |it: &mut Observed| it.status.as_mut().expect("a status").is_leader = false, Level::Error, "not the leader"
 )]
 #[case::unavailable_api(
-    |it: &mut Observed| it.metrics_apis = Ok(vec![metrics_api("False", "no endpoints")]),
+    |it: &mut Observed| it.metrics_apis = Ok(Some(vec![metrics_api("False", "no endpoints")])),
     Level::Error, "metrics.k8s.io/v1beta1 is not available: no endpoints"
 )]
 #[case::unneeded_api(
     |it: &mut Observed| {
         it.autoscalers[0].hpa.spec.metrics.clear();
-        it.metrics_apis = Ok(vec![metrics_api("False", "no endpoints")]);
+        it.metrics_apis = Ok(Some(vec![metrics_api("False", "no endpoints")]));
     },
     Level::Warning, "metrics.k8s.io/v1beta1 is not available: no endpoints"
 )]
@@ -196,7 +196,10 @@ fn healthy_controller_fits_on_one_screen() {
     Level::Warning, "kube-controller-manager stored the status of 1 autoscaler last: shop/web"
 )]
 #[case::paused(
-    |it: &mut Observed| it.autoscalers[0].is_paused = true, Level::Warning, "1 autoscaler paused by annotation"
+    |it: &mut Observed| it.autoscalers[0] = autoscaler("web", json!([
+        condition("Paused", "True", "PausedByAnnotation", ""),
+    ])),
+    Level::Warning, "1 autoscaler paused by annotation"
 )]
 #[case::no_autoscalers(
     |it: &mut Observed| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
@@ -253,9 +256,10 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
 #[test]
 fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     let mut observed = healthy();
-    observed.metrics_apis = Ok(Vec::new());
+    observed.metrics_apis = Ok(Some(Vec::new()));
     assert_eq!(problems(&observed), [], "the controller may read Prometheus itself");
-    observed.autoscalers[0].hpa.status.conditions.clear();
+    let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    observed.autoscalers[0] = autoscaler("web", failed);
     let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
     assert!(problems(&observed).contains(&(Level::Error, missing)));
 }
@@ -283,4 +287,49 @@ fn what_cannot_be_read_is_a_warning_with_the_reason() {
     observed.leader = Err(Unavailable::NoLease(lease.clone()));
     observed.status = Err(Unavailable::NoLease(lease));
     assert_eq!(problems(&observed)[0].0, Level::Error, "no controller runs");
+}
+
+#[test]
+fn nothing_is_concluded_from_what_was_not_read() {
+    let mut observed = healthy();
+    // No controller has stored a status, and no API is registered.
+    let mut new = autoscaler("web", json!([]));
+    new.manager = None;
+    new.created = observed.now.checked_sub(jiff::SignedDuration::from_secs(9)).ok();
+    observed.autoscalers = vec![new];
+    observed.metrics_apis = Ok(None);
+    let lease = observed.lease.clone();
+    observed.holder = Err(Unavailable::NoLease(lease.clone()));
+    observed.leader = Err(Unavailable::NoLease(lease.clone()));
+    observed.status = Err(Unavailable::NoLease(lease));
+    let text = check(&observed).text(false);
+    assert!(text.contains("- 1 of 1 autoscaler without a status yet"), "{text}");
+    assert!(text.contains("- the API server registers no metrics APIs"), "{text}");
+    assert!(!text.contains("can scale") && !text.contains("available"), "{text}");
+}
+
+#[test]
+fn controller_without_election_is_no_second_controller() {
+    let mut observed = healthy();
+    observed.autoscalers[0].manager = Some("hpa-controller".into());
+    let lease = observed.lease.clone();
+    observed.holder = Err(Unavailable::NoLease(lease.clone()));
+    observed.leader = Err(Unavailable::NoLease(lease.clone()));
+    observed.status = Err(Unavailable::NoLease(lease));
+    let text = check(&observed).text(false);
+    assert!(!text.contains("overwrite"), "{text}");
+    assert!(text.contains("it runs without leader election"), "{text}");
+    assert_eq!(check(&observed).level, Level::Warning);
+    observed.url = Some("http://127.0.0.1:1".to_owned());
+    observed.status = Ok(controller_status());
+    assert_eq!(problems(&observed), [], "its debug API answers");
+}
+
+#[test]
+fn control_characters_of_a_cluster_are_escaped() {
+    let mut observed = healthy();
+    let failed = json!([condition("ScalingActive", "False", "FailedGetScale", "a\x1b[31mb")]);
+    observed.autoscalers = vec![autoscaler("web", failed)];
+    let text = check(&observed).text(false);
+    assert!(text.contains("a\\u{1b}[31mb") && !text.contains('\x1b'), "{text}");
 }

@@ -12,8 +12,13 @@ pub enum QueryFailure {
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or the response ended early.
-    #[error("the request failed")]
-    Request(#[source] Arc<kube::Error>),
+    #[error("unable to reach Prometheus at {server}: {cause}")]
+    Request {
+        /// The URL, without credentials.
+        server: String,
+        /// The last cause.
+        cause: String,
+    },
     /// The body of the response could not be read.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
@@ -66,12 +71,21 @@ const ERROR_TYPES: [&str; 8] = [
 ];
 
 impl QueryFailure {
+    /// A request that could not be sent.
+    pub(crate) fn request(server: String, error: &kube::Error) -> Self {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        Self::Request { server, cause: cause.to_string() }
+    }
+
     /// The failure in short, for clients without rights: nothing of a URL, a file or what the
     /// server sent.
     pub fn reason(&self) -> String {
         match self {
+            Self::Request { .. } => "the request failed".to_owned(),
             Self::Connection(_)
-            | Self::Request(_)
             | Self::Body(_)
             | Self::Timeout(_)
             | Self::Busy(_)

@@ -292,7 +292,8 @@ impl Inner {
         }
         let response = timeout_at(deadline, connection.client.send(request)).await;
         let response = response.map_err(|_| QueryFailure::Timeout(limit))?;
-        let response = response.map_err(|error| QueryFailure::Request(Arc::new(error)))?;
+        let server = || self.settings.display_url();
+        let response = response.map_err(|error| QueryFailure::request(server(), &error))?;
         check_status(&response)?;
         Ok(response)
     }

@@ -83,7 +83,8 @@ pub(super) async fn held_by_policy(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["ScalingLimited", "True", "ScaleUpLimit"],
         &[
-            "NAME scales from 3 to 4: cpu is at 100% of requests",
+            "NAME would scale from 3 to 4: cpu is at 100% of requests",
+            "; the controller last reported ScaleUpLimit",
             "1 Pods in 1800s, from 3: at most 4",
             "It reports ScaleUpLimit",
             "so it may stay at 3 for now",
@@ -100,7 +101,8 @@ pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["AbleToScale", "True", "ScaleDownStabilized"],
         &[
-            "NAME scales from 4 to 1: cpu is at 10% of requests, target 50%",
+            "NAME would scale from 4 to 1: cpu is at 10% of requests, target 50%; the controller last \
+             reported ScaleDownStabilized",
             "window down 600s, up 0s; past recommendations are not known",
             "It reports ScaleDownStabilized",
             "so it may stay at 4 for now",
@@ -126,8 +128,8 @@ pub(super) async fn paused(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["Paused", "True", "PausedByAnnotation"],
         &[
-            "NAME stays at 4: cpu is at 100% of requests, target 50%; paused by annotation, else \
-             scaled to 8",
+            "NAME paused by annotation, stays at 4: cpu is at 100% of requests, target 50%; without \
+             the pause, scaled to 8",
             "scales to 8 without the pause",
             "Remove the annotation autoscaling.hpa-rs.dev/pause",
         ],
@@ -142,6 +144,9 @@ pub(super) async fn scaled_to_zero(site: Site) -> Result<Expected> {
     site.has_reported(0).await?;
     Ok(site.expect(
         ["ScaledToZero", "True", "ScaledToZero"],
-        &["NAME stays at 0: queue is at 0, target 10", "scales to 1 when queue rises to 1m; now 0"],
+        &[
+            "NAME stays at 0: queue is at 0, target 10",
+            "scales to 1 when queue rises above 0; now 0",
+        ],
     ))
 }

@@ -64,9 +64,9 @@ pub(super) async fn pending_pods(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ACTIVE,
         &[
-            "NAME stays at 4: cpu is at 100% of requests, target 50%; within tolerance",
+            "NAME stays at 4: cpu is at 100% of requests, target 50%; 100% of the target with 2 \
+             unready pods counted as 0; within tolerance",
             "unready (2): NAME-1 is pending, NAME-3 is pending",
-            "hold the decision back: NAME-1, NAME-3. Check why they are not ready or not measured.",
         ],
     ))
 }
@@ -76,9 +76,9 @@ pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ACTIVE,
         &[
-            "NAME stays at 4: cpu is at 100% of requests, target 50%; within tolerance",
+            "NAME stays at 4: cpu is at 100% of requests, target 50%; 100% of the target with 2 \
+             unready pods counted as 0; within tolerance",
             "unready (2): NAME-1 started recently and is not ready",
-            "hold the decision back: NAME-1, NAME-3.",
         ],
     ))
 }

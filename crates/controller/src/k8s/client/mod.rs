@@ -13,7 +13,11 @@ use kube::{
     client::{Body, ClientBuilder},
 };
 use tokio_util::bytes::Bytes;
-use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer};
+use tower::{
+    BoxError, Service,
+    limit::ConcurrencyLimitLayer,
+    util::{MapErrLayer, option_layer},
+};
 
 use super::{
     backpressure::BackpressureLayer,
@@ -152,6 +156,29 @@ fn build(
     Ok(with_limits(builder, limits, observer, log, host))
 }
 
+/// A connection that can't be established. The error of the HTTP client names neither the server
+/// nor, at first, the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("unable to connect to the API server at {server}: {cause}")]
+struct ConnectError {
+    server: String,
+    cause: String,
+}
+
+impl ConnectError {
+    /// Names server and cause, if `error` is one of a connection.
+    fn name(server: &str, error: BoxError) -> BoxError {
+        if !error.to_string().contains("(Connect)") {
+            return error;
+        }
+        let mut cause: &dyn std::error::Error = &*error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        Box::new(Self { server: server.to_owned(), cause: cause.to_string() })
+    }
+}
+
 /// Adds the limits to kube's stack, the innermost first. Observer and timeout are inside the
 /// limits, so that the time for which a limit holds a request back doesn't count.
 fn with_limits<S, B>(
@@ -168,7 +195,11 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
+    let server = host.clone();
     builder
+        .with_layer(&MapErrLayer::new(move |error: S::Error| {
+            ConnectError::name(&server, error.into())
+        }))
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&PageSizeLayer)
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
-use hpa_controller::{Dependencies, Observer, Options, RunError, k8s::Clients};
+use hpa_controller::{
+    Dependencies, Observer, Options, RunError, Telemetry,
+    debug::{DebugView, DecisionRecorder, ViewSettings},
+    k8s::Clients,
+};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +26,7 @@ pub(super) struct ControllerSetup {
     pub(super) clients: Clients,
     pub(super) clock: Arc<DemoClock>,
     pub(super) observer: Arc<dyn Observer>,
+    pub(super) telemetry: Arc<Telemetry>,
 }
 
 /// A running controller.
@@ -31,13 +36,23 @@ pub(crate) struct Controller {
 }
 
 impl ControllerSetup {
+    /// The documents of the debug API.
+    pub(super) fn debug_view(&self, recorder: Arc<DecisionRecorder>) -> DebugView {
+        let settings = ViewSettings {
+            sync_period: Duration::from_secs_f64(SYNC_PERIOD),
+            decisions: options(1.0).settings,
+            dry_run: false,
+        };
+        DebugView::new(self.telemetry.clone(), recorder, self.clock.clone(), settings)
+    }
+
     /// Starts a controller. `speed` is simulated seconds per real second.
     pub(super) fn start(&self, speed: f64) -> Controller {
         let options = options(speed);
         let dependencies = Dependencies {
             clock: self.clock.clone(),
             observer: self.observer.clone(),
-            ..Dependencies::new(self.clients.clone(), &options)
+            ..Dependencies::with_telemetry(self.clients.clone(), &options, self.telemetry.clone())
         };
         let shutdown = CancellationToken::new();
         let run = hpa_controller::run(dependencies, options, shutdown.clone());

@@ -16,7 +16,8 @@ use std::{
 use anyhow::{Context, anyhow};
 use hpa_calc::Settings;
 use hpa_controller::{
-    Observer, Reconciled,
+    Observer, Reconciled, Telemetry, TelemetryOptions,
+    debug::DecisionRecorder,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
 use hpa_dashboard::{Dashboard, Options};
@@ -38,9 +39,13 @@ use tracing::warn;
 use self::{
     clock::DemoClock,
     controller::{Controller, ControllerSetup, REQUEST_TIMEOUT, sync_period},
-    past::DecisionMemory,
+    past::DemoPast,
 };
 use super::model::Decision;
+use crate::{debug_api, serve::Server, version};
+
+/// Memory for the last decisions.
+const DECISION_MEMORY: usize = 16 << 20;
 
 /// The product in the controller's user agent, which faults match.
 const CLIENT: &str = "hpa-rs";
@@ -54,8 +59,9 @@ pub(crate) struct DemoCluster {
     pub(crate) decisions: UnboundedReceiver<Decision>,
     pub(crate) controller: Controller,
     pub(crate) kubeconfig: PathBuf,
-    past: Arc<DecisionMemory>,
+    past: Arc<DemoPast>,
     setup: ControllerSetup,
+    recorder: Arc<DecisionRecorder>,
     _server: ServerHandle,
     _running: RunningSimulation,
 }
@@ -101,9 +107,14 @@ impl DemoCluster {
         let (sender, decisions) = unbounded_channel();
         let clock = Arc::new(DemoClock::new(clock));
         let sender = DecisionSender { clock: Arc::clone(&clock), decisions: sender };
-        let past = Arc::new(DecisionMemory::new(Arc::clone(&clock)));
-        let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(sender), past.clone()];
-        let setup = ControllerSetup { clients, clock, observer: Arc::new(observers) };
+        let telemetry = Arc::new(Telemetry::new(TelemetryOptions {
+            build: version::build_info(),
+            ..TelemetryOptions::default()
+        }));
+        let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), DECISION_MEMORY));
+        let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(sender), recorder.clone()];
+        let setup = ControllerSetup { clients, clock, observer: Arc::new(observers), telemetry };
+        let past = Arc::new(DemoPast(setup.debug_view(recorder.clone())));
         let controller = setup.start(speed);
         Ok(Self {
             testbed,
@@ -113,6 +124,7 @@ impl DemoCluster {
             kubeconfig,
             past,
             setup,
+            recorder,
             _server: server,
             _running: running,
         })
@@ -141,6 +153,13 @@ impl DemoCluster {
         };
         let started = Dashboard::start(&clients, options).await;
         started.inspect_err(|error| warn!(%error, "no dashboard")).ok()
+    }
+
+    /// Serves the debug API of the controller. The demo goes on without it if no port is free.
+    pub(crate) async fn start_debug_api(&self) -> Option<(Server, SocketAddr)> {
+        let view = self.setup.debug_view(self.recorder.clone());
+        let started = debug_api::start_local(view).await;
+        started.inspect_err(|error| warn!(error = format!("{error:#}"), "no debug API")).ok()
     }
 
     /// Serves the cluster's metrics for Prometheus until the handle is dropped.

@@ -5,7 +5,7 @@ mod dashboard;
 mod decision;
 mod history;
 mod summary;
-mod verdict;
+mod violations;
 
 pub(crate) use hpa_calc::explain::Reason;
 

@@ -1,11 +1,11 @@
-//! The summary at the end: a table of all autoscalers, and the verdict.
+//! The summary at the end: a table of all autoscalers, and the violations.
 
 use super::{
     dashboard::Dashboard,
     history::{AutoscalerHistory, QueueTotals, WorkloadSample},
-    verdict::{self, CRITERIA, violations},
+    violations::{self, CRITERIA, violations},
 };
-use crate::demo::format::{minutes, number, percent};
+use hpa_calc::explain::{minutes, number};
 
 pub(crate) struct Summary {
     lines: Vec<String>,
@@ -92,7 +92,7 @@ fn replica_range(samples: &[WorkloadSample]) -> (u32, u32) {
 /// The pods needed, averaged over time.
 fn average_needed(samples: &[WorkloadSample]) -> f64 {
     let (mut needed, mut total) = (0.0, 0.0);
-    for (sample, seconds) in verdict::intervals(samples) {
+    for (sample, seconds) in violations::intervals(samples) {
         needed += f64::from(sample.needed) * seconds;
         total += seconds;
     }
@@ -114,6 +114,11 @@ fn table(rows: &[[String; COLUMNS]]) -> Vec<String> {
         first.into_iter().chain(others).collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect()
+}
+
+/// Formats `part / whole` as a percentage, or `-` if `whole` is zero.
+fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:.1}%", part / whole * 100.0) } else { "-".to_owned() }
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! The lines of the live view.
 
+use hpa_calc::explain::{minutes, number};
+
 use super::{
     line::{Line, Style},
     sparkline::{Point, sparkline},
     start::Start,
 };
-use crate::demo::{
-    format::{minutes, number},
-    model::{AutoscalerHistory, Dashboard, Decision, Reason, WorkloadSample},
-};
+use crate::demo::model::{AutoscalerHistory, Dashboard, Decision, Reason, WorkloadSample};
 
 /// The facts above the autoscalers.
 pub(crate) struct Header {
@@ -43,10 +42,14 @@ pub(super) fn frame(
     let mut lines = vec![title(header, dashboard)];
     let is_over = matches!(header.state, State::Over);
     if !is_over {
-        let command = format!("export KUBECONFIG={}", header.start.kubeconfig);
-        lines.push(Line::default().with(Style::Dim, command));
-        let page = header.start.dashboard.as_ref().map(|page| format!("dashboard: {page}"));
-        lines.extend(page.map(|page| Line::default().with(Style::Dim, page)));
+        let export = format!("export KUBECONFIG={}", header.start.kubeconfig);
+        lines.extend(uncut(&export, columns));
+        if let Some(variable) = header.start.controller_url() {
+            lines.extend(uncut(&format!("export {variable}"), columns));
+        }
+        if let Some(page) = &header.start.dashboard {
+            lines.extend(uncut(&format!("dashboard: {page}"), columns));
+        }
     }
     lines.push(Line::default());
     let span = header.start.duration.max(dashboard.second);
@@ -62,6 +65,14 @@ pub(super) fn frame(
         lines.truncate(rows);
     }
     lines
+}
+
+/// A text in as many lines as it needs, broken where a terminal would. A part of an address is of no
+/// use.
+fn uncut(text: &str, columns: usize) -> Vec<Line> {
+    let characters: Vec<char> = text.chars().collect();
+    let parts = characters.chunks(columns.max(1)).map(|part| part.iter().collect::<String>());
+    parts.map(|part| Line::default().with(Style::Dim, part)).collect()
 }
 
 /// The first autoscalers, as far as they fit in `rows` lines, and the number of hidden ones.

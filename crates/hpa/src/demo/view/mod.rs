@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::Context;
+use hpa_calc::explain::minutes;
 
 pub(crate) use self::start::Start;
 use self::{
@@ -20,10 +21,7 @@ use self::{
     start::introduction,
     terminal::Screen,
 };
-use super::{
-    format::minutes,
-    model::{Dashboard, Decision, Summary},
-};
+use super::model::{Dashboard, Decision, Summary};
 use crate::{
     args::{DemoArguments, LogArguments, LogFormat},
     logging,
@@ -31,8 +29,9 @@ use crate::{
 
 /// Default log level of the log file if the output is a live view.
 const LOG_LEVEL_LIVE: &str = "info";
-/// Default log level on standard error if the output is lines.
-const LOG_LEVEL_LINES: &str = "warn";
+/// Default log level on standard error if the output is lines. The incidents of a scenario are
+/// warnings, which the decisions explain.
+const LOG_LEVEL_LINES: &str = "error";
 
 pub(crate) enum Output {
     /// A live view. The log goes to a file.

@@ -2,10 +2,9 @@
 
 use std::net::SocketAddr;
 
-use crate::demo::{
-    format::{minutes, number},
-    model::Dashboard,
-};
+use hpa_calc::explain::{minutes, number};
+
+use crate::demo::model::Dashboard;
 
 /// Facts about the demo that are known at the start.
 pub(crate) struct Start {
@@ -21,11 +20,20 @@ pub(crate) struct Start {
     pub(crate) dashboard: Option<String>,
     /// Where Prometheus can scrape the cluster.
     pub(crate) metrics: Option<SocketAddr>,
+    /// The debug API of the controller.
+    pub(crate) debug_api: Option<SocketAddr>,
+}
+
+impl Start {
+    /// The variable with which `hpa explain` and `hpa status` find the debug API.
+    pub(super) fn controller_url(&self) -> Option<String> {
+        self.debug_api.map(|address| format!("HPA_CONTROLLER_URL=http://{address}"))
+    }
 }
 
 /// Describes the demo, and how to use kubectl on it.
 pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
-    let Start { scenario, duration, speed, kubeconfig, dashboard: page, metrics } = start;
+    let Start { scenario, duration, speed, kubeconfig, dashboard: page, metrics, .. } = start;
     let (simulated, real) = (minutes(*duration), minutes(duration / speed));
     let first = dashboard.autoscalers.first();
     let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
@@ -35,6 +43,9 @@ pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
     let metrics = metrics.map_or(String::new(), |address| {
         format!("Prometheus can scrape the simulated cluster:\n  http://{address}/metrics\n")
     });
+    let hpa = start.controller_url().map_or(String::new(), |variable| {
+        format!("  export {variable}\n  hpa explain {first}\n  hpa status\n")
+    });
     format!(
         "hpa demo: {scenario}, {simulated} simulated in {real}, {} times normal speed\n\
          {page}\
@@ -43,7 +54,7 @@ pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
            export KUBECONFIG={kubeconfig}\n  \
            kubectl get hpa --watch\n  \
            kubectl describe hpa {first}\n  \
-           kubectl top pods\n\n",
+           kubectl top pods\n{hpa}\n",
         number(*speed)
     )
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use hpa_calc::{
     Quantity,
-    api::{MetricSourceType, MetricSpec},
+    api::{ConditionType, MetricSourceType, MetricSpec},
+    explain::status_value,
 };
 
 use super::{
@@ -91,8 +92,15 @@ fn without_target(metric: &MetricSpec) -> MetricSpec {
 
 pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
+    let status = &subject.hpa.status;
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        if let Some(message) = unserved(metric, served) {
+        // Whatever serves it: the controller may read it from a source of its own.
+        let is_read = status.is_true(&ConditionType::ScalingActive)
+            && status
+                .current_metrics
+                .get(index)
+                .is_some_and(|one| status_value(metric, one).is_some());
+        if let Some(message) = unserved(metric, served).filter(|_| !is_read) {
             report.add(format!("spec.metrics[{index}]"), message);
         }
     }

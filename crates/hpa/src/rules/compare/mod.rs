@@ -8,7 +8,7 @@ mod server;
 mod tests;
 mod values;
 
-use std::{fs, io::Write, path::Path, process::ExitCode};
+use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, bail};
 use hpa_calc::HorizontalPodAutoscaler;
@@ -39,10 +39,10 @@ pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode>
         .build()
         .context("unable to start the runtime")?;
     let report = runtime.block_on(compare(arguments))?;
-    write!(std::io::stdout(), "{report}").context("unable to write to standard output")?;
+    crate::terminal::print(&report.to_string())?;
     match report.differences() {
         0 if report.values() == 0 => {
-            eprintln!("hpa: no value was compared");
+            crate::terminal::warn("no value was compared");
             Ok(ExitCode::from(EXIT_INCONCLUSIVE))
         }
         0 => Ok(ExitCode::SUCCESS),

@@ -32,6 +32,7 @@ fn header(state: State) -> Header {
         kubeconfig: "/tmp/demo/kubeconfig".to_owned(),
         dashboard: None,
         metrics: None,
+        debug_api: None,
     };
     Header { start, state }
 }
@@ -206,4 +207,18 @@ fn title_shows_the_verdict_on_hold() {
 fn last_frame_has_no_instructions() {
     let lines = rendered(State::Over, 80, 24);
     assert_eq!(lines[..3], ["hpa demo: shop  0:50 of 1:40", "", "web       Deployment web, 2..9"]);
+}
+
+#[test]
+fn address_of_the_dashboard_is_never_cut() {
+    let mut header = header(State::Running);
+    let page = format!("http://127.0.0.1:40123/?token={}", "0123456789abcdef".repeat(2));
+    header.start.dashboard = Some(page.clone());
+    header.start.debug_api = Some(([127, 0, 0, 1], 40124).into());
+    for columns in [40, 60, 80] {
+        let lines = frame(&header, &dashboard(), columns, 30);
+        let text: String = lines.iter().map(|line| line.render(columns, false)).collect();
+        assert!(text.contains(&page), "{columns}: {text}");
+        assert!(text.contains("HPA_CONTROLLER_URL=http://127.0.0.1:40124"), "{columns}: {text}");
+    }
 }

@@ -1,8 +1,9 @@
 //! Whether the controller followed the load, by the data of the simulation and not by the
 //! controller's reports.
 
+use hpa_calc::explain::{minutes, number};
+
 use super::history::{AutoscalerHistory, WorkloadSample};
-use crate::demo::format::{minutes, number};
 
 /// Simulated seconds that an autoscaler may take to react: metrics are sampled, the autoscaler is
 /// reconciled, pods start.

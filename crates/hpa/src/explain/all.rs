@@ -1,0 +1,84 @@
+//! `hpa explain --all-namespaces`: the autoscalers that fail or can't do what their metrics ask for,
+//! one line each.
+
+use hpa_calc::{
+    Settings,
+    report::{ShortReport, State},
+};
+use serde::Serialize;
+
+use crate::{
+    args::{ExplainHpaArguments, ReportFormat},
+    kubectl, status, terminal,
+};
+
+/// An autoscaler with a problem.
+#[derive(Serialize)]
+struct Problem {
+    autoscaler: String,
+    state: State,
+    sentence: String,
+}
+
+/// Reads the stored statuses, and no metrics.
+pub(super) async fn run(
+    arguments: &ExplainHpaArguments,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let client = kubectl::clients(&arguments.cluster).await?.api;
+    let api = arguments.autoscaler_api.into();
+    let all = status::list(&client, api, arguments.cluster.namespace.as_deref()).await?;
+    let problems = all.iter().filter_map(|autoscaler| {
+        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, settings);
+        let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
+        state.is_problem().then_some(problem)
+    });
+    let mut problems: Vec<_> = problems.collect();
+    problems.sort_by(|left, right| {
+        (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
+    });
+    terminal::print(&match arguments.output {
+        ReportFormat::Json => serde_json::to_string_pretty(&problems)? + "\n",
+        ReportFormat::Yaml => serde_saphyr::to_string(&problems)?,
+        ReportFormat::Text => text(&problems, all.len()),
+    })
+}
+
+fn text(problems: &[Problem], count: usize) -> String {
+    let width = problems.iter().map(|one| one.autoscaler.chars().count()).max().unwrap_or(0);
+    let line = |Problem { autoscaler, sentence, .. }: &Problem| {
+        let sentence = sentence.replace('\n', " ");
+        format!("{autoscaler:width$}  {sentence}\n")
+    };
+    let lines: String = problems.iter().map(line).collect();
+    let source = "by the statuses that their controllers stored";
+    match problems.len() {
+        0 => format!("None of {count} autoscalers has a problem, {source}.\n"),
+        found => format!(
+            "{lines}\n{found} of {count} autoscalers fail or can't do what their metrics ask for, \
+             {source}. hpa explain NAMESPACE/NAME reads the metrics and says more.\n"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_one_line_each() {
+        let problem = |autoscaler: &str, sentence: &str| Problem {
+            autoscaler: autoscaler.to_owned(),
+            state: State::Failing,
+            sentence: sentence.to_owned(),
+        };
+        let problems = [problem("shop/web", "cpu\ncannot be read"), problem("a/b", "off")];
+        let text = text(&problems, 7);
+        let start = "shop/web  cpu cannot be read\na/b       off\n\n2 of 7 autoscalers fail";
+        assert!(text.starts_with(start), "{text}");
+        assert_eq!(
+            super::text(&[], 7),
+            "None of 7 autoscalers has a problem, by the statuses that their controllers stored.\n"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! Prints on standard output and standard error.
+
+use std::{
+    env, fmt,
+    io::{self, IsTerminal, Write},
+};
+
+use anyhow::Context;
+
+/// Prints a text, in which only line ends and tabs control the terminal.
+///
+/// Names and messages of a cluster may have any character, and those who write them must not control
+/// the terminal of those who read them.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    print_colored(&escape_control(text))
+}
+
+/// Prints a text with escape sequences for colors. Everything in it that comes from a cluster has
+/// passed [`escape_control`].
+pub(crate) fn print_colored(text: &str) -> anyhow::Result<()> {
+    write(text.as_bytes())
+}
+
+/// Writes bytes to standard output.
+pub(crate) fn write(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = io::stdout();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.context("unable to write to standard output")
+}
+
+/// Prints a line on standard error. A reader that is gone is no error.
+pub(crate) fn warn(text: impl fmt::Display) {
+    let text = escape_control(&format!("hpa: {text}"));
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Whether the reader of standard output, such as `head`, has closed the pipe.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether to color standard output. See <https://no-color.org>.
+pub(crate) fn has_color() -> bool {
+    io::stdout().is_terminal()
+        && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Escapes characters that control a terminal, or change the direction of the text around them.
+pub(crate) fn escape_control(text: &str) -> String {
+    let is_allowed = |c: char| c == '\n' || c == '\t';
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c.is_control() && !is_allowed(c)) || is_directional(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+fn is_directional(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_visible() {
+        assert_eq!(escape_control("a\x1b[31mb\r\x07\u{9b}c\u{202e}"), {
+            "a\\u{1b}[31mb\\r\\u{7}\\u{9b}c\\u{202e}"
+        });
+        let text = "Zürich √\n\tlines and tabs";
+        assert_eq!(escape_control(text), text);
+    }
+
+    #[test]
+    fn closed_pipe_is_found_among_the_causes() {
+        let error = |kind| anyhow::Error::from(io::Error::from(kind)).context("unable to write");
+        assert!(is_closed_pipe(&error(io::ErrorKind::BrokenPipe)));
+        assert!(!is_closed_pipe(&error(io::ErrorKind::NotFound)));
+    }
+}
