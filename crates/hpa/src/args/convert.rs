@@ -19,8 +19,8 @@ Examples:
 
 Objects of other kinds pass through unchanged. autoscaling/v1, v2beta1 and
 v2beta2 become v2, as the API server converts them. A field that the version
-doesn't have is an error. The status is dropped, and so is the metadata that the
-API server sets (uid, resourceVersion, managedFields, ...).";
+doesn't have is an error. The status is dropped, and so is the metadata that
+the API server sets (uid, resourceVersion, managedFields, ...).";
 
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]

@@ -1,0 +1,88 @@
+//! `hpa lint` on files and on the testbed: what it prints, and its exit status.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
+
+use std::{fs, path::Path, process::Command};
+
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+
+const SOUND: &str = "\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 2
+  maxReplicas: 5
+";
+
+/// Output, errors and exit status for files of a directory.
+fn lint(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.current_dir(directory).arg("lint").args(arguments).output();
+    let output = output.expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+#[test]
+fn unreadable_file_does_not_hide_the_findings_of_others() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect(name);
+    write("a.yaml", &SOUND.replace("s: 5", "s: 2"));
+    write("b.yaml", "kind: HorizontalPodAutoscaler\nspec: {{ toYaml .Values.spec }}\n");
+    write("c.yaml", "a: [\n");
+    fs::create_dir(directory.path().join("nested")).expect("a directory");
+    write("nested/d.yaml", &SOUND.replace("maxReplicas", "maxReplica"));
+    let (output, errors, status) = lint(directory.path(), &["-R", "."]);
+    assert_eq!(status, Some(2), "{output}{errors}");
+    assert!(output.contains("./a.yaml:6: warning: web: spec.minReplicas: "), "{output}");
+    assert!(output.contains("./nested/d.yaml:7: error: web: spec.maxReplica: unknown"), "{output}");
+    assert!(output.contains("\n2 autoscalers, "), "{output}");
+    assert!(errors.contains("hpa: ./b.yaml:1: this is a template: render it first"), "{errors}");
+    assert!(errors.contains("hpa: ./c.yaml:"), "{errors}");
+    let (output, _, status) = lint(directory.path(), &["a.yaml"]);
+    assert_eq!(status, Some(1), "{output}");
+    let (output, _, status) = lint(directory.path(), &["a.yaml", "--warnings-as-notes"]);
+    assert_eq!(status, Some(0), "{output}");
+}
+
+#[test]
+fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("f.yaml"), "kind: Service\n---\nkind: Foo\n").expect("f");
+    let (_, errors, status) = lint(directory.path(), &["f.yaml"]);
+    let expected = "hpa: f.yaml: no HorizontalPodAutoscaler to check, found 1 Foo, 1 Service\n";
+    assert_eq!((errors.as_str(), status), (expected, Some(2)));
+}
+
+#[tokio::test]
+async fn autoscalers_of_a_namespace_are_read_without_files() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace()]);
+    let mut hpa = objects::hpa("web", 3..=3, vec![objects::cpu_metric(60)]);
+    testbed.apply_all([objects::running_deployment("web", 3), hpa.clone()]);
+    if let Some(name) = hpa.pointer_mut("/metadata/name") {
+        *name = "lost".into();
+    }
+    if let Some(name) = hpa.pointer_mut("/spec/scaleTargetRef/name") {
+        *name = "lost".into();
+    }
+    testbed.apply_all([hpa]);
+    let served = ServedTestbed::new(&testbed).await;
+    let lint = async |arguments: &[&str]| {
+        let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
+        let output = output.expect("the program runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    for scope in [["-n", NAMESPACE].as_slice(), &["-A"]] {
+        let output = lint(&[&["lint"], scope].concat()).await;
+        assert!(output.contains("cluster: warning: shop/web: spec.minReplicas: "), "{output}");
+        let missing = "shop/lost: spec.scaleTargetRef.name: Deployment lost doesn't exist";
+        assert!(output.contains(missing), "{output}");
+        assert!(output.contains("\n2 autoscalers, "), "{output}");
+    }
+    let elsewhere = lint(&["lint", "-n", "elsewhere"]).await;
+    assert!(elsewhere.starts_with("0 autoscalers, "), "{elsewhere}");
+}
