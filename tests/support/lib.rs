@@ -1,4 +1,4 @@
-//! What test suites share, and the test suites that need more than one crate.
+//! The library of the test suites.
 //!
 //! - [`harness`]: the controller on a testbed, objects, metrics, virtual time
 //! - [`kube_apiserver`]: a real etcd and kube-apiserver

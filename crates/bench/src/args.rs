@@ -179,7 +179,7 @@ impl Workloads {
     }
 }
 
-/// What the fake Prometheus has.
+/// The series of the fake Prometheus.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prometheus")]
 pub(crate) struct SeriesArguments {

@@ -109,7 +109,7 @@ impl Controller {
         match self.kind {
             Kind::Ours => {
                 flags.push(format!("--metrics-port={}", settings.metrics_port));
-                // Binaries from before this flag can be measured, too.
+                // Older binaries don't have this flag.
                 if !self.writes_each_status() {
                     let millis = self.status_interval.as_millis();
                     flags.push(format!("--status-interval={millis}ms"));

@@ -3,6 +3,18 @@
 //! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
 //! `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs
 //! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
+//!
+//! A module for each subcommand: `run`, `shadow`, `adapter`, `explain`, `lint`, `status`,
+//! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `rules`, `schedule`, `convert`, `version`,
+//! `man`, `completions`. The other modules, by subject:
+//!
+//! - `args`, `logging`, `otlp`, `signals`: flags, logs, traces, signals
+//! - `api_client`, `controller_options`: clients of the API server and options, by flags
+//! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API, and how it is read
+//! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
+//!   metrics for `run` and `adapter`
+//! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
+//! - `prometheus_metrics`, `query_exports`: exported metrics about queries to Prometheus
 
 mod adapter;
 mod api_client;

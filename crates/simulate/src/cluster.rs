@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
 
 /// The workload at one time. Rates are in units per second.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ClusterState<'a> {
     pub(crate) offered: f64,
     /// The part of `offered` that the pods have capacity for.
     pub(crate) served: f64,
@@ -162,16 +162,18 @@ impl Cluster {
     }
 
     /// The true state now, which metrics show only late and with noise.
-    pub(crate) fn observe(&self) -> Seen<'_> {
+    pub(crate) fn observe(&self) -> ClusterState<'_> {
         let queues = &self.model.queues;
-        let Some(workload) = self.workload() else { return Seen { queues, ..Seen::default() } };
+        let Some(workload) = self.workload() else {
+            return ClusterState { queues, ..ClusterState::default() };
+        };
         let (mut pods, mut ready) = (0, 0);
         for pod in workload.pods.values() {
             pods += u32::from(pod.lifecycle.is_active());
             ready += u32::from(pod.lifecycle.is_ready());
         }
         let load = workload.offered + workload.arriving;
-        Seen {
+        ClusterState {
             offered: workload.offered,
             served: workload.served,
             arriving: workload.arriving,
@@ -244,7 +246,7 @@ impl Cluster {
         self.update_views();
     }
 
-    /// What a further step of the controllers depends on.
+    /// The inputs of the next step of the controllers.
     fn state(&self) -> (u32, Vec<u32>, usize) {
         let replicas = self.revisions.iter().map(|revision| revision.replicas).collect();
         (self.status_replicas, replicas, self.model.pods().filter(|pod| pod.is_dirty).count())

@@ -4,6 +4,14 @@
 //! uses too. There is no I/O and no clock: a day takes a fraction of a second, and the same seed
 //! gives the same run.
 //!
+//! - [`workload`]: the model: load, pods, queues, metrics, and the file format of scenarios
+//! - `cluster`, `readings`: what the controllers of Kubernetes do with its pods, and what metrics APIs
+//!   answer
+//! - `file`: scenarios with an autoscaler and variants
+//! - `run`, `measure`: a run second by second, and its result
+//! - [`recommend`]: the search for better settings
+//! - [`report`]: tables, charts and pages
+//!
 //! ```
 //! let scenario = "
 //! seed: 1

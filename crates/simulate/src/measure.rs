@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use crate::{
-    cluster::Seen,
+    cluster::ClusterState,
     file::{Cost, Objective},
     workload::{model::Backlog, number},
 };
@@ -19,7 +19,7 @@ const PERCENTILE: f64 = 0.99;
 /// Differences of rates below this are rounding errors.
 const EPSILON: f64 = 1e-9;
 
-/// What is measured so far.
+/// The measurements so far.
 pub(crate) struct Measure {
     objective: Objective,
     cost: Cost,
@@ -91,7 +91,7 @@ impl Weighted {
 }
 
 impl Measure {
-    pub(crate) fn new(objective: Objective, cost: Cost, start: &Seen<'_>) -> Self {
+    pub(crate) fn new(objective: Objective, cost: Cost, start: &ClusterState<'_>) -> Self {
         let queues = start.queues.iter().map(|queue| {
             let Backlog { waiting, arrived, drained } = queue.backlog;
             let waiting = if waiting > 0.0 { vec![(0.0, waiting)] } else { vec![] };
@@ -119,7 +119,7 @@ impl Measure {
     }
 
     /// Adds the second that ends at `now`.
-    pub(crate) fn add_second(&mut self, now: f64, seen: &Seen<'_>, capacity: f64) {
+    pub(crate) fn add_second(&mut self, now: f64, seen: &ClusterState<'_>, capacity: f64) {
         self.duration = now;
         self.pod_seconds += f64::from(seen.pods);
         self.replica_seconds += f64::from(seen.replicas);
@@ -152,7 +152,7 @@ impl Measure {
     }
 
     /// Whether the work that is drained, or the oldest that waits, is late.
-    fn add_queues(&mut self, now: f64, seen: &Seen<'_>) -> bool {
+    fn add_queues(&mut self, now: f64, seen: &ClusterState<'_>) -> bool {
         let limit = self.objective.max_wait.get();
         let mut is_late = false;
         let mut backlog = 0.0;
@@ -299,7 +299,7 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// How long work waits in queues, in seconds. First in, first out.
+/// The wait of work in queues, in seconds. First in, first out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueWait {
@@ -345,7 +345,7 @@ impl Rescales {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {
-    /// How often there were too few ready pods.
+    /// The number of times with too few ready pods.
     pub shortages: u32,
     pub mean_seconds: f64,
     pub max_seconds: f64,

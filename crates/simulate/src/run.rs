@@ -79,14 +79,14 @@ pub struct Point {
     pub load: f64,
     /// The part of the load that is served, and the work that is drained from queues.
     pub served: f64,
-    /// What the ready pods can serve.
+    /// The capacity of the ready pods.
     pub capacity: f64,
     pub backlog: f64,
     pub ready: u32,
     pub pods: u32,
     /// `spec.replicas` after the reconcile.
     pub replicas: u32,
-    /// What the metrics ask for, before stabilization, policies and bounds.
+    /// The recommendation of the metrics, before stabilization, policies and bounds.
     pub recommended: Option<u32>,
 }
 
@@ -102,7 +102,7 @@ struct Simulator<'a> {
     options: RunOptions<'a>,
 }
 
-/// What a run does beside simulating.
+/// Options of a run.
 #[derive(Clone, Copy, Default)]
 pub struct RunOptions<'a> {
     /// Whether to record every reconcile.
@@ -252,13 +252,13 @@ pub struct ControllerSettings {
     /// Time of the first reconcile after the start. By default a part of the sync period that the
     /// seed selects.
     pub initial_delay: Option<Seconds>,
-    /// How far usage may differ from the target without a change, as a fraction.
+    /// The deviation of usage from the target that causes no change, as a fraction.
     pub tolerance: f64,
     /// The stabilization window for scaling down of autoscalers that don't set one.
     pub downscale_stabilization: Seconds,
-    /// For how long after a pod's start its CPU usage counts only once it is ready.
+    /// Time after a pod's start in which its CPU usage counts only once it is ready.
     pub cpu_initialization_period: Seconds,
-    /// How soon after its start a pod must become ready to count as having been ready.
+    /// Time after its start in which a pod must become ready to count as having been ready.
     pub initial_readiness_delay: Seconds,
 }
 

@@ -21,7 +21,7 @@ use crate::{
 const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
     <body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
 
-/// What a fault decides before the request is handled.
+/// The decision of a fault before the request is handled.
 enum Outcome {
     Continue,
     /// The request is handled before other stalled requests.

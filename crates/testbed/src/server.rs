@@ -173,7 +173,7 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// Configuration of a testbed.
 #[derive(Clone)]
 pub struct Config {
-    /// How many changes of each resource the watch cache keeps. A watch from an older resource
+    /// The number of changes of each resource in the watch cache. A watch from an older resource
     /// version gets 410 `Expired`.
     pub watch_cache_size: usize,
     /// Interval of `BOOKMARK` events, for watches that allow them.

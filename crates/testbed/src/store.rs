@@ -71,7 +71,7 @@ pub(crate) struct Collection {
     /// Changes up to this resource version are no longer in `log`.
     compacted: u64,
     latest: watch::Sender<u64>,
-    /// The last paginated list, so that each page doesn't copy all objects.
+    /// The last paginated list. Its further pages copy nothing.
     paged: Option<ListSnapshot>,
 }
 

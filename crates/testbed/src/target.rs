@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// Which part of an object a request writes.
+/// The part of an object that a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subresource {
     /// Everything except the status, if the resource has a status subresource.

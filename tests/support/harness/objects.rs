@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::NAMESPACE;
 
-/// What the container of a [`pod`] requests.
+/// The requests of the container of a [`pod`].
 pub const CPU_REQUEST_MILLI: i64 = 1000;
 
 pub fn namespace() -> Value {

@@ -41,7 +41,7 @@ const SYSTEM: &str = "kube-system";
 /// The Service through which kube-apiserver reaches an [`HttpsServer`].
 const SERVICE: &str = "local-process";
 
-/// What to start, and how it differs from the defaults.
+/// The programs to start, and their flags.
 pub struct Options {
     assets: PathBuf,
     users: Vec<String>,

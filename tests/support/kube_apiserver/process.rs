@@ -28,7 +28,8 @@ pub struct Process {
     log: PathBuf,
 }
 
-/// What a program receives when this process ends without dropping its handle, for example because
+/// The signal that a program receives when this process ends without dropping its handle, for
+/// example because
 /// it is killed.
 #[derive(Clone, Copy, Debug)]
 pub enum OnParentExit {

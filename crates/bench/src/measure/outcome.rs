@@ -30,7 +30,7 @@ pub(super) struct Measurement<'a> {
     pub(crate) end: Snapshot,
 }
 
-/// How reconciles were counted.
+/// The way in which reconciles were counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CountedBy {

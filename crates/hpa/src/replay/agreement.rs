@@ -1,4 +1,4 @@
-//! How well the rebuilt run matches what happened.
+//! The match of the rebuilt run with the recorded replicas.
 
 use hpa_simulate::{Step, report::percent};
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub(super) struct Agreement {
     pub(super) trust: Trust,
 }
 
-/// How far the replay can be trusted.
+/// The degree to which the replay can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Trust {

@@ -1,4 +1,4 @@
-//! What a replay prints.
+//! The output of a replay.
 
 use anyhow::Context;
 use hpa_simulate::{Run, Study, report, report::RecordedReplicas};

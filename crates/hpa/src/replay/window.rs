@@ -16,7 +16,7 @@ const SHORTEST_STEP: i64 = 15;
 pub(super) struct Window {
     pub(super) start: Timestamp,
     pub(super) step: i64,
-    /// How many steps there are. The points include start and end.
+    /// The number of steps. The points include start and end.
     pub(super) steps: i64,
 }
 

@@ -1,4 +1,4 @@
-//! What a manifest's schedules do over some time.
+//! The values of a manifest's schedules over some time.
 
 use std::fmt::Write;
 

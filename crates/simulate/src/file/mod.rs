@@ -55,7 +55,7 @@ pub struct Variant {
     pub controller: ControllerSettings,
     pub objective: Objective,
     pub cost: Cost,
-    /// What the load is measured in.
+    /// The unit of the load.
     pub load_unit: String,
     /// The only workload of `cluster`.
     pub workload: WorkloadSpec,

@@ -1,4 +1,4 @@
-//! Where the fields of a YAML document are.
+//! Positions of the fields of a YAML document, and errors that have them.
 
 use std::{collections::HashMap, fmt};
 
@@ -24,7 +24,7 @@ impl fmt::Display for Position {
 pub(super) struct Positions(HashMap<String, Position>);
 
 /// A sequence or a mapping that is not complete.
-struct Open {
+struct OpenNode {
     path: String,
     /// The index of the next item, or `None` for a mapping.
     item: Option<usize>,
@@ -36,7 +36,7 @@ impl Positions {
     /// The places in the first document. Ends at the first syntax error.
     pub(super) fn new(text: &str) -> Self {
         let mut positions = Self::default();
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenNode> = Vec::new();
         for event in Parser::new_from_str(text) {
             let Ok((event, span)) = event else { break };
             let at = position(span.start);
@@ -50,7 +50,7 @@ impl Positions {
                 Event::SequenceStart(..) | Event::MappingStart(..) => {
                     let path = positions.add_value(&mut open, at);
                     let item = matches!(event, Event::SequenceStart(..)).then_some(0);
-                    open.push(Open { path, item, member: None });
+                    open.push(OpenNode { path, item, member: None });
                 }
                 Event::SequenceEnd | Event::MappingEnd => {
                     open.pop();
@@ -62,7 +62,7 @@ impl Positions {
         positions
     }
 
-    fn add_scalar(&mut self, open: &mut [Open], text: &str, at: Position) {
+    fn add_scalar(&mut self, open: &mut [OpenNode], text: &str, at: Position) {
         if let Some(mapping) = open.last_mut().filter(|one| one.is_at_key()) {
             let separator = if mapping.path.is_empty() { "" } else { "." };
             let path = format!("{}{separator}{text}", mapping.path);
@@ -74,7 +74,7 @@ impl Positions {
     }
 
     /// Adds an item or the value of a member. Returns its path.
-    fn add_value(&mut self, open: &mut [Open], at: Position) -> String {
+    fn add_value(&mut self, open: &mut [OpenNode], at: Position) -> String {
         let Some(parent) = open.last_mut() else { return String::new() };
         match &mut parent.item {
             Some(index) => {
@@ -100,7 +100,7 @@ impl Positions {
     }
 }
 
-impl Open {
+impl OpenNode {
     fn is_at_key(&self) -> bool {
         self.item.is_none() && self.member.is_none()
     }
@@ -110,7 +110,7 @@ fn position(marker: Marker) -> Position {
     Position { line: marker.line(), column: marker.col() + 1 }
 }
 
-/// Why a scenario file can't be used.
+/// An error in a scenario file.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// The file is no YAML. The message has line and column.
@@ -134,7 +134,7 @@ fn place(position: Option<Position>) -> String {
     position.map(|position| format!("{position}: ")).unwrap_or_default()
 }
 
-/// What is wrong with a field, before its position is known.
+/// An invalid field, before its position is known.
 pub(crate) struct FieldProblem {
     pub(super) path: String,
     pub(super) message: String,

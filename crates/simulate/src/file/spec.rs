@@ -34,7 +34,7 @@ pub(super) struct Document {
     /// created at the start.
     #[serde(default = "yes")]
     pub(super) warm: bool,
-    /// How many pods can be scheduled. Further pods stay pending.
+    /// The number of pods that can be scheduled. Further pods stay pending.
     #[serde(default)]
     pub(super) max_pods: Option<u32>,
     /// The manifest of a HorizontalPodAutoscaler, or the name of a file with it, relative to the
@@ -62,7 +62,7 @@ pub(super) struct Document {
     pub(super) controller: ControllerSettings,
     #[serde(default)]
     pub(super) objective: Objective,
-    /// What the load is measured in, for the axes of charts. By default `units per second`.
+    /// The unit of the load, for the axes of charts. By default `units per second`.
     #[serde(default = "load_unit")]
     pub(super) load_unit: String,
     #[serde(default)]
@@ -72,7 +72,7 @@ pub(super) struct Document {
     pub(super) variants: Vec<VariantSpec>,
 }
 
-/// What counts as overload, other than load beyond the capacity.
+/// The definition of overload, beside load beyond the capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Objective {
@@ -86,7 +86,7 @@ impl Default for Objective {
     }
 }
 
-/// What a pod costs.
+/// The price of pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Cost {

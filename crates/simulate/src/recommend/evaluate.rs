@@ -10,7 +10,7 @@ const PERCENTILE: f64 = 0.99;
 pub(super) const COST_STEP: f64 = 0.005;
 pub(super) const RISK_STEP: f64 = 1e-4;
 
-/// What settings cost and risk, over all runs.
+/// Cost and risk of settings over all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Score {
@@ -31,7 +31,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// What is compared as cost.
+    /// The cost that is compared.
     pub fn cost(&self) -> f64 {
         self.pod_hours
     }

@@ -49,12 +49,12 @@ pub struct Recommendation {
     pub front: Vec<Choice>,
     /// The suggestion. `None` if nothing is better than the current and the default behavior.
     pub suggested: Option<Choice>,
-    /// What each changed setting of the suggestion does: the result without it.
+    /// For each changed setting of the suggestion, the result without it.
     pub effects: Vec<Effect>,
-    /// Why it was chosen.
+    /// The reason for the choice.
     pub reason: String,
     pub assumptions: Vec<String>,
-    /// How many settings were simulated.
+    /// The number of simulated settings.
     pub tried: usize,
 }
 
@@ -196,15 +196,15 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
 
 /// The part of the candidates that comes from changes of the best ones.
 const REFINED_PART: f64 = 0.3;
-/// The part of the candidates that all runs are made of.
+/// The part of the candidates that are run with all seeds and loads.
 const FINALISTS_PART: f64 = 0.25;
 
-/// How to search.
+/// The size of a search, and the accepted risk.
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
-    /// How many settings to try.
+    /// The number of settings to try.
     pub candidates: usize,
-    /// How many seeds to run each of the best with.
+    /// The number of seeds for each of the best.
     pub seeds: u64,
     /// By how much the load is multiplied. Every seed runs with each factor.
     pub load_factors: Vec<f64>,
@@ -225,12 +225,12 @@ impl SearchOptions {
         self.candidates + 2 + (self.finalists() + 2) * trials.saturating_sub(1)
     }
 
-    /// How many candidates come from changes of the best ones.
+    /// The number of candidates that are changes of the best ones.
     fn refined(&self) -> usize {
         part(self.candidates, REFINED_PART)
     }
 
-    /// How many candidates all runs are made of.
+    /// The number of candidates that are run with all seeds and loads.
     fn finalists(&self) -> usize {
         part(self.candidates, FINALISTS_PART).max(1)
     }

@@ -16,7 +16,7 @@ use crate::{
 /// Whether settings may be suggested, by their manifest.
 pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
-/// How often settings are drawn in vain before there are no others.
+/// Draws without a new result after which there are no other settings.
 const MAX_ATTEMPTS: usize = 50;
 /// The probability that a setting stays as it is.
 const KEEP: f64 = 0.5;

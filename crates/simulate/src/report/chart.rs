@@ -249,7 +249,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
     let beyond: Vec<_> =
         points.iter().map(|point| (point.second, point.load, point.capacity)).collect();
     let backlog = largest(points, |point| point.backlog);
-    // What exceeds the capacity for a while waits in a queue.
+    // With a queue, load beyond the capacity waits.
     let is_over = backlog <= 0.0 && beyond.iter().any(|(_, load, capacity)| load > capacity);
     let over = if is_over { area.between(&beyond) } else { String::new() };
     let mut svg = format!(

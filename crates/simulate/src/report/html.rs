@@ -12,7 +12,7 @@ use crate::{file::Study, run::Run};
 /// Longer tables of scalings are printed only if they are open.
 const MAX_PRINTED: usize = 200;
 
-/// What the columns of the comparison mean, as far as their headers don't say it.
+/// The meaning of columns whose header doesn't say it.
 const COLUMNS: [(&str, &str); 7] = [
     ("POD-HOURS", "sum of the pods' lifetimes, and the difference from the first variant"),
     (
@@ -31,8 +31,8 @@ const COLUMNS: [(&str, &str); 7] = [
     ("REACTION", "the longest time with too few ready pods"),
 ];
 
-/// The page: the comparison, then a chart and the scalings of each variant. Charts have the
-/// recorded replicas, too, if there are any.
+/// The page: the comparison, then a chart and the scalings of each variant. Charts also
+/// have the recorded replicas, if there are any.
 pub fn html(study: &Study, results: &[Result], recorded: Option<&RecordedReplicas>) -> String {
     let name = if study.name.is_empty() { "Simulation" } else { &study.name };
     let mut page = format!(
@@ -143,7 +143,7 @@ fn summary(run: &Run) -> String {
     }
 }
 
-/// The style of a chart. It is within the SVG, so that the chart can stand alone.
+/// The style of a chart. It is part of the SVG, which can then stand alone.
 pub(super) const CHART: &str = "
 .chart{--bg:#fff;--fg:#1a1a1a;--soft:#5f6368;--grid:#e3e3e3;--load:#0072b2;--cap:#b35c00;\
 --rep:#007a56;--ready:#6b6b6b;--rec:#9b4a7c;--bad:#c4460a;font:12px system-ui,sans-serif}
@@ -169,7 +169,7 @@ pub(super) const CHART: &str = "
 stroke-dasharray:1 2}
 ";
 
-/// The style of the page. A chart on a phone is wider than the screen, so that its text is readable.
+/// The style of the page. On a phone, a chart is wider than the screen: its text stays readable.
 pub(super) const PAGE: &str = "
 :root{color-scheme:light dark;--bg:#fff;--fg:#1a1a1a;--soft:#5f6368;--line:#d9d9d9;--head:#f3f4f6}
 @media(prefers-color-scheme:dark){:root{--bg:#16181c;--fg:#e8eaed;--soft:#a8adb4;--line:#3a3f46;\

@@ -182,7 +182,7 @@ fn labels(ticks: &[f64]) -> Vec<String> {
     ticks.iter().map(label).collect()
 }
 
-/// How many decimals a value has, at most nine.
+/// Counts the decimals of a value, up to nine.
 fn decimals(value: f64) -> usize {
     let mut powers = std::iter::successors(Some(value), |value| Some(value * 10.0)).take(10);
     powers.position(|scaled| (scaled - scaled.round()).abs() <= scaled * 1e-6).unwrap_or(9)
@@ -243,7 +243,7 @@ impl Label {
     }
 }
 
-/// The labels right of a plot, moved so that they don't overlap.
+/// The labels right of a plot. Overlapping ones are moved apart.
 pub(super) fn labels_right(area: &Area, mut labels: Vec<Label>) -> String {
     // Labels at the same place stay in their order.
     labels.sort_by(|one, other| other.value.total_cmp(&one.value));

@@ -157,7 +157,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", number(percent))
 }
 
-/// How much a value differs from another one, in percent with a sign.
+/// The difference of a value from another one, in percent with a sign.
 pub(super) fn change(value: f64, base: f64) -> Option<String> {
     if base <= 0.0 {
         return None;

@@ -197,7 +197,7 @@ impl Load {
     }
 }
 
-/// Why a load is invalid.
+/// An invalid load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     #[error("{0}: must be a finite number")]
@@ -291,7 +291,7 @@ pub enum Interpolation {
     Step,
 }
 
-/// Why a CSV file can't be parsed.
+/// An invalid line of a CSV file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}")]
 pub struct SamplesError {

@@ -51,13 +51,13 @@ pub struct PodProfile {
     pub target_load: Option<f64>,
     /// Relative variation of the load between pods: 0.2 is ±20 %.
     pub imbalance: f64,
-    /// How often a ready pod fails its readiness probe, per hour.
+    /// Failures of the readiness probe of a ready pod per hour.
     pub flaps_per_hour: f64,
-    /// How long the pod is unready then.
+    /// Time until the probe succeeds again.
     pub flap_duration: Seconds,
-    /// How often a running container crashes, per hour.
+    /// Crashes of a running container per hour.
     pub crashes_per_hour: f64,
-    /// How often a running pod is evicted, per hour.
+    /// Evictions of a running pod per hour.
     pub evictions_per_hour: f64,
 }
 
@@ -104,7 +104,7 @@ impl ResourceUsage {
     }
 }
 
-/// Why a profile is invalid.
+/// An invalid profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     #[error("{field}: must not be negative: {value}")]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::number;
 
-/// How far a rolling update may deviate from the desired replicas.
+/// The allowed deviation of a rolling update from the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RolloutBounds {
     /// Pods above the desired replicas.

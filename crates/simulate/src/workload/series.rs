@@ -23,8 +23,8 @@ pub struct SourceSettings {
     /// The probability that a scrape is missed.
     #[serde(default)]
     pub gaps: f64,
-    /// How long a sample is readable if no newer one arrives. By default one resolution, like
-    /// metrics-server.
+    /// The time for which a sample is readable if no newer one arrives. By default one resolution,
+    /// like metrics-server.
     #[serde(default)]
     pub stale_after: Option<Seconds>,
 }
@@ -75,7 +75,7 @@ impl SourceSettings {
     }
 }
 
-/// Why the settings of a source are invalid.
+/// Invalid settings of a source.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SourceSettingsError {
     #[error("resolution: must be at least 1s")]

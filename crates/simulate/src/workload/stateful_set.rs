@@ -11,7 +11,7 @@ pub struct OrdinalPod {
     pub is_current: bool,
 }
 
-/// What the spec of a `StatefulSet` says.
+/// The fields of a `StatefulSet` that the model uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatefulSetSpec {
     pub replicas: u32,

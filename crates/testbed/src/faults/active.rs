@@ -17,7 +17,7 @@ use tokio::{
 
 use super::effect::Effect;
 
-/// How many requests a fault may stall at a time. Further requests get 429.
+/// The number of requests that a fault stalls at a time. Further requests get 429.
 const MAX_STALLED: usize = 10_000;
 
 /// A fault that affects a request.
@@ -131,7 +131,7 @@ impl FaultWindow {
     }
 }
 
-/// How often to poll a custom clock, which may run at any speed.
+/// Interval in which a custom clock is polled, which may run at any speed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A wall clock.

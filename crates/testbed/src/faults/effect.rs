@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::active::ActiveFault;
 use crate::{error::ApiError, json, request::RequestInfo};
 
-/// What a fault does to a request.
+/// The effect of a fault on a request.
 ///
 /// Serialized as a name (`conflict`), or as an object with parameters
 /// (`{"slow": {"by": "5s"}}`). Effects that replace the response don't apply the request, unless
@@ -103,7 +103,7 @@ pub enum Effect {
     },
     /// Reads return an earlier state: GET and list of stored objects, and GET of the scale.
     Stale {
-        /// How many resource versions earlier. Limited by the watch cache and by the resource
+        /// The number of resource versions. Limited by the watch cache and by the resource
         /// version in the request.
         revisions: u64,
     },
@@ -140,7 +140,7 @@ impl Effect {
         Some(error)
     }
 
-    /// Whether the effect determines the response, so that later faults have no effect.
+    /// Whether the effect determines the response. Later faults have no effect then.
     pub(crate) fn is_final(&self, request: &RequestInfo) -> bool {
         let has_no_status =
             matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostResponse);
@@ -189,7 +189,7 @@ pub trait Interceptor: Send + Sync {
     fn intercept(&self, request: &RequestInfo) -> Action;
 }
 
-/// How the server treats a request.
+/// The treatment of a request by the server.
 #[derive(Clone, Debug, Default)]
 pub enum Action {
     /// Handle the request normally.

@@ -18,7 +18,8 @@ pub struct Fault {
     pub(super) effect: Effect,
 }
 
-/// Which requests a fault affects, and when. Without further conditions, all that match. Several
+/// The requests that a fault affects, and the time. Without further conditions, all that match.
+/// Several
 /// conditions must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
@@ -31,7 +32,7 @@ pub struct Trigger {
     first: Option<u64>,
 }
 
-/// Why a serialized fault is invalid.
+/// An invalid serialized fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct InvalidFault {

@@ -23,7 +23,7 @@ pub(super) struct BodyKind<'a> {
     shape: Shape<'a>,
 }
 
-/// What happens to unknown and duplicate fields.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,

@@ -102,7 +102,7 @@ impl Progress {
     }
 }
 
-/// Where a value is decoded.
+/// The position of a value.
 struct Place<'a, 'p> {
     shape: Shape<'a>,
     /// The Go struct that has the field.

@@ -9,7 +9,7 @@ use super::message::{Field, Message, Type, message_for_kind};
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 const PREFIX: &[u8] = b"k8s\0";
 
-/// Why a body can't be decoded.
+/// A body that can't be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtobufError {
     #[error(

@@ -29,7 +29,7 @@ pub(crate) struct TablePrinter {
     now: Timestamp,
 }
 
-/// Which part of the object a row includes.
+/// The part of the object that a row includes.
 #[derive(Clone, Copy, Debug)]
 enum Include {
     Nothing,

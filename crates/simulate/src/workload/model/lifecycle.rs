@@ -110,8 +110,8 @@ impl Lifecycle {
         self.state = next;
     }
 
-    /// Moves the whole lifecycle into the past, so that at second 0 the pod has been ready for
-    /// `age` seconds.
+    /// Moves the whole lifecycle into the past: at second 0, the pod has been ready for `age`
+    /// seconds.
     pub fn set_ready_for(&mut self, age: f64) {
         let Delays { scheduling, starting, readiness, .. } = self.delays;
         *self = Self::new(-age - scheduling - starting - readiness, self.delays);

@@ -16,7 +16,7 @@ use crate::workload::{
 /// The shortest time for which metrics-server reports a container's CPU usage, in seconds.
 const SHORTEST_WINDOW: f64 = 10.0;
 
-/// What a metric measures.
+/// The source of a metric's value.
 #[derive(Clone, Debug)]
 enum Measured {
     Load(WorkloadId),

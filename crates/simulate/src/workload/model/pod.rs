@@ -7,7 +7,7 @@ use crate::workload::{
     series::Series,
 };
 
-/// How long the object of an evicted pod is kept, in seconds.
+/// Age at which the object of an evicted pod is deleted, in seconds.
 const EVICTED_POD_TTL: f64 = 300.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
@@ -43,7 +43,7 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// Selects the pod's random numbers.
     pub random_key: u64,
-    /// How many pods the workload had before. [`Pods`](super::Pods) sets it.
+    /// The number of pods that the workload had before. [`Pods`](super::Pods) sets it.
     pub(super) number: u64,
     /// Share of the load, relative to the workload's other pods.
     pub weight: f64,
@@ -129,7 +129,7 @@ impl Pod {
         }
     }
 
-    /// How many pods the workload had before.
+    /// The number of pods that the workload had before.
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -17,7 +17,7 @@ pub struct Incident {
     /// The affected workload (`name` or `namespace/name`). Required except for metrics outages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// How many of its pods are affected, chosen at random. By default all.
+    /// The number of affected pods, chosen at random. By default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<u32>,
     /// The duration, for kinds that have one. By default a minute.

@@ -33,7 +33,7 @@ pub struct Scenario {
     /// not, they are created at the start.
     #[serde(default = "yes")]
     pub warm: bool,
-    /// How many pods can be scheduled. Further pods stay pending.
+    /// The number of pods that can be scheduled. Further pods stay pending.
     #[serde(default)]
     pub max_pods: Option<u32>,
     /// The profile of workloads that don't have their own.
@@ -120,7 +120,7 @@ pub struct QueueSpec {
     /// The workload that drains the queue (`name` or `namespace/name`).
     #[serde(default)]
     pub workload: String,
-    /// How much a pod drains at most, in units per second. By default limited only by the capacity
+    /// The most that a pod drains, in units per second. By default limited only by the capacity
     /// that its other load leaves.
     #[serde(default)]
     pub drain_per_pod: Option<f64>,
@@ -170,7 +170,7 @@ pub struct ExternalMetricSpec {
     pub value: MetricValue,
 }
 
-/// What a metric measures. Workloads are given by `name` or `namespace/name`.
+/// The source of a metric's value. Workloads are given by `name` or `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum MetricValue {

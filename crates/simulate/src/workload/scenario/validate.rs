@@ -148,7 +148,7 @@ impl WorkloadSpec {
     }
 }
 
-/// Why a scenario can't be loaded.
+/// An error while a scenario is loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The YAML doesn't match the schema. The message has line and column.
@@ -168,7 +168,7 @@ pub enum ScenarioError {
     Samples { path: PathBuf, source: SamplesError },
 }
 
-/// Why a field of a scenario is invalid.
+/// An invalid field of a scenario.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FieldError {
     #[error("is required")]

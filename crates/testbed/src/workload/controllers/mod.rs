@@ -1,4 +1,4 @@
-//! What the controllers and kubelets of a cluster do: create and delete pods, write statuses.
+//! Acts as the controllers and kubelets of a cluster: creates and deletes pods, writes statuses.
 
 mod deployment;
 mod owner;
