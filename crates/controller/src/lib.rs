@@ -25,7 +25,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `key`, [`scope`], `foresight`, [`annotations`], `hash`, [`trace`] | basic types |
+//! | `key`, [`scope`], `foresight`, [`annotations`], `hash` | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
@@ -66,7 +66,6 @@ pub mod scale_target;
 pub mod scope;
 pub mod shadow;
 mod suspension;
-pub mod trace;
 mod worker;
 
 /// What the fuzz targets call.

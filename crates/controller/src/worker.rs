@@ -14,7 +14,6 @@ use crate::{
     queue::{WorkItem, WorkQueue},
     reconcile::{Reconciler, WorkerSlot, WorkerSlots},
     suspension::SuspensionDetector,
-    trace,
 };
 
 /// All workers. A reconcile has a worker while it computes, reads or writes objects, and none while
@@ -53,7 +52,7 @@ impl Workers {
         // A panic on one autoscaler must not stop the others.
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
-            let _span = trace::reconcile(&key).entered();
+            let _span = key.span().entered();
             error!("reconcile panicked; retrying at the next sync");
         }
         if let Some(autoscaler) = reconciler.autoscalers.get(&key) {

@@ -11,11 +11,8 @@ use serde_json::{Value, json};
 use crate::args::{VersionArguments, VersionFormat};
 
 /// Cargo features that change what the binary can do.
-const FEATURES: [(&str, bool); 3] = [
-    ("demo", cfg!(feature = "demo")),
-    ("mimalloc", cfg!(feature = "mimalloc")),
-    ("otlp", cfg!(feature = "otlp")),
-];
+const FEATURES: [(&str, bool); 2] =
+    [("demo", cfg!(feature = "demo")), ("mimalloc", cfg!(feature = "mimalloc"))];
 
 /// How much of a revision the user agent has, as that of kubectl.
 const SHORT_REVISION: usize = 7;

@@ -9,10 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::mapping::Mapping;
-use crate::{
-    k8s::{ApiRequest, RequestError, path_segment},
-    trace::TARGET,
-};
+use crate::k8s::{ApiRequest, RequestError, path_segment};
 
 /// Why a scale could not be read or written. Prints as client-go does, mostly the API server's own
 /// message.
@@ -198,14 +195,6 @@ impl ScaleClient {
 
     /// Writes `spec.replicas`. Fails with [`ScaleError::Conflict`] if the scale changed since it
     /// was read.
-    #[tracing::instrument(
-        name = "write_scale",
-        level = "debug",
-        target = TARGET,
-        skip_all,
-        fields(resource = &*mapping.resource, name = name, replicas = replicas),
-        err(level = "debug")
-    )]
     pub async fn update(
         &self,
         namespace: &str,
