@@ -70,3 +70,6 @@ impl fmt::Display for AutoscalerApi {
         f.write_str(self.api_version())
     }
 }
+
+/// One namespace, or `None` for all. A controller has one `None`, or one scope per namespace.
+pub type Scope = Option<String>;
