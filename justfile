@@ -8,11 +8,6 @@ default:
 test:
     cargo test --workspace
 
-# Lint and test the feature `otlp` (traces).
-otlp:
-    cargo clippy --workspace --features hpa/otlp --bin hpa --test otlp -- -D warnings
-    cargo test --workspace --features hpa/otlp --bin hpa --test otlp
-
 # Check formatting, lints and rustdoc. Warnings are errors.
 lint:
     cargo fmt --all --check
@@ -33,16 +28,16 @@ control-plane *SCENARIOS:
 
 # Benchmark the decision engine, with allocations.
 bench:
-    cargo bench --profile dist -p hpa-calc --bench engine
+    cargo bench -p hpa-calc --bench engine
 
 # CPU, memory and connections of reading a metric of 1000 pods.
 bench-pods:
-    cargo bench --profile dist -p hpa-collectors --bench pods
+    cargo bench -p hpa-collectors --bench pods
 
 # Benchmark the controller with 1000 autoscalers of 10 pods. FLAGS are those of `hpa-bench run`.
 load *FLAGS:
-    cargo build --profile dist -p hpa -p hpa-bench
-    MIMALLOC_PURGE_DELAY=0 target/dist/hpa-bench run --controller ours=target/dist/hpa {{ FLAGS }}
+    cargo build --release -p hpa -p hpa-bench
+    MIMALLOC_PURGE_DELAY=0 target/release/hpa-bench run --controller ours=target/release/hpa {{ FLAGS }}
 
 # Fuzz all targets of fuzz/fuzz_targets or some for so many seconds each.
 fuzz SECONDS="60" *TARGETS:
@@ -83,10 +78,10 @@ deny:
 audit:
     cargo audit
 
-# Write an SBOM of the binary, as CycloneDX, to target/dist/hpa.cdx.json. Needs cargo-cyclonedx.
+# Write an SBOM of the binary, as CycloneDX, to target/release/hpa.cdx.json. Needs cargo-cyclonedx.
 sbom:
     cargo cyclonedx --manifest-path crates/hpa/Cargo.toml --format json --override-filename hpa.cdx
-    mkdir -p target/dist && mv crates/hpa/hpa.cdx.json target/dist/
+    mkdir -p target/release && mv crates/hpa/hpa.cdx.json target/release/
     rm -f crates/*/hpa.cdx.json tests/hpa.cdx.json # cargo-cyclonedx writes one per workspace member
 
 # Build a release in dist/: static binaries, images, SBOM, charts, checksums. Lists what it skips.
@@ -107,9 +102,9 @@ image-all NAME:
     docker buildx build --file Containerfile --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
         --build-arg REVISION=$(git rev-parse HEAD) --platform linux/amd64,linux/arm64 --provenance=true --sbom=true --push --tag {{ NAME }} .
 
-# Write shell completions and manual pages to target/dist.
+# Write shell completions and manual pages to target/release.
 completions:
-    cargo build --profile dist -p hpa
-    for shell in bash elvish fish powershell zsh; do target/dist/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
-    target/dist/hpa man > target/dist/hpa.1
-    for command in run adapter dashboard explain lint status shadow-report simulate recommend replay rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
+    cargo build --release -p hpa
+    for shell in bash elvish fish powershell zsh; do target/release/hpa completions $shell > target/release/hpa.$shell || exit 1; done
+    target/release/hpa man > target/release/hpa.1
+    for command in run adapter dashboard explain lint status shadow-report simulate recommend replay rules schedule crd convert; do target/release/hpa man $command > target/release/hpa-$command.1 || exit 1; done

@@ -64,13 +64,16 @@ const CHECKS: [(&str, bool, Check); 16] = [
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
+/// The suite belongs to the crate of the binary, which it starts.
+pub(crate) const DEFAULT_DIR: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
+
 /// Number of files in the default directory, so that a missing file is an error.
 const DEFAULT_FILES: usize = 18;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);
-    let dir =
-        given.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance"));
+    let dir = given.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DIR));
     let files = match files(&dir) {
         Ok(files) if files.len() >= if given.is_some() { 1 } else { DEFAULT_FILES } => files,
         Ok(files) => {

@@ -17,13 +17,18 @@ pub(crate) struct Server {
     _dir: TempDir,
 }
 
-/// The version of Prometheus.
+/// The version of Prometheus. Fails if it or promtool is missing or doesn't run.
 pub(crate) fn version() -> Result<String> {
-    let output = std::process::Command::new("prometheus")
-        .arg("--version")
-        .output()
-        .context("there is no prometheus in PATH (Debian has a package prometheus)")?;
-    ensure!(output.status.success(), "prometheus --version: {}", output.status);
+    version_of("promtool")?;
+    version_of("prometheus")
+}
+
+fn version_of(program: &str) -> Result<String> {
+    let output = std::process::Command::new(program).arg("--version").output();
+    let output = output.with_context(|| {
+        format!("there is no {program} in PATH (Debian has a package prometheus)")
+    })?;
+    ensure!(output.status.success(), "{program} --version: {}", output.status);
     // `prometheus, version 2.42.0 (branch: ...)`. Older versions print it to standard error.
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();

@@ -7,7 +7,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt};
 use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Clock, Dependencies, Foresight, LeaderTask, Options, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, LeaderTask, MetricForecast, Options, k8s::Clients};
 use hpa_testbed::Testbed;
 use hpa_tests::harness::{
     NAMESPACE, RunningController, TestbedExt, VirtualClock, objects, options,
@@ -27,9 +27,9 @@ const VALUE: i64 = 100;
 const RAMP: Duration = Duration::from_mins(10);
 const STEP: Duration = Duration::from_secs(6);
 
-struct ScheduleForesight(Arc<Schedules>);
+struct ScheduleForecast(Arc<Schedules>);
 
-impl Foresight for ScheduleForesight {
+impl MetricForecast for ScheduleForecast {
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         self.0.next_change(hpa, now)
     }
@@ -104,7 +104,7 @@ fn dependencies(
     Dependencies {
         clock: Arc::new(clock.clone()),
         metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
-        foresight: Arc::new(ScheduleForesight(schedules)),
+        forecast: Arc::new(ScheduleForecast(schedules)),
         leader_tasks: vec![status],
         ..dependencies
     }

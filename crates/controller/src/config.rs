@@ -6,7 +6,7 @@ use hpa_calc::settings::Settings;
 use hpa_metrics::{ClientSettings, CoalescingSettings};
 
 use crate::{
-    informer::WatchIntervals, reconcile::MAX_POD_AGE, scale_target::MapperConfig, scope::Scope,
+    informer::WatchIntervals, key::Scope, reconcile::MAX_POD_AGE, scale_target::MapperConfig,
 };
 
 #[derive(Clone, Debug)]

@@ -15,9 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    cache::{Caches, PodLookup},
+    cache::{Caches, PodLookup, SuspensionDetector},
     config::Options,
-    foresight::Foresight,
     history_store::HistoryHealth,
     informer::{Informers, ReconcileTrigger},
     k8s::{Clients, FieldManager},
@@ -29,7 +28,7 @@ use crate::{
     reconcile::Observer,
     scale_target::RestMapper,
     shadow::ShadowRecords,
-    suspension::SuspensionDetector,
+    worker::MetricForecast,
 };
 
 /// The default of `--leader-elect-renew-deadline`.
@@ -60,7 +59,7 @@ pub struct Dependencies {
     /// Receives the controller's queue when it starts.
     pub trigger: ReconcileTrigger,
     /// When metrics are known to change.
-    pub foresight: Arc<dyn Foresight>,
+    pub forecast: Arc<dyn MetricForecast>,
     /// What else the leader does. Not in a dry run.
     pub leader_tasks: Vec<LeaderTask>,
     /// The time that decisions are made with.
@@ -119,7 +118,7 @@ impl Dependencies {
             metrics: Arc::new(metrics),
             pods: PodLookup::default(),
             trigger: ReconcileTrigger::default(),
-            foresight: Arc::new(()),
+            forecast: Arc::new(()),
             leader_tasks: Vec::new(),
             clock,
             observer: Arc::new(()),

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use tracing::{Span, error_span};
+
 /// Identifies an autoscaler. Prints as `namespace/name`, and as `rhpa/namespace/name` for the
 /// custom API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,6 +25,12 @@ impl HpaKey {
         name: impl Into<Arc<str>>,
     ) -> Self {
         Self { namespace: namespace.into(), name: name.into(), api }
+    }
+
+    /// The span of all work on this autoscaler, which names it on each log line. It has level
+    /// error: a span is disabled with its level, and lines at warn would lose the name.
+    pub fn span(&self) -> Span {
+        error_span!(target: "hpa_controller::reconcile", "reconcile", hpa = %self)
     }
 }
 
@@ -62,3 +70,6 @@ impl fmt::Display for AutoscalerApi {
         f.write_str(self.api_version())
     }
 }
+
+/// One namespace, or `None` for all. A controller has one `None`, or one scope per namespace.
+pub type Scope = Option<String>;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    cache::WatchAges,
+    cache::{SuspensionDetector, WatchAges},
     config::Options,
     controller::{Dependencies, RunError},
     events::{EventRecorder, EventWriterConfig},
@@ -20,7 +20,6 @@ use crate::{
     reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
     scale_target::ScaleClient,
     shadow::{ShadowRecords, read_only},
-    suspension::SuspensionDetector,
     worker::Workers,
 };
 
@@ -154,7 +153,7 @@ impl Leader<'_> {
             sync_period: self.options.sync_period,
             slots: WorkerSlots::new(self.options.workers),
             suspension: self.suspension.clone(),
-            foresight: self.dependencies.foresight.clone(),
+            forecast: self.dependencies.forecast.clone(),
         };
         workers.spawn(running.run());
         telemetry.set_working(true);

@@ -25,7 +25,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `key`, [`scope`], `foresight`, [`annotations`], `hash`, [`trace`] | basic types |
+//! | `key`, [`annotations`], `hash` | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
@@ -39,7 +39,6 @@
 //! | [`metrics`] | Prometheus metrics |
 //! | [`debug`] | what the debug API serves |
 //! | `peer_check` | looks for another controller at the start |
-//! | `suspension` | relists after the machine was suspended |
 //! | `config`, `worker`, `leader`, `controller` | wiring |
 //!
 //! [`hpa_lease`] decides which instance may write.
@@ -50,7 +49,6 @@ mod config;
 mod controller;
 pub mod debug;
 pub mod events;
-mod foresight;
 mod hash;
 mod health;
 mod history_store;
@@ -63,10 +61,7 @@ mod peer_check;
 pub mod queue;
 pub mod reconcile;
 pub mod scale_target;
-pub mod scope;
 pub mod shadow;
-mod suspension;
-pub mod trace;
 mod worker;
 
 /// What the fuzz targets call.
@@ -102,11 +97,11 @@ pub mod fuzzing {
 
 pub use config::Options;
 pub use controller::{Dependencies, RunError, run};
-pub use foresight::Foresight;
 pub use health::HealthError;
 pub use hpa_lease::{Clock, Instants, SystemClock};
-pub use key::{AutoscalerApi, HpaKey};
+pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use leader::{LeaderContext, LeaderTask};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::ActivePeer;
 pub use reconcile::{Finished, Observer, Reconciled};
+pub use worker::MetricForecast;

@@ -3,18 +3,17 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use hpa_calc::HorizontalPodAutoscaler;
+use jiff::Timestamp;
 use tokio::{task::JoinSet, time::Instant};
 use tracing::error;
 
 use crate::{
-    cache::{Autoscaler, NextDue},
-    foresight::Foresight,
+    cache::{Autoscaler, NextDue, SuspensionDetector},
     key::HpaKey,
     metrics::Telemetry,
     queue::{WorkItem, WorkQueue},
     reconcile::{Reconciler, WorkerSlot, WorkerSlots},
-    suspension::SuspensionDetector,
-    trace,
 };
 
 /// All workers. A reconcile has a worker while it computes, reads or writes objects, and none while
@@ -26,7 +25,7 @@ pub(crate) struct Workers {
     pub(crate) sync_period: Duration,
     pub(crate) slots: WorkerSlots,
     pub(crate) suspension: Arc<SuspensionDetector>,
-    pub(crate) foresight: Arc<dyn Foresight>,
+    pub(crate) forecast: Arc<dyn MetricForecast>,
 }
 
 impl Workers {
@@ -53,7 +52,7 @@ impl Workers {
         // A panic on one autoscaler must not stop the others.
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
-            let _span = trace::reconcile(&key).entered();
+            let _span = key.span().entered();
             error!("reconcile panicked; retrying at the next sync");
         }
         if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
@@ -79,11 +78,24 @@ impl Workers {
     /// which stays due.
     fn before_change(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
         let now = self.reconciler.clock.now();
-        let Some(change) = self.foresight.next_change(&autoscaler.object(), now) else {
+        let Some(change) = self.forecast.next_change(&autoscaler.object(), now) else {
             return periodic;
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
         let at = Instant::now().checked_add(delay).filter(|at| *at < periodic);
         at.inspect(|_| autoscaler.keep_due(periodic)).unwrap_or(periodic)
+    }
+}
+
+/// Metrics whose values are known in advance, such as those of scaling schedules. The controller
+/// reconciles when one changes.
+pub trait MetricForecast: Send + Sync {
+    /// The first time after `now` at which a metric of the autoscaler is known to change.
+    fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp>;
+}
+
+impl MetricForecast for () {
+    fn next_change(&self, _: &HorizontalPodAutoscaler, _: Timestamp) -> Option<Timestamp> {
+        None
     }
 }

@@ -39,8 +39,6 @@ mod logging;
 mod man;
 mod manifests;
 mod metric_reader;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod plugin_completion;
 mod prometheus_metrics;
 mod query_exports;

@@ -11,8 +11,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-#[cfg(feature = "otlp")]
-use crate::otlp::Traces;
 use crate::{
     api_client::{client_config, separate_client},
     args::{RunArguments, to_std},
@@ -29,18 +27,8 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    #[cfg(feature = "otlp")]
-    let traces = Traces::start(&arguments.traces, runtime.handle())?;
-    #[cfg(feature = "otlp")]
-    logging::start(&arguments.log, traces.as_ref().map(Traces::layer))?;
-    #[cfg(not(feature = "otlp"))]
-    logging::start(&arguments.log, None)?;
+    logging::start(&arguments.log)?;
     let outcome = runtime.block_on(run_controller(arguments));
-    // Flush only now that the lease is released, so that the next leader doesn't wait for it.
-    #[cfg(feature = "otlp")]
-    if let Some(traces) = traces {
-        traces.finish();
-    }
     // Don't wait for blocking tasks such as DNS lookups.
     runtime.shutdown_background();
     outcome
@@ -72,8 +60,6 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     };
     let dependencies = Dependencies { election, keep_history, apis, ..dependencies };
     let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;
-    #[cfg(feature = "otlp")]
-    let dependencies = Dependencies { observer: Traces::observer(), ..dependencies };
     let (dependencies, debug_server) = debug_api::start(&arguments, dependencies, &options).await?;
     let outcome = hpa_controller::run(dependencies, options, shutdown).await;
     for server in [debug_server, serving].into_iter().flatten() {

@@ -7,15 +7,15 @@ use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_collectors::schedules::Compat;
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Dependencies, Foresight, LeaderTask, Options};
+use hpa_controller::{Dependencies, LeaderTask, MetricForecast, Options};
 use jiff::Timestamp;
 
 use crate::args::ScalingScheduleArguments;
 
 /// When the values of schedules change.
-struct ScheduleForesight(Arc<Schedules>);
+struct ScheduleForecast(Arc<Schedules>);
 
-impl Foresight for ScheduleForesight {
+impl MetricForecast for ScheduleForecast {
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         self.0.next_change(hpa, now)
     }
@@ -48,7 +48,7 @@ pub(crate) fn attach(
     leader_tasks.push(status_writer(schedules.clone()));
     Ok(Dependencies {
         metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
-        foresight: Arc::new(ScheduleForesight(schedules)),
+        forecast: Arc::new(ScheduleForecast(schedules)),
         leader_tasks,
         ..dependencies
     })

@@ -21,7 +21,7 @@ const EXIT_INCONCLUSIVE: u8 = 2;
 /// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report.
 /// Differences are an error.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCode> {
-    logging::start(&arguments.log, None)?;
+    logging::start(&arguments.log)?;
     if let Some(warning) = short_comparison(arguments) {
         warn!("{warning}");
     }

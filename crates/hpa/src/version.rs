@@ -14,11 +14,8 @@ use crate::{
 };
 
 /// Cargo features that change what the binary can do.
-const FEATURES: [(&str, bool); 3] = [
-    ("demo", cfg!(feature = "demo")),
-    ("mimalloc", cfg!(feature = "mimalloc")),
-    ("otlp", cfg!(feature = "otlp")),
-];
+const FEATURES: [(&str, bool); 2] =
+    [("demo", cfg!(feature = "demo")), ("mimalloc", cfg!(feature = "mimalloc"))];
 
 /// How much of a revision the user agent has, as that of kubectl.
 const SHORT_REVISION: usize = 7;

@@ -96,6 +96,14 @@ impl Cluster {
         assert!(!is_ok && output.contains(expected), "{arguments:?}: {output}");
     }
 
+    /// Creates an autoscaler of `web` with a target of 50 % CPU. `--cpu` is new in kubectl 1.34 and
+    /// replaces `--cpu-percent`.
+    async fn autoscale(&self) {
+        let help = self.succeeds(&["autoscale", "--help"]).await;
+        let cpu = if help.contains("--cpu=") { "--cpu=50%" } else { "--cpu-percent=50" };
+        self.succeeds(&["autoscale", "deployment", "web", "--min=2", "--max=5", cpu]).await;
+    }
+
     fn autoscaler(&self, name: &str) -> Option<Value> {
         self.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", "default", name)
     }
@@ -116,7 +124,7 @@ impl Cluster {
 #[tokio::test]
 async fn objects_are_created_from_protobuf() {
     let Some(cluster) = Cluster::start().await else { return };
-    cluster.succeeds(&["autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu=50%"]).await;
+    cluster.autoscale().await;
     let spec = cluster.autoscaler("web").map(|hpa| hpa["spec"].clone()).expect("an autoscaler");
     assert_eq!((&spec["minReplicas"], &spec["maxReplicas"]), (&json!(2), &json!(5)));
     let target = json!({ "type": "Utilization", "averageUtilization": 50 });
@@ -178,7 +186,7 @@ async fn misspelled_fields_are_reported_by_validation_mode() {
 async fn autoscalers_are_served_in_the_old_version_too() {
     let Some(cluster) = Cluster::start().await else { return };
     let hpa = "horizontalpodautoscalers.v1.autoscaling";
-    cluster.succeeds(&["autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu=50%"]).await;
+    cluster.autoscale().await;
     let output = cluster.succeeds(&["get", hpa, "-o", "yaml"]).await;
     assert!(output.contains("apiVersion: autoscaling/v1"), "{output}");
     assert!(output.contains("targetCPUUtilizationPercentage: 50"), "{output}");

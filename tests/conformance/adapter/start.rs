@@ -142,7 +142,7 @@ async fn respond(
 /// The first line of `prometheus_adapter_http`: the kinds of the cluster.
 fn header() -> Result<Value, String> {
     let name = "prometheus_adapter_http.jsonl.gz";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance").join(name);
+    let path = Path::new(crate::DEFAULT_DIR).join(name);
     let file =
         std::fs::File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut line = String::new();

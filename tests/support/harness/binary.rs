@@ -6,9 +6,11 @@ use std::{
     process::Command,
 };
 
-/// Path of the `hpa` binary: `HPA_BINARY`, or what cargo builds in the profile of the running test.
+/// Path of the `hpa` binary: `HPA_BINARY`, or what cargo has built for a test of that crate, or what
+/// it builds in the profile of the running test.
 pub fn hpa_binary() -> PathBuf {
-    if let Some(path) = env::var_os("HPA_BINARY").filter(|path| !path.is_empty()) {
+    let mut given = ["HPA_BINARY", "CARGO_BIN_EXE_hpa"].into_iter().filter_map(env::var_os);
+    if let Some(path) = given.find(|path| !path.is_empty()) {
         return PathBuf::from(path);
     }
     // target/<profile directory>/deps/<test executable>

@@ -170,8 +170,13 @@ async fn moto() -> Option<Moto> {
         .stderr(Stdio::null())
         .spawn();
     let child = child.inspect_err(|_| println!("SKIPPED: there is no moto_server in PATH")).ok()?;
-    let moto = Moto(child, format!("http://127.0.0.1:{port}/"));
+    let mut moto = Moto(child, format!("http://127.0.0.1:{port}/"));
     for _ in 0..600 {
+        // As a pyenv shim of a version that isn't selected.
+        if let Ok(Some(status)) = moto.0.try_wait() {
+            println!("SKIPPED: moto_server doesn't run: {status}");
+            return None;
+        }
         if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
             return Some(moto);
         }

@@ -4,13 +4,13 @@
 
 mod hpas;
 mod pods;
-mod resource_version;
 mod scales;
 mod selectors;
-mod str_pair;
 mod watch_age;
 
-use std::sync::Arc;
+use std::{hash::Hash, sync::Arc};
+
+use hashbrown::Equivalent;
 
 pub use hpas::{Autoscaler, Autoscalers, Change, ErrorClass, FailureChange, Origin};
 pub(crate) use hpas::{
@@ -20,10 +20,10 @@ pub(crate) use hpas::{
 pub use pods::{PodIndex, PodLookup, Pods};
 pub(crate) use scales::ScaleCache;
 pub use selectors::SelectorIndex;
-pub(crate) use str_pair::StrPair;
+pub(crate) use watch_age::SuspensionDetector;
 pub use watch_age::{WatchAge, WatchAges};
 
-use crate::scope::Scope;
+use crate::key::Scope;
 
 /// The caches that every reconcile reads.
 #[derive(Clone, Debug)]
@@ -44,5 +44,22 @@ impl Caches {
             selectors: Arc::default(),
             watch_ages: Arc::default(),
         }
+    }
+}
+
+/// Whether a version of an object or list is newer than another one of the same resource. Resource
+/// versions are increasing numbers (KEP-5504). What isn't a number is neither newer nor older.
+pub(crate) fn is_newer(version: &str, than: &str) -> bool {
+    let (version, than) = (version.parse::<u64>(), than.parse::<u64>());
+    matches!((version, than), (Ok(version), Ok(than)) if version > than)
+}
+
+/// Looks up an owned pair of strings without allocating one.
+#[derive(Hash)]
+pub(crate) struct StrPair<'a>(pub(crate) &'a str, pub(crate) &'a str);
+
+impl Equivalent<(Box<str>, Box<str>)> for StrPair<'_> {
+    fn equivalent(&self, key: &(Box<str>, Box<str>)) -> bool {
+        *self.0 == *key.0 && *self.1 == *key.1
     }
 }

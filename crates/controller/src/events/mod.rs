@@ -2,12 +2,8 @@
 //! them.
 
 mod correlator;
-mod dropped;
-mod event;
 mod recorder;
 mod writer;
 
-pub use dropped::DroppedEvents;
-pub use event::{EventType, ObjectReference, RecordedEvent};
-pub use recorder::EventRecorder;
+pub use recorder::{DroppedEvents, EventRecorder, EventType, ObjectReference, RecordedEvent};
 pub use writer::{EventWriter, EventWriterConfig};

@@ -15,9 +15,9 @@ use crate::{
     annotations::AnnotationSettings,
     cache::{Change, Origin, WatchAge},
     k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
+    key::Scope,
     key::{AutoscalerApi, HpaKey},
     queue::InitialDelay,
-    scope::Scope,
 };
 
 impl Informers {

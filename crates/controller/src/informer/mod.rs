@@ -6,18 +6,20 @@ mod relist_timer;
 mod rewind_check;
 mod scales;
 mod stream;
-mod trigger;
 mod undecodable;
 mod watch_client;
-mod watch_intervals;
 
 use std::{
     fmt::Display,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
+
+use hpa_calc::HorizontalPodAutoscaler;
 
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use tracing::warn;
@@ -25,15 +27,12 @@ use tracing::warn;
 pub use scales::ScaleInformers;
 #[cfg(fuzzing)]
 pub(crate) use scales::differential;
-pub use trigger::ReconcileTrigger;
-pub use watch_intervals::WatchIntervals;
 
 use crate::{
     cache::Caches,
     k8s::{CachedKind, FieldManager, PartialObject},
-    key::HpaKey,
+    key::{HpaKey, Scope},
     queue::WorkQueue,
-    scope::Scope,
 };
 
 /// The informers of autoscalers and pods: the caches that they fill, and the work queue to which
@@ -74,5 +73,63 @@ where
     match scope {
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
+    }
+}
+
+/// Queues autoscalers of a running controller, for example because a metric has changed.
+#[derive(Clone, Debug, Default)]
+pub struct ReconcileTrigger(Arc<OnceLock<Informers>>);
+
+impl ReconcileTrigger {
+    /// Connects a controller. Only the first one counts.
+    pub(crate) fn attach(&self, informers: Informers) {
+        _ = self.0.set(informers);
+    }
+
+    /// Queues the autoscalers that the predicate selects, without those in shadow mode, whose
+    /// decisions follow a peer's.
+    pub fn reconcile_where(&self, predicate: impl Fn(&HorizontalPodAutoscaler) -> bool) {
+        let Some(informers) = self.0.get() else { return };
+        for (key, autoscaler) in informers.caches.autoscalers.all() {
+            if predicate(&autoscaler.object()) && !informers.is_shadowed(&key) {
+                informers.queue.add(key);
+            }
+        }
+    }
+}
+
+/// The intervals of all watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchIntervals {
+    /// The delay from an undecodable object to the relist that it causes, and the longest backoff
+    /// of a watch that failed.
+    pub relist: Duration,
+    /// The longest time without a confirmation by the API server after which a cached scale is
+    /// still used.
+    pub max_age: Duration,
+}
+
+impl WatchIntervals {
+    /// The timeout of the requests of one watch: 75 to 90 % of `max_age`, so that the next request
+    /// has started by then. It differs between watches, so that they don't resume together.
+    pub(super) fn timeout(&self, watch: &impl Hash) -> Duration {
+        let mut hasher = DefaultHasher::new();
+        watch.hash(&mut hasher);
+        let percent = 75 + u32::try_from(hasher.finish() % 16).unwrap_or_default();
+        self.max_age * percent / 100
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_differ_and_leave_time_to_resume() {
+        let max_age = Duration::from_secs(30);
+        let intervals = WatchIntervals { relist: Duration::from_secs(7), max_age };
+        let timeouts: Vec<_> = (0..100).map(|watch| intervals.timeout(&watch)).collect();
+        assert_eq!(timeouts.iter().min(), Some(&Duration::from_millis(22_500)));
+        assert_eq!(timeouts.iter().max(), Some(&Duration::from_secs(27)));
     }
 }

@@ -9,7 +9,7 @@ use super::{
     stream::WatchStream,
     undecodable::{ObjectId, UndecodableObjects},
 };
-use crate::{k8s::PartialObject, scope::Scope};
+use crate::{k8s::PartialObject, key::Scope};
 
 impl Informers {
     /// Keeps the cached pods of a scope up to date and doesn't return. Sends `true` to `synced`

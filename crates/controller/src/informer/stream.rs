@@ -23,13 +23,11 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::{
-    relist_timer::RelistTimer, watch_client::WatchRequest, watch_intervals::WatchIntervals,
-};
+use super::{WatchIntervals, relist_timer::RelistTimer, watch_client::WatchRequest};
 use crate::{
     cache::{WatchAge, WatchAges},
     k8s::{ConnectionLost, MAX_PAGE_SIZE},
-    scope::Scope,
+    key::Scope,
 };
 
 /// A failure is logged again if the last one is this long ago.

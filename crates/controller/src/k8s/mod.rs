@@ -1,6 +1,5 @@
 //! Access to the API server: the clients with their limits, requests, and decoding of objects.
 
-mod api_error;
 mod autoscaler_kind;
 mod backpressure;
 mod client;
@@ -17,7 +16,6 @@ mod status_write;
 mod timeout;
 mod watch_throttle;
 
-pub(crate) use api_error::ApiError;
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
@@ -29,7 +27,7 @@ pub(crate) use page_size::MAX_PAGE_SIZE;
 pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
 pub use rate_limit::RateLimit;
 pub use request::RequestError;
-pub(crate) use request::{ApiRequest, path_segment};
+pub(crate) use request::{ApiError, ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
 pub use status_write::{FieldManager, StatusWrite};
 pub(crate) use watch_throttle::is_watch;

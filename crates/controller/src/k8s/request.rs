@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-use hpa_metrics::{generic_message, percent_encode};
+use hpa_metrics::{describe, generic_message, percent_encode};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
@@ -159,4 +159,31 @@ pub(crate) fn path_segment(name: &str) -> String {
     let mut segment = String::with_capacity(name.len());
     percent_encode(&mut segment, name, |byte| byte == b':');
     segment
+}
+
+/// Why a request failed. The text ends in conditions, events and logs, so it includes the causes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The API server responded with an error. Prints its message.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
+    #[error("{}", describe(.0))]
+    Failed(kube::Error),
+    #[error("timed out")]
+    TimedOut,
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            error => Self::Failed(error),
+        }
+    }
+}
+
+impl ApiError {
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.is_not_found())
+    }
 }

@@ -10,10 +10,8 @@
 
 mod collector;
 mod counters;
-mod detail;
 mod family;
 mod reconciles;
-mod requests;
 mod samples;
 #[cfg(test)]
 mod tests;

@@ -3,15 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
+    Explanation,
     api::{HorizontalPodAutoscaler, MetricSourceType},
     explain::MetricExplanation,
     history::Direction,
 };
+use http::{Method, StatusCode};
 use tokio::time::Instant;
 
-use super::{Telemetry, counters::QUEUE, detail::reconcile_detail};
+use super::{METRICS_PER_AUTOSCALER, Telemetry, counters::QUEUE};
 use crate::{
-    cache::{Autoscaler, ErrorClass},
+    cache::{Autoscaler, ErrorClass, MetricProposal, ReconcileDetail},
+    k8s::RequestObserver,
     key::HpaKey,
     reconcile::{Finished, Observer, Reconciled},
     shadow::Verdict,
@@ -133,5 +136,42 @@ pub(super) fn error_label(error: Option<ErrorClass>) -> &'static str {
         Some(ErrorClass::Spec) => "spec",
         Some(ErrorClass::Internal) => "internal",
         None => "none",
+    }
+}
+
+/// The detail of a decision on `hpa`.
+pub(super) fn reconcile_detail(
+    hpa: &HorizontalPodAutoscaler,
+    explanation: &Explanation,
+) -> ReconcileDetail {
+    let metrics = hpa.spec.metrics.iter().zip(&explanation.metrics).enumerate();
+    let proposals = metrics.take(METRICS_PER_AUTOSCALER).filter_map(|(index, (spec, metric))| {
+        let name = spec.metric_name().to_owned();
+        let metric_type = spec.source_type.to_string();
+        Some(MetricProposal { index, name, metric_type, replicas: metric.proposed_replicas? })
+    });
+    ReconcileDetail {
+        proposals: proposals.collect(),
+        stabilized_by: explanation.stabilized_by.as_ref().map(ToString::to_string),
+        limited_by: explanation.limited_by.as_ref().map(ToString::to_string),
+    }
+}
+
+impl RequestObserver for Telemetry {
+    fn request_finished(
+        &self,
+        host: &str,
+        method: &Method,
+        status: Option<StatusCode>,
+        duration: Duration,
+    ) {
+        // Reads may be of an informer or of the lease, which say nothing about the workers.
+        if status.is_some() && *method != Method::GET {
+            self.health.responded();
+        }
+        let (counters, verb) = (&self.counters, method.as_str());
+        counters.request_seconds.with_label_values(&[host, verb]).observe(duration.as_secs_f64());
+        let code = status.as_ref().map_or("<error>", StatusCode::as_str);
+        counters.requests.with_label_values(&[code, host, verb]).inc();
     }
 }

@@ -44,7 +44,6 @@ use crate::{
     annotations::AnnotationSettings,
     cache::{Autoscaler, desired_state_eq},
     key::HpaKey,
-    trace,
 };
 
 impl Reconciler {
@@ -64,7 +63,7 @@ impl Reconciler {
                 self.reconcile_once(key, slot).await;
             }
         };
-        reconcile.instrument(trace::reconcile(key)).await;
+        reconcile.instrument(key.span()).await;
     }
 
     /// Returns `true` if the spec changed during the reconcile, so that nothing was decided. The

@@ -11,14 +11,12 @@ use hpa_calc::{
 };
 use kube::{Api, api::ListParams};
 use tokio::time::{Instant, timeout_at};
-use tracing::{Instrument, debug};
 
 use super::reconciler::Reconciler;
 use crate::{
     k8s::{ApiError, MAX_PAGE_SIZE, PartialObject},
     key::HpaKey,
     scale_target::{GroupKind, Mapping, ScaleObject, ScaleUnavailable, read_scale},
-    trace::{TARGET, read_metric},
 };
 
 /// How many metrics of one autoscaler are read at once, so that an autoscaler with many metrics
@@ -58,13 +56,6 @@ impl Reconciler {
 
     /// Reads the target's scale, from the first resource of its kind that has an object of that
     /// name.
-    #[tracing::instrument(
-        level = "debug",
-        target = TARGET,
-        skip_all,
-        fields(kind = hpa.spec.scale_target_ref.kind, name = hpa.spec.scale_target_ref.name),
-        err(level = "debug")
-    )]
     pub(super) async fn read_target(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -94,7 +85,6 @@ impl Reconciler {
     }
 
     /// Lists the pods that a selector matches from the API server.
-    #[tracing::instrument(level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     pub(super) async fn list_pods(
         &self,
         namespace: &str,
@@ -133,9 +123,7 @@ impl Reconciler {
                 let reading = self.metrics.read(namespace, selector, query);
                 async move {
                     let started = self.clock.instants().monotonic;
-                    let reading =
-                        async { reading.await.inspect_err(|error| debug!(target: TARGET, %error)) };
-                    let reading = reading.instrument(read_metric(query)).await;
+                    let reading = reading.await;
                     (index, reading, self.clock.instants().monotonic.saturating_sub(started))
                 }
             })

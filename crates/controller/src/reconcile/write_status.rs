@@ -22,7 +22,6 @@ use super::{
 use crate::{
     k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
     key::{AutoscalerApi, HpaKey},
-    trace::TARGET,
 };
 
 /// Reconciles start some milliseconds early or late. Without a slack, a status interval that is a
@@ -176,13 +175,6 @@ impl Reconciler {
         }
     }
 
-    #[tracing::instrument(
-        name = "write_status",
-        level = "debug",
-        target = TARGET,
-        skip_all,
-        err(level = "debug")
-    )]
     async fn send_status_patch(
         &self,
         key: &HpaKey,
@@ -196,13 +188,6 @@ impl Reconciler {
     }
 
     /// Reads the autoscaler from the API server.
-    #[tracing::instrument(
-        name = "read_autoscaler",
-        level = "debug",
-        target = TARGET,
-        skip_all,
-        err(level = "debug")
-    )]
     pub(super) async fn read_hpa(&self, key: &HpaKey) -> Result<StoredHpa, HpaRequestError> {
         let request = key.api.request(&key.namespace);
         self.send(key, request.get(&key.name, &GetParams::default())).await

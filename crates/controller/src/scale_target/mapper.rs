@@ -1,12 +1,14 @@
 //! Maps kinds to resources, with a cache of discovery results.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
 use hashbrown::HashMap;
+use hpa_metrics::{ResourceNames, resource::GroupResource};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -189,4 +191,20 @@ fn find_after_failure(
 ) -> Result<Vec<Mapping>, MapperError> {
     let mappings = resources.map(|it| it.mappings_for(&kind.kind)).unwrap_or_default();
     if mappings.is_empty() { Err(MapperError::Discovery(error)) } else { Ok(mappings) }
+}
+
+#[async_trait]
+impl ResourceNames for RestMapper {
+    async fn resource_for(
+        &self,
+        group: &str,
+        kind: &str,
+    ) -> Result<GroupResource, Box<dyn Error + Send + Sync>> {
+        let kind = GroupKind { group: group.into(), kind: kind.into() };
+        let mappings = self.mappings(&kind).await?;
+        match mappings.first() {
+            Some(mapping) => Ok(GroupResource::new(&mapping.group, &mapping.resource)),
+            None => Err(MapperError::NoMatch { kind: kind.kind, group: kind.group }.into()),
+        }
+    }
 }

@@ -5,13 +5,10 @@ pub(crate) mod differential;
 mod discovery;
 mod mapper;
 mod mapping;
-mod read;
-mod resource_names;
 mod scale;
 #[cfg(test)]
 mod tests;
 
 pub use mapper::{MapperConfig, RestMapper};
 pub use mapping::{GroupKind, MapperError, Mapping, parse_api_version};
-pub use read::{ScaleUnavailable, read_scale};
-pub use scale::{ScaleClient, ScaleError, ScaleObject};
+pub use scale::{ScaleClient, ScaleError, ScaleObject, ScaleUnavailable, read_scale};

@@ -29,7 +29,6 @@
 //! window and policy period have passed.
 
 mod comparison;
-mod inputs;
 mod record;
 mod summary;
 #[cfg(test)]
@@ -42,8 +41,7 @@ pub(crate) use comparison::explain_status;
 pub use comparison::{
     Comparison, Difference, compare, compare_any, differences, scale_as_seen_by_peer,
 };
-pub(crate) use inputs::DecisionInputs;
-pub(crate) use record::Observation;
+pub(crate) use record::{DecisionInputs, Observation};
 pub use record::{Evaluation, ShadowRecords, Verdict};
 pub use summary::{Row, Summary};
 

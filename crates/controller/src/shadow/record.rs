@@ -9,15 +9,17 @@ use std::{
 use hashbrown::HashMap;
 use hpa_calc::{
     EffectiveBehavior,
-    api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
+    decide::Decision,
+    history::History,
+    plan::{Plan, ScaleReadError, SelectedPods},
+    readings::Readings,
     settings::Settings,
 };
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{
-    comparison::{Comparison, Difference, explain_status},
-    inputs::DecisionInputs,
-};
+use super::comparison::{Comparison, Difference, explain_status};
 use crate::{cache::Autoscaler, key::HpaKey};
 
 /// The weight of a comparison.
@@ -302,4 +304,26 @@ fn relevant_past(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration
     let behavior = EffectiveBehavior::new(&hpa.spec, settings);
     let window = behavior.longest_stabilization_window();
     window.max(behavior.longest_policy_period()).unsigned_abs()
+}
+
+/// The pods and metrics that one reconcile read.
+#[derive(Clone, Debug)]
+pub(crate) struct DecisionInputs {
+    pub(crate) selected: SelectedPods,
+    pub(crate) readings: Readings,
+}
+
+impl DecisionInputs {
+    /// The decision on these pods and metrics.
+    pub(crate) fn decide<'a>(
+        &self,
+        hpa: &'a HorizontalPodAutoscaler,
+        scale: Result<Scale, ScaleReadError>,
+        settings: &'a Settings,
+        history: History,
+        now: Timestamp,
+    ) -> Decision<'a> {
+        let plan = Plan::new(hpa, scale, settings, |_| self.selected.clone());
+        plan.decide(self.readings.clone(), history, now)
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    logging::start(&arguments.log, None)?;
+    logging::start(&arguments.log)?;
     let outcome = runtime.block_on(serve(arguments));
     runtime.shutdown_background();
     outcome

@@ -33,8 +33,6 @@ mod simulate;
 mod status;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "otlp")]
-mod traces;
 mod values;
 
 use std::{ffi::OsString, path::Path};
@@ -46,8 +44,6 @@ use clap::{
 
 #[cfg(feature = "demo")]
 pub(crate) use self::demo::DemoArguments;
-#[cfg(feature = "otlp")]
-pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
     adapter::{AdapterArguments, ServingArguments},
     collectors::CollectorArguments,

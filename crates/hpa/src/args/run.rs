@@ -94,9 +94,6 @@ pub(crate) struct RunArguments {
     pub(crate) observation: ObservationArguments,
     #[command(flatten)]
     pub(crate) debug: super::debug::DebugArguments,
-    #[cfg(feature = "otlp")]
-    #[command(flatten)]
-    pub(crate) traces: super::TraceArguments,
 }
 
 /// Where metrics come from.

@@ -250,28 +250,6 @@ fn certificate_without_key_is_rejected() {
     assert!(error.contains("--tls-private-key-file"), "{error}");
 }
 
-#[cfg(not(feature = "otlp"))]
-#[test]
-fn otlp_flag_needs_the_otlp_feature() {
-    let error = parse(&["--otlp-endpoint=http://collector:4318"]).expect_err("no such flag");
-    assert!(error.contains("unexpected argument '--otlp-endpoint'"), "{error}");
-}
-
-#[cfg(feature = "otlp")]
-#[test]
-fn otlp_endpoint_must_be_a_url() {
-    let endpoint =
-        |url: &str| parse(&[&format!("--otlp-endpoint={url}")]).map(|run| run.traces.otlp_endpoint);
-    for url in ["http://collector:4318", "https://collector.example/otlp/"] {
-        assert_eq!(endpoint(url), Ok(Some(url.to_owned())));
-    }
-    for url in
-        ["collector:4318", "grpc://collector:4317", "http://", "/v1/traces", "http://collector?a=b"]
-    {
-        assert!(endpoint(url).is_err_and(|error| error.contains("--otlp-endpoint")), "{url}");
-    }
-}
-
 #[test]
 fn every_flag_of_run_has_an_environment_variable() {
     let command = Arguments::command();

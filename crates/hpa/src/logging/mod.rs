@@ -6,10 +6,9 @@ use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry,
+    EnvFilter, Layer,
     fmt::{self, MakeWriter},
     layer::SubscriberExt,
-    registry::LookupSpan,
     util::SubscriberInitExt,
 };
 
@@ -17,20 +16,13 @@ use crate::args::{LogArguments, LogFormat};
 use one_line::OneLine;
 
 /// kube and the verifier of certificates log every failed request, which the callers report
-/// themselves. The spans of the reconcile steps are for traces only.
+/// themselves.
 const DEFAULT_DIRECTIVES: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
-    rustls_platform_verifier=off,tower=warn,hpa_controller::trace=off";
+    rustls_platform_verifier=off,tower=warn";
 
-/// A layer that exports spans as traces, with a filter of its own.
-pub(crate) type TraceLayer = Box<dyn Layer<Registry> + Send + Sync>;
-
-/// Starts logging, and exporting traces if `traces` is set.
-pub(crate) fn start(arguments: &LogArguments, traces: Option<TraceLayer>) -> anyhow::Result<()> {
-    let color = std::io::stderr().is_terminal();
-    match traces {
-        Some(traces) => traced_subscriber(arguments, std::io::stderr, color, traces)?.try_init()?,
-        None => subscriber(arguments, std::io::stderr, color)?.try_init()?,
-    }
+/// Starts logging to standard error.
+pub(crate) fn start(arguments: &LogArguments) -> anyhow::Result<()> {
+    subscriber(arguments, std::io::stderr, std::io::stderr().is_terminal())?.try_init()?;
     Ok(())
 }
 
@@ -42,7 +34,8 @@ pub(crate) fn start_to_file(level: &str, file: std::fs::File) -> anyhow::Result<
     Ok(())
 }
 
-/// Builds the subscriber that writes the log.
+/// Builds the subscriber. It writes a line per event; in JSON, the autoscaler is the field
+/// `span.hpa`.
 fn subscriber<W>(
     arguments: &LogArguments,
     writer: W,
@@ -51,64 +44,30 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let lines = lines(arguments, writer, color);
-    Ok(tracing_subscriber::registry().with(filter(arguments)?).with(lines))
-}
-
-/// Builds the subscriber that writes the log and exports traces. Traces don't change the log.
-fn traced_subscriber<W>(
-    arguments: &LogArguments,
-    writer: W,
-    color: bool,
-    traces: TraceLayer,
-) -> anyhow::Result<impl Subscriber>
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
-    let lines = lines(arguments, writer, color).with_filter(filter(arguments)?);
-    Ok(tracing_subscriber::registry().with(traces).with(lines))
-}
-
-fn filter(arguments: &LogArguments) -> anyhow::Result<EnvFilter> {
     // The last directive wins, so the user can override the defaults.
-    Ok(EnvFilter::builder().parse(format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level))?)
-}
-
-/// Writes a line per event. In JSON, the autoscaler is the field `span.hpa`.
-fn lines<S, W>(arguments: &LogArguments, writer: W, color: bool) -> Box<dyn Layer<S> + Send + Sync>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+    let directives = format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level);
+    let registry = tracing_subscriber::registry().with(EnvFilter::builder().parse(directives)?);
     // A reader of standard error that is gone would be a panic.
     let layer = fmt::layer().log_internal_errors(false);
-    match arguments.log_format {
+    Ok(registry.with(match arguments.log_format {
         LogFormat::Text => {
             layer.with_writer(OneLine(writer)).with_ansi(color).with_target(false).boxed()
         }
         LogFormat::Json => {
             layer.with_writer(writer).json().flatten_event(true).with_span_list(false).boxed()
         }
-    }
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         io,
-        sync::{
-            Arc, Mutex,
-            atomic::{AtomicUsize, Ordering},
-        },
+        sync::{Arc, Mutex},
     };
 
     use hpa_controller::HpaKey;
     use rstest::rstest;
-    use tracing::{
-        level_filters::LevelFilter,
-        span::{Attributes, Id},
-    };
-    use tracing_subscriber::layer::Context;
 
     use super::*;
 
@@ -138,12 +97,9 @@ mod tests {
         lines.text()
     }
 
-    /// Logs from within a step of a reconcile.
+    /// Logs from within a reconcile.
     fn reconcile() {
-        let _span = hpa_controller::trace::reconcile(&HpaKey::new("shop", "web")).entered();
-        let _step =
-            tracing::debug_span!(target: hpa_controller::trace::TARGET, "write_scale").entered();
-        tracing::debug!(target: hpa_controller::trace::TARGET, error = "refused");
+        let _span = HpaKey::new("shop", "web").span().entered();
         tracing::info!(desired = 4, "scaled");
         tracing::trace!("below the log level");
     }
@@ -151,35 +107,6 @@ mod tests {
     impl Lines {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().expect("no panic").clone()).expect("text")
-        }
-    }
-
-    /// Counts the spans that reach the trace layer.
-    #[derive(Clone, Default)]
-    struct Spans(Arc<AtomicUsize>);
-
-    impl<S: Subscriber> Layer<S> for Spans {
-        fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn traces_do_not_change_the_log() {
-        for log_format in [LogFormat::Text, LogFormat::Json] {
-            let arguments = LogArguments { log_level: "debug".into(), log_format };
-            let (lines, spans) = (Lines::default(), Spans::default());
-            let writer = lines.clone();
-            let traces = spans.clone().with_filter(LevelFilter::DEBUG).boxed();
-            let subscriber = traced_subscriber(&arguments, move || writer.clone(), false, traces)
-                .expect("a filter");
-            tracing::subscriber::with_default(subscriber, reconcile);
-            let (text, expected) = (lines.text(), logged(log_format));
-            let without_time =
-                |line: &str| line.split_once("INFO").map(|(_, rest)| rest.to_owned());
-            assert!(without_time(&text).is_some() && text.lines().count() == 1, "{text}");
-            assert_eq!(without_time(&text), without_time(&expected));
-            assert_eq!(spans.0.load(Ordering::Relaxed), 2, "both are traced");
         }
     }
 
@@ -202,7 +129,7 @@ mod tests {
         let work = || {
             let forged =
                 "queue\n2026-01-01T00:00:00Z  INFO reconcile{hpa=shop/web}: scaled\r\u{85}";
-            let _span = hpa_controller::trace::reconcile(&HpaKey::new("shop", forged)).entered();
+            let _span = HpaKey::new("shop", forged).span().entered();
             tracing::warn!(quoted = forged, plain = %forged, "failed: {forged}");
         };
         let text = logged_by("info", LogFormat::Text, work);
@@ -220,7 +147,7 @@ mod tests {
     #[case::one_module("error,hpa::logging=debug", 4)]
     fn line_of_any_level_names_the_autoscaler(#[case] level: &str, #[case] count: usize) {
         let work = || {
-            let _span = hpa_controller::trace::reconcile(&HpaKey::new("shop", "web")).entered();
+            let _span = HpaKey::new("shop", "web").span().entered();
             tracing::error!("one");
             tracing::warn!("two");
             tracing::info!("three");

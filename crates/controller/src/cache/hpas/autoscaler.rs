@@ -25,7 +25,7 @@ use super::{
     replica_mismatch::ReplicaMismatch,
 };
 use crate::{
-    cache::resource_version::is_newer,
+    cache::is_newer,
     hash::HASHER,
     k8s::{StatusWrite, StoredHpa},
 };

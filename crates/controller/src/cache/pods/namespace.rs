@@ -12,7 +12,7 @@ use hpa_calc::{
     selector::Selector,
 };
 
-use crate::cache::str_pair::StrPair;
+use crate::cache::StrPair;
 
 type Labels = Arc<[(Box<str>, Box<str>)]>;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hpa_calc::{api::Pod, selector::Selector};
 
 use super::index::PodIndex;
-use crate::scope::Scope;
+use crate::key::Scope;
 
 /// The cached pods: an index for each scope, because each scope has its own informer.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::{
-    cache::{resource_version::is_newer, str_pair::StrPair, watch_age::WatchAge},
+    cache::{StrPair, is_newer, watch_age::WatchAge},
     scale_target::ScaleObject,
 };
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::{api::Pod, selector::Selector};
 
-use crate::{cache::str_pair::StrPair, key::HpaKey};
+use crate::{cache::StrPair, key::HpaKey};
 
 type OwnedPair = (Box<str>, Box<str>);
 

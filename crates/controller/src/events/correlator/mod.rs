@@ -12,7 +12,7 @@ use hpa_calc::event::{EventReason, EventType};
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 
-use super::event::{ObjectReference, RecordedEvent, truncate};
+use super::recorder::{ObjectReference, RecordedEvent, truncate};
 
 /// The maximum number of entries in each LRU cache.
 const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);

@@ -19,8 +19,7 @@ use tracing::{debug, warn};
 
 use super::{
     correlator::{Correlator, Decision, EventWrite},
-    dropped::{DroppedEvents, increment},
-    event::RecordedEvent,
+    recorder::{DroppedEvents, RecordedEvent, increment},
 };
 use crate::k8s::ApiError;
 

@@ -35,13 +35,13 @@ use self::{
     workload::{ScalePaths, ScaleSource, Workload},
 };
 use super::{
+    WatchIntervals,
     stream::{Interrupted, WatchStream, Watchable},
-    watch_intervals::WatchIntervals,
 };
 use crate::{
     cache::{ScaleCache, StrPair, WatchAge, WatchAges},
+    key::Scope,
     scale_target::{Mapping, ScaleObject},
-    scope::Scope,
 };
 
 /// The scales of all kinds that autoscalers name as targets.

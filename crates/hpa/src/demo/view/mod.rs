@@ -55,7 +55,7 @@ impl Output {
             |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
         if !terminal::is_available() {
             let log_level = log_level(LOG_LEVEL_LINES);
-            logging::start(&LogArguments { log_level, log_format: LogFormat::Text }, None)?;
+            logging::start(&LogArguments { log_level, log_format: LogFormat::Text })?;
             return Ok(Self::Lines { name_width: 0 });
         }
         let log = folder.join("controller.log");
