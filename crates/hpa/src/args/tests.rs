@@ -331,3 +331,18 @@ fn main_flags_exist() {
         }
     }
 }
+
+#[test]
+fn page_about_keda_has_all_collectors() {
+    let collectors = include_str!("../../../../docs/collectors.md");
+    let keda = include_str!("../../../../docs/keda.md");
+    let table =
+        collectors.split("| collector | is on with |\n|---|---|\n").nth(1).expect("a table");
+    let rows = table.lines().take_while(|line| line.starts_with("| "));
+    let names = rows.filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split(", "));
+    let names: Vec<_> = names.map(str::trim).collect();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        assert!(keda.contains(name), "{name:?} is not in docs/keda.md");
+    }
+}

@@ -766,7 +766,7 @@ fn metric_that_the_controller_reads_is_not_unserved() {
         let metric = json!({ "type": "External", "external": source });
         let objects = set(&[(0, "/spec/metrics", json!([metric])), (0, "/status", status)]);
         let served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
-        let findings = check(&Workspace::from_cluster(numbered(objects), served));
+        let findings = check(&Workspace::from_cluster(numbered(objects), <_>::default(), served));
         ids(&findings).contains(&"unserved-metric")
     };
     assert_eq!((lint("True"), lint("False")), (false, true));
