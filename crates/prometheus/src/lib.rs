@@ -5,5 +5,6 @@
 //! - [`source`]: answers requests for metrics with rules and client
 
 pub mod client;
+pub mod promql;
 pub mod rules;
 pub mod source;

@@ -10,8 +10,6 @@
 //!
 //! Works with everything that has the API of Prometheus: Thanos, `VictoriaMetrics`, Mimir.
 
-#![warn(missing_docs)]
-
 mod connection;
 mod decode;
 mod error;

@@ -38,6 +38,7 @@ use crate::client::{
 
 const QUERY_PATH: &str = "/api/v1/query";
 const RANGE_PATH: &str = "/api/v1/query_range";
+const METADATA_PATH: &str = "/api/v1/metadata";
 const SERIES_PATH: &str = "/api/v1/series";
 /// The part of a list of series that waits for its reader.
 const PIPE_BYTES: usize = 128 << 10;
@@ -149,6 +150,19 @@ impl Client {
     /// Sends a range query. Prometheus refuses one with more than 11 000 points per series.
     pub async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
         self.inner.query_range(query).await
+    }
+
+    /// Reads the type of a metric, such as `gauge`. `None` if the server doesn't know it.
+    pub async fn metric_type(&self, metric: &str) -> Result<Option<String>, QueryFailure> {
+        let limit = self.inner.settings.query_timeout;
+        let parameters = [("metric", metric)];
+        let result = async |deadline| {
+            let _slot = self.inner.slot(limit, deadline).await?;
+            let response = self.inner.send(METADATA_PATH, &parameters, limit, deadline).await?;
+            let (body, _large) = self.inner.body(response, limit, deadline).await?;
+            decode::metric_type(&body, metric)
+        };
+        self.inner.observed(METADATA_PATH, limit, result).await
     }
 
     /// Reads the series that a selector matches and that have samples since `since`. Fails if their
@@ -304,7 +318,9 @@ impl Inner {
         let mut encoded = encoded.finish();
         let own_query = self.settings.url.query().filter(|query| !query.is_empty());
         let is_compat = self.settings.compat == Compat::PrometheusAdapter;
-        let (method, uri, body) = match (self.settings.verb, own_query) {
+        // Metadata can't be asked for by POST.
+        let verb = if path == METADATA_PATH { Verb::Get } else { self.settings.verb };
+        let (method, uri, body) = match (verb, own_query) {
             // The reference replaces the parameters of the URL.
             (Verb::Get, Some(own)) if !is_compat => {
                 encoded = format!("{own}&{encoded}");

@@ -180,6 +180,13 @@ impl ResourceLabels {
         Ok(())
     }
 
+    /// The resources with an override, in the order of their names.
+    pub fn overridden(&self) -> Vec<&GroupResource> {
+        let mut resources: Vec<_> = self.labels.keys().collect();
+        resources.sort_unstable_by_key(ToString::to_string);
+        resources
+    }
+
     /// Labels of overrides that queries don't use.
     pub fn ambiguous(&self) -> &[AmbiguousLabel] {
         &self.ambiguous

@@ -22,13 +22,12 @@
 //! Go's syntax and messages. [`Compat`] selects how harmful details behave: by default a NaN is no
 //! value, and a dot in an object's name matches only a dot.
 
-#![warn(missing_docs)]
-
 pub mod compat;
 pub mod config;
 pub mod explain;
 pub mod generate;
 pub mod labels;
+pub mod lint;
 pub mod name;
 pub mod query;
 pub mod registry;

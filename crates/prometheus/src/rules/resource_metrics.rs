@@ -171,6 +171,26 @@ impl ResourceMetrics {
         rule.node_query.for_objects("", objects, &Selector::everything(), &[], context)
     }
 
+    /// The query for the containers of all pods, or for all nodes.
+    pub fn query_of_all(
+        &self,
+        usage: Usage,
+        resource: &GroupResource,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let rule = self.rule(usage);
+        let objects = Objects { resource, namespace: "", names: &[] };
+        let context = Context { labels: &rule.labels, resources, compat };
+        let container = [rule.container_label.as_str()];
+        let (template, extra) = if *resource == GroupResource::pods() {
+            (&rule.container_query, &container[..])
+        } else {
+            (&rule.node_query, &[][..])
+        };
+        template.for_all_objects("", objects, &Selector::everything(), extra, context)
+    }
+
     /// Whether the queries for several pods or nodes read each of them as queries for it alone
     /// would. `objects.names` is ignored.
     pub fn check_per_object(

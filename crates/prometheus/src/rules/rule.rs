@@ -6,7 +6,7 @@ use crate::rules::{
     compat::Compat,
     config::DiscoveryRule,
     labels::{MappingError, ResourceLabels},
-    name::{FilterError, MetricName, NameError, SeriesFilter},
+    name::{FilterError, NameError, NameRule, SeriesFilter},
     query::{Context, Objects, QueryError, QueryTemplate},
     shape::NotPerObject,
 };
@@ -91,7 +91,7 @@ impl RuleError {
 pub struct Rule {
     series_query: String,
     filters: Vec<SeriesFilter>,
-    name: MetricName,
+    name: NameRule,
     labels: ResourceLabels,
     query: QueryTemplate,
     is_namespaced: bool,
@@ -126,7 +126,7 @@ impl Rule {
             })
         });
         let filters = filters.collect::<Result<_, _>>()?;
-        let name = MetricName::new(&rule.name).map_err(|error| match error {
+        let name = NameRule::new(&rule.name).map_err(|error| match error {
             NameError::Filter(source) => {
                 RuleError::NameMatches { series_query: series_query(), source }
             }
@@ -146,8 +146,7 @@ impl Rule {
         &self.filters
     }
 
-    /// The naming.
-    pub fn metric_name(&self) -> &MetricName {
+    pub fn name_rule(&self) -> &NameRule {
         &self.name
     }
 
@@ -216,7 +215,7 @@ impl Rule {
         }
         self.check_per_object(series, objects, selector, resources, compat)?;
         let context = Context { labels: &self.labels, resources, compat };
-        let query = self.query.for_all_objects(series, objects, selector, context);
+        let query = self.query.for_all_objects(series, objects, selector, &[], context);
         query.map_err(|_| NotPerObject::NoQuery)
     }
 

@@ -310,7 +310,7 @@ fn refusal(source: &Source, naming: &Naming) -> Refusal {
             expression: filter.expression().to_owned(),
             must_match: filter.must_match(),
         },
-        None => Refusal::Name { expression: source.rule.metric_name().expression().to_owned() },
+        None => Refusal::Name { expression: source.rule.name_rule().regex().as_str().to_owned() },
     }
 }
 
@@ -375,7 +375,9 @@ fn warnings(source: &Source, series: &str, query: &str, label: Option<&str>) -> 
         warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
     }
     let template = source.rule.query_template().text();
-    if !template.contains("LabelMatchers") && !template.contains("LabelValuesByName") {
+    // External metrics have no objects.
+    let selects = ["LabelMatchers", "LabelValuesByName"].iter().any(|own| template.contains(own));
+    if label.is_some() && !selects {
         warnings.push(Warning::NoMatchers);
     }
     let aggregations = ["sum", "avg", "max", "min", "count"];

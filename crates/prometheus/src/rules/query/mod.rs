@@ -93,9 +93,10 @@ impl QueryTemplate {
         series: &str,
         objects: Objects<'_>,
         selector: &Selector,
+        extra_labels: &[&str],
         context: Context<'_>,
     ) -> Result<String, QueryError> {
-        self.select(series, objects, selector, &[], context, Matchers::add_any_name)
+        self.select(series, objects, selector, extra_labels, context, Matchers::add_any_name)
     }
 
     /// Whether a query for several objects reads each of them as a query for one.
@@ -111,7 +112,7 @@ impl QueryTemplate {
         let label = label.map_err(|_| NotPerObject::NoQuery)?;
         shape::check_template(&self.0, &label)?;
         // Names stand in place of the marker only.
-        let without = self.for_all_objects(series, objects, selector, context);
+        let without = self.for_all_objects(series, objects, selector, extra_labels, context);
         if without.map_err(|_| NotPerObject::NoQuery)?.contains(shape::MARKER) {
             return Err(NotPerObject::NameElsewhere);
         }
