@@ -145,7 +145,7 @@ async fn check_query(
         }
         _ => {}
     }
-    Ok(format!("{field}: {} {kind}, such as {example}", names.len()))
+    Ok(format!("{field}: {kind}: {}, such as {example}", names.len()))
 }
 
 /// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`.

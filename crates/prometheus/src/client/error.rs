@@ -1,10 +1,10 @@
-//! Why a request failed.
+//! Failures of requests.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::client::connection::ConnectionError;
 
-/// Why a query or a discovery failed.
+/// The failure of a query or a discovery.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryFailure {
@@ -12,14 +12,13 @@ pub enum QueryFailure {
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or the response ended early.
-    #[error("the request failed")]
-    Request(#[source] Arc<kube::Error>),
+    #[error("the request to Prometheus at {server} failed: {cause}")]
+    Request { server: Arc<str>, cause: String },
     /// The body of the response could not be read.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
-    /// The request took too long.
-    #[error("no response within {} s", .0.as_secs_f64())]
-    Timeout(Duration),
+    #[error("no response from Prometheus at {server} within {} s", limit.as_secs_f64())]
+    Timeout { server: Arc<str>, limit: Duration },
     /// Too many requests are in flight.
     #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
     Busy(Duration),
@@ -66,16 +65,22 @@ const ERROR_TYPES: [&str; 8] = [
 ];
 
 impl QueryFailure {
-    /// The failure in short, for clients without rights: nothing of a URL, a file or what the
-    /// server sent.
+    /// A request that failed, with its last cause, which is the most specific one.
+    pub(crate) fn request(server: Arc<str>, error: &dyn std::error::Error) -> Self {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        let cause = causes.last().unwrap_or(error).to_string();
+        Self::Request { server, cause }
+    }
+
+    /// The failure in short, for clients without rights: it has no part of a URL, a file or a
+    /// response.
     pub fn reason(&self) -> String {
         match self {
-            Self::Connection(_)
-            | Self::Request(_)
-            | Self::Body(_)
-            | Self::Timeout(_)
-            | Self::Busy(_)
-            | Self::TooLong(_) => self.to_string(),
+            Self::Connection(_) | Self::Body(_) | Self::Busy(_) | Self::TooLong(_) => {
+                self.to_string()
+            }
+            Self::Request { .. } => "the request failed".to_owned(),
+            Self::Timeout { limit, .. } => format!("no response within {} s", limit.as_secs_f64()),
             Self::TooManySeries(max) => format!("the list of series is longer than {max} bytes"),
             Self::Status { status, .. } => format!("unknown response code {status}"),
             Self::Decode(_) => "the response isn't a response of Prometheus".to_owned(),

@@ -12,7 +12,7 @@ use std::{
 use crate::rules::{Compat, results::QueryResult};
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics::SingleFlight;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
@@ -77,6 +77,8 @@ pub struct Client {
 
 struct Inner {
     settings: Arc<Settings>,
+    /// Host and port of the server.
+    server: Arc<str>,
     connector: Connector,
     slots: Arc<Semaphore>,
     large_response: Semaphore,
@@ -127,7 +129,9 @@ impl Client {
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
-        let inner = Arc::new(Inner { settings, connector, slots, large_response, observer });
+        let server = address(&settings.url).into();
+        let inner = Inner { settings, server, connector, slots, large_response, observer };
+        let inner = Arc::new(inner);
         Self { inner, queries: Arc::new(SingleFlight::new(Duration::ZERO)) }
     }
 
@@ -253,7 +257,7 @@ impl Inner {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
                 // The body reports the timeout as an error of the connection.
-                Ok(Err(_)) if Instant::now() >= deadline => Err(QueryFailure::Timeout(limit)),
+                Ok(Err(_)) if Instant::now() >= deadline => Err(self.timeout(limit)),
                 Ok(Err(failure)) => Err(match copied {
                     // The reader has closed the pipe, because of its own failure.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
@@ -280,6 +284,10 @@ impl Inner {
         result
     }
 
+    fn timeout(&self, limit: Duration) -> QueryFailure {
+        QueryFailure::Timeout { server: self.server.clone(), limit }
+    }
+
     /// Waits until a request may be sent.
     async fn slot(
         &self,
@@ -299,14 +307,15 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Response<Body>, QueryFailure> {
         let connection = timeout_at(deadline, self.connector.connection()).await;
-        let connection = connection.map_err(|_| QueryFailure::Timeout(limit))?.map_err(Arc::new)?;
+        let connection = connection.map_err(|_| self.timeout(limit))?.map_err(Arc::new)?;
         let mut request = self.request(path, parameters);
         for (name, value) in &*connection.headers {
             request.headers_mut().append(name, value.clone());
         }
         let response = timeout_at(deadline, connection.client.send(request)).await;
-        let response = response.map_err(|_| QueryFailure::Timeout(limit))?;
-        let response = response.map_err(|error| QueryFailure::Request(Arc::new(error)))?;
+        let response = response.map_err(|_| self.timeout(limit))?;
+        let response =
+            response.map_err(|error| QueryFailure::request(self.server.clone(), &error))?;
         check_status(&response)?;
         Ok(response)
     }
@@ -355,7 +364,7 @@ impl Inner {
         let (mut body, mut large) = (BytesMut::new(), None);
         loop {
             let chunk = timeout_at(deadline, chunks.try_next()).await;
-            let chunk = chunk.map_err(|_| QueryFailure::Timeout(limit))?;
+            let chunk = chunk.map_err(|_| self.timeout(limit))?;
             let chunk =
                 chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
             let Some(chunk) = chunk else {
@@ -372,6 +381,13 @@ impl Inner {
             body.extend_from_slice(&chunk);
         }
     }
+}
+
+/// Host and port, without user and password.
+fn address(url: &Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    let default_port = if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    format!("{host}:{}", url.port_u16().unwrap_or(default_port))
 }
 
 /// Prometheus responds with JSON to a success, 400, 422 and 503.

@@ -128,11 +128,11 @@ async fn server_and_client_verify_each_other() {
     let anonymous =
         Settings { client_certificate_file: None, client_key_file: None, ..settings.clone() };
     let error = query(anonymous).await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Request(_)), "{error:?}");
+    assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
 
     let ca_file = Some(write(dir.path(), "other.crt", other.pem()));
     let error = query(Settings { ca_file, ..settings }).await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Request(_)), "{error:?}");
+    assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
 }
 
 /// The error with its causes.
@@ -196,7 +196,7 @@ async fn service_account_has_the_authority_and_the_token() {
 
     write(dir.path(), "ca.crt", other.pem());
     let error = query(settings).await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Request(_)), "{error:?}");
+    assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
     assert_eq!(heads.lock().len(), 0, "the token was sent to a server that is not trusted");
 }
 
