@@ -61,8 +61,8 @@ const EXECUTION: &str = r#"{"status":"error","errorType":"execution","error":"se
 const UNAVAILABLE: &str = r#"{"status":"error","errorType":"unavailable","error":"not ready"}"#;
 
 #[rstest]
-#[case::refused(Fault::Refused, "the request failed: ")]
-#[case::hangs(Fault::Hangs, "no response within 10 s")]
+#[case::refused(Fault::Refused, "failed: Connection refused")]
+#[case::hangs(Fault::Hangs, "no response from Prometheus at ")]
 #[case::unprocessable(Fault::Status(422, EXECUTION), "execution: secret detail")]
 #[case::unavailable(Fault::Status(503, UNAVAILABLE), "unavailable: not ready")]
 #[case::html(Fault::Status(503, "<html>"), "the response isn't a response of Prometheus")]

@@ -114,6 +114,8 @@ const GAUGES: &[(&str, f64)] = &[
     (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="app"}"#, 4096.0),
     (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="POD"}"#, 1.0),
     (r#"request_latency_ms{namespace="shop",pod="web-1"}"#, 250.0),
+    // A gauge with the name of a counter.
+    (r#"sessions_total{namespace="shop",pod="web-1"}"#, 12.0),
     (r#"queue_length{namespace="shop",service="web"}"#, 3.0),
     (r#"queue_length{namespace="shop",service="api"}"#, 5.0),
 ];
@@ -165,7 +167,7 @@ async fn scrape(State(clock): State<Arc<Mutex<Clock>>>) -> String {
 }
 
 fn exposition(age: SignedDuration, time: Timestamp, is_complete: bool) -> String {
-    let mut text = String::new();
+    let mut text = "# TYPE sessions_total gauge\n".to_owned();
     let mut add = |series: &str, value: f64| {
         // Writing to a string can't fail.
         let _ = writeln!(text, "{series} {value} {}", time.as_millisecond());

@@ -10,12 +10,14 @@
     reason = "a test runner, which stops at broken data and prints results"
 )]
 
+mod check;
 mod collectors;
 mod cookbook;
 mod default_rules;
 mod document;
 mod fixture;
 mod mistakes;
+mod promql;
 mod reader;
 mod server;
 mod sharing;
@@ -82,6 +84,10 @@ async fn run() -> Result<usize> {
     line("sharing::random_series".to_owned(), sharing::check_random(&random).await);
     line("sharing::differences_are_found".to_owned(), sharing::check_not_shared(&random).await);
     line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
+    line("promql_is_parsed_as_by_prometheus".to_owned(), promql::check(&reader).await);
+    for (name, result) in check::check(&binary, &server.url).await {
+        line(format!("check::{name}"), result);
+    }
     for (name, result) in mistakes::check(&binary, &server.url).await {
         line(format!("mistakes::{name}"), result);
     }

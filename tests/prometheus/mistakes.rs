@@ -103,6 +103,19 @@ rules:
         advice: "metrics of pods are read in a namespace: add it to the request",
     },
     Mistake {
+        name: "other_namespace",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: &["--namespace", "other"],
+        advice: "no object of the namespace other has series of the metric: http_requests_total is \
+                 in shop",
+    },
+    Mistake {
         name: "series_too_old",
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",

@@ -38,6 +38,10 @@ impl Reader {
         Ok(Self { url: url.to_owned(), client, resources: resources() })
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// A reader whose queries are evaluated at this time.
     pub(crate) fn at(&self, time: Timestamp) -> Result<Self> {
         Self::new(&format!("{}/?time={}", self.url, time.as_second()))

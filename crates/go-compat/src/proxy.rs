@@ -7,8 +7,6 @@
 //!
 //! Errors don't contain the URL, because it may have a password.
 
-#![warn(missing_docs)]
-
 use std::{fmt, net::IpAddr};
 
 use http::{Uri, uri::Scheme};
@@ -36,21 +34,13 @@ impl fmt::Display for Proxy {
     }
 }
 
-/// Why a proxy can't be used.
+/// `origin` is the variable or the field of the kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// It is not a URL.
     #[error("{origin} is not a proxy URL")]
-    InvalidUrl {
-        /// The variable or the field of the kubeconfig.
-        origin: &'static str,
-    },
-    /// The protocol is unknown.
+    InvalidUrl { origin: &'static str },
     #[error("the protocol of {origin} is not supported: it must be http, https or socks5")]
-    UnsupportedProtocol {
-        /// The variable or the field of the kubeconfig.
-        origin: &'static str,
-    },
+    UnsupportedProtocol { origin: &'static str },
 }
 
 /// Returns the proxy for a server, or `None` for a direct connection. `configured` is the proxy of

@@ -13,11 +13,11 @@ use crate::{
     terminal,
 };
 
-/// Reads a rules file.
+/// Reads a rules file, or rules in a `ConfigMap` or in Helm values.
 pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
     let name = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(name)?;
-    Config::parse(&text).with_context(name)
+    Config::from_manifest(&text).with_context(name)
 }
 
 /// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections

@@ -1,13 +1,10 @@
-//! Classes of characters.
+//! Classes of characters, and escaped characters.
 
 use std::{fmt::Write as _, ops::RangeInclusive};
 
 use regex::Regex;
 
-use super::{
-    error::{RegexError, RegexProblem, error},
-    escape::escape,
-};
+use super::{RegexError, RegexProblem, before, error};
 
 /// Code points that no text has.
 const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
@@ -48,7 +45,7 @@ fn posix_class(name: &str) -> Option<&'static str> {
 }
 
 /// A class of Unicode characters at the start of the text (`\pL`, `\p{^Greek}`), in the syntax of
-/// the `regex` crate, and what follows. `None` if there is no such class.
+/// the `regex` crate, and the rest of the text. `None` if there is no such class.
 pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexError> {
     let (mut is_negated, after) = match (text.strip_prefix(r"\p"), text.strip_prefix(r"\P")) {
         (Some(after), _) => (false, after),
@@ -86,7 +83,7 @@ fn class_with_name(name: &str, is_negated: bool) -> Option<String> {
     })
 }
 
-/// A class in brackets at the start of the text, and what follows.
+/// A class in brackets at the start of the text, and the rest of the text.
 pub(super) fn bracketed(text: &str) -> Result<(String, &str), RegexError> {
     let mut rest = text.strip_prefix('[').unwrap_or(text);
     let mut class = String::from("[");
@@ -105,7 +102,7 @@ pub(super) fn bracketed(text: &str) -> Result<(String, &str), RegexError> {
     }
 }
 
-/// Appends an item of a class and returns what follows.
+/// Appends an item of a class and returns the rest of the text.
 fn item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, RegexError> {
     if let Some(after) = text.strip_prefix("[:")
         && let Some((name, rest)) = after.split_once(":]")
@@ -160,7 +157,7 @@ fn push_items(class: &mut String, items: &str, is_negated: bool) {
     let _ = write!(class, "[{negation}{items}]");
 }
 
-/// A character of a class, which can be escaped, and what follows.
+/// A character of a class, which can be escaped, and the rest of the text.
 fn character<'t>(text: &'t str, whole: &str) -> Result<(u32, &'t str), RegexError> {
     if text.starts_with('\\') {
         return escape(text);
@@ -169,5 +166,74 @@ fn character<'t>(text: &'t str, whole: &str) -> Result<(u32, &'t str), RegexErro
     match chars.next() {
         Some(char) => Ok((char.into(), chars.as_str())),
         None => Err(error(RegexProblem::MissingBracket, whole)),
+    }
+}
+
+/// An escaped character at the start of the text, and the rest of the text.
+pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {
+    let mut chars = text.chars();
+    chars.next();
+    let Some(char) = chars.next() else {
+        return Err(error(RegexProblem::TrailingBackslash, ""));
+    };
+    let rest = chars.as_str();
+    let code_point = match char {
+        'a' => 0x07,
+        'f' => 0x0c,
+        'n' => 0x0a,
+        'r' => 0x0d,
+        't' => 0x09,
+        'v' => 0x0b,
+        '0' => return Ok(octal(0, rest)),
+        '1'..='7' if rest.starts_with(|next: char| next.is_digit(8)) => {
+            return Ok(octal(char.to_digit(8).unwrap_or(0), rest));
+        }
+        'x' => return hexadecimal(text, rest),
+        char if char.is_ascii() && !char.is_ascii_alphanumeric() => char.into(),
+        _ => return Err(error(RegexProblem::InvalidEscape, before(text, rest))),
+    };
+    Ok((code_point, rest))
+}
+
+/// Up to two further octal digits.
+fn octal(first: u32, mut rest: &str) -> (u32, &str) {
+    let mut value = first;
+    for _ in 0..2 {
+        let Some(digit) = rest.chars().next().and_then(|char| char.to_digit(8)) else {
+            break;
+        };
+        value = value * 8 + digit;
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    (value, rest)
+}
+
+/// Two digits, or any number of digits in braces.
+fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), RegexError> {
+    let mut chars = digits.chars();
+    let mut next = || (chars.next(), chars.as_str());
+    let invalid = |rest: &str| Err(error(RegexProblem::InvalidEscape, before(text, rest)));
+    let (first, _) = next();
+    if first != Some('{') {
+        let (second, rest) = next();
+        let digit = |char: Option<char>| char.and_then(|char| char.to_digit(16));
+        return match (digit(first), digit(second)) {
+            (Some(high), Some(low)) => Ok((high * 16 + low, rest)),
+            _ => invalid(rest),
+        };
+    }
+    let mut value = None;
+    loop {
+        let (char, rest) = next();
+        match (char, char.and_then(|char| char.to_digit(16)), value) {
+            (Some('}'), _, Some(value)) => return Ok((value, rest)),
+            (_, Some(digit), _) => {
+                value = Some(value.unwrap_or(0) * 16 + digit);
+                if value > Some(u32::from(char::MAX)) {
+                    return invalid(rest);
+                }
+            }
+            _ => return invalid(rest),
+        }
     }
 }

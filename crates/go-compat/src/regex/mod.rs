@@ -5,15 +5,14 @@
 //! to the syntax of the `regex` crate.
 
 mod class;
-mod error;
-mod escape;
 #[cfg(test)]
 mod tests;
 mod translate;
 
+use std::fmt;
+
 use regex::{Captures, Regex, RegexBuilder};
 
-pub use error::{RegexError, RegexProblem};
 use translate::Translation;
 
 /// The maximum length of an expression in bytes.
@@ -106,6 +105,25 @@ impl GoRegex {
         Some(expanded)
     }
 
+    /// The references of a template for [`expand`](Self::expand) to groups that don't exist.
+    pub fn unknown_references<'t>(&self, template: &'t str) -> Vec<&'t str> {
+        let mut unknown = Vec::new();
+        let mut rest = template;
+        while let Some((_, after)) = rest.split_once('$') {
+            rest = after;
+            if let Some(after) = rest.strip_prefix('$') {
+                rest = after;
+            } else if let Some((name, after)) = reference(rest) {
+                let is_index = name.parse().is_ok_and(|index: usize| index <= self.group_count());
+                if !is_index && self.group_index(name).is_none() {
+                    unknown.push(name);
+                }
+                rest = after;
+            }
+        }
+        unknown
+    }
+
     fn referenced<'t>(&self, captures: &Captures<'t>, name: &str) -> &'t str {
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         let has_leading_zero = name.len() > 1 && name.starts_with('0');
@@ -118,11 +136,81 @@ impl GoRegex {
     }
 }
 
-/// The name of a reference after its `$`, and what follows.
+/// The name of a reference after its `$`, and the rest.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let is_braced = text.starts_with('{');
     let start = text.strip_prefix('{').unwrap_or(text);
     let rest = start.trim_start_matches(|char: char| char == '_' || char.is_alphanumeric());
     let name = start.strip_suffix(rest).filter(|name| !name.is_empty())?;
     Some((name, if is_braced { rest.strip_prefix('}')? } else { rest }))
+}
+
+/// An error with the text of Go's `regexp/syntax`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error parsing regexp: {problem}: `{expression}`")]
+pub struct RegexError {
+    pub problem: RegexProblem,
+    /// The part of the expression that is wrong.
+    pub expression: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegexProblem {
+    /// A range of characters is empty, or a class has an unknown name.
+    InvalidRange,
+    /// A backslash before a character that can't be escaped.
+    InvalidEscape,
+    /// The name of a group is empty, has other characters than letters, digits and underscores, or
+    /// is used twice.
+    InvalidGroupName,
+    /// `(?` with an unknown flag, or a look-around, which RE2 doesn't have.
+    InvalidPerlSyntax,
+    /// A repetition of a repetition, such as `a**`.
+    NestedRepetition,
+    /// A repetition of more than 1000 times, or with a maximum below its minimum.
+    InvalidRepeatCount,
+    /// A class without its bracket.
+    MissingBracket,
+    /// A group without its parenthesis.
+    MissingParenthesis,
+    /// Nothing to repeat.
+    MissingRepetitionArgument,
+    /// The last character is a backslash.
+    TrailingBackslash,
+    /// A parenthesis without a group.
+    UnexpectedParenthesis,
+    /// Groups are nested too deeply.
+    TooDeep,
+    /// The expression needs too much memory.
+    TooLarge,
+}
+
+impl fmt::Display for RegexProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InvalidRange => "invalid character class range",
+            Self::InvalidEscape => "invalid escape sequence",
+            Self::InvalidGroupName => "invalid named capture",
+            Self::InvalidPerlSyntax => "invalid or unsupported Perl syntax",
+            Self::NestedRepetition => "invalid nested repetition operator",
+            Self::InvalidRepeatCount => "invalid repeat count",
+            Self::MissingBracket => "missing closing ]",
+            Self::MissingParenthesis => "missing closing )",
+            Self::MissingRepetitionArgument => "missing argument to repetition operator",
+            Self::TrailingBackslash => "trailing backslash at end of expression",
+            Self::UnexpectedParenthesis => "unexpected )",
+            Self::TooDeep => "expression nests too deeply",
+            Self::TooLarge => "expression too large",
+        })
+    }
+}
+
+pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
+    RegexError { problem, expression: expression.to_owned() }
+}
+
+/// The part of a text before its end `rest`.
+pub(super) fn before<'e>(text: &'e str, rest: &str) -> &'e str {
+    text.strip_suffix(rest).unwrap_or(text)
 }

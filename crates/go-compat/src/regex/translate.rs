@@ -7,9 +7,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    class::{self, NOTHING},
-    error::{RegexError, RegexProblem, before, error},
-    escape::escape,
+    RegexError, RegexProblem, before,
+    class::{self, NOTHING, escape},
+    error,
 };
 
 /// The maximum of repetitions that contain each other, multiplied.
@@ -31,7 +31,7 @@ pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
         group_names: Vec::new(),
         flags: Flags::default(),
         groups: Vec::new(),
-        level: Level::default(),
+        alternative: Alternative::default(),
         repetition: None,
     };
     while !translator.rest.is_empty() {
@@ -53,7 +53,7 @@ struct Flags {
     swap_greed: bool,
 }
 
-/// What a repetition can apply to.
+/// A part of the expression that a repetition can apply to.
 #[derive(Clone, Copy)]
 struct Atom {
     /// Where it starts in the output.
@@ -62,9 +62,9 @@ struct Atom {
     repeats: u32,
 }
 
-/// The state of a group.
+/// The alternatives of a group up to the position.
 #[derive(Clone, Copy, Default)]
-struct Level {
+struct Alternative {
     atom: Option<Atom>,
     /// The largest product of repetitions in an atom before the last one.
     repeats: u32,
@@ -72,7 +72,7 @@ struct Level {
 
 struct Group {
     start: usize,
-    outer: Level,
+    outer: Alternative,
     outer_flags: Flags,
 }
 
@@ -83,8 +83,8 @@ struct Translator<'e> {
     group_names: Vec<String>,
     flags: Flags,
     groups: Vec<Group>,
-    level: Level,
-    /// The repetition right before the position, and what follows it.
+    alternative: Alternative,
+    /// The text from the repetition right before the position on.
     repetition: Option<&'e str>,
 }
 
@@ -123,7 +123,7 @@ impl<'e> Translator<'e> {
             '|' => {
                 self.rest = after;
                 self.start_atom(0);
-                self.level.atom = None;
+                self.alternative.atom = None;
                 self.pattern.push('|');
             }
             '^' => self.atom(after, if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
@@ -206,10 +206,10 @@ impl<'e> Translator<'e> {
 
     /// The next atom starts at the end of the output.
     fn start_atom(&mut self, repeats: u32) {
-        if let Some(atom) = self.level.atom {
-            self.level.repeats = self.level.repeats.max(atom.repeats);
+        if let Some(atom) = self.alternative.atom {
+            self.alternative.repeats = self.alternative.repeats.max(atom.repeats);
         }
-        self.level.atom = Some(Atom { start: self.pattern.len(), repeats });
+        self.alternative.atom = Some(Atom { start: self.pattern.len(), repeats });
     }
 
     fn counted_repeat(&mut self, start: &'e str, count: &Count<'e>) -> Result<(), RegexError> {
@@ -225,8 +225,8 @@ impl<'e> Translator<'e> {
         self.repeat(start, &operator, if max == Some(0) { 0 } else { largest.max(1) })
     }
 
-    /// Repeats the last atom. `start` is the text from the operator on, `count` its maximum, and
-    /// the rest of the text is already what follows.
+    /// Repeats the last atom. `start` is the text from the operator on, `count` its maximum.
+    /// `self.rest` is the text after the operator.
     fn repeat(&mut self, start: &'e str, operator: &str, count: u32) -> Result<(), RegexError> {
         let mut is_lazy = self.flags.swap_greed;
         if let Some(after) = self.rest.strip_prefix('?') {
@@ -236,7 +236,7 @@ impl<'e> Translator<'e> {
         if let Some(first) = self.repetition {
             return Err(error(RegexProblem::NestedRepetition, before(first, self.rest)));
         }
-        let Some(atom) = self.level.atom.as_mut() else {
+        let Some(atom) = self.alternative.atom.as_mut() else {
             return Err(error(RegexProblem::MissingRepetitionArgument, before(start, self.rest)));
         };
         atom.repeats = if count == 0 { 1 } else { atom.repeats.saturating_mul(count) };
@@ -253,9 +253,10 @@ impl<'e> Translator<'e> {
         if self.groups.len() == MAX_DEPTH {
             return Err(error(RegexProblem::TooDeep, self.expression));
         }
-        let group = Group { start: self.pattern.len(), outer: self.level, outer_flags: self.flags };
+        let group =
+            Group { start: self.pattern.len(), outer: self.alternative, outer_flags: self.flags };
         self.groups.push(group);
-        self.level = Level::default();
+        self.alternative = Alternative::default();
         self.pattern.push_str(opening);
         Ok(())
     }
@@ -265,14 +266,14 @@ impl<'e> Translator<'e> {
             return Err(error(RegexProblem::UnexpectedParenthesis, self.expression));
         };
         self.pattern.push(')');
-        let last = self.level.atom.map_or(0, |atom| atom.repeats);
-        let repeats = self.level.repeats.max(last).max(1);
-        self.level = group.outer;
+        let last = self.alternative.atom.map_or(0, |atom| atom.repeats);
+        let repeats = self.alternative.repeats.max(last).max(1);
+        self.alternative = group.outer;
         self.flags = group.outer_flags;
-        if let Some(atom) = self.level.atom {
-            self.level.repeats = self.level.repeats.max(atom.repeats);
+        if let Some(atom) = self.alternative.atom {
+            self.alternative.repeats = self.alternative.repeats.max(atom.repeats);
         }
-        self.level.atom = Some(Atom { start: group.start, repeats });
+        self.alternative.atom = Some(Atom { start: group.start, repeats });
         Ok(())
     }
 

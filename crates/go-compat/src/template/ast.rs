@@ -1,4 +1,4 @@
-//! A parsed template.
+//! The tree of a parsed template.
 
 use std::fmt;
 
@@ -15,8 +15,6 @@ pub(crate) enum Node {
     With(Branch),
     Range(Branch),
     Call(TemplateCall),
-    Break,
-    Continue,
 }
 
 /// `if`, `with` or `range`.
@@ -62,9 +60,9 @@ pub(crate) enum Term {
     Dot,
     Nil,
     Bool(bool),
-    Number {
+    Int {
         text: String,
-        number: Number,
+        value: i64,
     },
     Text {
         quoted: String,
@@ -79,14 +77,6 @@ pub(crate) enum Term {
     Pipeline(Pipeline),
     /// Fields of another term: `(pipeline).A`.
     Chain(Box<Operand>, Vec<String>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
-    Int(i64),
-    Float(f64),
-    /// Too large for an `int`.
-    Overflow,
 }
 
 impl Pipeline {
@@ -110,14 +100,14 @@ impl Pipeline {
     }
 }
 
-// What messages show of a node.
+// Messages show nodes in this form.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dot => f.write_str("."),
             Self::Nil => f.write_str("nil"),
             Self::Bool(value) => write!(f, "{value}"),
-            Self::Number { text, .. } => f.write_str(text),
+            Self::Int { text, .. } => f.write_str(text),
             Self::Text { quoted, .. } => f.write_str(quoted),
             Self::Field(fields) => write_fields(f, fields),
             Self::Variable(name, fields) => {

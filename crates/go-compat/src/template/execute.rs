@@ -1,15 +1,11 @@
 //! Rendering, with the types and messages of Go's `text/template`.
 
-mod operand;
-
 use hpa_calc::go_text::Quoted;
 
 use super::{
-    MAX_NESTING, MAX_OUTPUT_LEN, MAX_STEPS, Template, TemplateError,
+    ExecutionError, MAX_NESTING, MAX_OUTPUT_LEN, MAX_STEPS, Template, TemplateError, Value,
     ast::{Branch, Command, Node, Offset, Operand, Pipeline, TemplateCall, Term},
-    error::ExecutionError,
-    print,
-    value::Value,
+    functions,
 };
 
 pub(super) fn execute(template: &Template, data: Value) -> Result<String, TemplateError> {
@@ -38,14 +34,6 @@ struct Execution<'t> {
     steps: usize,
     /// The node that an error is about.
     node: (Offset, String),
-}
-
-/// Whether to go on with the next node of a list.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flow {
-    Next,
-    Break,
-    Continue,
 }
 
 type Result<T, E = TemplateError> = std::result::Result<T, E>;
@@ -85,110 +73,76 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn nodes(&mut self, dot: &Value, nodes: &[Node]) -> Result<Flow> {
+    fn nodes(&mut self, dot: &Value, nodes: &[Node]) -> Result<()> {
         for node in nodes {
             self.step()?;
-            let flow = match node {
-                Node::Text(text) => self.write(text).map(|()| Flow::Next),
+            match node {
+                Node::Text(text) => self.write(text),
                 Node::Action(pipeline) => self.action(dot, pipeline),
                 Node::If(branch) => self.conditional(dot, branch, false),
                 Node::With(branch) => self.conditional(dot, branch, true),
                 Node::Range(branch) => self.range(dot, branch),
                 Node::Call(call) => self.call(dot, call),
-                Node::Break => Ok(Flow::Break),
-                Node::Continue => Ok(Flow::Continue),
             }?;
-            if flow != Flow::Next {
-                return Ok(flow);
-            }
         }
-        Ok(Flow::Next)
+        Ok(())
     }
 
-    fn action(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Flow> {
-        let value = self.pipeline(dot, pipeline)?;
-        if pipeline.variables.is_empty() {
-            self.write(&print::plain(&value))?;
+    fn action(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<()> {
+        match self.pipeline(dot, pipeline)? {
+            _ if !pipeline.variables.is_empty() => Ok(()),
+            Value::Missing => self.write("<no value>"),
+            value => self.write(&value.to_string()),
         }
-        Ok(Flow::Next)
     }
 
-    fn conditional(&mut self, dot: &Value, branch: &Branch, changes_dot: bool) -> Result<Flow> {
+    fn conditional(&mut self, dot: &Value, branch: &Branch, changes_dot: bool) -> Result<()> {
         let in_scope = self.variables.len();
         let value = self.pipeline(dot, &branch.pipeline)?;
-        let flow = if value.is_true() {
-            self.nodes(if changes_dot { &value } else { dot }, &branch.body)
+        if value.is_true() {
+            self.nodes(if changes_dot { &value } else { dot }, &branch.body)?;
         } else {
-            self.nodes(dot, branch.otherwise.as_deref().unwrap_or_default())
-        };
+            self.nodes(dot, branch.otherwise.as_deref().unwrap_or_default())?;
+        }
         self.variables.truncate(in_scope);
-        flow
+        Ok(())
     }
 
-    fn range(&mut self, dot: &Value, branch: &Branch) -> Result<Flow> {
+    fn range(&mut self, dot: &Value, branch: &Branch) -> Result<()> {
         let in_scope = self.variables.len();
         let value = self.pipeline(dot, &branch.pipeline)?;
-        let is_empty = match &value {
-            Value::Missing => true,
+        let elements: Vec<(Value, Value)> = match &value {
+            Value::Missing => Vec::new(),
             Value::List(items) => {
-                let items = items.iter().cloned().map(Value::Text);
-                self.iterations(branch, (0..).map(Value::Int).zip(items))?
+                (0..).map(Value::Int).zip(items.iter().cloned().map(Value::Text)).collect()
             }
             Value::Map(entries) => {
-                let texts =
-                    |(key, value): (&String, &String)| (Value::text(key), Value::text(value));
-                self.iterations(branch, entries.iter().map(texts))?
+                entries.iter().map(|(key, value)| (Value::text(key), Value::text(value))).collect()
             }
-            Value::Int(_) | Value::Byte(_) if branch.pipeline.variables.len() > 1 => {
-                let number = print::plain(&value);
-                let problem = "to iterate over more than one variable";
-                return self.error(format!("can't use {number} {problem}"));
-            }
-            Value::Int(end) => {
-                self.iterations(branch, (0..*end).map(|int| (Value::Missing, Value::Int(int))))?
-            }
-            Value::Byte(end) => {
-                self.iterations(branch, (0..*end).map(|byte| (Value::Missing, Value::Byte(byte))))?
-            }
-            Value::Bool(_) | Value::Float(_) | Value::Text(_) | Value::Struct(_) => {
-                return self.error(format!("range can't iterate over {}", print::plain(&value)));
-            }
+            _ => return self.error(format!("range can't iterate over {value}")),
         };
-        let otherwise = branch.otherwise.as_deref().filter(|_| is_empty);
-        let flow = self.nodes(dot, otherwise.unwrap_or_default());
-        self.variables.truncate(in_scope);
-        flow
-    }
-
-    /// Executes the body for each pair of index and element. Returns whether there are none.
-    fn iterations(
-        &mut self,
-        branch: &Branch,
-        elements: impl Iterator<Item = (Value, Value)>,
-    ) -> Result<bool> {
-        let in_scope = self.variables.len();
-        let mut is_empty = true;
+        if elements.is_empty() {
+            self.nodes(dot, branch.otherwise.as_deref().unwrap_or_default())?;
+        }
+        let in_loop = self.variables.len();
         for (index, element) in elements {
             self.step()?;
-            is_empty = false;
-            let values = match branch.pipeline.variables.len() {
-                0 => vec![],
-                1 => vec![element.clone()],
+            let values = match &*branch.pipeline.variables {
+                [] => vec![],
+                [_] => vec![element.clone()],
                 _ => vec![index, element.clone()],
             };
             for (name, value) in branch.pipeline.variables.iter().zip(values) {
                 self.assign(name, value)?;
             }
-            let flow = self.nodes(&element, &branch.body)?;
-            self.variables.truncate(in_scope);
-            if flow == Flow::Break {
-                break;
-            }
+            self.nodes(&element, &branch.body)?;
+            self.variables.truncate(in_loop);
         }
-        Ok(is_empty)
+        self.variables.truncate(in_scope);
+        Ok(())
     }
 
-    fn call(&mut self, dot: &Value, call: &TemplateCall) -> Result<Flow> {
+    fn call(&mut self, dot: &Value, call: &TemplateCall) -> Result<()> {
         self.at(call.at, call);
         let template = self.template;
         let Some(nodes) = template.trees.get(&call.name) else {
@@ -209,7 +163,7 @@ impl Execution<'_> {
         self.depth -= 1;
         self.variables = variables;
         self.definition = definition;
-        Ok(Flow::Next)
+        Ok(())
     }
 
     fn assign(&mut self, name: &str, value: Value) -> Result<()> {
@@ -272,5 +226,160 @@ impl Execution<'_> {
             return self.error("nil is not a command");
         }
         self.operand(dot, &command.first)
+    }
+
+    /// Evaluates an operand that has no arguments.
+    fn operand(&mut self, dot: &Value, operand: &Operand) -> Result<Value> {
+        let Operand { at, term } = operand;
+        match term {
+            Term::Dot => Ok(dot.clone()),
+            Term::Nil => Ok(Value::Missing),
+            Term::Bool(value) => Ok(Value::Bool(*value)),
+            Term::Text { text, .. } => Ok(Value::text(text)),
+            Term::Int { value, .. } => Ok(Value::Int(*value)),
+            Term::Variable(name, fields) if fields.is_empty() => {
+                self.at(*at, term);
+                self.variable(name)
+            }
+            Term::Field(_) | Term::Variable(..) | Term::Chain(..) => {
+                self.fields(dot, operand, false)
+            }
+            Term::Function(name) => {
+                self.at(*at, name);
+                self.function(dot, name, name.clone(), &[], None)
+            }
+            Term::Pipeline(pipeline) => self.pipeline(dot, pipeline),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<Value> {
+        match self.variables.iter().rev().find(|(declared, _)| declared == name) {
+            Some((_, value)) => Ok(value.clone()),
+            None => self.error(format!("undefined variable: {name}")),
+        }
+    }
+
+    /// Evaluates a chain of fields.
+    fn fields(&mut self, dot: &Value, operand: &Operand, has_arguments: bool) -> Result<Value> {
+        let Operand { at, term } = operand;
+        self.at(*at, term);
+        let (mut value, fields) = match term {
+            Term::Field(fields) => (dot.clone(), fields),
+            Term::Variable(name, fields) => (self.variable(name)?, fields),
+            Term::Chain(inner, _) if matches!(inner.term, Term::Nil) => {
+                return self.error(format!("indirection through explicit nil in {term}"));
+            }
+            Term::Chain(inner, fields) => (self.operand(dot, inner)?, fields),
+            _ => return self.operand(dot, operand),
+        };
+        for (index, field) in fields.iter().enumerate() {
+            let is_last = index + 1 == fields.len();
+            value = self.field(&value, field, has_arguments && is_last)?;
+        }
+        Ok(value)
+    }
+
+    fn field(&mut self, value: &Value, name: &str, has_arguments: bool) -> Result<Value> {
+        match value {
+            Value::Missing => return Ok(Value::Missing),
+            Value::Map(_) if has_arguments => {
+                return self.error(format!("{name} is not a method but has arguments"));
+            }
+            Value::Map(entries) => {
+                return Ok(entries.get(name).map_or(Value::Missing, |entry| Value::text(entry)));
+            }
+            Value::Struct(data) => {
+                if let Some(string) = data.string.as_ref().filter(|_| name == "String") {
+                    if has_arguments {
+                        return self.error("wrong number of args for String: want 0 got 1");
+                    }
+                    return Ok(Value::Text(string.clone()));
+                }
+                if let Some((_, field)) = data.fields.iter().find(|(own, _)| *own == name) {
+                    if has_arguments {
+                        let problem = "has arguments but cannot be invoked as function";
+                        return self.error(format!("{name} {problem}"));
+                    }
+                    return Ok(field.clone());
+                }
+            }
+            _ => {}
+        }
+        self.error(format!("can't evaluate field {name} in type {}", value.type_name()))
+    }
+
+    fn function(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        node: String,
+        arguments: &[Operand],
+        piped: Option<Value>,
+    ) -> Result<Value> {
+        let at = self.node.0;
+        let given = arguments.len() + usize::from(piped.is_some());
+        if let Err(message) = functions::check_count(name, arguments.len(), given) {
+            return self.error(message);
+        }
+        if matches!(name, "and" | "or") {
+            return self.short_circuit(dot, name == "or", arguments, piped);
+        }
+        let mut values = Vec::with_capacity(given);
+        for argument in arguments {
+            let needs_text = name == "printf" && values.is_empty();
+            values.push(self.argument(dot, argument, needs_text)?);
+        }
+        if let Some(value) = piped {
+            let needs_text = name == "printf" && values.is_empty();
+            values.push(self.check_type(value, needs_text)?);
+        }
+        let callee = arguments.first().map(|argument| argument.term.to_string());
+        functions::call(name, &values, callee.as_deref()).or_else(|message| {
+            self.node = (at, node);
+            self.error(format!("error calling {name}: {message}"))
+        })
+    }
+
+    /// `and` and `or` don't evaluate what doesn't matter.
+    fn short_circuit(
+        &mut self,
+        dot: &Value,
+        stops_at: bool,
+        arguments: &[Operand],
+        piped: Option<Value>,
+    ) -> Result<Value> {
+        let mut last = Value::Missing;
+        for argument in arguments {
+            last = self.argument(dot, argument, false)?;
+            if last.is_true() == stops_at {
+                return Ok(last);
+            }
+        }
+        Ok(piped.unwrap_or(last))
+    }
+
+    fn argument(&mut self, dot: &Value, operand: &Operand, needs_text: bool) -> Result<Value> {
+        self.at(operand.at, &operand.term);
+        match &operand.term {
+            Term::Nil if needs_text => return self.error("cannot assign nil to string"),
+            term @ (Term::Bool(_) | Term::Int { .. }) if needs_text => {
+                return self.error(format!("expected string; found {term}"));
+            }
+            _ => {}
+        }
+        let value = self.operand(dot, operand)?;
+        self.check_type(value, needs_text)
+    }
+
+    fn check_type(&self, value: Value, needs_text: bool) -> Result<Value> {
+        match &value {
+            _ if !needs_text => Ok(value),
+            Value::Text(_) => Ok(value),
+            Value::Missing => self.error("invalid value; expected string"),
+            _ => {
+                let got = value.type_name();
+                self.error(format!("wrong type for value; expected string; got {got}"))
+            }
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::{cmp::Ordering, fmt::Write as _};
 
-use hpa_calc::go_text;
+use hpa_calc::go_text::{self, Quoted};
 
-use super::{print, value::Value};
+use super::Value;
 
 /// The name, the least and the most arguments of each function.
 const FUNCTIONS: [(&str, usize, Option<usize>); 19] = [
@@ -33,10 +33,10 @@ pub(super) fn exists(name: &str) -> bool {
     FUNCTIONS.iter().any(|(function, ..)| *function == name)
 }
 
-/// Checks the number of arguments. `written` are those without the piped one.
+/// Checks the number of arguments. `written` doesn't count the piped one.
 pub(super) fn check_count(name: &str, written: usize, given: usize) -> Result<(), String> {
     let Some((_, least, most)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
-        return Err(format!("{} is not a defined function", go_text::Quoted(name)));
+        return Err(format!("{} is not a defined function", Quoted(name)));
     };
     let wrong = format!("wrong number of args for {name}: want");
     match most {
@@ -46,99 +46,42 @@ pub(super) fn check_count(name: &str, written: usize, given: usize) -> Result<()
     }
 }
 
-/// The type of a parameter.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expected {
-    Any,
-    Text,
-}
-
-pub(super) fn expected(function: &str, index: usize) -> Expected {
-    if function == "printf" && index == 0 { Expected::Text } else { Expected::Any }
-}
-
-pub(super) struct Arguments<'a> {
-    pub(super) values: &'a [Value],
-    /// How the template writes the first argument.
-    pub(super) callee: Option<&'a str>,
-}
-
-/// Calls a function other than `and` and `or`, which don't evaluate all arguments.
-pub(super) fn call(name: &str, arguments: &Arguments<'_>) -> Result<Value, String> {
-    let values = arguments.values;
-    let (first, rest) = match values.split_first() {
-        Some((first, rest)) => (first, rest),
-        None => (&Value::Missing, values),
-    };
+/// Calls a function other than `and` and `or`, which don't evaluate all arguments. `callee` is the
+/// first argument as the template writes it.
+pub(super) fn call(name: &str, values: &[Value], callee: Option<&str>) -> Result<Value, String> {
+    let (first, rest) = values.split_first().unwrap_or((&Value::Missing, values));
     let second = rest.first().unwrap_or(&Value::Missing);
     match name {
         "call" if *first == Value::Missing => Err("call of nil".to_owned()),
         "call" => {
-            let callee = arguments.callee.map_or_else(|| print::plain(first), str::to_owned);
+            let callee = callee.map_or_else(|| first.to_string(), str::to_owned);
             Err(format!("non-function {callee} of type {}", first.type_name()))
         }
         "eq" => eq(first, rest).map(Value::Bool),
         "ne" => eq(first, rest).map(|equal| Value::Bool(!equal)),
-        "lt" => is_less(first, second).map(Value::Bool),
-        "le" => is_less_or_equal(first, second).map(Value::Bool),
-        "gt" => is_less_or_equal(first, second).map(|less| Value::Bool(!less)),
-        "ge" => is_less(first, second).map(|less| Value::Bool(!less)),
-        "html" => Ok(Value::text(&escape_html(&joined(values)))),
-        "js" => Ok(Value::text(&escape_js(&joined(values)))),
-        "urlquery" => Ok(Value::text(&escape_url(&joined(values)))),
+        "lt" => order(first, second).map(|order| Value::Bool(order.is_lt())),
+        "le" => order(first, second).map(|order| Value::Bool(order.is_le())),
+        "gt" => order(first, second).map(|order| Value::Bool(order.is_gt())),
+        "ge" => order(first, second).map(|order| Value::Bool(order.is_ge())),
+        "html" => Ok(escaped(values, escape_html)),
+        "js" => Ok(escaped(values, escape_js)),
+        "urlquery" => Ok(escaped(values, escape_url)),
         "index" => index(first, rest),
         "slice" => slice(first, rest),
         "len" => len(first).map(Value::Int),
         "not" => Ok(Value::Bool(!first.is_true())),
-        "print" => Ok(Value::text(&print::print(values))),
-        "println" => Ok(Value::text(&print::println(values))),
+        "print" => Ok(Value::text(&print(values))),
+        "println" => {
+            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+            Ok(Value::text(&format!("{}\n", values.join(" "))))
+        }
         "printf" => match first {
-            Value::Text(format) => Ok(Value::text(&print::printf(format, rest))),
+            Value::Text(format) => printf(format, rest).map(|text| Value::text(&text)),
             _ => Err("the format is not a string".to_owned()),
         },
         _ => Err("not defined".to_owned()),
     }
 }
-
-/// Types that can be compared.
-#[derive(Clone, Copy, PartialEq)]
-enum Basic<'a> {
-    Bool(bool),
-    Int(i64),
-    Byte(u8),
-    Float(f64),
-    Text(&'a str),
-}
-
-impl<'a> Basic<'a> {
-    fn from_value(value: &'a Value) -> Option<Self> {
-        match value {
-            Value::Bool(value) => Some(Self::Bool(*value)),
-            Value::Int(value) => Some(Self::Int(*value)),
-            Value::Byte(value) => Some(Self::Byte(*value)),
-            Value::Float(value) => Some(Self::Float(*value)),
-            Value::Text(value) => Some(Self::Text(value)),
-            Value::Missing | Value::List(_) | Value::Map(_) | Value::Struct(_) => None,
-        }
-    }
-
-    /// The order of two values, or `None` if one is not a number. They must be of the same kind.
-    fn order(self, other: Self) -> Result<Option<Ordering>, OtherKind> {
-        match (self, other) {
-            (Self::Bool(one), Self::Bool(two)) => Ok(Some(one.cmp(&two))),
-            (Self::Int(one), Self::Int(two)) => Ok(Some(one.cmp(&two))),
-            (Self::Byte(one), Self::Byte(two)) => Ok(Some(one.cmp(&two))),
-            (Self::Int(one), Self::Byte(two)) => Ok(Some(one.cmp(&two.into()))),
-            (Self::Byte(one), Self::Int(two)) => Ok(Some(i64::from(one).cmp(&two))),
-            (Self::Float(one), Self::Float(two)) => Ok(one.partial_cmp(&two)),
-            (Self::Text(one), Self::Text(two)) => Ok(Some(one.cmp(two))),
-            _ => Err(OtherKind),
-        }
-    }
-}
-
-/// The values are of different kinds.
-struct OtherKind;
 
 fn incompatible(one: &Value, two: &Value) -> String {
     let (one, two) = (one.type_name(), two.type_name());
@@ -151,14 +94,18 @@ fn eq(value: &Value, others: &[Value]) -> Result<bool, String> {
         return Err("missing argument for comparison".to_owned());
     }
     for other in others {
-        let is_equal = match (Basic::from_value(value), Basic::from_value(other)) {
-            (Some(one), Some(two)) => {
-                let order = one.order(two).map_err(|_| incompatible(value, other))?;
-                order == Some(Ordering::Equal)
+        let is_equal = match (value, other) {
+            (Value::Missing, _)
+            | (_, Value::Missing)
+            | (Value::Bool(_), Value::Bool(_))
+            | (Value::Int(_), Value::Int(_))
+            | (Value::Text(_), Value::Text(_)) => value == other,
+            (Value::Struct(one), Value::Struct(_)) if one.string.is_some() => value == other,
+            (Value::Bool(_) | Value::Int(_) | Value::Text(_), _)
+            | (_, Value::Bool(_) | Value::Int(_) | Value::Text(_)) => {
+                return Err(incompatible(value, other));
             }
-            (None, None) => is_equal_composite(value, other)?,
-            _ if *value == Value::Missing || *other == Value::Missing => false,
-            _ => return Err(incompatible(value, other)),
+            _ => return Err(format!("non-comparable type {value}: {}", other.type_name())),
         };
         if is_equal {
             return Ok(true);
@@ -167,30 +114,14 @@ fn eq(value: &Value, others: &[Value]) -> Result<bool, String> {
     Ok(false)
 }
 
-fn is_equal_composite(one: &Value, two: &Value) -> Result<bool, String> {
-    let is_nil = |value: &Value| *value == Value::Missing;
-    if is_nil(one) || is_nil(two) {
-        return Ok(is_nil(one) && is_nil(two));
-    }
+fn order(one: &Value, two: &Value) -> Result<Ordering, String> {
+    let has_order = |value: &Value| matches!(value, Value::Int(_) | Value::Text(_));
     match (one, two) {
-        (Value::Struct(one), Value::Struct(two)) if one.string.is_some() => Ok(one == two),
-        _ => Err(format!("non-comparable type {}: {}", print::plain(one), two.type_name())),
+        (Value::Int(left), Value::Int(right)) => Ok(left.cmp(right)),
+        (Value::Text(left), Value::Text(right)) => Ok(left.cmp(right)),
+        _ if has_order(one) && has_order(two) => Err(incompatible(one, two)),
+        _ => Err("invalid type for comparison".to_owned()),
     }
-}
-
-fn is_less(one: &Value, two: &Value) -> Result<bool, String> {
-    let (Some(left), Some(right)) = (Basic::from_value(one), Basic::from_value(two)) else {
-        return Err("invalid type for comparison".to_owned());
-    };
-    let order = left.order(right).map_err(|_| incompatible(one, two))?;
-    if matches!(left, Basic::Bool(_)) {
-        return Err("invalid type for comparison".to_owned());
-    }
-    Ok(order == Some(Ordering::Less))
-}
-
-fn is_less_or_equal(one: &Value, two: &Value) -> Result<bool, String> {
-    Ok(is_less(one, two)? || eq(one, std::slice::from_ref(two))?)
 }
 
 fn len(value: &Value) -> Result<i64, String> {
@@ -208,7 +139,6 @@ fn len(value: &Value) -> Result<i64, String> {
 fn position(index: &Value, len: usize) -> Result<usize, String> {
     let number = match index {
         Value::Int(number) => *number,
-        Value::Byte(number) => i64::from(*number),
         Value::Missing => return Err("cannot index slice/array with nil".to_owned()),
         _ => return Err(format!("cannot index slice/array with type {}", index.type_name())),
     };
@@ -225,7 +155,7 @@ fn index(value: &Value, indexes: &[Value]) -> Result<Value, String> {
         value = match &value {
             Value::Text(text) => {
                 let byte = text.as_bytes().get(position(index, text.len())?);
-                Value::Byte(*byte.ok_or("reflect: string index out of range")?)
+                Value::Int((*byte.ok_or("reflect: string index out of range")?).into())
             }
             Value::List(items) => {
                 let item = items.get(position(index, items.len())?);
@@ -243,93 +173,186 @@ fn index(value: &Value, indexes: &[Value]) -> Result<Value, String> {
 }
 
 fn slice(value: &Value, indexes: &[Value]) -> Result<Value, String> {
-    if indexes.len() > 3 {
+    if indexes.len() > 2 {
         return Err(format!("too many slice indexes: {}", indexes.len()));
     }
     let len = match value {
         Value::Missing => return Err("slice of untyped nil".to_owned()),
-        Value::Text(_) if indexes.len() == 3 => {
-            return Err("cannot 3-index slice a string".to_owned());
-        }
         Value::Text(text) => text.len(),
         Value::List(items) => items.len(),
         _ => return Err(format!("can't slice item of type {}", value.type_name())),
     };
-    let mut bounds = [0, len, len];
+    let mut bounds = [0, len];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
         *bound = position(index, len)?;
     }
-    let [start, end, capacity] = bounds;
+    let [start, end] = bounds;
     if start > end {
         return Err(format!("invalid slice index: {start} > {end}"));
     }
-    if end > capacity {
-        return Err(format!("invalid slice index: {end} > {capacity}"));
-    }
-    match value {
+    Ok(match value {
         Value::Text(text) => {
             let bytes = text.as_bytes().get(start..end).unwrap_or_default();
-            Ok(Value::text(&String::from_utf8_lossy(bytes)))
+            Value::text(&String::from_utf8_lossy(bytes))
         }
-        Value::List(items) => Ok(Value::list(items.get(start..end).unwrap_or_default())),
-        _ => Ok(Value::Missing),
+        Value::List(items) => Value::list(items.get(start..end).unwrap_or_default()),
+        _ => Value::Missing,
+    })
+}
+
+/// `fmt.Sprint`: spaces only between operands of which neither is a string.
+fn print(values: &[Value]) -> String {
+    let mut printed = String::new();
+    let mut after_text = true;
+    for value in values {
+        let is_text = matches!(value, Value::Text(_));
+        if !after_text && !is_text {
+            printed.push(' ');
+        }
+        // Writing to a string can't fail.
+        let _ = write!(printed, "{value}");
+        after_text = is_text;
+    }
+    printed
+}
+
+/// A verb of `printf`, and the texts around it.
+struct Verb<'f> {
+    text_before: &'f str,
+    /// `None` at the end of the format.
+    verb: Option<char>,
+}
+
+/// Splits a format of `printf` at its verbs.
+fn verbs(format: &str) -> Result<Vec<Verb<'_>>, String> {
+    let mut verbs = Vec::new();
+    let mut rest = format;
+    while let Some((text_before, after)) = rest.split_once('%') {
+        let mut chars = after.chars();
+        let verb = chars.next();
+        if !matches!(verb, Some('s' | 'v' | 'q' | 'd' | '%')) {
+            let end = after.find(|char: char| char.is_alphabetic()).map_or(after.len(), |end| {
+                end + after
+                    .get(end..)
+                    .and_then(|rest| rest.chars().next())
+                    .map_or(0, char::len_utf8)
+            });
+            let verb = after.get(..end).unwrap_or_default();
+            return Err(format!("printf: %{verb} is not supported: use %s, %v, %q or %d"));
+        }
+        verbs.push(Verb { text_before, verb });
+        rest = chars.as_str();
+    }
+    verbs.push(Verb { text_before: rest, verb: None });
+    Ok(verbs)
+}
+
+/// Checks a format of `printf` when the template is parsed.
+pub(super) fn check_format(format: &str) -> Result<(), String> {
+    verbs(format).map(drop)
+}
+
+/// `fmt.Sprintf`. Mistakes show up in the text, as in Go.
+fn printf(format: &str, arguments: &[Value]) -> Result<String, String> {
+    let mut output = String::new();
+    let mut arguments = arguments.iter();
+    for Verb { text_before, verb } in verbs(format)? {
+        output.push_str(text_before);
+        match verb {
+            Some('%') => output.push('%'),
+            Some(verb) => match arguments.next() {
+                Some(argument) => output.push_str(&formatted(verb, argument)),
+                // Writing to a string can't fail.
+                None => _ = write!(output, "%!{verb}(MISSING)"),
+            },
+            None => {}
+        }
+    }
+    let extra: Vec<String> = arguments
+        .map(|value| match value {
+            Value::Missing => "<nil>".to_owned(),
+            value => format!("{}={value}", value.type_name()),
+        })
+        .collect();
+    if !extra.is_empty() {
+        let _ = write!(output, "%!(EXTRA {})", extra.join(", "));
+    }
+    Ok(output)
+}
+
+fn formatted(verb: char, value: &Value) -> String {
+    let list = |items: &mut dyn Iterator<Item = Value>| {
+        items.map(|item| formatted(verb, &item)).collect::<Vec<_>>().join(" ")
+    };
+    match (verb, value) {
+        ('v', value) => value.to_string(),
+        ('s' | 'd' | 'q', Value::Missing) => format!("%!{verb}(<nil>)"),
+        ('s', Value::Text(text)) => text.to_string(),
+        ('q', Value::Text(text)) => Quoted(text).to_string(),
+        ('d', Value::Int(value)) => value.to_string(),
+        (_, Value::List(items)) => {
+            format!("[{}]", list(&mut items.iter().cloned().map(Value::Text)))
+        }
+        (_, Value::Map(entries)) => {
+            let entries = entries.iter().map(|(key, value)| {
+                let (key, value) = (Value::text(key), Value::text(value));
+                format!("{}:{}", formatted(verb, &key), formatted(verb, &value))
+            });
+            format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
+        }
+        (_, Value::Struct(data)) => match &data.string {
+            Some(string) => formatted(verb, &Value::Text(string.clone())),
+            None => {
+                format!("{{{}}}", list(&mut data.fields.iter().map(|(_, field)| field.clone())))
+            }
+        },
+        (verb, value) => format!("%!{verb}({}={value})", value.type_name()),
     }
 }
 
-/// Arguments as `html`, `js` and `urlquery` join them.
-fn joined(values: &[Value]) -> String {
+/// The arguments of `html`, `js` and `urlquery`, joined and escaped.
+fn escaped(values: &[Value], escape: impl Fn(&mut String, char)) -> Value {
     let shown = |value: &Value| match value {
         Value::Missing => Value::text("<no value>"),
         value => value.clone(),
     };
-    print::print(&values.iter().map(shown).collect::<Vec<_>>())
+    let text = print(&values.iter().map(shown).collect::<Vec<_>>());
+    let mut escaped = String::with_capacity(text.len());
+    text.chars().for_each(|char| escape(&mut escaped, char));
+    Value::text(&escaped)
 }
 
-fn escape_html(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '\0' => escaped.push('\u{fffd}'),
-            '"' => escaped.push_str("&#34;"),
-            '\'' => escaped.push_str("&#39;"),
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            _ => escaped.push(char),
-        }
-    }
-    escaped
+fn escape_html(escaped: &mut String, char: char) {
+    let entity = match char {
+        '\0' => "\u{fffd}",
+        '"' => "&#34;",
+        '\'' => "&#39;",
+        '&' => "&amp;",
+        '<' => "&lt;",
+        '>' => "&gt;",
+        _ => return escaped.push(char),
+    };
+    escaped.push_str(entity);
 }
 
-fn escape_js(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        let is_escaped = matches!(char, '<' | '>' | '&' | '=' | '\0'..' ');
-        if matches!(char, '\\' | '\'' | '"') {
-            escaped.push('\\');
-            escaped.push(char);
-        } else if is_escaped || !char.is_ascii() && !go_text::is_printable(char) {
-            // Writing to a string can't fail.
-            let _ = write!(escaped, "\\u{:04X}", u32::from(char));
-        } else {
-            escaped.push(char);
-        }
+fn escape_js(escaped: &mut String, char: char) {
+    let is_escaped = matches!(char, '<' | '>' | '&' | '=' | '\0'..' ');
+    if matches!(char, '\\' | '\'' | '"') {
+        escaped.extend(['\\', char]);
+    } else if is_escaped || !char.is_ascii() && !go_text::is_printable(char) {
+        // Writing to a string can't fail.
+        let _ = write!(escaped, "\\u{:04X}", u32::from(char));
+    } else {
+        escaped.push(char);
     }
-    escaped
 }
 
-fn escape_url(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' ' => escaped.push('+'),
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                escaped.push(char::from(byte));
-            }
-            _ => {
-                let _ = write!(escaped, "%{byte:02X}");
-            }
-        }
+fn escape_url(escaped: &mut String, char: char) {
+    match char {
+        ' ' => escaped.push('+'),
+        'A'..='Z' | 'a'..='z' | '0'..='9' | '-' | '_' | '.' | '~' => escaped.push(char),
+        _ => char.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| {
+            let _ = write!(escaped, "%{byte:02X}");
+        }),
     }
-    escaped
 }

@@ -32,7 +32,6 @@ pub(super) enum Kind {
     Variable,
     StringLiteral,
     RawLiteral,
-    CharLiteral,
     Number,
     /// Any other printable ASCII character, such as a comma.
     Char,
@@ -50,7 +49,7 @@ pub(super) struct Token<'t> {
 }
 
 impl Token<'_> {
-    /// How messages show the token.
+    /// The token as messages show it.
     pub(super) fn describe(&self) -> String {
         match self.kind {
             Kind::End => "EOF".to_owned(),
@@ -216,11 +215,10 @@ impl<'t> Lexer<'t> {
         if is_space(char) {
             return self.space();
         }
-        let number_follows = |rest: &str| rest.starts_with(|next: char| next.is_ascii_digit());
         let after = self.rest.get(char.len_utf8()..).unwrap_or_default();
         match char {
             '+' | '-' | '0'..='9' => return self.number(),
-            '.' if number_follows(after) => return self.number(),
+            '.' if after.starts_with(|next: char| next.is_ascii_digit()) => return self.number(),
             _ if is_alphanumeric(char) => return self.word(),
             _ => self.skip(char.len_utf8()),
         }
@@ -229,8 +227,8 @@ impl<'t> Lexer<'t> {
             ':' if self.skip_if(|next| next == '=') => self.token(Kind::Declare),
             ':' => self.error("expected :="),
             '|' => self.token(Kind::Pipe),
-            '"' => self.quoted('"', Kind::StringLiteral, "unterminated quoted string"),
-            '\'' => self.quoted('\'', Kind::CharLiteral, "unterminated character constant"),
+            '"' => self.quoted(),
+            '\'' => self.error("character constants are not supported"),
             '`' => self.raw_string(),
             '$' => self.field_or_variable(Kind::Variable, Kind::Variable),
             '.' => self.field_or_variable(Kind::Dot, Kind::Field),
@@ -306,23 +304,17 @@ impl<'t> Lexer<'t> {
             || self.rest.starts_with(RIGHT_DELIMITER)
     }
 
-    fn quoted(&mut self, quote: char, kind: Kind, unterminated: &str) -> Token<'t> {
+    fn quoted(&mut self) -> Token<'t> {
         loop {
-            match self.peek() {
-                None | Some('\n') => return self.error(unterminated),
-                Some(char) => self.skip(char.len_utf8()),
-            }
-            if self.consumed_ends_with(quote) {
-                return self.token(kind);
-            }
-            if self.consumed_ends_with('\\') && !self.skip_if(|escaped| escaped != '\n') {
-                return self.error(unterminated);
+            let char = self.peek();
+            self.skip(char.map_or(0, char::len_utf8));
+            match char {
+                Some('"') => return self.token(Kind::StringLiteral),
+                Some('\\') if self.skip_if(|escaped| escaped != '\n') => {}
+                None | Some('\n' | '\\') => return self.error("unterminated quoted string"),
+                Some(_) => {}
             }
         }
-    }
-
-    fn consumed_ends_with(&self, char: char) -> bool {
-        self.template.get(..self.position()).is_some_and(|consumed| consumed.ends_with(char))
     }
 
     fn raw_string(&mut self) -> Token<'t> {
@@ -334,36 +326,24 @@ impl<'t> Lexer<'t> {
     }
 
     fn number(&mut self) -> Token<'t> {
-        let is_sign = |char| matches!(char, '+' | '-');
         self.skip_if(is_sign);
-        let mut base = 10;
-        if self.skip_if(|char| char == '0') {
-            base = match self.peek() {
-                Some('x' | 'X') => 16,
-                Some('o' | 'O') => 8,
-                Some('b' | 'B') => 2,
-                _ => 10,
-            };
-            self.skip(usize::from(base != 10));
+        let has_leading_zero = self.rest.starts_with('0');
+        let digits_start = self.position();
+        self.skip_while(|char| char.is_ascii_digit());
+        let is_octal = has_leading_zero && self.position() > digits_start + 1;
+        let continues = |char| is_alphanumeric(char) || is_sign(char) || char == '.';
+        if !is_octal && !self.peek().is_some_and(continues) {
+            return self.token(Kind::Number);
         }
-        let is_digit = |char: char| char == '_' || char.is_digit(base);
-        self.skip_while(is_digit);
-        if self.skip_if(|char| char == '.') {
-            self.skip_while(is_digit);
-        }
-        let exponent = if base == 16 { ['p', 'P'] } else { ['e', 'E'] };
-        if matches!(base, 10 | 16) && self.skip_if(|char| exponent.contains(&char)) {
-            self.skip_if(is_sign);
-            self.skip_while(|char| char == '_' || char.is_ascii_digit());
-        }
-        // Complex numbers are not supported.
-        if self.peek().is_some_and(|char| is_alphanumeric(char) || is_sign(char)) {
-            self.skip(self.peek().map_or(0, char::len_utf8));
-            return self
-                .error(format!("bad number syntax: {}", Quoted(&self.token(Kind::Number).text)));
-        }
-        self.token(Kind::Number)
+        self.skip_while(continues);
+        let number = self.token(Kind::Number).text;
+        let problem = "only decimal integers are supported";
+        self.error(format!("bad number syntax: {}: {problem}", Quoted(&number)))
     }
+}
+
+fn is_sign(char: char) -> bool {
+    matches!(char, '+' | '-')
 }
 
 fn has_left_trim_marker(after_delimiter: &str) -> bool {

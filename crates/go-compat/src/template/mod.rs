@@ -1,32 +1,36 @@
 //! Go's `text/template` with the delimiters `<<` and `>>`, for the data that rules have.
 //!
-//! Syntax, functions, printed values and messages are those of Go. Not supported are complex and
-//! hexadecimal floating-point numbers, and `#`, `%b` and `%x` for floating-point numbers. Sizes are
-//! limited, because Go's limits don't protect a process: the length of a template, its nesting, the
-//! steps to render it, and its output.
+//! ```text
+//!  text ──► lexer ──► parser (tree) ──► execute ──► query, label
+//!                                          │ functions: index, eq, printf, …
+//! ```
+//!
+//! Syntax, functions, printed values and messages are those of Go. Templates of rules insert a few
+//! texts, so the parts that none of them uses are refused when the template is parsed, by name:
+//! `block`, `break`, `continue`, numbers other than decimal integers, characters, and verbs of
+//! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags. Sizes are limited, because Go's
+//! limits don't protect a process: the length of a template, its nesting, the steps to render it,
+//! and its output.
 
 mod ast;
-mod error;
 mod execute;
 mod functions;
 mod lexer;
-mod literal;
 mod parser;
-mod print;
 #[cfg(test)]
 mod tests;
-mod value;
+
+use std::{collections::BTreeMap, error::Error, fmt, rc::Rc};
 
 use ast::Node;
-pub use error::{ExecutionError, TemplateError};
-pub use value::{Struct, Value};
+use hpa_calc::go_text::Quoted;
 
 const LEFT_DELIMITER: &str = "<<";
 const RIGHT_DELIMITER: &str = ">>";
 
 /// The maximum length of a template in bytes.
 pub const MAX_TEMPLATE_LEN: usize = 1 << 16;
-/// The maximum length of what a template renders in bytes.
+/// The maximum length of the output in bytes.
 pub const MAX_OUTPUT_LEN: usize = 1 << 24;
 /// The maximum depth of blocks, parentheses and calls.
 const MAX_NESTING: usize = 64;
@@ -36,13 +40,13 @@ const MAX_STEPS: usize = 100_000;
 /// A parsed template.
 #[derive(Debug)]
 pub struct Template {
+    /// Part of messages.
     name: &'static str,
     text: String,
     trees: parser::Trees,
 }
 
 impl Template {
-    /// Parses a template. The name is part of messages.
     pub fn parse(name: &'static str, text: &str) -> Result<Self, TemplateError> {
         if text.len() > MAX_TEMPLATE_LEN {
             return Err(TemplateError::TooLong { template: name });
@@ -50,12 +54,11 @@ impl Template {
         Ok(Self { name, text: text.to_owned(), trees: parser::parse(name, text)? })
     }
 
-    /// The text that was parsed.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The first action that does more than to insert one of these fields, or a value by a key.
+    /// The first action that does more than insert one of these fields, or a value by a key.
     pub fn first_action_beyond(
         &self,
         fields: &[&str],
@@ -70,11 +73,133 @@ impl Template {
             Node::With(branch) => Some(format!("<<with {}>>", branch.pipeline)),
             Node::Range(branch) => Some(format!("<<range {}>>", branch.pipeline)),
             Node::Call(call) => Some(format!("<<template {:?}>>", call.name)),
-            Node::Break | Node::Continue => Some("<<break>>".to_owned()),
         })
     }
 
     pub fn render(&self, data: Value) -> Result<String, TemplateError> {
         execute::execute(self, data)
+    }
+}
+
+/// An error with the text of Go's `text/template`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplateError {
+    /// The syntax is wrong or not supported, or a function is unknown.
+    #[error("template: {template}:{line}: {message}")]
+    Syntax { template: &'static str, line: usize, message: String },
+    /// The template can't be rendered with this data.
+    #[error(transparent)]
+    Execution(Box<ExecutionError>),
+    /// Go has no such limit.
+    #[error("template: {template}: more than {MAX_TEMPLATE_LEN} bytes")]
+    TooLong { template: &'static str },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionError {
+    pub template: &'static str,
+    /// The name of the definition inside the template, or that of the template.
+    pub definition: String,
+    /// Starts at 1.
+    pub line: usize,
+    /// In bytes, starts at 0.
+    pub column: usize,
+    /// The part of the template that failed.
+    pub node: String,
+    pub message: String,
+}
+
+impl fmt::Display for ExecutionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { template, definition, line, column, node, message } = self;
+        let definition = Quoted(definition);
+        write!(f, "template: {template}:{line}:{column}: ")?;
+        write!(f, "executing {definition} at <{node}>: {message}")
+    }
+}
+
+impl Error for ExecutionError {}
+
+/// A value with its type in the reference, where templates are evaluated by reflection.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A missing map key, or `nil`.
+    Missing,
+    Bool(bool),
+    Int(i64),
+    Text(Rc<str>),
+    List(Rc<[Rc<str>]>),
+    Map(Rc<BTreeMap<String, String>>),
+    Struct(Rc<Struct>),
+}
+
+/// The data of a template.
+#[derive(Debug, PartialEq)]
+pub struct Struct {
+    /// The name of the type in the reference, which is part of its messages.
+    pub type_name: &'static str,
+    pub fields: Vec<(&'static str, Value)>,
+    /// The result of the method `String`, which prints the struct if there is one.
+    pub string: Option<Rc<str>>,
+}
+
+impl Value {
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub fn list<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> Self {
+        Self::List(items.into_iter().map(|item| item.as_ref().into()).collect())
+    }
+
+    /// The name of the type in Go.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Missing => "<nil>",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Text(_) => "string",
+            Self::List(_) => "[]string",
+            Self::Map(_) => "map[string]string",
+            Self::Struct(data) => data.type_name,
+        }
+    }
+
+    /// Whether `if` takes its first branch: the value is neither zero nor empty.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Self::Missing => false,
+            Self::Bool(value) => *value,
+            Self::Int(value) => *value != 0,
+            Self::Text(value) => !value.is_empty(),
+            Self::List(items) => !items.is_empty(),
+            Self::Map(entries) => !entries.is_empty(),
+            Self::Struct(_) => true,
+        }
+    }
+}
+
+/// Go's `%v`.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("<nil>"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Text(value) => f.write_str(value),
+            Self::List(items) => write!(f, "[{}]", items.join(" ")),
+            Self::Map(entries) => {
+                let entries = entries.iter().map(|(key, value)| format!("{key}:{value}"));
+                write!(f, "map[{}]", entries.collect::<Vec<_>>().join(" "))
+            }
+            Self::Struct(data) => {
+                if let Some(string) = &data.string {
+                    return f.write_str(string);
+                }
+                let fields = data.fields.iter().map(|(_, field)| field.to_string());
+                write!(f, "{{{}}}", fields.collect::<Vec<_>>().join(" "))
+            }
+        }
     }
 }

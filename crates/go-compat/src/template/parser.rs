@@ -7,11 +7,9 @@ use std::{borrow::Cow, collections::BTreeMap, mem};
 use hpa_calc::go_text::Quoted;
 
 use super::{
-    MAX_NESTING,
+    MAX_NESTING, TemplateError,
     ast::{Branch, Node, TemplateCall},
-    error::TemplateError,
     lexer::{Kind, Token, tokens},
-    literal,
 };
 
 /// The trees of a template and of its definitions, by name.
@@ -23,7 +21,6 @@ pub(super) fn parse(name: &'static str, text: &str) -> Result<Trees, TemplateErr
         tokens: tokens(text),
         next: 0,
         variables: vec!["$".to_owned()],
-        loops: 0,
         action_line: None,
         nesting: 0,
         trees: Trees::new(),
@@ -39,15 +36,13 @@ struct Parser<'t> {
     next: usize,
     /// The variables in scope.
     variables: Vec<String>,
-    /// The number of `range` bodies around the position.
-    loops: usize,
     /// The line on which the current action starts.
     action_line: Option<usize>,
     nesting: usize,
     trees: Trees,
 }
 
-/// An action, or what ends a list of nodes.
+/// An action, or the end of a list of nodes.
 enum Item {
     Node(Node),
     End,
@@ -135,7 +130,7 @@ impl<'t> Parser<'t> {
         Ok(nodes)
     }
 
-    /// Parses a `define`, if there is one.
+    /// Parses a `define`, if there is one. Outer variables are not visible in its body.
     fn definition(&mut self) -> Result<bool> {
         let start = self.next;
         self.next += 1;
@@ -146,21 +141,14 @@ impl<'t> Parser<'t> {
         let token = self.advance_non_space();
         let name = self.template_name(&token, "define clause")?;
         self.expect(Kind::RightDelimiter, "define clause")?;
-        self.tree(name, "define clause")?;
-        Ok(true)
-    }
-
-    /// Parses the body of a definition, in which outer variables are not visible.
-    fn tree(&mut self, name: String, context: &str) -> Result<()> {
         let variables = mem::replace(&mut self.variables, vec!["$".to_owned()]);
-        let loops = mem::take(&mut self.loops);
         let (nodes, end) = self.nested(Self::nodes)?;
         if matches!(end, Item::Else) {
-            return self.error(format!("unexpected {{{{else}}}} in {context}"));
+            return self.error("unexpected {{else}} in define clause");
         }
         self.variables = variables;
-        self.loops = loops;
-        self.add_tree(name, nodes)
+        self.add_tree(name, nodes)?;
+        Ok(true)
     }
 
     fn add_tree(&mut self, name: String, nodes: Vec<Node>) -> Result<()> {
@@ -217,9 +205,9 @@ impl<'t> Parser<'t> {
             "with" => Node::With(self.branch("with")?),
             "range" => Node::Range(self.branch("range")?),
             "template" => Node::Call(self.template_call()?),
-            "block" => Node::Call(self.block()?),
-            "break" => self.loop_control("break", Node::Break)?,
-            "continue" => self.loop_control("continue", Node::Continue)?,
+            unsupported @ ("block" | "break" | "continue") => {
+                return self.error(format!("{{{{{unsupported}}}}} is not supported"));
+            }
             "end" => {
                 self.expect(Kind::RightDelimiter, "end")?;
                 return Ok(Item::End);
@@ -236,14 +224,6 @@ impl<'t> Parser<'t> {
         }))
     }
 
-    fn loop_control(&mut self, keyword: &str, node: Node) -> Result<Node> {
-        self.expect(Kind::RightDelimiter, &format!("{{{{{keyword}}}}}"))?;
-        if self.loops == 0 {
-            return self.error(format!("{{{{{keyword}}}}} outside {{{{range}}}}"));
-        }
-        Ok(node)
-    }
-
     fn branch(&mut self, keyword: &'static str) -> Result<Branch> {
         let in_scope = self.variables.len();
         let branch = self.nested(|parser| parser.branch_body(keyword))?;
@@ -253,10 +233,7 @@ impl<'t> Parser<'t> {
 
     fn branch_body(&mut self, keyword: &'static str) -> Result<Branch> {
         let pipeline = self.pipeline(keyword, Kind::RightDelimiter)?;
-        let is_loop = usize::from(keyword == "range");
-        self.loops += is_loop;
         let (body, end) = self.nodes()?;
-        self.loops -= is_loop;
         if matches!(end, Item::End) {
             return Ok(Branch { pipeline, body, otherwise: None });
         }
@@ -287,14 +264,6 @@ impl<'t> Parser<'t> {
         Ok(TemplateCall { at: token.at, name, pipeline })
     }
 
-    fn block(&mut self) -> Result<TemplateCall> {
-        let token = self.advance_non_space();
-        let name = self.template_name(&token, "block clause")?;
-        let pipeline = self.pipeline("block clause", Kind::RightDelimiter)?;
-        self.tree(name.clone(), "block clause")?;
-        Ok(TemplateCall { at: token.at, name, pipeline: Some(pipeline) })
-    }
-
     fn template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {
         match token.kind {
             Kind::StringLiteral | Kind::RawLiteral => self.text_literal(token),
@@ -303,11 +272,33 @@ impl<'t> Parser<'t> {
     }
 
     fn text_literal(&mut self, token: &Token<'_>) -> Result<String> {
-        match literal::text(&token.text) {
+        match unquoted(&token.text) {
             Some(text) => Ok(text),
-            None => self.error("invalid syntax"),
+            None => self.error(format!("unsupported escape in {}", token.text)),
         }
     }
+}
+
+/// The text of a string literal.
+fn unquoted(literal: &str) -> Option<String> {
+    if let Some(raw) = literal.strip_prefix('`') {
+        return Some(raw.strip_suffix('`')?.replace('\r', ""));
+    }
+    let mut chars = literal.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut text = String::new();
+    while let Some(char) = chars.next() {
+        text.push(match char {
+            '\\' => match chars.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                escaped @ ('\\' | '"') => escaped,
+                _ => return None,
+            },
+            char => char,
+        });
+    }
+    Some(text)
 }
 
 /// Whether a template has nothing but spaces. Such a definition doesn't replace another one.

@@ -11,14 +11,17 @@ use super::{
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  Check the syntax only:
+  Find mistakes without a server:
     hpa rules check rules.yaml
 
   Check that each rule has series and that its query works:
     hpa rules check rules.yaml --prometheus-url http://localhost:9090
 
-The exit status is 1 if a rule is refused, has no series, or its sample query
-has no result. Warnings don't change it.";
+The file can also be a ConfigMap with rules, or Helm values. With --kubeconfig,
+the names of pods and nodes in resourceRules are compared with the cluster's.
+
+The exit status is 1 if a rule is refused, can't work, has no series, or its
+sample query has no result. Warnings don't change it.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -28,6 +31,9 @@ Examples:
 
   The same for one object:
     hpa rules explain custom ingresses/http_requests -n shop --name main ...
+
+  Why does `kubectl top nodes` show nothing?
+    hpa rules explain resource nodes/cpu --config rules.yaml --prometheus-url ...
 
   Which query reads an external metric?
     hpa rules explain external queue_length -n shop --selector queue=mail ...
@@ -58,7 +64,7 @@ pub(crate) enum RulesCommand {
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct CheckArguments {
-    /// The rules file
+    /// The rules file, or a ConfigMap or Helm values with rules
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Connect to `servers` of the file. Implied by --prometheus-url
@@ -77,7 +83,7 @@ pub(crate) struct ExplainArguments {
     #[arg(value_name = "API")]
     pub(crate) api: MetricsApi,
     /// RESOURCE/METRIC of custom metrics, for example pods/http_requests; the name of an external
-    /// metric
+    /// metric; pods/cpu, pods/memory, nodes/cpu or nodes/memory
     #[arg(value_name = "METRIC")]
     pub(crate) metric: String,
     /// The name of an object; can be repeated [default: all objects that have series]
@@ -108,6 +114,8 @@ pub(crate) enum MetricsApi {
     Custom,
     /// Metrics that belong to no object: external.metrics.k8s.io
     External,
+    /// CPU and memory of pods and nodes: metrics.k8s.io
+    Resource,
 }
 
 /// Where the resources of the API come from.

@@ -4,14 +4,23 @@ use std::{collections::BTreeMap, error::Error, fmt::Write};
 
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricSource, ObjectKey, Objects, describe,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
     resource::{ApiResources, GroupResource},
+    values::NoValue,
     wire::ItemLabels,
 };
-use hpa_prometheus::rules::{Config, RuleSet, explain::Verdict};
+use hpa_prometheus::rules::{
+    Config, RuleSet,
+    explain::Verdict,
+    lint::{Finding, lint},
+};
 use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
 
-use super::{mapper, provider, read_config, sample};
+use super::{
+    api, mapper, provider, read_config,
+    resource::{self, ClusterObjects},
+    sample::{self, Server},
+};
 use crate::args::CheckArguments;
 
 /// How many metrics of a rule are listed.
@@ -25,10 +34,19 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
         let resources = mapper(&arguments.resources).await?.load().await?;
         return Ok(check_syntax(&config, &resources));
     };
+    let objects = match api(resources).await? {
+        Some(api) if config.resource_rules.is_some() => ClusterObjects::list(api).await?,
+        _ => ClusterObjects::default(),
+    };
     let discovery = provider.relist().await;
     let mut report = Report { provider: &provider, text: String::new(), problems: 0 };
     if let Err(error @ hpa_prometheus::source::RelistError::Mapper(_)) = &discovery {
         anyhow::bail!("{}", chain(error));
+    }
+    let compiled = RuleSet::compile(&config, &provider.resources());
+    for finding in lint(&config, &compiled, &provider.resources()) {
+        report.problems += usize::from(!finding.is_warning);
+        report.line(&display(&finding));
     }
     for rule in provider.inspect_custom() {
         report.rule(&rule).await;
@@ -36,38 +54,55 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
     for rule in provider.inspect_external() {
         report.rule(&rule).await;
     }
-    report.resource_rules(&config);
+    report.resource_rules(&config, &objects).await;
     let Report { text, problems, .. } = report;
     let summary =
         if problems == 0 { "no problems".to_owned() } else { format!("problems: {problems}") };
     Ok((format!("{text}{summary}\n"), problems == 0))
 }
 
-/// Compiles the rules only.
+/// Checks rules without a server.
 fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let rules = RuleSet::compile(config, resources);
-    let mut text = String::new();
-    for error in rules.errors() {
-        // Writing to a string can't fail.
-        let _ = writeln!(text, "{}", chain(error));
-    }
+    let findings = lint(config, &rules, resources);
+    let mut lines: Vec<String> = rules.errors().map(|error| chain(error)).collect();
+    lines.extend(findings.iter().map(display));
     let labels = rules.custom.iter().chain(&rules.external).flatten();
-    for ambiguous in labels.flat_map(|rule| rule.labels().ambiguous().to_vec()) {
-        let _ = writeln!(
-            text,
-            "warning: {} has two labels: queries use {}, not {}",
-            ambiguous.resource, ambiguous.used, ambiguous.unused
-        );
-    }
-    let is_good = rules.first_error().is_none();
+    lines.extend(labels.flat_map(|rule| rule.labels().ambiguous().to_vec()).map(|ambiguous| {
+        let (resource, used) = (&ambiguous.resource, &ambiguous.used);
+        let unused = &ambiguous.unused;
+        format!("warning: {resource} has two labels: queries use {used}, not {unused}")
+    }));
+    let is_good = rules.first_error().is_none() && findings.iter().all(|own| own.is_warning);
     if is_good {
-        let (custom, external) = (rules.custom.len(), rules.external.len());
-        let _ = writeln!(text, "{custom} rules and {external} external rules are valid");
-        text.push_str("To check them against series, add --prometheus-url");
+        lines.push(format!("valid: {}", parts(config)));
         let is_named = !config.servers.is_empty();
-        text.push_str(if is_named { ", or --connect for the file's servers\n" } else { "\n" });
+        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
+        lines.push(format!("To check against series, add --prometheus-url{connect}"));
     }
-    (text, is_good)
+    (lines.into_iter().map(|line| line + "\n").collect(), is_good)
+}
+
+/// The parts of a file, such as "1 rule, 2 external rules, resourceRules".
+fn parts(config: &Config) -> String {
+    let count = |count: usize, name: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {name}")),
+        _ => Some(format!("{count} {name}s")),
+    };
+    let parts = [
+        count(config.rules.len(), "rule"),
+        count(config.external_rules.len(), "external rule"),
+        config.resource_rules.as_ref().map(|_| "resourceRules".to_owned()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "no rules".to_owned() } else { parts.join(", ") }
+}
+
+fn display(finding: &Finding) -> String {
+    let position = finding.position.map(|position| format!("{position}: ")).unwrap_or_default();
+    let warning = if finding.is_warning { "warning: " } else { "" };
+    format!("{position}{}: {warning}{}", finding.path, finding.message)
 }
 
 struct Report<'p> {
@@ -80,6 +115,10 @@ impl Report<'_> {
     fn line(&mut self, text: &str) {
         self.text.push_str(text);
         self.text.push('\n');
+    }
+
+    fn warning(&mut self, text: &str) {
+        self.line(&format!("  warning: {text}"));
     }
 
     fn problem(&mut self, text: &str) {
@@ -98,7 +137,8 @@ impl Report<'_> {
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
             let query = &rule.definition.series_query;
-            let age = sample::age(self.provider, &rule.definition.server, query).await;
+            let age =
+                Server { provider: self.provider, name: &rule.definition.server }.age(query).await;
             self.problem(&match age {
                 Some(age) => format!(
                     "{age}, which is more than the maximum age: check the scrape targets, or \
@@ -126,62 +166,102 @@ impl Report<'_> {
         if rule.metrics.len() > MAX_METRICS {
             self.line(&format!("  and {} more", rule.metrics.len() - MAX_METRICS));
         }
-        // A pod says more than its namespace, which nearly every metric has.
+        // A pod says more than other objects, and its namespace least.
         let used = || rule.metrics.iter().filter(|metric| metric.shadowed_by.is_none());
-        let namespaces = Some(GroupResource::namespaces());
-        match used().find(|metric| metric.resource != namespaces).or_else(|| used().next()) {
+        let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
+        let rank = |metric: &&InspectedMetric| match &metric.resource {
+            Some(resource) if *resource == pods => 0,
+            Some(resource) if *resource == namespaces => 2,
+            _ => 1,
+        };
+        match used().min_by_key(rank) {
             Some(metric) => self.sample(rule, metric).await,
-            None => self.line("  warning: all metrics come from later rules"),
+            None => self.warning("all metrics come from later rules"),
         }
     }
 
     /// Reads one metric of one object that exists.
     async fn sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
-        let server = &rule.definition.server;
-        let Some(labels) = sample::labels(self.provider, server, &metric.series).await else {
-            let age = sample::age(self.provider, server, &metric.series).await;
-            let age = age.map(|age| format!(". {age}")).unwrap_or_default();
-            self.line(&format!("  warning: {} has no sample now{age}", metric.series));
-            return;
-        };
+        let provider = self.provider;
+        let server = Server { provider, name: &rule.definition.server };
+        let query = &rule.definition.series_query;
         let index = rule.status.rule.trim_end_matches(']').rsplit('[').next();
         let index = index.and_then(|index| index.parse().ok()).unwrap_or_default();
-        let label = |resource: &GroupResource| {
-            let name = self.provider.object_label(index, resource)?;
-            labels.get(&name).cloned()
-        };
-        let namespace = label(&GroupResource::namespaces()).unwrap_or_default();
+        let all = sample::selector(query, &metric.series, &[]);
         let Some(resource) = &metric.resource else {
-            let namespace = labels.get("namespace").map_or("default", String::as_str);
-            return self.external_sample(metric, namespace).await;
+            let label = namespace_label(rule);
+            let found = server.newest(&sample::selector(query, &metric.series, &[&label])).await;
+            let namespace = found.and_then(|mut labels| labels.remove(&label));
+            let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+            return self.external_sample(rule, metric, &namespace).await;
         };
-        let Some(name) = label(resource) else {
-            self.line(&format!("  warning: the newest sample of {} names none", metric.series));
-            return;
-        };
+        let label = provider.object_label(index, resource).unwrap_or_default();
+        let namespace_label = provider.object_label(index, &GroupResource::namespaces());
         let is_namespaced = resource.has_namespaced_metrics();
+        let mut required = vec![label.as_str()];
+        required.extend(namespace_label.as_deref().filter(|_| is_namespaced));
+        let selector = sample::selector(query, &metric.series, &required);
+        let Some(labels) = server.newest(&selector).await else {
+            let text =
+                match server.newest(&sample::selector(query, &metric.series, &[&label])).await {
+                    Some(_) => format!(
+                        "{} has no label for the namespace of {resource}, with which the API reads \
+                     them: add one by relabeling, or use externalRules with `namespaced: false`",
+                        metric.series
+                    ),
+                    None => match server.age(&all).await {
+                        Some(age) => format!("{} has no sample now. {age}", metric.series),
+                        None => format!("{} has no sample with the label {label}", metric.series),
+                    },
+                };
+            return self.warning(&text);
+        };
+        let value = |label: Option<&str>| {
+            label.and_then(|label| labels.get(label)).cloned().unwrap_or_default()
+        };
+        let name = value(Some(&label));
+        let namespace = value(namespace_label.as_deref().filter(|_| is_namespaced));
+        if is_namespaced && namespace.is_empty() {
+            return self.warning(&format!(
+                "{} has no label for the namespace of {resource}, with which the API reads them: \
+                 add one to resources.overrides, or use externalRules with `namespaced: false`",
+                metric.series
+            ));
+        }
         let request = CustomQuery {
             resource: resource.clone(),
-            namespace: if is_namespaced { namespace } else { String::new() },
+            namespace,
             objects: Objects::Named(name.clone()),
             metric: metric.metric.clone(),
             metric_selector: Selector::everything(),
         };
         let object = ObjectKey::new(&request.namespace, &name);
-        match self.provider.read_custom(request.clone()).await {
+        match provider.read_custom(request.clone()).await {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));
                 for item in &values.items {
                     self.line(&format!("  {object} = {}", Quantity::from(item.value)));
                 }
             }
-            Err(error) => self.problem(&format!("{object}: {}", describe(&error))),
+            Err(error) => self.failure(&object.to_string(), &error),
         }
-        let explanation = self.provider.explain_custom(&request, &[name]);
-        self.warnings(explanation.applied().map(|rule| &rule.verdict));
+        let explanation = provider.explain_custom(&request, &[name]);
+        self.warnings(server, explanation.applied().map(|rule| &rule.verdict)).await;
     }
 
-    async fn external_sample(&mut self, metric: &InspectedMetric, namespace: &str) {
+    /// A value that is no number isn't a mistake of the rule: an idle histogram has none.
+    fn failure(&mut self, object: &str, error: &MetricError) {
+        let text = format!("{object}: {}", describe(error));
+        let is_nan = text.contains(&NoValue::NotANumber.to_string());
+        if is_nan { self.warning(&text) } else { self.problem(&text) }
+    }
+
+    async fn external_sample(
+        &mut self,
+        rule: &RuleInspection,
+        metric: &InspectedMetric,
+        namespace: &str,
+    ) {
         let request = ExternalQuery {
             namespace: namespace.to_owned(),
             metric: metric.metric.clone(),
@@ -191,7 +271,7 @@ impl Report<'_> {
             Ok(values) => {
                 self.line(&format!("  query: {}", values.origin.query));
                 if values.items.is_empty() {
-                    self.line(&format!("  warning: no result in the namespace {namespace}"));
+                    self.warning(&format!("no result in the namespace {namespace}"));
                 }
                 for item in values.items.iter().take(MAX_METRICS) {
                     let labels: BTreeMap<_, _> =
@@ -199,16 +279,19 @@ impl Report<'_> {
                     self.line(&format!("  {labels:?} = {}", Quantity::from(item.value)));
                 }
             }
-            Err(error) => self.problem(&describe(&error)),
+            Err(error) => self.failure(&request.metric, &error),
         }
         let explanation = self.provider.explain_external(&request);
-        self.warnings(explanation.applied().map(|rule| &rule.verdict));
+        let server = Server { provider: self.provider, name: &rule.definition.server };
+        self.warnings(server, explanation.applied().map(|rule| &rule.verdict)).await;
     }
 
-    fn warnings(&mut self, verdict: Option<&Verdict>) {
+    async fn warnings(&mut self, server: Server<'_>, verdict: Option<&Verdict>) {
         if let Some(Verdict::Applies { warnings, .. }) = verdict {
+            let mut warnings = warnings.clone();
+            server.verify(&mut warnings).await;
             for warning in warnings {
-                self.line(&format!("  warning: {warning}"));
+                self.warning(&warning.to_string());
             }
         }
         if let Some(sharing) = verdict.and_then(Verdict::sharing) {
@@ -216,17 +299,36 @@ impl Report<'_> {
         }
     }
 
-    /// The only error that can be found without objects is that of the file.
-    fn resource_rules(&mut self, config: &Config) {
-        if config.resource_rules.is_none() {
-            return;
-        }
-        self.line("resourceRules");
+    async fn resource_rules(&mut self, config: &Config, objects: &ClusterObjects) {
+        let Some(rules) = &config.resource_rules else { return };
+        let position = config.positions.get("resourceRules");
+        let position = position.map(|at| format!(" ({at})")).unwrap_or_default();
+        self.line(&format!("resourceRules{position}"));
         let status =
             self.provider.rule_status().into_iter().find(|rule| rule.rule == "resourceRules");
         if let Some(error) = status.and_then(|status| status.error) {
-            self.problem(&error);
+            return self.problem(&error);
         }
+        if rules.window.is_zero() {
+            self.warning("window is missing: write the range of cpu's queries, such as 5m");
+        }
+        let (lines, problems) = resource::check(config, self.provider, objects).await;
+        lines.iter().for_each(|line| self.line(&format!("  {line}")));
+        problems.iter().for_each(|problem| self.problem(problem));
+    }
+}
+
+/// The label that an external rule has for the namespace.
+fn namespace_label(rule: &RuleInspection) -> String {
+    let resources = &rule.definition.resources;
+    let mut overrides = resources.overrides.iter();
+    let own = overrides.find(|(_, target)| {
+        ["namespace", "namespaces"].contains(&target.resource.as_str()) && target.group.is_empty()
+    });
+    match own {
+        Some((label, _)) => label.to_owned(),
+        None if resources.template.is_empty() => "namespace".to_owned(),
+        None => resources.template.replace("<<.Resource>>", "namespace"),
     }
 }
 

@@ -11,7 +11,11 @@ use hpa_metrics::{
 use hpa_prometheus::rules::explain::{Explanation, Verdict};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
-use super::{check::chain, provider, read_config, sample};
+use super::{
+    check::chain,
+    provider, read_config, resource,
+    sample::{self, Server},
+};
 use crate::args::{ExplainArguments, MetricsApi};
 
 /// The explanation, and whether the metric has a value.
@@ -32,6 +36,7 @@ pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(Str
     let namespace = arguments.namespace.clone().unwrap_or_default();
     let metric = &arguments.metric;
     match arguments.api {
+        MetricsApi::Resource => resource::explain(&config, &provider, metric).await,
         MetricsApi::Custom => {
             let Some((resource, metric)) = metric.split_once('/') else {
                 bail!("{metric} must be RESOURCE/METRIC, for example pods/http_requests");
@@ -58,31 +63,23 @@ async fn custom(
     request: CustomQuery,
     names: &[String],
 ) -> (String, bool) {
-    let names = match names {
-        [] => known_objects(provider, &request).await,
-        names => names.to_vec(),
+    let known = known_series(provider, &request);
+    let names = match (names, &known) {
+        ([], Some(known)) => known.objects(provider, &request).await,
+        (names, _) => names.to_vec(),
     };
     // A rule is explained even if there is no object.
     let explained = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let explanation = provider.explain_custom(&request, &explained);
     let inspected = provider.inspect_custom();
-    let mut text = rules(provider, "rules", &explanation, &inspected).await;
-    if explanation.applied().is_none() {
+    let is_applied = explanation.applied().is_some();
+    let mut text = rules(provider, "rules", explanation, &inspected).await;
+    if !is_applied {
         return (text, false);
     }
     if names.is_empty() {
-        text.push_str("no object has series of the metric");
-        if request.is_namespaced() {
-            // Writing to a string can't fail.
-            let _ = write!(text, " in the namespace {}", request.namespace);
-        }
-        text.push('\n');
-        if let Some(Verdict::Applies { series, .. }) =
-            explanation.applied().map(|rule| &rule.verdict)
-            && let Some(server) = server_of(&explanation, &inspected)
-            && let Some(age) = sample::age(provider, server, series).await
-        {
-            let _ = writeln!(text, "{age}: check the scrape targets");
+        if let Some(known) = known {
+            text.push_str(&known.absence(provider, &request).await);
         }
         return (text, false);
     }
@@ -102,47 +99,94 @@ async fn custom(
     (text, found)
 }
 
-/// The server of the rule that applies.
-fn server_of<'r>(explanation: &Explanation, rules: &'r [RuleInspection]) -> Option<&'r str> {
-    let rule = rules.get(explanation.applied()?.index)?;
-    Some(&rule.definition.server)
+/// The series that a request reads.
+struct KnownSeries {
+    server: String,
+    series_query: String,
+    series: String,
+    /// The label with the names of objects.
+    label: String,
+    /// The label with the namespace, if the request has one.
+    namespace_label: Option<String>,
 }
 
-/// The objects that have series of the metric.
-async fn known_objects(provider: &PrometheusProvider, request: &CustomQuery) -> Vec<String> {
+fn known_series(provider: &PrometheusProvider, request: &CustomQuery) -> Option<KnownSeries> {
     let resources = provider.resources();
     let resolved = resources.resolve(&request.resource.group, &request.resource.resource);
-    let Ok(resolved) = resolved else {
-        return Vec::new();
-    };
-    let resource = &resolved.group_resource;
-    let rules = provider.inspect_custom();
-    let found = rules.iter().enumerate().find_map(|(index, rule)| {
-        let metric = rule.metrics.iter().find(|metric| {
-            metric.metric == request.metric
-                && metric.resource.as_ref() == Some(resource)
-                && metric.shadowed_by.is_none()
+    let resource = &resolved.ok()?.group_resource;
+    let (index, rule, metric) =
+        provider.inspect_custom().into_iter().enumerate().find_map(|(index, rule)| {
+            let mut metrics = rule.metrics.iter();
+            let metric = metrics.find(|metric| {
+                metric.metric == request.metric
+                    && metric.resource.as_ref() == Some(resource)
+                    && metric.shadowed_by.is_none()
+            })?;
+            Some((index, rule.clone(), metric.clone()))
         })?;
-        Some((index, rule, metric))
-    });
-    let Some((index, rule, metric)) = found else {
-        return Vec::new();
-    };
-    let Some(label) = provider.object_label(index, resource) else {
-        return Vec::new();
-    };
     let namespace_label = provider.object_label(index, &GroupResource::namespaces());
-    let namespace = namespace_label.as_deref().map(|label| (label, &*request.namespace));
-    let namespace = namespace.filter(|_| request.is_namespaced());
-    let server = &rule.definition.server;
-    sample::objects(provider, server, &metric.series, namespace, &label).await
+    Some(KnownSeries {
+        server: rule.definition.server,
+        series_query: rule.definition.series_query,
+        series: metric.series,
+        label: provider.object_label(index, resource)?,
+        namespace_label: namespace_label.filter(|_| request.is_namespaced()),
+    })
+}
+
+impl KnownSeries {
+    fn server<'s>(&'s self, provider: &'s PrometheusProvider) -> Server<'s> {
+        Server { provider, name: &self.server }
+    }
+
+    /// The names of objects that have the metric.
+    async fn objects(&self, provider: &PrometheusProvider, request: &CustomQuery) -> Vec<String> {
+        let mut selector = sample::selector(&self.series_query, &self.series, &[&self.label]);
+        if let Some(label) = &self.namespace_label {
+            selector.truncate(selector.len() - 1);
+            // Writing to a string can't fail.
+            let _ = write!(selector, ",{label}={:?}}}", request.namespace);
+        }
+        self.server(provider).values(&self.label, &selector).await
+    }
+
+    /// Explains why no object has the metric.
+    async fn absence(&self, provider: &PrometheusProvider, request: &CustomQuery) -> String {
+        let Self { series, label, .. } = self;
+        let namespace = &request.namespace;
+        let server = self.server(provider);
+        let selector = sample::selector(&self.series_query, series, &[label]);
+        if let Some(namespace_label) = &self.namespace_label {
+            let mut namespaces = server.values(namespace_label, &selector).await;
+            let none = format!("no object of the namespace {namespace} has series of the metric");
+            let has_unlabeled = namespaces.iter().any(String::is_empty);
+            namespaces.retain(|namespace| !namespace.is_empty());
+            if !namespaces.is_empty() {
+                return format!("{none}: {series} is in {}\n", namespaces.join(", "));
+            }
+            if has_unlabeled {
+                return format!(
+                    "{none}: {series} has no label {namespace_label}. Add it by relabeling, or use \
+                     externalRules with `namespaced: false`\n"
+                );
+            }
+        }
+        let all = sample::selector(&self.series_query, series, &[]);
+        match server.age(&all).await {
+            Some(age) => {
+                format!("no object has series of the metric\n{age}: check the scrape targets\n")
+            }
+            None => "no object has series of the metric\n".to_owned(),
+        }
+    }
 }
 
 async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (String, bool) {
     let explanation = provider.explain_external(request);
     let inspected = provider.inspect_external();
-    let mut text = rules(provider, "externalRules", &explanation, &inspected).await;
-    if explanation.applied().is_none() {
+    let is_applied = explanation.applied().is_some();
+    let mut text = rules(provider, "externalRules", explanation, &inspected).await;
+    if !is_applied {
         return (text, false);
     }
     match provider.read_external(request.clone()).await {
@@ -156,7 +200,10 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
                 let _ = writeln!(text, "{}: {}", omitted.what, omitted.reason);
             }
             if values.items.is_empty() {
-                text.push_str("the query has no result: check its labels and the selector\n");
+                text.push_str(
+                    "the query has no result, which blocks scaling down: check its labels and the \
+                     selector, or end it with `or vector(0)` if nothing means 0\n",
+                );
             }
             (text, !values.items.is_empty())
         }
@@ -171,7 +218,7 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
 async fn rules(
     provider: &PrometheusProvider,
     list: &str,
-    explanation: &Explanation,
+    mut explanation: Explanation,
     inspected: &[RuleInspection],
 ) -> String {
     let mut text = String::new();
@@ -184,16 +231,20 @@ async fn rules(
     for (index, rule) in inspected.iter().enumerate() {
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
         let name = format!("{list}[{index}]{position}");
-        let report = explanation.rules.iter().find(|report| report.index == index);
+        let report = explanation.rules.iter_mut().find(|report| report.index == index);
         let Some(report) = report else {
             // Its series have never been read.
             let error = rule.status.error.as_deref().unwrap_or("not read");
             let _ = writeln!(text, "{name}: its series can't be read: {error}");
             continue;
         };
+        let server = Server { provider, name: &rule.definition.server };
+        if let Verdict::Applies { warnings, .. } = &mut report.verdict {
+            server.verify(warnings).await;
+        }
         let _ = writeln!(text, "{name}: {}", report.verdict);
         if let Verdict::NoSeries { series_query } = &report.verdict
-            && let Some(age) = sample::age(provider, &rule.definition.server, series_query).await
+            && let Some(age) = server.age(series_query).await
         {
             let _ = writeln!(
                 text,

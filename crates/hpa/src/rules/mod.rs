@@ -4,6 +4,7 @@ mod builtin;
 mod check;
 mod compare;
 mod explain;
+mod resource;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -51,15 +52,23 @@ pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
     Arc::new(FixedMapper(builtin::resources()))
 }
 
-async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn ResourceMapper>> {
+/// The API server of the kubeconfig, if one is named.
+async fn api(arguments: &ResourceArguments) -> anyhow::Result<Option<kube::Client>> {
     let ResourceArguments { kubeconfig, context } = arguments;
     if kubeconfig.is_none() && context.is_none() {
-        return Ok(builtin_mapper());
+        return Ok(None);
     }
     let path: Option<PathBuf> = kubeconfig.clone();
     let source = ClientSource::Kubeconfig { path, context: context.clone() };
     let config = ClientConfig { source, ..ClientConfig::default() };
-    Ok(Arc::new(DiscoveryMapper(Clients::new(&config).await?.api)))
+    Ok(Some(Clients::new(&config).await?.api))
+}
+
+async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn ResourceMapper>> {
+    Ok(match api(arguments).await? {
+        Some(api) => Arc::new(DiscoveryMapper(api)),
+        None => builtin_mapper(),
+    })
 }
 
 /// A provider for the file, if there is a server to connect to.

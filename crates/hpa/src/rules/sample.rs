@@ -1,86 +1,127 @@
-//! Objects and series that exist in Prometheus.
+//! Reads from Prometheus which objects and series exist.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
-use hpa_prometheus::rules::results::QueryResult;
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::{
+    client::QueryFailure,
+    promql::{self, Node},
+    rules::{explain::Warning, results::QueryResult},
+    source::PrometheusProvider,
+};
 use jiff::{SignedDuration, Timestamp};
 
-/// How many objects a request without names is about.
+/// The maximum number of objects for a request without names.
 const MAX_OBJECTS: usize = 20;
 
-/// The labels of the newest series with a name. `None` if there is none.
-pub(super) async fn labels(
-    provider: &PrometheusProvider,
-    server: &str,
-    series: &str,
-) -> Option<BTreeMap<String, String>> {
-    vector(provider, server, &format!("topk(1, {{__name__={series:?}}})")).await?.into_iter().next()
+type Labels = BTreeMap<String, String>;
+
+/// A server of a file, by its name.
+#[derive(Clone, Copy)]
+pub(super) struct Server<'p> {
+    pub(super) provider: &'p PrometheusProvider,
+    pub(super) name: &'p str,
 }
 
-/// The names of objects that a series has, in a label.
-pub(super) async fn objects(
-    provider: &PrometheusProvider,
-    server: &str,
-    series: &str,
-    namespace: Option<(&str, &str)>,
-    label: &str,
-) -> Vec<String> {
-    let mut matchers = format!("__name__={series:?},{label}!=\"\"");
-    if let Some((label, value)) = namespace {
-        // Writing to a string can't fail.
-        let _ = write!(matchers, ",{label}={value:?}");
+/// A selector for a series of a rule: the matchers of `seriesQuery`, and labels that must be set.
+pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
+    let mut matchers = vec![format!("__name__={series:?}")];
+    if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
+        let own = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
+        matchers.extend(own.map(|matcher| matcher.source.to_owned()));
     }
-    let query = format!("group by ({label}) ({{{matchers}}})");
-    let found = vector(provider, server, &query).await.unwrap_or_default();
-    let mut names: Vec<String> =
-        found.into_iter().filter_map(|mut labels| labels.remove(label)).collect();
-    names.sort_unstable();
-    names.truncate(MAX_OBJECTS);
-    names
+    matchers.extend(labels.iter().map(|label| format!("{label}!=\"\"")));
+    format!("{{{}}}", matchers.join(","))
 }
 
-/// Says since when a selector has no samples, if it had some within the last day.
-pub(super) async fn age(
-    provider: &PrometheusProvider,
-    server: &str,
-    selector: &str,
-) -> Option<String> {
-    // Each step looks back five minutes, so that no sample is between two steps.
-    let query = format!("time() - max(max_over_time(timestamp({selector})[1d:5m]))");
-    let newest = match provider.query_server(server, &query).await.and_then(Result::ok).as_deref() {
-        Some(QueryResult::Vector(Some(samples))) => samples.first().map(|sample| sample.value),
-        _ => None,
-    };
-    let newest = newest.and_then(|age| SignedDuration::try_from_secs_f64(age.round()).ok());
-    if let Some(age) = newest {
-        return Some(format!("The newest sample is {age:#} old"));
+impl Server<'_> {
+    async fn query(&self, query: &str) -> Option<Result<Vec<(Labels, f64)>, QueryFailure>> {
+        let result = match self.provider.query_server(self.name, query).await? {
+            Ok(result) => result,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let QueryResult::Vector(Some(samples)) = &*result else { return Some(Ok(Vec::new())) };
+        Some(Ok(samples.iter().map(|sample| (sample.labels.clone(), sample.value)).collect()))
     }
-    // The query fails for a selector of several names.
-    let had_series = had_series(provider, server, selector).await;
-    had_series.then(|| "There were samples within the last day".to_owned())
-}
 
-async fn had_series(provider: &PrometheusProvider, server: &str, selector: &str) -> bool {
-    let day = SignedDuration::from_hours(24);
-    let since = Timestamp::now().saturating_sub(day).unwrap_or(Timestamp::UNIX_EPOCH);
-    let Some(client) = provider.client(server) else {
-        return false;
-    };
-    let max_bytes = provider.settings().max_series_bytes;
-    let count = client.read_series(selector, since, max_bytes, |reader| reader.for_each(|_, _| {}));
-    count.await.is_ok_and(|count| count > 0)
-}
+    async fn samples(&self, query: &str) -> Vec<(Labels, f64)> {
+        self.query(query).await.and_then(Result::ok).unwrap_or_default()
+    }
 
-async fn vector(
-    provider: &PrometheusProvider,
-    server: &str,
-    query: &str,
-) -> Option<Vec<BTreeMap<String, String>>> {
-    match &*provider.query_server(server, query).await?.ok()? {
-        QueryResult::Vector(Some(samples)) => {
-            Some(samples.iter().map(|sample| sample.labels.clone()).collect())
+    /// The result of a query, or the failure as text.
+    pub(super) async fn vector(&self, query: &str) -> Result<Vec<Labels>, String> {
+        match self.query(query).await {
+            Some(Ok(samples)) => Ok(samples.into_iter().map(|(labels, _)| labels).collect()),
+            Some(Err(failure)) => Err(super::check::chain(&failure)),
+            None => Err(format!("the file has no server {}", self.name)),
         }
-        _ => None,
+    }
+
+    /// The labels of the series with the newest sample.
+    pub(super) async fn newest(&self, selector: &str) -> Option<Labels> {
+        let query = format!("topk(1, timestamp({selector}))");
+        self.samples(&query).await.into_iter().next().map(|(labels, _)| labels)
+    }
+
+    /// The values of a label, in their order. Series without the label count as empty.
+    pub(super) async fn values(&self, label: &str, selector: &str) -> Vec<String> {
+        let found = self.samples(&format!("group by ({label}) ({selector})")).await.into_iter();
+        let mut values: Vec<String> =
+            found.map(|(mut labels, _)| labels.remove(label).unwrap_or_default()).collect();
+        values.sort_unstable();
+        values.truncate(MAX_OBJECTS);
+        values
+    }
+
+    /// The age of the newest sample of a selector, if it had one within the last day.
+    pub(super) async fn age(&self, selector: &str) -> Option<String> {
+        // Steps of 5 minutes find each sample once, but the last of them can be 5 minutes ago.
+        let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
+        let newest = self.samples(&format!("max(timestamp({selector})) or {coarse}")).await;
+        let newest = newest.first().map(|(_, time)| *time);
+        if let Some(time) = newest {
+            let end = time + 601.0;
+            let fine = format!("max(max_over_time(timestamp({selector})[602s:1s] @ {end:.0}))");
+            let exact = self.samples(&fine).await.first().map(|(_, time)| *time);
+            let time = exact.unwrap_or(time).max(time);
+            #[expect(clippy::cast_precision_loss, reason = "an age in seconds")]
+            let age = Timestamp::now().as_second() as f64 - time;
+            let age = SignedDuration::try_from_secs_f64(age.round()).ok()?;
+            return Some(format!("The newest sample is {age:#} old"));
+        }
+        // The query fails for a selector of several names.
+        let had_series = self.had_series(selector).await;
+        had_series.then(|| "There were samples within the last day".to_owned())
+    }
+
+    async fn had_series(&self, selector: &str) -> bool {
+        let day = SignedDuration::from_hours(24);
+        let since = Timestamp::now().saturating_sub(day).unwrap_or(Timestamp::UNIX_EPOCH);
+        let Some(client) = self.provider.client(self.name) else {
+            return false;
+        };
+        let max_bytes = self.provider.settings().max_series_bytes;
+        let count = client
+            .read_series(selector, since, max_bytes, |reader| reader.for_each(|_, _| {}))
+            .await;
+        count.is_ok_and(|count| count > 0)
+    }
+
+    /// Removes warnings about counters that Prometheus knows as gauges.
+    pub(super) async fn verify(&self, warnings: &mut Vec<Warning>) {
+        let mut verified = Vec::with_capacity(warnings.len());
+        for warning in warnings.drain(..) {
+            if let Warning::CounterWithoutRate { series } = &warning
+                && self.is_gauge(series).await
+            {
+                continue;
+            }
+            verified.push(warning);
+        }
+        *warnings = verified;
+    }
+
+    async fn is_gauge(&self, series: &str) -> bool {
+        let Some(client) = self.provider.client(self.name) else { return false };
+        matches!(client.metric_type(series).await, Ok(Some(kind)) if kind == "gauge")
     }
 }

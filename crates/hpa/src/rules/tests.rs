@@ -47,9 +47,25 @@ async fn generated_rules_are_valid() {
     std::fs::write(&path, generated("2m", "kube_").unwrap()).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
     assert!(is_good, "{report}");
+    assert!(report.starts_with("valid: 6 rules, resourceRules\n"), "{report}");
     let error = generated("soon", "").unwrap_err().to_string();
     assert_eq!(error, "--rate-interval soon");
     assert!(generated("2m", "'").is_err());
+}
+
+#[tokio::test]
+async fn check_without_a_server_finds_mistakes_in_helm_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("values.yaml");
+    let values = "rules:\n  default: false\n  custom:\n  - seriesQuery: sum(a) / sum(b)\n    \
+                  resources: {template: <<.Resource>>}\n    metricsQuery: <<.Series>>\n";
+    std::fs::write(&path, values).unwrap();
+    let (report, is_good) = check_file(&path).await.unwrap();
+    assert!(!is_good);
+    assert!(report.starts_with("line 4, column 18: rules[0].seriesQuery: it must be a selector"));
+    std::fs::write(&path, values.replace("sum(a) / sum(b)", "a")).unwrap();
+    let (report, is_good) = check_file(&path).await.unwrap();
+    assert!(is_good && report.starts_with("valid: 1 rule\n"), "{report}");
 }
 
 #[tokio::test]
@@ -57,7 +73,8 @@ async fn servers_of_the_file_are_reached_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");
     let rules = "servers: [{name: eu, url: 'http://127.0.0.1:1', tokenFile: secret}]\n\
-                 externalRules: [{seriesQuery: up, server: eu, metricsQuery: up}]\n";
+                 externalRules: [{seriesQuery: up, server: eu, metricsQuery: up,\n\
+                 \x20 resources: {namespaced: false}}]\n";
     std::fs::write(&path, rules).unwrap();
     let file = path.to_str().unwrap();
     let (report, is_good) = check_with(&["check", file]).await.unwrap();
@@ -70,7 +87,12 @@ async fn servers_of_the_file_are_reached_only_on_request() {
     assert!(error.starts_with("unable to read the token file"), "{error}");
     std::fs::write(dir.path().join("secret"), "token").unwrap();
     let (report, is_good) = check_with(&connect).await.unwrap();
-    assert!(!is_good && report.contains("the request failed"), "{report}");
+    assert!(
+        !is_good
+            && report
+                .contains("the request to Prometheus at 127.0.0.1:1 failed: Connection refused"),
+        "{report}"
+    );
 
     let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
     let error = format!("{:#}", check_with(&url).await.unwrap_err());

@@ -51,13 +51,30 @@ struct VectorSample<'a> {
 
 /// The data of a response, if it reports success.
 pub(crate) fn success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
+    parse(data(body)?.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?)
+}
+
+fn data(body: &[u8]) -> Result<Option<&RawValue>, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
     if response.status == "error" {
-        return Err(api_error(response.error_type.into_owned(), response.error.into_owned()));
+        let (error_type, message) = (response.error_type.into_owned(), response.error.into_owned());
+        return Err(QueryFailure::Api { error_type, message });
     }
-    let data = response.data.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?;
-    parse(data)
+    Ok(response.data)
+}
+
+/// The type of a metric in a response with metadata.
+pub(crate) fn metric_type(body: &[u8], metric: &str) -> Result<Option<String>, QueryFailure> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default, rename = "type")]
+        metric_type: String,
+    }
+    let Some(data) = data(body)? else { return Ok(None) };
+    let mut types: BTreeMap<String, Vec<Metadata>> = parse(data)?;
+    let types = types.remove(metric).unwrap_or_default();
+    Ok(types.into_iter().next().map(|metadata| metadata.metric_type))
 }
 
 /// Decodes the response of a query.
@@ -83,11 +100,6 @@ pub fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFai
             Err(QueryFailure::Decode(format!("no support for query result value type {other:?}")))
         }
     }
-}
-
-/// An error that Prometheus reports.
-pub(crate) fn api_error(error_type: String, message: String) -> QueryFailure {
-    QueryFailure::Api { error_type, message }
 }
 
 pub(crate) fn decode_error(error: serde_json::Error) -> QueryFailure {
@@ -182,6 +194,14 @@ mod tests {
         assert_eq!(decode(&scalar).unwrap(), expected);
         let matrix = vector("[]").replace("vector", "matrix");
         assert_eq!(decode(&matrix).unwrap(), QueryResult::Other("matrix".to_owned()));
+    }
+
+    #[test]
+    fn metadata_has_the_type_of_a_metric() {
+        let body =
+            br#"{"status":"success","data":{"a_total":[{"type":"gauge","help":"","unit":""}]}}"#;
+        assert_eq!(metric_type(body, "a_total").unwrap().as_deref(), Some("gauge"));
+        assert_eq!(metric_type(body, "b_total").unwrap(), None);
     }
 
     #[rstest]

@@ -1,10 +1,10 @@
-//! Why a request failed.
+//! Failures of requests.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::client::connection::ConnectionError;
 
-/// Why a query or a discovery failed.
+/// The failure of a query or a discovery.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryFailure {
@@ -12,19 +12,13 @@ pub enum QueryFailure {
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or the response ended early.
-    #[error("unable to reach Prometheus at {server}: {cause}")]
-    Request {
-        /// The URL, without credentials.
-        server: String,
-        /// The last cause.
-        cause: String,
-    },
+    #[error("the request to Prometheus at {server} failed: {cause}")]
+    Request { server: Arc<str>, cause: String },
     /// The body of the response could not be read.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
-    /// The request took too long.
-    #[error("no response within {} s", .0.as_secs_f64())]
-    Timeout(Duration),
+    #[error("no response from Prometheus at {server} within {} s", limit.as_secs_f64())]
+    Timeout { server: Arc<str>, limit: Duration },
     /// Too many requests are in flight.
     #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
     Busy(Duration),
@@ -40,7 +34,6 @@ pub enum QueryFailure {
     /// The server responded with a status that Prometheus doesn't use.
     #[error("unknown response code {status}{hint}")]
     Status {
-        /// The code.
         status: u16,
         /// What the operator should check, or nothing.
         hint: String,
@@ -53,7 +46,6 @@ pub enum QueryFailure {
     Api {
         /// The kind of the error, for example `bad_data`.
         error_type: String,
-        /// What is wrong.
         message: String,
     },
 }
@@ -71,25 +63,22 @@ const ERROR_TYPES: [&str; 8] = [
 ];
 
 impl QueryFailure {
-    /// A request that could not be sent.
-    pub(crate) fn request(server: String, error: &kube::Error) -> Self {
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        Self::Request { server, cause: cause.to_string() }
+    /// A request that failed, with its last cause, which is the most specific one.
+    pub(crate) fn request(server: Arc<str>, error: &dyn std::error::Error) -> Self {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        let cause = causes.last().unwrap_or(error).to_string();
+        Self::Request { server, cause }
     }
 
-    /// The failure in short, for clients without rights: nothing of a URL, a file or what the
-    /// server sent.
+    /// The failure in short, for clients without rights: it has no part of a URL, a file or a
+    /// response.
     pub fn reason(&self) -> String {
         match self {
+            Self::Connection(_) | Self::Body(_) | Self::Busy(_) | Self::TooLong(_) => {
+                self.to_string()
+            }
             Self::Request { .. } => "the request failed".to_owned(),
-            Self::Connection(_)
-            | Self::Body(_)
-            | Self::Timeout(_)
-            | Self::Busy(_)
-            | Self::TooLong(_) => self.to_string(),
+            Self::Timeout { limit, .. } => format!("no response within {} s", limit.as_secs_f64()),
             Self::TooManySeries(max) => format!("the list of series is longer than {max} bytes"),
             Self::Status { status, .. } => format!("unknown response code {status}"),
             Self::Decode(_) => "the response isn't a response of Prometheus".to_owned(),

@@ -12,7 +12,7 @@ use std::{
 use crate::rules::{Compat, results::QueryResult};
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics::SingleFlight;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
@@ -26,10 +26,10 @@ use tokio_util::{
 };
 
 use crate::client::{
+    RequestObserver,
     connection::{ConnectionError, Connector},
     decode,
     error::{QueryFailure, hint},
-    observer::RequestObserver,
     range::{RangeQuery, RangeSeries, range_result},
     series::SeriesReader,
     settings::{Settings, SettingsError, Verb},
@@ -38,6 +38,7 @@ use crate::client::{
 
 const QUERY_PATH: &str = "/api/v1/query";
 const RANGE_PATH: &str = "/api/v1/query_range";
+const METADATA_PATH: &str = "/api/v1/metadata";
 const SERIES_PATH: &str = "/api/v1/series";
 /// The part of a list of series that waits for its reader.
 const PIPE_BYTES: usize = 128 << 10;
@@ -49,7 +50,6 @@ const SMALL_RESPONSE: usize = 1 << 20;
 /// An instant query, which is evaluated at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstantQuery {
-    /// The expression.
     pub query: String,
     /// The parameter `timeout`.
     pub timeout: TimeoutParameter,
@@ -76,6 +76,8 @@ pub struct Client {
 
 struct Inner {
     settings: Arc<Settings>,
+    /// Host and port of the server.
+    server: Arc<str>,
     connector: Connector,
     slots: Arc<Semaphore>,
     large_response: Semaphore,
@@ -105,7 +107,7 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn with_variables(
         settings: Settings,
-        variables: crate::client::connection::Variables,
+        variables: crate::client::connection::Environment,
     ) -> Self {
         let settings = Arc::new(settings);
         let connector = Connector::new(settings.clone(), variables);
@@ -126,7 +128,9 @@ impl Client {
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
         let large_response = Semaphore::new(1);
-        let inner = Arc::new(Inner { settings, connector, slots, large_response, observer });
+        let server = address(&settings.url).into();
+        let inner = Inner { settings, server, connector, slots, large_response, observer };
+        let inner = Arc::new(inner);
         Self { inner, queries: Arc::new(SingleFlight::new(Duration::ZERO)) }
     }
 
@@ -149,6 +153,19 @@ impl Client {
     /// Sends a range query. Prometheus refuses one with more than 11 000 points per series.
     pub async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
         self.inner.query_range(query).await
+    }
+
+    /// Reads the type of a metric, such as `gauge`. `None` if the server doesn't know it.
+    pub async fn metric_type(&self, metric: &str) -> Result<Option<String>, QueryFailure> {
+        let limit = self.inner.settings.query_timeout;
+        let parameters = [("metric", metric)];
+        let result = async |deadline| {
+            let _slot = self.inner.slot(limit, deadline).await?;
+            let response = self.inner.send(METADATA_PATH, &parameters, limit, deadline).await?;
+            let (body, _large) = self.inner.body(response, limit, deadline).await?;
+            decode::metric_type(&body, metric)
+        };
+        self.inner.observed(METADATA_PATH, limit, result).await
     }
 
     /// Reads the series that a selector matches and that have samples since `since`. Fails if their
@@ -239,7 +256,7 @@ impl Inner {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
                 // The body reports the timeout as an error of the connection.
-                Ok(Err(_)) if Instant::now() >= deadline => Err(QueryFailure::Timeout(limit)),
+                Ok(Err(_)) if Instant::now() >= deadline => Err(self.timeout(limit)),
                 Ok(Err(failure)) => Err(match copied {
                     // The reader has closed the pipe, because of its own failure.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
@@ -266,6 +283,10 @@ impl Inner {
         result
     }
 
+    fn timeout(&self, limit: Duration) -> QueryFailure {
+        QueryFailure::Timeout { server: self.server.clone(), limit }
+    }
+
     /// Waits until a request may be sent.
     async fn slot(
         &self,
@@ -285,15 +306,15 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Response<Body>, QueryFailure> {
         let connection = timeout_at(deadline, self.connector.connection()).await;
-        let connection = connection.map_err(|_| QueryFailure::Timeout(limit))?.map_err(Arc::new)?;
+        let connection = connection.map_err(|_| self.timeout(limit))?.map_err(Arc::new)?;
         let mut request = self.request(path, parameters);
         for (name, value) in &*connection.headers {
             request.headers_mut().append(name, value.clone());
         }
         let response = timeout_at(deadline, connection.client.send(request)).await;
-        let response = response.map_err(|_| QueryFailure::Timeout(limit))?;
-        let server = || self.settings.display_url();
-        let response = response.map_err(|error| QueryFailure::request(server(), &error))?;
+        let response = response.map_err(|_| self.timeout(limit))?;
+        let response =
+            response.map_err(|error| QueryFailure::request(self.server.clone(), &error))?;
         check_status(&response)?;
         Ok(response)
     }
@@ -305,7 +326,9 @@ impl Inner {
         let mut encoded = encoded.finish();
         let own_query = self.settings.url.query().filter(|query| !query.is_empty());
         let is_compat = self.settings.compat == Compat::PrometheusAdapter;
-        let (method, uri, body) = match (self.settings.verb, own_query) {
+        // Metadata can't be asked for by POST.
+        let verb = if path == METADATA_PATH { Verb::Get } else { self.settings.verb };
+        let (method, uri, body) = match (verb, own_query) {
             // The reference replaces the parameters of the URL.
             (Verb::Get, Some(own)) if !is_compat => {
                 encoded = format!("{own}&{encoded}");
@@ -340,7 +363,7 @@ impl Inner {
         let (mut body, mut large) = (BytesMut::new(), None);
         loop {
             let chunk = timeout_at(deadline, chunks.try_next()).await;
-            let chunk = chunk.map_err(|_| QueryFailure::Timeout(limit))?;
+            let chunk = chunk.map_err(|_| self.timeout(limit))?;
             let chunk =
                 chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
             let Some(chunk) = chunk else {
@@ -357,6 +380,13 @@ impl Inner {
             body.extend_from_slice(&chunk);
         }
     }
+}
+
+/// Host and port, without user and password.
+fn address(url: &Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    let default_port = if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    format!("{host}:{}", url.port_u16().unwrap_or(default_port))
 }
 
 /// Prometheus responds with JSON to a success, 400, 422 and 503.

@@ -5,7 +5,6 @@ use hpa_calc::go_text::Quoted;
 use crate::rules::config::{NameMapping, RegexFilter};
 use hpa_go_compat::regex::{GoRegex, RegexError};
 
-/// Why the filters or the naming of a rule are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
@@ -26,12 +25,7 @@ pub enum FilterError {
     Neither,
     /// The expression is invalid.
     #[error("unable to compile series filter {}: {source}", Quoted(expression))]
-    Regex {
-        /// The expression.
-        expression: String,
-        /// What is wrong.
-        source: RegexError,
-    },
+    Regex { expression: String, source: RegexError },
 }
 
 /// A condition on the name of a series.
@@ -74,14 +68,13 @@ impl SeriesFilter {
     }
 }
 
-/// The naming of a rule.
+/// Makes the names of metrics from those of series.
 #[derive(Debug)]
-pub struct MetricName {
+pub struct NameRule {
     regex: GoRegex,
     template: String,
 }
 
-/// Why the naming of a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -93,7 +86,7 @@ pub enum NameError {
     NoTemplate(String),
 }
 
-impl MetricName {
+impl NameRule {
     /// Compiles the naming. Without a template, the name is that of the series, or the only group.
     pub fn new(mapping: &NameMapping) -> Result<Self, NameError> {
         let expression = if mapping.matches.is_empty() { ".*" } else { &mapping.matches };
@@ -113,9 +106,8 @@ impl MetricName {
         self.regex.expand(&self.template, series)
     }
 
-    /// The regular expression.
-    pub fn expression(&self) -> &str {
-        self.regex.as_str()
+    pub fn regex(&self) -> &GoRegex {
+        &self.regex
     }
 }
 
@@ -142,13 +134,13 @@ mod tests {
         #[case] expected: Option<&str>,
     ) {
         let mapping = NameMapping { matches: matches.to_owned(), as_template: template.to_owned() };
-        assert_eq!(MetricName::new(&mapping).unwrap().metric(series).as_deref(), expected);
+        assert_eq!(NameRule::new(&mapping).unwrap().metric(series).as_deref(), expected);
     }
 
     #[test]
     fn several_groups_need_a_template() {
         let mapping = NameMapping { matches: "(a)(b)".to_owned(), as_template: String::new() };
-        let error = MetricName::new(&mapping).unwrap_err().to_string();
+        let error = NameRule::new(&mapping).unwrap_err().to_string();
         assert_eq!(error, r#"must specify an 'as' value for name matcher "(a)(b)""#);
     }
 

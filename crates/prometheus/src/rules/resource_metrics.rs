@@ -6,7 +6,7 @@ use hpa_calc::{MilliValue, Selector, api::ResourceName, go_text::Quoted};
 use jiff::SignedDuration;
 
 use crate::rules::{
-    compat::Compat,
+    Compat,
     config::{ResourceRule, ResourceRules},
     labels::{LabelError, MappingError, ResourceLabels},
     query::{Context, Objects, QueryError, QueryTemplate},
@@ -169,6 +169,26 @@ impl ResourceMetrics {
         let objects = Objects { resource: &GroupResource::nodes(), namespace: "", names };
         let context = Context { labels: &rule.labels, resources, compat };
         rule.node_query.for_objects("", objects, &Selector::everything(), &[], context)
+    }
+
+    /// The query for the containers of all pods, or for all nodes.
+    pub fn query_of_all(
+        &self,
+        usage: Usage,
+        resource: &GroupResource,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let rule = self.rule(usage);
+        let objects = Objects { resource, namespace: "", names: &[] };
+        let context = Context { labels: &rule.labels, resources, compat };
+        let container = [rule.container_label.as_str()];
+        let (template, extra) = if *resource == GroupResource::pods() {
+            (&rule.container_query, &container[..])
+        } else {
+            (&rule.node_query, &[][..])
+        };
+        template.for_all_objects("", objects, &Selector::everything(), extra, context)
     }
 
     /// Whether the queries for several pods or nodes read each of them as queries for it alone

@@ -3,17 +3,17 @@
 use hpa_calc::{Selector, go_text::Quoted};
 
 use crate::rules::{
-    compat::Compat,
+    Compat,
     config::DiscoveryRule,
     labels::{MappingError, ResourceLabels},
-    name::{FilterError, MetricName, NameError, SeriesFilter},
+    name::{FilterError, NameError, NameRule, SeriesFilter},
     query::{Context, Objects, QueryError, QueryTemplate},
     shape::NotPerObject,
 };
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::resource::ApiResources;
 
-/// Why a rule is refused, with the texts of the reference, which exits with them at its start.
+/// A refused rule, with the texts of the reference, which exits with them at its start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -30,9 +30,7 @@ pub enum RuleError {
     Query {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// The template.
         template: String,
-        /// What is wrong.
         source: TemplateError,
     },
     /// A filter is wrong.
@@ -45,7 +43,6 @@ pub enum RuleError {
         series_query: String,
         /// The position of the filter.
         index: usize,
-        /// What is wrong.
         source: FilterError,
     },
     /// `name.matches` is wrong.
@@ -57,7 +54,6 @@ pub enum RuleError {
     NameMatches {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// What is wrong.
         source: FilterError,
     },
     /// `name.as` is missing.
@@ -65,7 +61,6 @@ pub enum RuleError {
     NameTemplate {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// What is wrong.
         source: NameError,
     },
 }
@@ -91,7 +86,7 @@ impl RuleError {
 pub struct Rule {
     series_query: String,
     filters: Vec<SeriesFilter>,
-    name: MetricName,
+    name: NameRule,
     labels: ResourceLabels,
     query: QueryTemplate,
     is_namespaced: bool,
@@ -100,7 +95,6 @@ pub struct Rule {
 /// What a rule makes of the name of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// The name of the metric.
     Metric(String),
     /// The filter at this position doesn't accept the name.
     Filtered(usize),
@@ -126,7 +120,7 @@ impl Rule {
             })
         });
         let filters = filters.collect::<Result<_, _>>()?;
-        let name = MetricName::new(&rule.name).map_err(|error| match error {
+        let name = NameRule::new(&rule.name).map_err(|error| match error {
             NameError::Filter(source) => {
                 RuleError::NameMatches { series_query: series_query(), source }
             }
@@ -141,13 +135,11 @@ impl Rule {
         &self.series_query
     }
 
-    /// The filters.
     pub fn filters(&self) -> &[SeriesFilter] {
         &self.filters
     }
 
-    /// The naming.
-    pub fn metric_name(&self) -> &MetricName {
+    pub fn name_rule(&self) -> &NameRule {
         &self.name
     }
 
@@ -216,7 +208,7 @@ impl Rule {
         }
         self.check_per_object(series, objects, selector, resources, compat)?;
         let context = Context { labels: &self.labels, resources, compat };
-        let query = self.query.for_all_objects(series, objects, selector, context);
+        let query = self.query.for_all_objects(series, objects, selector, &[], context);
         query.map_err(|_| NotPerObject::NoQuery)
     }
 

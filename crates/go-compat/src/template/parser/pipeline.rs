@@ -7,7 +7,6 @@ use crate::template::{
     ast::{Command, Operand, Pipeline, Term},
     functions,
     lexer::Kind,
-    literal,
 };
 
 impl Parser<'_> {
@@ -21,7 +20,6 @@ impl Parser<'_> {
             match token.kind {
                 kind if kind == end => break,
                 Kind::Bool
-                | Kind::CharLiteral
                 | Kind::Dot
                 | Kind::Field
                 | Kind::Identifier
@@ -50,7 +48,7 @@ impl Parser<'_> {
             let term = &command.first.term;
             matches!(
                 term,
-                Term::Bool(_) | Term::Dot | Term::Nil | Term::Number { .. } | Term::Text { .. }
+                Term::Bool(_) | Term::Dot | Term::Nil | Term::Int { .. } | Term::Text { .. }
             )
         };
         match pipeline.commands.iter().skip(1).position(is_constant) {
@@ -109,6 +107,16 @@ impl Parser<'_> {
                 _ => return self.unexpected(&token, "operand"),
             }
         }
+        if let [
+            Operand { term: Term::Function(name), .. },
+            Operand { term: Term::Text { text, .. }, .. },
+            ..,
+        ] = &*operands
+            && name == "printf"
+            && let Err(message) = functions::check_format(text)
+        {
+            return self.error(message);
+        }
         let mut operands = operands.into_iter();
         match operands.next() {
             Some(first) => Ok(Command { first, arguments: operands.collect() }),
@@ -135,7 +143,7 @@ impl Parser<'_> {
                 Term::Field(first)
             }
             Term::Variable(name, _) => Term::Variable(name, fields),
-            Term::Bool(_) | Term::Text { .. } | Term::Number { .. } | Term::Nil | Term::Dot => {
+            Term::Bool(_) | Term::Text { .. } | Term::Int { .. } | Term::Nil | Term::Dot => {
                 let term = term.to_string();
                 return self.error(format!("unexpected . after term {}", Quoted(&term)));
             }
@@ -160,9 +168,9 @@ impl Parser<'_> {
             Kind::Variable => Term::Variable(text.to_owned(), Vec::new()),
             Kind::Field => Term::Field(vec![field_name(text)]),
             Kind::Bool => Term::Bool(text == "true"),
-            Kind::CharLiteral | Kind::Number => match literal::number(text) {
-                Ok(number) => Term::Number { text: text.to_owned(), number },
-                Err(message) => return self.error(message),
+            Kind::Number => match text.parse() {
+                Ok(value) => Term::Int { text: text.to_owned(), value },
+                Err(_) => return self.error(format!("integer overflow: {}", Quoted(text))),
             },
             Kind::StringLiteral | Kind::RawLiteral => {
                 Term::Text { quoted: text.to_owned(), text: self.text_literal(&token)? }

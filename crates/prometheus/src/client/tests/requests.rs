@@ -230,12 +230,26 @@ async fn requests_at_a_time_are_limited() {
     assert_eq!(server.max_in_flight.load(Ordering::SeqCst), 2);
 }
 
+#[tokio::test]
+async fn refused_connection_names_the_server_and_its_cause_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let settings = Settings::new("p", &format!("http://me:hunter2@{address}/path")).unwrap();
+    let client = Client::new(settings, Arc::new(())).unwrap();
+    let error = client.query(&query("up")).await.unwrap_err();
+    let expected = format!("the request to Prometheus at {address} failed: Connection refused");
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    assert!(std::error::Error::source(&error).is_none());
+    assert_eq!(error.reason(), "the request failed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_server_is_a_timeout() {
     let client = Server::closed(VECTOR).client(settings());
     let start = tokio::time::Instant::now();
     let error = client.query(&query("up")).await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Timeout(_)), "{error}");
+    assert!(matches!(error, QueryFailure::Timeout { .. }), "{error}");
     assert_eq!(start.elapsed(), Duration::from_secs(10));
 }
 
@@ -308,7 +322,7 @@ async fn series_that_stall_are_a_timeout() {
     let read = client
         .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
     let error = read.await.unwrap_err();
-    assert!(matches!(error, QueryFailure::Timeout(_)), "{error}");
+    assert!(matches!(error, QueryFailure::Timeout { .. }), "{error}");
 }
 
 #[tokio::test]

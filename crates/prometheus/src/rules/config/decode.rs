@@ -25,6 +25,28 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
+/// Decodes `rules` of a chart's values. Returns whether the chart adds its own rules.
+pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError> {
+    let mut decoder = Decoder::default();
+    let mut config = Config::default();
+    let mut default = None;
+    decoder.members(values, &mut |decoder, name, _, value| match name {
+        "custom" => decoder.member("rules", &mut config.rules, value),
+        "external" => decoder.member("externalRules", &mut config.external_rules, value),
+        // The chart's default is an empty mapping.
+        "resource" if matches!(&value.content, Content::Mapping(members) if members.is_empty()) => {
+        }
+        "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
+        "default" => decoder.member("default", &mut default, value),
+        _ => {}
+    });
+    if !decoder.issues.is_empty() {
+        return Err(ConfigError::Fields(Issues(decoder.issues)));
+    }
+    config.positions = decoder.positions;
+    Ok((config, default != Some(false)))
+}
+
 #[derive(Default)]
 struct Decoder {
     path: String,

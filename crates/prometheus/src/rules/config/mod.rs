@@ -1,4 +1,4 @@
-//! The rules file of prometheus-adapter.
+//! The rules file of prometheus-adapter, also as part of a `ConfigMap` or of Helm values.
 //!
 //! The file is read strictly: unknown and repeated fields are errors. All errors are reported at
 //! once, with line and column. Scalars have their YAML 1.1 meaning, as in the reference: `no` is
@@ -6,17 +6,14 @@
 
 mod decode;
 mod duration;
-mod error;
-mod overrides;
+mod manifest;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 pub use duration::{DurationError, parse_duration};
-pub use error::{ConfigError, Issue, Issues};
-pub use overrides::{OverrideTarget, Overrides};
 
 /// The maximum length of a file in bytes.
 pub const MAX_FILE_LEN: usize = 1 << 22;
@@ -103,7 +100,6 @@ pub struct ResourceRules {
 pub struct Server {
     /// The name that rules refer to.
     pub name: String,
-    /// The URL.
     pub url: String,
     /// `GET` or `POST`. Empty for the default.
     pub verb: String,
@@ -166,6 +162,16 @@ impl Positions {
             path = path.get(..path.rfind(['.', '['])?)?;
         }
     }
+
+    /// Changes the paths of custom rules that others are put in front of.
+    fn shift_rules(&mut self, count: usize) {
+        let shifted = |path: String| {
+            let (index, rest) = path.strip_prefix("rules[")?.split_once(']')?;
+            Some(format!("rules[{}]{rest}", index.parse::<usize>().ok()? + count))
+        };
+        let positions = std::mem::take(&mut self.0).into_iter();
+        self.0 = positions.map(|(path, at)| (shifted(path.clone()).unwrap_or(path), at)).collect();
+    }
 }
 
 impl Config {
@@ -178,5 +184,113 @@ impl Config {
             Some(document) => decode::decode(&document),
             None => Ok(Self::default()),
         }
+    }
+
+    /// Parses rules for a command: a rules file, a `ConfigMap` with one, or the Helm values of a
+    /// chart of prometheus-adapter.
+    pub fn from_manifest(text: &str) -> Result<Self, ConfigError> {
+        if text.len() > MAX_FILE_LEN { Err(ConfigError::TooLong) } else { manifest::parse(text) }
+    }
+}
+
+/// Labels and the resources that they name, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides(Vec<(String, OverrideTarget)>);
+
+/// The resource of an override.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverrideTarget {
+    /// The API group. If it is empty, any group with the resource.
+    pub group: String,
+    /// The resource in plural or singular.
+    pub resource: String,
+}
+
+impl Overrides {
+    /// The labels and their resources.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &OverrideTarget)> {
+        self.0.iter().map(|(label, target)| (label.as_str(), target))
+    }
+
+    /// The resource of a label.
+    pub fn get(&self, label: &str) -> Option<&OverrideTarget> {
+        self.iter().find(|(own, _)| *own == label).map(|(_, target)| target)
+    }
+
+    /// Sets the resource of a label.
+    pub fn set(&mut self, label: String, target: OverrideTarget) {
+        match self.0.iter_mut().find(|(own, _)| *own == label) {
+            Some((_, current)) => *current = target,
+            None => self.0.push((label, target)),
+        }
+    }
+}
+
+impl FromIterator<(String, OverrideTarget)> for Overrides {
+    fn from_iter<I: IntoIterator<Item = (String, OverrideTarget)>>(iter: I) -> Self {
+        let mut overrides = Self::default();
+        iter.into_iter().for_each(|(label, target)| overrides.set(label, target));
+        overrides
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file is longer than [`MAX_FILE_LEN`].
+    #[error("the file is longer than {} bytes", MAX_FILE_LEN)]
+    TooLong,
+    /// The file is no YAML.
+    #[error("{position}: not YAML: {message}")]
+    Syntax {
+        /// Where the parser stopped.
+        position: Position,
+        message: String,
+    },
+    #[error(
+        "this is a Helm template: render it first: helm template RELEASE CHART > rendered.yaml"
+    )]
+    HelmTemplate,
+    /// Fields are unknown, repeated or of the wrong type.
+    #[error("{0}")]
+    Fields(Issues),
+}
+
+/// Everything that is wrong with the fields of a file, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issues(pub Vec<Issue>);
+
+/// A field that is unknown, repeated or of the wrong type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    pub position: Position,
+    /// Its path, such as `rules[0].seriesQuery`. It is empty for the whole document.
+    pub path: String,
+    pub message: String,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.position)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for Issues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, issue) in self.0.iter().enumerate() {
+            let separator = if index > 0 { "\n" } else { "" };
+            write!(f, "{separator}{issue}")?;
+        }
+        Ok(())
     }
 }

@@ -79,21 +79,46 @@ impl Scalar {
 
 /// The first document, if there is one.
 pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
+    documents(text, 1).map(|documents| documents.into_iter().next())
+}
+
+/// All documents that aren't empty.
+pub(super) fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, ConfigError> {
+    documents(text, usize::MAX)
+}
+
+fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, ConfigError> {
     let mut builder = Builder { anchors: HashMap::new(), open: Vec::new() };
+    let mut documents = Vec::new();
+    let mut ended = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| ConfigError::Syntax {
             position: position(*error.marker()),
             message: error.info().clone(),
         })?;
-        let position = position(span.start);
-        if matches!(event, Event::DocumentEnd) {
-            return Ok(None);
-        }
-        if let Some(document) = builder.add(event, position)? {
-            return Ok(Some(document));
+        ended += usize::from(matches!(event, Event::DocumentEnd));
+        documents.extend(builder.add(event, position(span.start))?);
+        if ended == max || documents.len() == max {
+            break;
         }
     }
-    Ok(None)
+    Ok(documents)
+}
+
+impl Node {
+    /// The member of a mapping.
+    pub(super) fn member(&self, name: &str) -> Option<&Self> {
+        let Content::Mapping(members) = &self.content else { return None };
+        let (_, value) = members.iter().find(|(key, _)| key.text() == Some(name))?;
+        Some(value)
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
+        }
+    }
 }
 
 fn position(marker: Marker) -> Position {

@@ -48,6 +48,7 @@ fn check(query: &str) -> Result<(), String> {
 #[case::constant_absent("m{$O} * scalar(absent(weight))")]
 #[case::constant_unknown_function("m{$O} + on (pod) new_function(weight)")]
 #[case::comment("# requests\nm{$O} # of pods")]
+#[case::quoted_labels("sum by (\"pod\") ({\"m\",\"a.b\"=\"c\",$O})")]
 #[case::matchers_like_keywords("m{$O,on=\"x\",by=\"y\"}")]
 fn query_reads_each_object_on_its_own(#[case] query: &str) {
     assert_eq!(check(query), Ok(()), "{query}");
@@ -100,12 +101,12 @@ fn query_reads_each_object_on_its_own(#[case] query: &str) {
     "used outside of selectors"
 )]
 #[case::name_in_a_comment("m{$O} # hpa-rs-object", "used outside of selectors")]
-#[case::not_promql("m{$O} default 0", "syntax that the check doesn't cover, at `default`")]
-#[case::alternatives_of_matchers("m{$O or a=\"b\"}", "at `or`")]
-#[case::quoted_label("m{$O, \"a.b\"=\"c\"}", "at `\"a.b\"`")]
-#[case::not_closed("sum by (pod) (m{$O}", "at `the end`")]
-#[case::open_text("m{$O,a=\"b}", "syntax that the check doesn't cover")]
-#[case::several_arguments("sum by (pod) (a{$O}, b{$O})", "at `sum`")]
+#[case::not_promql("m{$O} default 0", "isn't PromQL of Prometheus: `default` instead of the end")]
+#[case::alternatives_of_matchers("m{$O or a=\"b\"}", "`or` instead of `,` or `}`")]
+#[case::quoted_label_with_an_escape("sum without (\"p\\x6fd\") (m{$O})", "instead of the name")]
+#[case::not_closed("sum by (pod) (m{$O}", "the query ends instead of `,` or `)`")]
+#[case::open_text("m{$O,a=\"b}", "a quote is missing")]
+#[case::several_arguments("sum by (pod) (a{$O}, b{$O})", "sum needs 1 argument, not 2")]
 fn other_queries_are_refused(#[case] query: &str, #[case] reason: &str) {
     let error = check(query).unwrap_err();
     assert!(error.contains(reason), "{query}: {error}");

@@ -1,8 +1,8 @@
 //! Tokens of PromQL.
 
-use super::NotPerObject;
+use super::SyntaxError;
 
-/// A token, with the text that it is made of.
+/// A token, with its text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'q> {
     /// A name of a metric, label or function, or a keyword.
@@ -20,26 +20,32 @@ const SYMBOLS: [&str; 24] = [
     "}", "[", "]", ",", ":", "@",
 ];
 
-/// All tokens of a query.
-pub(super) fn tokens(query: &str) -> Result<Vec<Token<'_>>, NotPerObject> {
+/// All tokens of a query, with their offsets.
+pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(query);
+    let mut in_range = false;
     while let Some(first) = rest.chars().next() {
+        let at = query.len() - rest.len();
+        let error = |message: String| SyntaxError { at, message };
         let (token, len) = match first {
-            '"' | '\'' | '`' => text(rest, first)?,
+            '"' | '\'' | '`' => text(rest, first).map_err(error)?,
             '0'..='9' | '.' => number(rest),
-            'a'..='z' | 'A'..='Z' | '_' => {
-                let is_word = |char: char| char.is_ascii_alphanumeric() || "_:".contains(char);
-                let word = prefix(rest, is_word);
-                (Token::Word(word), word.len())
-            }
+            'a'..='z' | 'A'..='Z' | '_' => word(rest),
+            ':' if !in_range && rest.len() > 1 => word(rest),
             _ => {
                 let symbol = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol));
-                let symbol = symbol.ok_or_else(|| unknown(rest))?;
+                let symbol =
+                    symbol.ok_or_else(|| error(format!("unexpected character {first:?}")))?;
                 (Token::Symbol(symbol), symbol.len())
             }
         };
-        tokens.push(token);
+        match token {
+            Token::Symbol("[") => in_range = true,
+            Token::Symbol("]") => in_range = false,
+            _ => {}
+        }
+        tokens.push((at, token));
         rest = skip_blanks(rest.get(len..).unwrap_or_default());
     }
     Ok(tokens)
@@ -59,6 +65,11 @@ fn prefix(text: &str, accept: impl Fn(char) -> bool) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
+fn word(text: &str) -> (Token<'_>, usize) {
+    let word = prefix(text, |char| char.is_ascii_alphanumeric() || "_:".contains(char));
+    (Token::Word(word), word.len())
+}
+
 /// A number such as `0x1F`, `.5`, `1e-3`, or a duration such as `1h30m`.
 fn number(text: &str) -> (Token<'_>, usize) {
     let mut number = prefix(text, |char| char.is_ascii_alphanumeric() || "._".contains(char));
@@ -71,23 +82,39 @@ fn number(text: &str) -> (Token<'_>, usize) {
     (Token::Number(number), number.len())
 }
 
-fn text(rest: &str, quote: char) -> Result<(Token<'_>, usize), NotPerObject> {
+fn text(rest: &str, quote: char) -> Result<(Token<'_>, usize), String> {
     let inner = rest.get(1..).unwrap_or_default();
-    let mut is_escaped = false;
-    for (index, char) in inner.char_indices() {
+    let mut chars = inner.char_indices();
+    while let Some((index, char)) = chars.next() {
         match char {
-            _ if is_escaped => is_escaped = false,
             // Backquotes have no escapes.
-            '\\' if quote != '`' => is_escaped = true,
+            '\\' if quote != '`' => escape(&mut chars, quote)?,
+            '\n' if quote != '`' => break,
             _ if char == quote => {
                 return Ok((Token::Text(inner.get(..index).unwrap_or_default()), index + 2));
             }
             _ => {}
         }
     }
-    Err(unknown(rest))
+    Err(format!("the string that starts with {quote} has no end: a quote is missing or too many"))
 }
 
-fn unknown(rest: &str) -> NotPerObject {
-    NotPerObject::Syntax(rest.chars().take(20).collect())
+/// Checks the characters after a backslash.
+fn escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<(), String> {
+    let Some((_, escaped)) = chars.next() else { return Ok(()) };
+    let (digits, radix) = match escaped {
+        'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '\\' => return Ok(()),
+        _ if escaped == quote => return Ok(()),
+        'x' => (2, 16),
+        'u' => (4, 16),
+        'U' => (8, 16),
+        '0'..='7' => (2, 8),
+        _ => {
+            return Err(format!(
+                "strings have no escape \\{escaped}: write \\\\{escaped} for a backslash"
+            ));
+        }
+    };
+    let is_valid = chars.take(digits).filter(|(_, char)| char.is_digit(radix)).count() == digits;
+    if is_valid { Ok(()) } else { Err(format!("the escape \\{escaped} needs more digits")) }
 }

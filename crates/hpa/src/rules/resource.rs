@@ -1,0 +1,183 @@
+//! Checks and explains `resourceRules`, from which `kubectl top` and metrics of type `Resource`
+//! come.
+
+use std::fmt::Write;
+
+use anyhow::{Context, bail};
+use hpa_metrics::resource::GroupResource;
+use hpa_prometheus::{
+    rules::{
+        Compat, Config, RuleSet,
+        resource_metrics::{ResourceMetrics, Usage},
+    },
+    source::PrometheusProvider,
+};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, api::ListParams};
+
+use super::sample::Server;
+
+/// How many objects of the cluster are compared with the results.
+const MAX_OBJECTS: u32 = 500;
+/// How many results are printed.
+const MAX_RESULTS: usize = 10;
+
+const USAGES: [(Usage, &str); 2] = [(Usage::Cpu, "cpu"), (Usage::Memory, "memory")];
+
+/// The names of the cluster's objects, as far as they are known.
+#[derive(Default)]
+pub(super) struct ClusterObjects {
+    nodes: Option<Vec<String>>,
+    pods: Option<Vec<String>>,
+}
+
+impl ClusterObjects {
+    pub(super) async fn list(client: kube::Client) -> anyhow::Result<Self> {
+        let parameters = ListParams::default().limit(MAX_OBJECTS);
+        let nodes = Api::<Node>::all(client.clone()).list_metadata(&parameters).await;
+        let pods = Api::<Pod>::all(client).list_metadata(&parameters).await;
+        let nodes = nodes.context("unable to list nodes")?.items.into_iter();
+        let pods = pods.context("unable to list pods")?.items.into_iter();
+        Ok(Self {
+            nodes: Some(nodes.filter_map(|node| node.metadata.name).collect()),
+            pods: Some(pods.filter_map(|pod| pod.metadata.name).collect()),
+        })
+    }
+}
+
+/// A query of `resourceRules`, and the labels that its result must have.
+struct UsageQuery {
+    field: String,
+    query: String,
+    name_label: String,
+    labels: Vec<String>,
+}
+
+fn queries(
+    metrics: &ResourceMetrics,
+    provider: &PrometheusProvider,
+    is_pods: bool,
+) -> Vec<Result<UsageQuery, String>> {
+    let resources = provider.resources();
+    let resource = if is_pods { GroupResource::pods() } else { GroupResource::nodes() };
+    let query = |usage: Usage, name: &str| {
+        let field = if is_pods { "containerQuery" } else { "nodeQuery" };
+        let field = format!("{name}.{field}");
+        let label = |resource: &GroupResource| {
+            metrics.label(usage, resource, &resources).map_err(|error| format!("{field}: {error}"))
+        };
+        let name_label = label(&resource)?;
+        let mut labels = vec![name_label.clone()];
+        if is_pods {
+            labels.push(label(&GroupResource::namespaces())?);
+            labels.push(metrics.container_label(usage).to_owned());
+        }
+        let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
+        let query = query.map_err(|error| format!("{field}: {error}"))?;
+        Ok(UsageQuery { field, query, name_label, labels })
+    };
+    USAGES.into_iter().map(|(usage, name)| query(usage, name)).collect()
+}
+
+/// The lines of a report, and the problems among them.
+pub(super) async fn check(
+    config: &Config,
+    provider: &PrometheusProvider,
+    objects: &ClusterObjects,
+) -> (Vec<String>, Vec<String>) {
+    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+    let rules = RuleSet::compile(config, &provider.resources());
+    let (Some(Ok(metrics)), Some(definition)) = (rules.resource, &config.resource_rules) else {
+        return (lines, problems);
+    };
+    let server = Server { provider, name: &definition.server };
+    for (is_pods, known) in [(true, &objects.pods), (false, &objects.nodes)] {
+        for query in queries(&metrics, provider, is_pods) {
+            let result = match query {
+                Ok(query) => check_query(&server, &query, known.as_deref(), is_pods).await,
+                Err(problem) => Err(problem),
+            };
+            match result {
+                Ok(line) => lines.push(line),
+                Err(problem) => problems.push(problem),
+            }
+        }
+    }
+    (lines, problems)
+}
+
+async fn check_query(
+    server: &Server<'_>,
+    query: &UsageQuery,
+    known: Option<&[String]>,
+    is_pods: bool,
+) -> Result<String, String> {
+    let UsageQuery { field, query, name_label, labels } = query;
+    let results = server.vector(query).await.map_err(|error| format!("{field}: {error}"))?;
+    let Some(first) = results.first() else {
+        return Err(format!("{field}: no result: check names and labels in `{query}`"));
+    };
+    if let Some(missing) = labels.iter().find(|label| !first.contains_key(*label)) {
+        return Err(format!(
+            "{field}: the result has no label `{missing}`: group by (<<.GroupBy>>), and check \
+             resources.overrides and containerLabel"
+        ));
+    }
+    let mut names: Vec<&str> =
+        results.iter().filter_map(|labels| labels.get(name_label)).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let (kind, example) = (if is_pods { "pods" } else { "nodes" }, names.first().unwrap_or(&""));
+    let is_known = |known: &[String]| names.iter().any(|name| known.iter().any(|own| own == name));
+    match known {
+        Some(known) if !is_known(known) => {
+            let own = known.first().map_or("", String::as_str);
+            return Err(format!(
+                "{field}: `{name_label}` is {example}, but the {kind} of the cluster have names \
+                 such as {own}: map the label that has the names, or add one by relabeling"
+            ));
+        }
+        None if !is_pods && example.contains(':') => {
+            return Err(format!(
+                "{field}: `{name_label}` is {example}, an address and not the name of a node: map \
+                 the label that has the name, or add one by relabeling"
+            ));
+        }
+        _ => {}
+    }
+    Ok(format!("{field}: {kind}: {}, such as {example}", names.len()))
+}
+
+/// Explains `pods/cpu`, `pods/memory`, `nodes/cpu` or `nodes/memory`.
+pub(super) async fn explain(
+    config: &Config,
+    provider: &PrometheusProvider,
+    metric: &str,
+) -> anyhow::Result<(String, bool)> {
+    let (kind, usage) = metric.split_once('/').unwrap_or_default();
+    let index = USAGES.iter().position(|(_, name)| *name == usage);
+    let (Some(index), "pods" | "nodes") = (index, kind) else {
+        bail!("{metric} must be pods/cpu, pods/memory, nodes/cpu or nodes/memory");
+    };
+    let rules = RuleSet::compile(config, &provider.resources());
+    let (Some(metrics), Some(definition)) = (rules.resource, &config.resource_rules) else {
+        return Ok(("the file has no resourceRules\n".to_owned(), false));
+    };
+    let metrics = metrics?;
+    let server = Server { provider, name: &definition.server };
+    let query = match queries(&metrics, provider, kind == "pods").into_iter().nth(index) {
+        Some(Ok(query)) => query,
+        Some(Err(problem)) => return Ok((format!("{problem}\n"), false)),
+        None => return Ok((String::new(), false)),
+    };
+    let mut text = format!("resourceRules.{}: {}\n", query.field, query.query);
+    let checked = check_query(&server, &query, None, kind == "pods").await;
+    let is_good = checked.is_ok();
+    let (Ok(line) | Err(line)) = checked;
+    // Writing to a string can't fail.
+    let _ = writeln!(text, "{line}");
+    for labels in server.vector(&query.query).await.unwrap_or_default().iter().take(MAX_RESULTS) {
+        let _ = writeln!(text, "  {labels:?}");
+    }
+    Ok((text, is_good))
+}

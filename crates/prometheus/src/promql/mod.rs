@@ -1,0 +1,179 @@
+//! The syntax and the types of PromQL, without a server.
+//!
+//! ```text
+//!  query ──► lexer ──► parser (tree) ◄── functions (types of arguments)
+//!                        ├──► rules::lint    mistakes in the queries of rules
+//!                        └──► rules::shape   whether objects can share a query
+//! ```
+//!
+//! [`parse`] accepts the queries that Prometheus accepts. A function that Prometheus doesn't have
+//! is accepted with any arguments and reported by [`Expr::unknown_functions`], because compatible
+//! servers have further ones.
+
+mod functions;
+mod lexer;
+mod parser;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use functions::{depends_on_order, is_by_series};
+pub use parser::parse;
+
+/// A mistake in a query, with its offset in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SyntaxError {
+    pub at: usize,
+    pub message: String,
+}
+
+/// The type of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    Scalar,
+    InstantVector,
+    RangeVector,
+    Text,
+}
+
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Scalar => "a scalar",
+            Self::InstantVector => "an instant vector",
+            Self::RangeVector => "a range vector",
+            Self::Text => "a string",
+        })
+    }
+}
+
+/// An expression of a query.
+#[derive(Clone, Debug)]
+pub struct Expr<'q> {
+    pub at: usize,
+    pub node: Node<'q>,
+    pub result: Type,
+    has_offset: bool,
+    has_time: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Node<'q> {
+    Number,
+    /// The text between the quotes, with its escapes.
+    Text(&'q str),
+    Selector(Selector<'q>),
+    /// A selector with a range, a subquery, a signed expression, or one in parentheses.
+    Wrapped(Wrapper, Box<Expr<'q>>),
+    Call(&'q str, Vec<Expr<'q>>),
+    Aggregation(&'q str, Option<Grouping<'q>>, Vec<Expr<'q>>),
+    Binary(&'q str, Matching<'q>, Box<[Expr<'q>; 2]>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrapper {
+    Range,
+    Subquery,
+    Sign,
+    Parentheses,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Selector<'q> {
+    /// Empty if the name is a matcher.
+    pub name: &'q str,
+    pub matchers: Vec<Matcher<'q>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Matcher<'q> {
+    pub label: &'q str,
+    pub operator: &'q str,
+    /// The text between the quotes, with its escapes.
+    pub value: &'q str,
+    /// The matcher as it is in the query.
+    pub source: &'q str,
+}
+
+/// `by` or `without`, and the labels.
+#[derive(Clone, Debug)]
+pub struct Grouping<'q> {
+    pub is_by: bool,
+    pub labels: Vec<&'q str>,
+}
+
+/// The modifiers of a binary operator.
+#[derive(Clone, Debug, Default)]
+pub struct Matching<'q> {
+    /// `on`, or else `ignoring`. Without either, all labels match.
+    pub is_on: bool,
+    /// The labels of `on` or `ignoring`.
+    pub labels: Vec<&'q str>,
+    /// The operand of which several series can match one.
+    pub many: Option<Side>,
+    /// The labels of `group_left` or `group_right`.
+    pub include: Vec<&'q str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+impl<'q> Expr<'q> {
+    /// Calls `visit` with this expression and all parts of it.
+    pub fn visit(&self, visit: &mut dyn FnMut(&Self)) {
+        visit(self);
+        match &self.node {
+            Node::Number | Node::Text(_) | Node::Selector(_) => {}
+            Node::Wrapped(_, inner) => inner.visit(visit),
+            Node::Call(_, arguments) | Node::Aggregation(_, _, arguments) => {
+                for argument in arguments {
+                    argument.visit(visit);
+                }
+            }
+            Node::Binary(_, _, operands) => {
+                for operand in &**operands {
+                    operand.visit(visit);
+                }
+            }
+        }
+    }
+
+    /// The functions that Prometheus doesn't have.
+    pub fn unknown_functions(&self) -> Vec<&'q str> {
+        let mut unknown = Vec::new();
+        self.visit(&mut |expr| {
+            if let Node::Call(name, _) = &expr.node
+                && functions::parameters(name).is_none()
+            {
+                unknown.push(*name);
+            }
+        });
+        unknown
+    }
+
+    /// The selectors, in the order of the query.
+    pub fn selectors(&self) -> Vec<Selector<'q>> {
+        let mut selectors = Vec::new();
+        self.visit(&mut |expr| {
+            if let Node::Selector(selector) = &expr.node {
+                selectors.push(selector.clone());
+            }
+        });
+        selectors
+    }
+}
+
+impl<'q> Selector<'q> {
+    /// The name of the series, if it is a constant.
+    pub fn series(&self) -> Option<&'q str> {
+        let by_label = self.matchers.iter().find(|matcher| matcher.label == "__name__");
+        match by_label {
+            _ if !self.name.is_empty() => Some(self.name),
+            Some(matcher) if matcher.operator == "=" => Some(matcher.value),
+            _ => None,
+        }
+    }
+}

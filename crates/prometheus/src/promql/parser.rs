@@ -1,0 +1,473 @@
+//! From tokens to an expression, with the checks of Prometheus.
+
+use hpa_go_compat::regex::GoRegex;
+
+use super::{
+    Expr, Grouping, Matcher, Matching, Node, Selector, Side, SyntaxError, Type, Wrapper,
+    functions::{self, check_arguments},
+    lexer::{Token, tokens},
+};
+use crate::rules::config::parse_duration;
+
+/// The maximum depth of expressions. The parser and its callers use the stack.
+const MAX_NESTING: usize = 50;
+/// The maximum number of operators. Trees of them are walked with the stack.
+const MAX_OPERATORS: usize = 500;
+/// Binds tighter than all operators but `^`.
+const SIGN: u8 = 5;
+
+/// Words that can't be the name of a metric.
+const KEYWORDS: [&str; 6] = ["bool", "group_left", "group_right", "ignoring", "on", "atan2"];
+
+/// Parses a query. Its result can have any type.
+pub fn parse(query: &str) -> Result<Expr<'_>, SyntaxError> {
+    let mut parser = Parser { tokens: tokens(query)?, next: 0, query, depth: 0, operators: 0 };
+    if parser.tokens.is_empty() {
+        return parser.error("the query is empty");
+    }
+    let expr = parser.expression(0)?;
+    if parser.peek().is_some() { parser.unexpected("the end of the query") } else { Ok(expr) }
+}
+
+struct Parser<'q> {
+    tokens: Vec<(usize, Token<'q>)>,
+    next: usize,
+    query: &'q str,
+    depth: usize,
+    operators: usize,
+}
+
+type Parsed<T> = Result<T, SyntaxError>;
+
+fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|own| word.eq_ignore_ascii_case(own))
+}
+
+/// The precedence of a binary operator.
+fn precedence(token: Token<'_>) -> Option<(&str, u8)> {
+    Some(match token {
+        Token::Word(word) if is_one_of(word, &["or"]) => (word, 0),
+        Token::Word(word) if is_one_of(word, &["and", "unless"]) => (word, 1),
+        Token::Word(word) if is_one_of(word, &["atan2"]) => (word, 4),
+        Token::Symbol(symbol @ ("==" | "!=" | "<" | "<=" | ">" | ">=")) => (symbol, 2),
+        Token::Symbol(symbol @ ("+" | "-")) => (symbol, 3),
+        Token::Symbol(symbol @ ("*" | "/" | "%")) => (symbol, 4),
+        Token::Symbol(symbol @ "^") => (symbol, 6),
+        _ => return None,
+    })
+}
+
+fn fail<T>(at: usize, message: impl Into<String>) -> Parsed<T> {
+    Err(SyntaxError { at, message: message.into() })
+}
+
+impl<'q> Parser<'q> {
+    fn peek(&self) -> Option<Token<'q>> {
+        self.tokens.get(self.next).map(|(_, token)| *token)
+    }
+
+    fn offset(&self) -> usize {
+        self.tokens.get(self.next).map_or(self.query.len(), |(at, _)| *at)
+    }
+
+    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        fail(self.offset(), message)
+    }
+
+    fn unexpected<T>(&self, expected: &str) -> Parsed<T> {
+        self.error(match self.peek() {
+            Some(Token::Word(text) | Token::Number(text) | Token::Symbol(text)) => {
+                format!("`{text}` instead of {expected}")
+            }
+            Some(Token::Text(_)) => format!("a string instead of {expected}"),
+            None => format!("the query ends instead of {expected}"),
+        })
+    }
+
+    fn accept(&mut self, symbol: &str) -> bool {
+        let found = self.peek() == Some(Token::Symbol(symbol));
+        self.next += usize::from(found);
+        found
+    }
+
+    fn accept_word(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Word(own)) if own.eq_ignore_ascii_case(word));
+        self.next += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, symbol: &str) -> Parsed<()> {
+        if self.accept(symbol) { Ok(()) } else { self.unexpected(&format!("`{symbol}`")) }
+    }
+
+    /// An expression of operators with at least this precedence.
+    fn expression(&mut self, min: u8) -> Parsed<Expr<'q>> {
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return self.error("the query is nested too deeply");
+        }
+        let mut left = self.signed()?;
+        while let Some((operator, precedence)) = self.peek().and_then(precedence)
+            && precedence >= min
+        {
+            let at = self.offset();
+            self.next += 1;
+            self.operators += 1;
+            if self.operators > MAX_OPERATORS {
+                return fail(at, format!("the query has more than {MAX_OPERATORS} operators"));
+            }
+            let is_comparison = precedence == 2;
+            let has_bool = self.accept_word("bool");
+            if has_bool && !is_comparison {
+                return fail(at, format!("`bool` is only for comparisons, not for `{operator}`"));
+            }
+            let matching = self.matching()?;
+            // Only `^` is right-associative.
+            let right =
+                self.expression(if operator == "^" { precedence } else { precedence + 1 })?;
+            left = binary(at, operator, has_bool, matching, left, right)?;
+        }
+        self.depth -= 1;
+        Ok(left)
+    }
+
+    fn signed(&mut self) -> Parsed<Expr<'q>> {
+        let at = self.offset();
+        if !self.accept("-") && !self.accept("+") {
+            let operand = self.primary()?;
+            return self.modified(operand);
+        }
+        let operand = self.expression(SIGN)?;
+        let result = operand.result;
+        if matches!(result, Type::RangeVector | Type::Text) {
+            return fail(at, format!("a sign needs a scalar or an instant vector, not {result}"));
+        }
+        Ok(wrapped(at, Wrapper::Sign, operand, result))
+    }
+
+    fn primary(&mut self) -> Parsed<Expr<'q>> {
+        let at = self.offset();
+        match self.peek() {
+            Some(Token::Number(text)) => {
+                if !is_number(text) && parse_duration(text).is_err() {
+                    return self.error(format!("`{text}` is neither a number nor a duration"));
+                }
+                self.next += 1;
+                Ok(expr(at, Node::Number, Type::Scalar))
+            }
+            Some(Token::Text(text)) => {
+                self.next += 1;
+                Ok(expr(at, Node::Text(text), Type::Text))
+            }
+            Some(Token::Symbol("(")) => {
+                self.next += 1;
+                let operand = self.expression(0)?;
+                self.expect(")")?;
+                let result = operand.result;
+                Ok(wrapped(at, Wrapper::Parentheses, operand, result))
+            }
+            Some(Token::Symbol("{")) => self.selector(at, ""),
+            Some(Token::Word(word)) => self.word(at, word),
+            _ => self.unexpected("an expression"),
+        }
+    }
+
+    /// A function, an aggregation, a selector or a number.
+    fn word(&mut self, at: usize, word: &'q str) -> Parsed<Expr<'q>> {
+        let following = self.tokens.get(self.next + 1).map(|(_, token)| *token);
+        // Only recorded series have a colon in their name.
+        let is_call = following == Some(Token::Symbol("(")) && !word.contains(':');
+        let is_grouped =
+            matches!(following, Some(Token::Word(word)) if is_one_of(word, &["by", "without"]));
+        let parameters = functions::aggregation(word);
+        if let Some(parameters) = parameters.filter(|_| is_call || is_grouped) {
+            self.next += 1;
+            return self.aggregation(at, word, parameters);
+        }
+        if is_one_of(word, &["inf", "nan"]) && !is_call {
+            self.next += 1;
+            return Ok(expr(at, Node::Number, Type::Scalar));
+        }
+        let is_keyword = is_one_of(word, &KEYWORDS);
+        let is_operator = precedence(Token::Word(word)).is_some();
+        if is_keyword || is_call && (is_operator || is_one_of(word, &["by", "without", "offset"])) {
+            return self.unexpected("an expression");
+        }
+        self.next += 1;
+        if !is_call {
+            return self.selector(at, word);
+        }
+        let arguments = self.arguments()?;
+        if let Some(parameters) = functions::parameters(word) {
+            check_arguments(word, parameters, arguments.iter().map(|argument| argument.result))
+                .or_else(|message| fail(at, message))?;
+        }
+        Ok(expr(at, Node::Call(word, arguments), functions::result(word)))
+    }
+
+    /// The matchers of a selector, after its name.
+    fn selector(&mut self, at: usize, name: &'q str) -> Parsed<Expr<'q>> {
+        let mut matchers = Vec::new();
+        if self.accept("{") {
+            while !self.accept("}") {
+                let matcher = self.matcher()?;
+                if matcher.label == "__name__" && !name.is_empty() {
+                    return fail(at, format!("the name is set twice, by `{name}` and `__name__`"));
+                }
+                matchers.push(matcher);
+                if !self.accept(",") && self.peek() != Some(Token::Symbol("}")) {
+                    return self.unexpected("`,` or `}`");
+                }
+            }
+        }
+        let accepts_empty = |matcher: &Matcher<'_>| match matcher.operator {
+            "=" => matcher.value.is_empty(),
+            "!=" => !matcher.value.is_empty(),
+            operator => {
+                let regex = GoRegex::new(&format!("^(?:{})$", matcher.value));
+                regex.is_ok_and(|regex| regex.is_match("")) == (operator == "=~")
+            }
+        };
+        if name.is_empty() && matchers.iter().all(accepts_empty) {
+            return fail(at, "a selector needs a name, or a matcher that doesn't match \"\"");
+        }
+        Ok(expr(at, Node::Selector(Selector { name, matchers }), Type::InstantVector))
+    }
+
+    /// The name of a label, in quotes if it has other characters than letters and digits.
+    fn label(&mut self) -> Parsed<&'q str> {
+        let label = match self.peek() {
+            Some(Token::Word(label)) if !label.contains(':') => label,
+            // Another spelling of a label would be taken for another label.
+            Some(Token::Text(label)) if !label.contains('\\') => label,
+            _ => return self.unexpected("the name of a label"),
+        };
+        self.next += 1;
+        Ok(label)
+    }
+
+    fn matcher(&mut self) -> Parsed<Matcher<'q>> {
+        let start = self.offset();
+        let is_name = matches!(self.peek(), Some(Token::Text(_)));
+        let label = self.label()?;
+        if is_name && matches!(self.peek(), Some(Token::Symbol("," | "}"))) {
+            return Ok(Matcher { label: "__name__", operator: "=", value: label, source: label });
+        }
+        let Some(Token::Symbol(operator @ ("=" | "!=" | "=~" | "!~"))) = self.peek() else {
+            return self.unexpected("`=`, `!=`, `=~` or `!~`");
+        };
+        self.next += 1;
+        let Some(Token::Text(value)) = self.peek() else {
+            return self.unexpected("a value in quotes");
+        };
+        // Backslashes are doubled outside of backquotes.
+        let expression = value.replace(r"\\", r"\");
+        if operator.ends_with('~')
+            && let Err(error) = GoRegex::new(&format!("^(?:{expression})$"))
+        {
+            return self.error(error.to_string());
+        }
+        self.next += 1;
+        let source = self.query.get(start..self.offset()).unwrap_or_default().trim_end();
+        Ok(Matcher { label, operator, value, source })
+    }
+
+    /// Ranges, subqueries, `offset` and `@`.
+    fn modified(&mut self, mut operand: Expr<'q>) -> Parsed<Expr<'q>> {
+        loop {
+            let at = self.offset();
+            let can_shift = matches!(
+                operand.node,
+                Node::Selector(_) | Node::Wrapped(Wrapper::Range | Wrapper::Subquery, _)
+            );
+            if self.accept("[") {
+                operand = self.range(at, operand)?;
+            } else if self.accept_word("offset") {
+                if !can_shift || operand.has_offset {
+                    return fail(at, "`offset` must follow a selector or a subquery, once");
+                }
+                self.accept("-");
+                self.duration()?;
+                operand.has_offset = true;
+            } else if self.accept("@") {
+                if !can_shift || operand.has_time {
+                    return fail(at, "`@` must follow a selector or a subquery, once");
+                }
+                if self.accept_word("start") || self.accept_word("end") {
+                    self.expect("(")?;
+                    self.expect(")")?;
+                } else {
+                    let _ = self.accept("-") || self.accept("+");
+                    if !matches!(self.peek(), Some(Token::Number(text)) if is_number(text)) {
+                        return self.unexpected("a time in seconds");
+                    }
+                    self.next += 1;
+                }
+                operand.has_time = true;
+            } else {
+                return Ok(operand);
+            }
+        }
+    }
+
+    /// The rest of a range or a subquery, after its bracket.
+    fn range(&mut self, at: usize, operand: Expr<'q>) -> Parsed<Expr<'q>> {
+        self.duration()?;
+        let is_subquery = self.accept(":");
+        if is_subquery && self.peek() != Some(Token::Symbol("]")) {
+            self.duration()?;
+        }
+        self.expect("]")?;
+        let result = operand.result;
+        if is_subquery {
+            if result != Type::InstantVector {
+                return fail(at, format!("a subquery needs an instant vector, not {result}"));
+            }
+            return Ok(wrapped(at, Wrapper::Subquery, operand, Type::RangeVector));
+        }
+        if !matches!(operand.node, Node::Selector(_)) {
+            let message = "a range must follow a selector: for an expression, use a subquery, such \
+                           as [5m:1m]";
+            return fail(at, message);
+        }
+        if operand.has_offset || operand.has_time {
+            return fail(at, "a range must be before `offset` and `@`");
+        }
+        Ok(wrapped(at, Wrapper::Range, operand, Type::RangeVector))
+    }
+
+    fn duration(&mut self) -> Parsed<()> {
+        match self.peek() {
+            Some(Token::Number(text)) if is_number(text) || parse_duration(text).is_ok() => {
+                self.next += 1;
+                Ok(())
+            }
+            _ => self.unexpected("a duration, such as 5m"),
+        }
+    }
+
+    fn arguments(&mut self) -> Parsed<Vec<Expr<'q>>> {
+        self.expect("(")?;
+        let mut arguments = Vec::new();
+        if self.accept(")") {
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(self.expression(0)?);
+            if self.accept(")") {
+                return Ok(arguments);
+            }
+            if !self.accept(",") {
+                return self.unexpected("`,` or `)`");
+            }
+        }
+    }
+
+    /// A list of labels in parentheses.
+    fn labels(&mut self) -> Parsed<Vec<&'q str>> {
+        self.expect("(")?;
+        let mut labels = Vec::new();
+        while !self.accept(")") {
+            labels.push(self.label()?);
+            if !self.accept(",") && self.peek() != Some(Token::Symbol(")")) {
+                return self.unexpected("`,` or `)`");
+            }
+        }
+        Ok(labels)
+    }
+
+    fn matching(&mut self) -> Parsed<Matching<'q>> {
+        let mut matching = Matching { is_on: self.accept_word("on"), ..Matching::default() };
+        if !matching.is_on && !self.accept_word("ignoring") {
+            return Ok(matching);
+        }
+        matching.labels = self.labels()?;
+        if self.accept_word("group_left") {
+            matching.many = Some(Side::Left);
+        } else if self.accept_word("group_right") {
+            matching.many = Some(Side::Right);
+        }
+        if matching.many.is_some() && self.peek() == Some(Token::Symbol("(")) {
+            matching.include = self.labels()?;
+        }
+        Ok(matching)
+    }
+
+    fn grouping(&mut self) -> Parsed<Option<Grouping<'q>>> {
+        let is_by = self.accept_word("by");
+        if !is_by && !self.accept_word("without") {
+            return Ok(None);
+        }
+        Ok(Some(Grouping { is_by, labels: self.labels()? }))
+    }
+
+    fn aggregation(
+        &mut self,
+        at: usize,
+        name: &'q str,
+        parameters: &'static str,
+    ) -> Parsed<Expr<'q>> {
+        let before = self.grouping()?;
+        let arguments = self.arguments()?;
+        let grouping = if before.is_some() { before } else { self.grouping()? };
+        check_arguments(name, parameters, arguments.iter().map(|argument| argument.result))
+            .or_else(|message| fail(at, message))?;
+        Ok(expr(at, Node::Aggregation(name, grouping, arguments), Type::InstantVector))
+    }
+}
+
+fn expr(at: usize, node: Node<'_>, result: Type) -> Expr<'_> {
+    Expr { at, node, result, has_offset: false, has_time: false }
+}
+
+fn wrapped(at: usize, wrapper: Wrapper, inner: Expr<'_>, result: Type) -> Expr<'_> {
+    expr(at, Node::Wrapped(wrapper, Box::new(inner)), result)
+}
+
+fn is_number(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    match lower.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).is_ok(),
+        None => {
+            lower.ends_with(|char: char| char.is_ascii_digit() || char == '.')
+                && lower.parse::<f64>().is_ok()
+        }
+    }
+}
+
+/// Checks a binary expression.
+fn binary<'q>(
+    at: usize,
+    operator: &'q str,
+    has_bool: bool,
+    matching: Matching<'q>,
+    left: Expr<'q>,
+    right: Expr<'q>,
+) -> Parsed<Expr<'q>> {
+    let types = [left.result, right.result];
+    if let Some(wrong) = types.iter().find(|own| matches!(own, Type::RangeVector | Type::Text)) {
+        return fail(at, format!("`{operator}` needs scalars or instant vectors, not {wrong}"));
+    }
+    let is_set = is_one_of(operator, &["and", "or", "unless"]);
+    let has_scalar = types.contains(&Type::Scalar);
+    let is_scalar = types == [Type::Scalar; 2];
+    if has_scalar && is_set {
+        return fail(at, format!("`{operator}` needs instant vectors, not a scalar"));
+    }
+    let is_comparison = ["==", "!=", "<", "<=", ">", ">="].contains(&operator);
+    if is_scalar && is_comparison && !has_bool {
+        return fail(at, format!("a comparison of scalars needs `{operator} bool`"));
+    }
+    if has_scalar && (matching.is_on || !matching.labels.is_empty() || matching.many.is_some()) {
+        return fail(at, "`on` and `ignoring` are only for instant vectors");
+    }
+    if is_set && matching.many.is_some() {
+        return fail(at, format!("`{operator}` can't have `group_left` or `group_right`"));
+    }
+    let both = matching.include.iter().find(|label| matching.labels.contains(label));
+    if let Some(label) = both.filter(|_| matching.is_on) {
+        return fail(at, format!("the label {label} is in `on` and in the group modifier"));
+    }
+    let result = if is_scalar { Type::Scalar } else { Type::InstantVector };
+    Ok(expr(at, Node::Binary(operator, matching, Box::new([left, right])), result))
+}

@@ -1,0 +1,148 @@
+//! Rules inside of other files: a `ConfigMap` with the file, and Helm values of a chart with
+//! `rules.custom`, `rules.external` and `rules.resource`.
+
+use super::{
+    Config, ConfigError, Position,
+    decode::decode_values,
+    yaml::{self, Content, Node},
+};
+use crate::rules::generate::default_rules;
+
+/// How deep the values of a chart can be in those of another one, or in a `HelmRelease`.
+const MAX_DEPTH: usize = 4;
+const LISTS: [&str; 3] = ["rules", "externalRules", "resourceRules"];
+
+pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
+    let documents = yaml::parse_all(text)
+        .map_err(|error| if text.contains("{{") { ConfigError::HelmTemplate } else { error })?;
+    let configs = documents.iter().filter_map(|document| config(text, document));
+    match configs.into_iter().next() {
+        Some(config) => config,
+        None => Config::parse(text),
+    }
+}
+
+/// The rules of a document that isn't a rules file.
+fn config(text: &str, document: &Node) -> Option<Result<Config, ConfigError>> {
+    if document.member("kind").and_then(Node::text) == Some("ConfigMap") {
+        let Content::Mapping(files) = &document.member("data")?.content else { return None };
+        let embedded = files.iter().filter_map(|(_, file)| {
+            let content = file.text()?;
+            let has_rules = matches!(yaml::parse_all(content), Ok(documents) if documents.iter()
+                .any(|document| LISTS.iter().any(|list| document.member(list).is_some())));
+            let is_broken = content.contains("seriesQuery") || content.contains("containerQuery");
+            (has_rules || is_broken).then(|| embedded(text, content))
+        });
+        return embedded.into_iter().next();
+    }
+    values(document, 0).map(with_defaults)
+}
+
+/// The value of `rules` in the values of a chart.
+fn values(node: &Node, depth: usize) -> Option<&Node> {
+    let Content::Mapping(members) = &node.content else { return None };
+    if let Some(rules) = node.member("rules") {
+        let names = ["default", "custom", "external", "resource", "existing"];
+        if names.iter().any(|name| rules.member(name).is_some()) {
+            return Some(rules);
+        }
+    }
+    if depth == MAX_DEPTH {
+        return None;
+    }
+    members.iter().find_map(|(_, value)| values(value, depth + 1))
+}
+
+/// The chart puts its own rules in front of the values', unless `default` is false.
+fn with_defaults(rules: &Node) -> Result<Config, ConfigError> {
+    let (mut config, has_defaults) = decode_values(rules)?;
+    if has_defaults {
+        let mut all = Config::parse(&default_rules("5m", ""))?.rules;
+        let count = all.len();
+        all.append(&mut config.rules);
+        config.rules = all;
+        config.positions.shift_rules(count);
+    }
+    Ok(config)
+}
+
+/// A rules file that is a text in another file. Its positions are those of the other file.
+fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
+    let first = content.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
+    let shift = first.and_then(|(index, line)| {
+        let mut lines = file.lines().enumerate();
+        let (found, outer) = lines.find(|(_, outer)| outer.trim() == line.trim())?;
+        Some((found.checked_sub(index)?, outer.len().checked_sub(line.len())?))
+    });
+    let (lines, columns) = shift.unwrap_or_default();
+    let moved = |position: &mut Position| {
+        position.line += lines;
+        position.column += columns;
+    };
+    match Config::parse(content) {
+        Ok(mut config) => {
+            config.positions.0.values_mut().for_each(moved);
+            Ok(config)
+        }
+        Err(ConfigError::Syntax { mut position, message }) => {
+            moved(&mut position);
+            Err(ConfigError::Syntax { position, message })
+        }
+        Err(ConfigError::Fields(mut issues)) => {
+            issues.0.iter_mut().for_each(|issue| moved(&mut issue.position));
+            Err(ConfigError::Fields(issues))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_map_is_read_with_positions_in_its_file() {
+        let file = |query: &str| {
+            format!(
+                "apiVersion: v1\nkind: Namespace\n---\nkind: ConfigMap\ndata:\n  config.yaml: |\n    \
+                 rules:\n    - {query}\n"
+            )
+        };
+        let config = parse(&file("seriesQuery: up")).unwrap();
+        assert_eq!(config.rules[0].series_query, "up");
+        let position = config.positions.get("rules[0].seriesQuery").unwrap();
+        assert_eq!(position, Position { line: 8, column: 20 });
+        let error = parse(&file("seriesQuerys: up")).unwrap_err().to_string();
+        assert!(error.starts_with("line 8, column 7: rules[0]: unknown field"), "{error}");
+    }
+
+    #[test]
+    fn values_of_a_chart_are_read_with_its_default_rules() {
+        let values = |default: &str| {
+            format!(
+                "prometheus-adapter:\n  image: {{tag: v1}}\n  rules:\n    {default}\n    custom: \
+                 [{{seriesQuery: up}}]\n    external: [{{seriesQuery: e}}]\n    resource: {{window: \
+                 3m}}\n"
+            )
+        };
+        let config = parse(&values("default: false")).unwrap();
+        assert_eq!((config.rules.len(), config.external_rules.len()), (1, 1));
+        assert_eq!(config.resource_rules.unwrap().window.as_secs(), 180);
+        let config = parse(&values("existing:")).unwrap();
+        assert_eq!(config.rules.len(), 7);
+        assert_eq!(config.rules[6].series_query, "up");
+        assert_eq!(config.positions.get("rules[6].seriesQuery").unwrap().line, 5);
+    }
+
+    #[test]
+    fn template_of_a_chart_must_be_rendered_first() {
+        let error = parse("kind: ConfigMap\n{{- if .Values.rules }}\ndata: {}\n").unwrap_err();
+        assert!(error.to_string().contains("render it first: helm template"), "{error}");
+    }
+
+    #[test]
+    fn rules_file_is_read_as_it_is() {
+        assert_eq!(parse("rules: [{seriesQuery: up}]").unwrap().rules.len(), 1);
+        assert!(parse("rule: []").unwrap_err().to_string().contains("did you mean `rules`"));
+    }
+}

@@ -1,0 +1,352 @@
+//! Finds mistakes in rules without a server: each query is rendered for typical requests and parsed.
+
+use hpa_calc::Selector;
+use hpa_metrics::resource::{ApiResources, GroupResource};
+
+use crate::{
+    promql::{self, Expr, Node, SyntaxError, Type},
+    rules::{
+        Compat, Config, RuleSet,
+        config::{DiscoveryRule, Position},
+        query::{Objects, QueryError},
+        resource_metrics::{ResourceMetrics, Usage},
+        rule::{Naming, Rule},
+    },
+};
+
+/// A mistake in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The field, such as `rules[0].metricsQuery`.
+    pub path: String,
+    pub position: Option<Position>,
+    /// Whether the rule can still have values.
+    pub is_warning: bool,
+    pub message: String,
+}
+
+/// Stands for the series of a `seriesQuery` without a constant name.
+const ANY_SERIES: &str = "series_name";
+
+const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
+
+/// The mistakes in rules that compile, in the order of the file.
+pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
+    let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
+    let lists = [
+        ("rules", &config.rules, &rules.custom),
+        ("externalRules", &config.external_rules, &rules.external),
+    ];
+    for (list, definitions, compiled) in lists {
+        for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
+            let Ok(rule) = rule else { continue };
+            linter.rule = format!("{list}[{index}]");
+            linter.rule(definition, rule, list == "externalRules");
+        }
+    }
+    if let Some(Ok(metrics)) = &rules.resource {
+        linter.resource_rules(metrics);
+    }
+    linter.findings
+}
+
+struct Linter<'a> {
+    config: &'a Config,
+    resources: &'a ApiResources,
+    /// The rule that is checked, such as `rules[0]`.
+    rule: String,
+    findings: Vec<Finding>,
+}
+
+impl Linter<'_> {
+    fn finding(&mut self, is_warning: bool, field: &str, message: String) {
+        let path = format!("{}.{field}", self.rule);
+        let position = self.config.positions.get(&path);
+        self.findings.push(Finding { path, position, is_warning, message });
+    }
+
+    fn error(&mut self, field: &str, message: impl Into<String>) {
+        self.finding(false, field, message.into());
+    }
+
+    fn warning(&mut self, field: &str, message: impl Into<String>) {
+        self.finding(true, field, message.into());
+    }
+
+    fn rule(&mut self, definition: &DiscoveryRule, rule: &Rule, is_external: bool) {
+        let series = self.series_query(&definition.series_query);
+        self.name(definition, rule, series);
+        if definition.metrics_query.trim().is_empty() {
+            let message = format!("the query is missing: write, for example, '{METRICS_QUERY}'");
+            return self.error("metricsQuery", message);
+        }
+        let name = series.unwrap_or(ANY_SERIES);
+        let count = self.findings.len();
+        // One request is enough for each mistake.
+        for selector in ["", "color=red"] {
+            let Ok(selector) = Selector::parse(selector) else { continue };
+            let query = if is_external {
+                rule.external_query(name, "shop", &selector, self.resources, Compat::Off)
+            } else {
+                let pods = GroupResource::pods();
+                let Some(resource) = resource(rule, self.resources, &pods) else {
+                    let message = "no label names an object: add, for example, overrides: {pod: \
+                                   {resource: pod}, namespace: {resource: namespace}}, or \
+                                   template: <<.Resource>>";
+                    return self.error("resources", message);
+                };
+                let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
+                let objects = Objects { resource, namespace, names: &["web".to_owned()] };
+                rule.custom_query(name, objects, &selector, self.resources, Compat::Off)
+            };
+            self.query("metricsQuery", query, series);
+            if self.findings.len() > count {
+                return;
+            }
+        }
+    }
+
+    /// Checks `seriesQuery`, and returns the name of the series if it is a constant.
+    fn series_query<'q>(&mut self, query: &'q str) -> Option<&'q str> {
+        let field = "seriesQuery";
+        if query.trim().is_empty() {
+            self.error(field, "the selector is missing: write, for example, 'http_requests_total'");
+            return None;
+        }
+        match promql::parse(query) {
+            Err(error) => self.error(field, not_promql(query, &error)),
+            Ok(Expr { node: Node::Selector(selector), .. }) => return selector.series(),
+            Ok(_) => self.error(
+                field,
+                "it must be a selector, such as 'http_requests_total{pod!=\"\"}': write functions \
+                 and operators into metricsQuery",
+            ),
+        }
+        None
+    }
+
+    fn name(&mut self, definition: &DiscoveryRule, rule: &Rule, series: Option<&str>) {
+        let template = &definition.name.as_template;
+        let regex = rule.name_rule().regex();
+        for reference in regex.unknown_references(template) {
+            let number = reference.trim_start_matches(|char: char| char.is_ascii_digit());
+            let digits = reference.strip_suffix(number).unwrap_or_default();
+            let advice = if !number.is_empty() && !digits.is_empty() {
+                format!("write ${{{digits}}}{number}")
+            } else {
+                "put the part of the name in parentheses in name.matches, such as '^(.*)_total$'"
+                    .to_owned()
+            };
+            let message = format!("name.matches has no group `{reference}`: {advice}");
+            self.error("name.as", message);
+        }
+        let is_name = |char: char| char.is_ascii_alphanumeric() || "_:.-${}".contains(char);
+        if let Some(char) = template.chars().find(|char| !is_name(*char)) {
+            let message = format!("the name of a metric can't have {char:?}");
+            self.error("name.as", message);
+        } else if template.contains("{$") {
+            self.error("name.as", "braces are inside of the reference: write ${1}, not {$1}");
+        }
+        match series.map(|series| (series, rule.naming(series))) {
+            Some((series, Naming::NoMatch)) => {
+                let message = format!("it doesn't match {series}, the only series of seriesQuery");
+                self.error("name.matches", message);
+            }
+            Some((series, Naming::Filtered(index))) => {
+                let field = format!("seriesFilters[{index}]");
+                self.error(&field, format!("it excludes {series}, the only series of seriesQuery"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks a rendered query.
+    fn query(&mut self, field: &str, query: Result<String, QueryError>, series: Option<&str>) {
+        let query = match query {
+            Ok(query) => query,
+            Err(QueryError::Label(error)) => {
+                let message = format!(
+                    "{error}: add a label for it to resources.overrides, such as namespace: \
+                     {{resource: namespace}}; in an external rule, `namespaced: false` does \
+                     without"
+                );
+                return self.error("resources", message);
+            }
+            Err(error) => return self.error(field, error.to_string()),
+        };
+        let expr = match promql::parse(&query) {
+            Ok(expr) => expr,
+            Err(error) => return self.error(field, not_promql(&query, &error)),
+        };
+        if matches!(expr.result, Type::RangeVector | Type::Text) {
+            let message = format!(
+                "the result is {}, which has no current value: use a function, such as rate",
+                expr.result
+            );
+            self.error(field, message);
+        }
+        let read: Vec<&str> =
+            expr.selectors().iter().filter_map(promql::Selector::series).collect();
+        if let Some(series) = series
+            && !read.is_empty()
+            && read.len() == expr.selectors().len()
+            && !read.contains(&series)
+        {
+            let read = read.join(", ");
+            let message =
+                format!("it reads {read}, but seriesQuery selects {series}: use <<.Series>>");
+            self.warning(field, message);
+        }
+        for function in expr.unknown_functions() {
+            let message =
+                format!("Prometheus has no function {function}; other servers may have it");
+            self.warning(field, message);
+        }
+    }
+
+    fn resource_rules(&mut self, metrics: &ResourceMetrics) {
+        for (usage, name) in [(Usage::Cpu, "cpu"), (Usage::Memory, "memory")] {
+            self.rule = format!("resourceRules.{name}");
+            let names = &["web".to_owned()];
+            let pods = metrics.pod_query(usage, "shop", names, self.resources, Compat::Off);
+            self.query("containerQuery", pods, None);
+            let nodes = metrics.node_query(usage, names, self.resources, Compat::Off);
+            self.query("nodeQuery", nodes, None);
+            if metrics.container_label(usage).is_empty() {
+                self.error("containerLabel", "it is missing: write, for example, container");
+            }
+        }
+    }
+}
+
+/// A resource that the rule has a label for, preferably pods.
+fn resource<'r>(
+    rule: &'r Rule,
+    resources: &ApiResources,
+    pods: &'r GroupResource,
+) -> Option<&'r GroupResource> {
+    let has_pods = rule.labels().label(pods, resources).is_ok();
+    if has_pods { Some(pods) } else { rule.labels().overridden().into_iter().next() }
+}
+
+/// A query that isn't PromQL, with the place of the mistake.
+fn not_promql(query: &str, error: &SyntaxError) -> String {
+    let before: String = query.get(..error.at).unwrap_or_default().chars().rev().take(20).collect();
+    let before: String = before.chars().rev().collect();
+    let after: String = query.get(error.at..).unwrap_or_default().chars().take(20).collect();
+    let advice = if before.trim_end().ends_with('{') && after.starts_with(',') {
+        ". Without matchers, nothing is in front of the comma: write <<.LabelMatchers>> last, after \
+         a comma"
+    } else {
+        ""
+    };
+    format!("not PromQL: {error}, at `{before}⟨here⟩{after}`{advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_metrics::test_doubles::resources;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn findings(rules: &str) -> Vec<String> {
+        let config = Config::parse(rules).unwrap();
+        let compiled = RuleSet::compile(&config, &resources());
+        assert_eq!(compiled.first_error(), None);
+        let findings = lint(&config, &compiled, &resources()).into_iter();
+        findings
+            .map(|finding| {
+                let line = finding.position.map_or(0, |position| position.line);
+                let kind = if finding.is_warning { "warning: " } else { "" };
+                format!("{line} {}: {kind}{}", finding.path, finding.message)
+            })
+            .collect()
+    }
+
+    /// A rule of pods with these fields.
+    fn custom(fields: &str) -> String {
+        let labels = "{namespace: {resource: namespace}, pod: {resource: pod}}";
+        format!("rules:\n- resources: {{overrides: {labels}}}\n{fields}")
+    }
+
+    #[rstest]
+    #[case::sum("sum(m) by (<<.GroupBy>>)")]
+    #[case::ratio("sum(<<.Series>>{<<.LabelMatchers>>}) / sum(limits) * 100")]
+    #[case::condition(
+        "sum(rate(<<.Series>>{<<range $k, $v := .LabelValuesByName>><<if ne $k \"namespace\">><<$k>>=~\"<<$v>>\",<<end>><<end>>}[2m])) by (<<.GroupBy>>)"
+    )]
+    fn good_rules_have_no_findings(#[case] query: &str) {
+        let rule = format!("  seriesQuery: m\n  metricsQuery: '{query}'\n");
+        assert_eq!(findings(&custom(&rule)), [""; 0]);
+    }
+
+    #[rstest]
+    #[case::expression(
+        "  seriesQuery: sum(a) / sum(b)\n  metricsQuery: <<.Series>>\n",
+        "3 rules[0].seriesQuery: it must be a selector"
+    )]
+    #[case::no_group(
+        "  seriesQuery: m\n  name: {as: '{$1} seconds'}\n  metricsQuery: <<.Series>>\n",
+        "4 rules[0].name.as: name.matches has no group `1`: put the part of the name in parentheses"
+    )]
+    #[case::long_reference(
+        "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: $1_rate}\n  metricsQuery: <<.Series>>\n",
+        "4 rules[0].name.as: name.matches has no group `1_rate`: write ${1}_rate"
+    )]
+    #[case::no_query("  seriesQuery: m\n", "2 rules[0].metricsQuery: the query is missing")]
+    #[case::other_series(
+        "  seriesQuery: m\n  metricsQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)\n",
+        "4 rules[0].metricsQuery: warning: it reads n, but seriesQuery selects m"
+    )]
+    #[case::stray_quote(
+        "  seriesQuery: m\n  metricsQuery: sum(m{<<.LabelMatchers>>}) by (<<.GroupBy>>)'\n",
+        "4 rules[0].metricsQuery: not PromQL: the string that starts with ' has no end"
+    )]
+    #[case::range(
+        "  seriesQuery: m\n  metricsQuery: m{<<.LabelMatchers>>}[5m]\n",
+        "4 rules[0].metricsQuery: the result is a range vector"
+    )]
+    #[case::execution(
+        "  seriesQuery: m\n  metricsQuery: <<.Serie>>\n",
+        "4 rules[0].metricsQuery: template: metrics-query:1:2: executing \"metrics-query\" at \
+         <.Serie>: can't evaluate field Serie"
+    )]
+    #[case::filtered(
+        "  seriesQuery: m\n  seriesFilters: [{is: ^n}]\n  metricsQuery: m\n",
+        "4 rules[0].seriesFilters[0]: it excludes m, the only series of seriesQuery"
+    )]
+    fn mistakes_are_named_with_line_and_advice(#[case] rule: &str, #[case] expected: &str) {
+        let findings = findings(&custom(rule)).join("\n");
+        assert!(findings.contains(expected), "{findings}");
+    }
+
+    #[test]
+    fn external_query_is_checked_without_matchers() {
+        let rule = |namespaced: bool| {
+            findings(&format!(
+                "externalRules:\n- seriesQuery: m\n  resources: {{namespaced: {namespaced}}}\n  \
+                 metricsQuery: 'm{{<<.LabelMatchers>>, queue=\"a\"}}'\n"
+            ))
+        };
+        let expected = "4 externalRules[0].metricsQuery: not PromQL: `,` instead of the name of a \
+                        label, at `m{⟨here⟩, queue=\"a\"}`. Without matchers, nothing is in front \
+                        of the comma: write <<.LabelMatchers>> last, after a comma";
+        assert_eq!(rule(false), [expected]);
+        let without_label = rule(true).join("\n");
+        assert!(without_label.starts_with("3 externalRules[0].resources: unable to convert"));
+        assert!(without_label.ends_with("`namespaced: false` does without"), "{without_label}");
+    }
+
+    #[test]
+    fn resource_rules_are_checked() {
+        let findings = findings(
+            "resourceRules:\n  cpu:\n    containerQuery: sum(c{<<.LabelMatchers>>\n    \
+             nodeQuery: n{<<.LabelMatchers>>}\n    containerLabel: container\n    \
+             resources: {template: <<.Resource>>}\n",
+        );
+        assert!(
+            findings[0].starts_with("3 resourceRules.cpu.containerQuery: not PromQL: the query")
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Decides whether the query of a rule reads each object on its own. If it does, one query for all
+//! objects of a namespace has the same sample for an object as a query for that object.
+//!
+//! Let Q(N) be the query for a set of objects N, whose names the label L has. Q reads objects on
+//! their own if Q(N) is exactly the part of Q(all) whose label L is a name in N, for each N. This
+//! is proven bottom-up: an expression is either constant, which means that it doesn't depend on N,
+//! or has this property, or nothing is known about it. A query without a proof is not shared.
+//!
+//! The proof covers results. A query for all objects can fail where a query for one doesn't, for
+//! example if another object has duplicate series, so its failures must not be answers.
+
+#[cfg(test)]
+mod tests;
+
+use hpa_go_compat::template::Template;
+
+use crate::promql::{
+    self, Expr, Matching, Node, Selector, Side, SyntaxError, Type, depends_on_order, is_by_series,
+};
+
+/// Stands for the name of an object in the query that is checked.
+pub(crate) const MARKER: &str = "hpa-rs-object";
+
+/// A reason for which it is not proven that a query reads each object on its own. `label` is
+/// that with the names of the objects.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotPerObject {
+    #[error("the objects have no namespace, and only queries of one namespace are shared")]
+    NoNamespace,
+    #[error("the query can't be built")]
+    NoQuery,
+    /// The template can depend on the names in another way than by label matchers.
+    #[error("the template does more than to insert Series, LabelMatchers and GroupBy: {0}")]
+    Template(String),
+    #[error("functions remove the label `{0}` of the objects' names")]
+    Label(String),
+    /// The query is not PromQL of Prometheus.
+    #[error("the query isn't PromQL of Prometheus: {0}")]
+    Syntax(#[from] SyntaxError),
+    #[error("the query doesn't select objects: it has no <<.LabelMatchers>>")]
+    NotSelected,
+    #[error("the names of objects are used outside of selectors")]
+    NameElsewhere,
+    /// An aggregation puts several objects into one group.
+    #[error("`{aggregation}` aggregates over objects, because it isn't grouped by `{label}`")]
+    Aggregation { aggregation: String, label: String },
+    /// A function whose result can depend on other objects.
+    #[error("the result of `{0}` can depend on other objects")]
+    Function(String),
+    /// A function changes the label with the names of objects.
+    #[error("`{function}` changes the label `{label}`")]
+    Relabeled { function: String, label: String },
+    /// A binary operator matches series of different objects.
+    #[error("`{operator}` can match series of different objects, because not by `{label}`")]
+    Matching { operator: String, label: String },
+    /// The result has samples whatever objects are asked for.
+    #[error("an operand of `{0}` is in the result whichever objects are asked for")]
+    Operand(String),
+}
+
+/// Checks that a template uses the names of objects only by label matchers. `label` is that of the
+/// names.
+pub(crate) fn check_template(template: &Template, label: &str) -> Result<(), NotPerObject> {
+    let action =
+        template.first_action_beyond(&["Series", "LabelMatchers", "GroupBy"], |key| key != label);
+    action.map_or(Ok(()), |action| Err(NotPerObject::Template(action)))
+}
+
+/// Checks a query for the object [`MARKER`]. `label` is that of the names.
+pub(crate) fn check_query(query: &str, label: &str) -> Result<(), NotPerObject> {
+    // Functions and operators remove these labels.
+    if ["__name__", "le"].contains(&label) {
+        return Err(NotPerObject::Label(label.to_owned()));
+    }
+    let expr = promql::parse(query)?;
+    let mut check = Check { label, selected: 0 };
+    let class = check.class(&expr)?;
+    let names = query.matches(MARKER).count();
+    if names != 0 && check.selected != names {
+        return Err(NotPerObject::NameElsewhere);
+    }
+    match class {
+        Class::PerObject => Ok(()),
+        Class::Constant => Err(NotPerObject::NotSelected),
+    }
+}
+
+/// A proven property of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// It doesn't depend on the objects.
+    Constant,
+    /// It reads each object on its own, and each sample has the label with the object's name.
+    PerObject,
+}
+
+struct Check<'l> {
+    label: &'l str,
+    /// The number of selectors that have the name of the object.
+    selected: usize,
+}
+
+impl Check<'_> {
+    fn class(&mut self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
+        match &expr.node {
+            Node::Number | Node::Text(_) => Ok(Class::Constant),
+            Node::Selector(selector) => self.selector(selector),
+            // All series have the same times.
+            Node::Wrapped(_, inner) => self.class(inner),
+            Node::Binary(operator, matching, operands) => {
+                let [left, right] = &**operands;
+                let classes = [self.class(left)?, self.class(right)?];
+                let has_scalar = [left, right].iter().any(|own| own.result == Type::Scalar);
+                self.binary(operator, matching, classes, has_scalar)
+            }
+            Node::Call(_, arguments) | Node::Aggregation(_, _, arguments) => {
+                let mut is_constant = true;
+                for argument in arguments {
+                    is_constant &= self.class(argument)? == Class::Constant;
+                }
+                if is_constant { Ok(Class::Constant) } else { self.function(expr) }
+            }
+        }
+    }
+
+    fn selector(&mut self, selector: &Selector<'_>) -> Result<Class, NotPerObject> {
+        let mut class = Class::Constant;
+        for matcher in &selector.matchers {
+            if matcher.value.contains(MARKER) {
+                let selects = matcher.label == self.label && matcher.value == MARKER;
+                if !selects || matcher.operator != "=" {
+                    return Err(NotPerObject::NameElsewhere);
+                }
+                self.selected += 1;
+                class = Class::PerObject;
+            }
+        }
+        Ok(class)
+    }
+
+    /// A function or an aggregation with an argument that isn't constant.
+    fn function(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
+        let label = self.label.to_owned();
+        match &expr.node {
+            // It removes the label `le`.
+            Node::Call("histogram_quantile", _) => Ok(Class::PerObject),
+            Node::Call(name @ ("label_replace" | "label_join"), arguments) => {
+                let is_other = match arguments.get(1).map(|argument| &argument.node) {
+                    Some(Node::Text(target)) => {
+                        *target != label && !target.is_empty() && !target.contains('\\')
+                    }
+                    _ => false,
+                };
+                let relabeled = || NotPerObject::Relabeled { function: (*name).to_owned(), label };
+                if is_other { Ok(Class::PerObject) } else { Err(relabeled()) }
+            }
+            Node::Call(name, _) if is_by_series(name) => Ok(Class::PerObject),
+            Node::Aggregation(name, grouping, _) if !depends_on_order(name) => {
+                let by_object = grouping
+                    .as_ref()
+                    .is_some_and(|grouping| grouping.labels.contains(&&*label) == grouping.is_by);
+                let aggregation = (*name).to_owned();
+                let over_objects = || NotPerObject::Aggregation { aggregation, label };
+                if by_object { Ok(Class::PerObject) } else { Err(over_objects()) }
+            }
+            Node::Call(name, _) | Node::Aggregation(name, ..) => {
+                Err(NotPerObject::Function((*name).to_owned()))
+            }
+            _ => Ok(Class::Constant),
+        }
+    }
+
+    fn binary(
+        &self,
+        operator: &str,
+        matching: &Matching<'_>,
+        classes: [Class; 2],
+        has_scalar: bool,
+    ) -> Result<Class, NotPerObject> {
+        if classes == [Class::Constant; 2] {
+            return Ok(Class::Constant);
+        }
+        // A scalar is constant: it applies to each sample of the other operand.
+        if has_scalar {
+            return Ok(Class::PerObject);
+        }
+        let set =
+            ["and", "or", "unless"].into_iter().find(|set| operator.eq_ignore_ascii_case(set));
+        // Matched series have the same object.
+        let by_object = matching.labels.contains(&self.label) == matching.is_on;
+        let is_proven = match (set, classes) {
+            (Some("or"), [Class::PerObject, Class::PerObject]) => by_object,
+            // All of the constant operand that matches nothing.
+            (Some("or"), _) | (Some("unless"), [Class::Constant, _]) => {
+                return Err(NotPerObject::Operand(operator.to_owned()));
+            }
+            // The constant operand alone decides which samples of the left operand stay.
+            (Some(_), [Class::PerObject, Class::Constant]) => true,
+            (Some(_), _) => by_object,
+            (None, _) => by_object || self.joins_constant(matching, classes),
+        };
+        if is_proven {
+            return Ok(Class::PerObject);
+        }
+        let (operator, label) = (operator.to_owned(), self.label.to_owned());
+        Err(NotPerObject::Matching { operator, label })
+    }
+
+    /// Whether one operand is constant, and the other one gives the result its label.
+    fn joins_constant(&self, matching: &Matching<'_>, [left, right]: [Class; 2]) -> bool {
+        let (many, one) = match matching.many {
+            None => return false,
+            Some(Side::Left) => (left, right),
+            Some(Side::Right) => (right, left),
+        };
+        match (many, one) {
+            // Each sample keeps its labels, and finds its match whichever others there are.
+            (Class::PerObject, Class::Constant) => !matching.include.contains(&self.label),
+            // Each sample has at most one match, from which it takes the label.
+            (Class::Constant, Class::PerObject) => matching.include.contains(&self.label),
+            _ => false,
+        }
+    }
+}

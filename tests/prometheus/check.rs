@@ -1,0 +1,136 @@
+//! `hpa rules check` with a server: which rules work, and what it says about the others.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::process::Command;
+
+struct Case {
+    name: &'static str,
+    rules: &'static str,
+    /// Whether the exit status is 0.
+    is_good: bool,
+    /// Parts of the report.
+    expected: &'static [&'static str],
+    /// What the report must not have.
+    unexpected: &'static str,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "sample_is_of_the_rules_own_selector",
+        rules: "
+rules:
+- seriesQuery: 'open_connections{pod=\"web-2\"}'
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>,pod=\"web-2\"}) by (<<.GroupBy>>)
+",
+        is_good: true,
+        expected: &["shop/web-2 = 25"],
+        unexpected: "api-1",
+    },
+    Case {
+        name: "value_that_is_no_number_is_a_warning",
+        rules: "
+rules:
+- seriesQuery: 'worker_threads{pod=\"web-3\"}'
+  resources: {template: <<.Resource>>}
+  metricsQuery: >-
+    sum(worker_threads_busy{<<.LabelMatchers>>}) by (<<.GroupBy>>) /
+    sum(worker_threads{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        is_good: true,
+        expected: &["  warning: shop/web-3: "],
+        unexpected: "problem:",
+    },
+    Case {
+        name: "series_without_a_namespace",
+        rules: "
+rules:
+- seriesQuery: skipper_serve_host_duration_seconds_count
+  resources: {overrides: {host: {group: networking.k8s.io, resource: ingress}}}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        is_good: false,
+        expected: &[
+            "line 4, column 15: rules[0].resources: unable to convert resource namespaces",
+            "`namespaced: false` does without",
+        ],
+        unexpected: "not registered",
+    },
+    Case {
+        name: "external_rule_uses_its_namespace_label",
+        rules: "
+externalRules:
+- seriesQuery: nginx_ingress_controller_requests
+  resources: {overrides: {exported_namespace: {resource: namespace}}}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m]))
+",
+        is_good: true,
+        expected: &["exported_namespace=\"shop\"", "{} = 107"],
+        unexpected: "no result",
+    },
+    Case {
+        name: "gauge_with_the_name_of_a_counter",
+        rules: "
+rules:
+- seriesQuery: sessions_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        is_good: true,
+        expected: &["shop/web-1 = 12"],
+        unexpected: "counter",
+    },
+    Case {
+        name: "resource_rules_have_results_and_labels",
+        rules: "
+resourceRules:
+  cpu:
+    containerQuery: sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+    nodeQuery: sum(rate(process_cpu_seconds_total{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+    resources: &labels
+      overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}
+    containerLabel: container
+  memory:
+    containerQuery: sum(container_memory_working_set_bytes{<<.LabelMatchers>>}) by (pod)
+    nodeQuery: sum(node_memory{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    resources: *labels
+    containerLabel: container
+  window: 2m
+",
+        is_good: false,
+        expected: &[
+            "cpu.containerQuery: pods: 1, such as web-1",
+            "cpu.nodeQuery: `instance` is 127.0.0.1:",
+            "an address and not the name of a node",
+            "memory.containerQuery: the result has no label `namespace`",
+            "memory.nodeQuery: no result: check names and labels in `sum(node_memory{instance!=\"\"})",
+        ],
+        unexpected: "no problems",
+    },
+];
+
+/// The results, by the name of the case.
+pub(crate) async fn check(binary: &Path, url: &str) -> Vec<(&'static str, Result<()>)> {
+    let mut results = Vec::new();
+    for case in CASES {
+        results.push((case.name, check_case(binary, url, case).await));
+    }
+    results
+}
+
+async fn check_case(binary: &Path, url: &str, case: &Case) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), case.rules)?;
+    let mut command = Command::new(binary);
+    command.args(["rules", "check", "--prometheus-url", url]).arg(file.path()).env_clear();
+    let output = command.output().await.context("hpa rules check")?;
+    let text = String::from_utf8([output.stdout, output.stderr].concat())?;
+    ensure!(output.status.success() == case.is_good, "{}: {text}", output.status);
+    for expected in case.expected {
+        ensure!(text.contains(expected), "no {expected:?} in: {text}");
+    }
+    ensure!(!text.contains(case.unexpected), "{:?} in: {text}", case.unexpected);
+    Ok(())
+}

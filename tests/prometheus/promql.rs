@@ -1,0 +1,76 @@
+//! Compares the parser of queries with that of Prometheus: queries, and random changes of them.
+
+use anyhow::{Result, ensure};
+use hpa_prometheus::{
+    client::{InstantQuery, QueryFailure, TimeoutParameter},
+    promql,
+};
+
+use crate::reader::Reader;
+
+const QUERIES: [&str; 16] = [
+    "sum ( rate ( m { pod = \"a\" , code =~ \"5..|4..\" } [5m] ) ) by ( pod , le )",
+    "histogram_quantile ( 0.9 , sum by ( le ) ( rate ( m [1h30m] offset 5m ) ) )",
+    "a * on ( pod ) group_left ( node ) b / ignoring ( x ) c",
+    "max_over_time ( sum ( m ) [10m : 30s] ) > bool 0 or vector ( 1 )",
+    "label_replace ( m , \"a\" , '$1' , `b` , \"(.*)\" ) unless on ( ) d",
+    "- m ^ 2 ^ - 1 % 3 atan2 b + 1e-3 - 0x1F * .5",
+    "topk ( 3 , m @ 1700000000 ) without ( a , )",
+    "count_values ( \"v\" , m { } ) == 5 and time ( ) < bool 7",
+    "quantile_over_time ( 0.5 , { __name__ = \"m\" } [5m] @ end ( ) )",
+    "absent ( m { a != \"\" , b !~ \"c\" , } ) # comment",
+    "clamp ( m , 0 , inf ) >= 1 <= 2 != 3",
+    "label_join ( m , \"a\" , \"-\" , \"b\" , \"c\" ) * scalar ( n )",
+    "day_of_month ( ) + round ( m , 5 ) + pi ( )",
+    "sum ( m ) by ( by ) + sum + offset offset 5m",
+    "job:m:rate5m { on = \"x\" } / ( sum without ( a ) ( ( n ) ) )",
+    "predict_linear ( m [1h:] , 3600 ) + \"text\"",
+];
+
+/// Parts that random changes insert.
+const PARTS: &str = "( ) { } [5m] [5m:1m] , + - == bool by on ( ignoring(a) group_left offset 5m @ 1 \
+                     \"s\" 7 sum rate( vector(1) or time() m";
+
+/// The number of changed queries.
+const CHANGES: u64 = 1500;
+
+pub(crate) async fn check(reader: &Reader) -> Result<()> {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap_or_default() % below.max(1)
+    };
+    let parts: Vec<&str> = PARTS.split_whitespace().collect();
+    let mut accepted = 0;
+    for change in 0..CHANGES {
+        let query = QUERIES.get(next(QUERIES.len())).copied().unwrap_or_default();
+        let mut words: Vec<&str> = query.split(' ').collect();
+        let (one, other) = (next(words.len()), next(words.len()));
+        match next(if change == 0 { 1 } else { 5 }) {
+            0 => {}
+            1 => _ = words.remove(one),
+            2 => words.swap(one, other),
+            3 => words.insert(one, words.get(other).copied().unwrap_or_default()),
+            _ => words.insert(one, parts.get(next(parts.len())).copied().unwrap_or_default()),
+        }
+        let query = words.join(" ");
+        let expected = is_accepted(reader, &query).await?;
+        accepted += usize::from(expected);
+        let parsed = promql::parse(&query);
+        // Other servers have further functions.
+        let is_known = parsed.as_ref().is_ok_and(|expr| expr.unknown_functions().is_empty());
+        ensure!(is_known == expected, "Prometheus accepts it: {expected}; {query}: {parsed:?}");
+    }
+    ensure!((200..1400).contains(&accepted), "{accepted} queries are valid");
+    Ok(())
+}
+
+async fn is_accepted(reader: &Reader, query: &str) -> Result<bool> {
+    let query = InstantQuery { query: query.to_owned(), timeout: TimeoutParameter::default() };
+    match reader.client().query(&query).await {
+        Ok(_) | Err(QueryFailure::Decode(_)) => Ok(true),
+        Err(QueryFailure::Api { error_type, .. }) => Ok(error_type != "bad_data"),
+        Err(failure) => Err(failure.into()),
+    }
+}
