@@ -211,6 +211,8 @@ fn sample(line: &str) -> Option<Sample<'_>> {
 mod tests {
     use rstest::rstest;
 
+    use super::*;
+
     #[rstest]
     #[case::none(0, [0.0, 0.0, 0.0, 0.0])]
     #[case::one(1, [1.0, 1.0, 1.0, 1.0])]

@@ -317,6 +317,8 @@ impl MetricsEndpoint {
 mod tests {
     use serde_json::json;
 
+    use super::*;
+
     #[test]
     fn median_is_taken_of_each_number() {
         let one = json!({

@@ -252,6 +252,8 @@ fn bytes(text: &str, request: &RequestCount) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
     use rstest::rstest;
 
