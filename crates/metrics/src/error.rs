@@ -237,7 +237,7 @@ const MAX_DESCRIPTION: usize = 4096;
 
 /// Formats an error and its causes in one line of at most 4096 bytes, without credentials of URLs,
 /// for logs and conditions.
-pub fn describe(error: &dyn Error) -> String {
+pub fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = without_credentials(&chain(error));
     text.truncate(text.floor_char_boundary(MAX_DESCRIPTION));
     text
@@ -245,13 +245,13 @@ pub fn describe(error: &dyn Error) -> String {
 
 /// Joins an error and its causes. A cause is left out if the text before it already
 /// contains it, as in errors of the kube crate.
-fn chain(error: &dyn Error) -> String {
-    let text = error.to_string();
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let text = message(error);
     // The wrapper of the kube crate around every error of a connection.
     let mut text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let next = error.to_string();
+        let next = message(error);
         if !text.contains(&next) {
             text.push_str(": ");
             text.push_str(&next);
@@ -259,6 +259,14 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// The message of an error. kube adds the debug form of the `Status` to an error of the API server.
+fn message(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => status.to_string(),
+        _ => error.to_string(),
+    }
 }
 
 /// Removes the user information from URLs: `https://user:password@host` becomes `https://host`.
@@ -302,6 +310,13 @@ mod tests {
         #[error("outer: inner")]
         struct Outer(#[source] std::io::Error);
         assert_eq!(chain(&Outer(std::io::Error::other("inner"))), "outer: inner");
+    }
+
+    #[test]
+    fn error_of_the_api_server_is_its_message() {
+        let status = kube::core::Status::failure("configmaps is forbidden", "Forbidden");
+        let error = kube::Error::Api(Box::new(status));
+        assert_eq!(describe(&error), "configmaps is forbidden: Forbidden");
     }
 
     #[test]

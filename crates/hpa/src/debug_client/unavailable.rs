@@ -54,7 +54,7 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
-    pub(super) fn unreachable(error: &dyn std::error::Error) -> Self {
+    pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Unreachable(describe(error))
     }
 
