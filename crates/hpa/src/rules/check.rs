@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, error::Error, fmt::Write};
 
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
-    CustomQuery, ExternalQuery, MetricSource, ObjectKey, Objects, describe,
+    CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
     resource::{ApiResources, GroupResource},
+    values::NoValue,
     wire::ItemLabels,
 };
 use hpa_prometheus::rules::{
@@ -249,15 +250,9 @@ impl Report<'_> {
     }
 
     /// A value that is no number isn't a mistake of the rule: an idle histogram has none.
-    fn failure(&mut self, object: &str, error: &ProviderError) {
-        let mut cause: Option<&dyn Error> = Some(error);
-        let is_nan = std::iter::from_fn(|| {
-            let current = cause?;
-            cause = current.source();
-            Some(current.to_string())
-        })
-        .any(|text| text.ends_with(&NoValue::NotANumber.to_string()));
-        let text = format!("{object}: {}", error.describe());
+    fn failure(&mut self, object: &str, error: &MetricError) {
+        let text = format!("{object}: {}", describe(error));
+        let is_nan = text.contains(&NoValue::NotANumber.to_string());
         if is_nan { self.warning(&text) } else { self.problem(&text) }
     }
 

@@ -27,7 +27,6 @@ const TOKEN: &str = "token";
 /// How often files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why the connection can't be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
@@ -36,9 +35,7 @@ pub enum ConnectionError {
     File {
         /// What the file has.
         purpose: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         source: std::io::Error,
     },
     /// The content of a file can't be sent as a header.
@@ -46,23 +43,16 @@ pub enum ConnectionError {
     Header {
         /// What the file has.
         purpose: &'static str,
-        /// The file.
         path: PathBuf,
     },
     /// A kubeconfig file can't be used.
     #[error("unable to use the kubeconfig file {}", path.display())]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: Box<kube::config::KubeconfigError>,
-    },
+    Kubeconfig { path: PathBuf, source: Box<kube::config::KubeconfigError> },
     /// The proxy can't be used.
     #[error("unable to use the proxy for {server}")]
     Proxy {
         /// The host of the server.
         server: String,
-        /// What is wrong.
         source: ProxyError,
     },
     /// The certificates can't be used.
@@ -70,12 +60,10 @@ pub enum ConnectionError {
     Tls {
         /// The files that were used.
         files: String,
-        /// What is wrong.
         source: Box<kube::Error>,
     },
 }
 
-/// What requests are sent with.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) client: kube::Client,
@@ -83,12 +71,12 @@ pub(crate) struct Connection {
 }
 
 /// Returns the value of an environment variable.
-pub(crate) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Sets up connections.
 pub(crate) struct Connector {
     settings: Arc<Settings>,
-    variables: Variables,
+    variables: Environment,
     current: Mutex<Option<Current>>,
 }
 
@@ -103,7 +91,7 @@ type FileVersion = Option<(SystemTime, u64)>;
 
 impl Connector {
     /// A connector that chooses a proxy by environment variables.
-    pub(crate) fn new(settings: Arc<Settings>, variables: Variables) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, variables: Environment) -> Self {
         Self { settings, variables, current: Mutex::new(None) }
     }
 

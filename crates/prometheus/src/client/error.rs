@@ -34,7 +34,6 @@ pub enum QueryFailure {
     /// The server responded with a status that Prometheus doesn't use.
     #[error("unknown response code {status}{hint}")]
     Status {
-        /// The code.
         status: u16,
         /// What the operator should check, or nothing.
         hint: String,
@@ -47,7 +46,6 @@ pub enum QueryFailure {
     Api {
         /// The kind of the error, for example `bad_data`.
         error_type: String,
-        /// What is wrong.
         message: String,
     },
 }

@@ -14,7 +14,6 @@ mod connection;
 mod decode;
 mod error;
 mod forward;
-mod observer;
 mod range;
 mod requests;
 mod series;
@@ -24,11 +23,28 @@ mod time;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 pub use connection::ConnectionError;
 pub use decode::query_result as decode_query;
 pub use error::QueryFailure;
-pub use observer::RequestObserver;
 pub use range::{RangeQuery, RangeSeries};
 pub use requests::{Client, InstantQuery, TimeoutParameter};
 pub use series::SeriesReader;
 pub use settings::{Authentication, Settings, SettingsError, Verb, parse_header};
+
+/// Is called after each request.
+pub trait RequestObserver: Send + Sync {
+    /// A request to `path` of the server with this name has ended.
+    fn observe(
+        &self,
+        server: &str,
+        path: &'static str,
+        duration: Duration,
+        failure: Option<&QueryFailure>,
+    );
+}
+
+impl RequestObserver for () {
+    fn observe(&self, _: &str, _: &'static str, _: Duration, _: Option<&QueryFailure>) {}
+}

@@ -13,7 +13,6 @@ use crate::client::{
 /// A range query: an expression, evaluated at `start` and after every `step` until `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeQuery {
-    /// The expression.
     pub query: String,
     /// The first time.
     pub start: Timestamp,
@@ -26,7 +25,6 @@ pub struct RangeQuery {
 /// A series in the result of a range query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RangeSeries {
-    /// The labels.
     pub labels: BTreeMap<String, String>,
     /// Time in milliseconds and value, in the order of time. Times without a value are left out.
     pub points: Vec<(i64, f64)>,

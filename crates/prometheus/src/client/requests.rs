@@ -26,10 +26,10 @@ use tokio_util::{
 };
 
 use crate::client::{
+    RequestObserver,
     connection::{ConnectionError, Connector},
     decode,
     error::{QueryFailure, hint},
-    observer::RequestObserver,
     range::{RangeQuery, RangeSeries, range_result},
     series::SeriesReader,
     settings::{Settings, SettingsError, Verb},
@@ -50,7 +50,6 @@ const SMALL_RESPONSE: usize = 1 << 20;
 /// An instant query, which is evaluated at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstantQuery {
-    /// The expression.
     pub query: String,
     /// The parameter `timeout`.
     pub timeout: TimeoutParameter,
@@ -108,7 +107,7 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn with_variables(
         settings: Settings,
-        variables: crate::client::connection::Variables,
+        variables: crate::client::connection::Environment,
     ) -> Self {
         let settings = Arc::new(settings);
         let connector = Connector::new(settings.clone(), variables);

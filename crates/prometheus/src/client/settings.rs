@@ -76,7 +76,6 @@ pub enum SettingsError {
     Url {
         /// The URL without credentials.
         url: String,
-        /// What is wrong.
         message: String,
     },
     /// The verb is unknown. The text is that of the reference.

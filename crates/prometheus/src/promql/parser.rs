@@ -253,9 +253,8 @@ impl<'q> Parser<'q> {
         if is_name && matches!(self.peek(), Some(Token::Symbol("," | "}"))) {
             return Ok(Matcher { label: "__name__", operator: "=", value: label, source: label });
         }
-        let operator = match self.peek() {
-            Some(Token::Symbol(operator @ ("=" | "!=" | "=~" | "!~"))) => operator,
-            _ => return self.unexpected("`=`, `!=`, `=~` or `!~`"),
+        let Some(Token::Symbol(operator @ ("=" | "!=" | "=~" | "!~"))) = self.peek() else {
+            return self.unexpected("`=`, `!=`, `=~` or `!~`");
         };
         self.next += 1;
         let Some(Token::Text(value)) = self.peek() else {

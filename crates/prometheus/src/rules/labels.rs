@@ -9,44 +9,27 @@ use hpa_go_compat::{
 };
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource, ResourceError};
 
-/// Why the mapping of a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MappingError {
     /// The template's syntax is wrong.
     #[error("unable to parse label template {}: {source}", hpa_calc::go_text::Quoted(template))]
-    Syntax {
-        /// The template.
-        template: String,
-        /// What is wrong.
-        source: TemplateError,
-    },
+    Syntax { template: String, source: TemplateError },
     /// The template can't be turned around into a regular expression.
     #[error(
         "unable to generate label format from template {}: {source}",
         hpa_calc::go_text::Quoted(template)
     )]
-    Format {
-        /// The template.
-        template: String,
-        /// What is wrong.
-        source: FormatError,
-    },
+    Format { template: String, source: FormatError },
     /// An override has an unknown resource.
     #[error(
         "unable to normalize group-resource {{{} {}}}: {source}",
         source.group(),
         source.resource()
     )]
-    Override {
-        /// The label.
-        label: String,
-        /// What is wrong.
-        source: ResourceError,
-    },
+    Override { label: String, source: ResourceError },
 }
 
-/// Why a label template can't be turned around.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -64,17 +47,14 @@ pub enum FormatError {
     NoResource,
 }
 
-/// Why a resource has no label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unable to convert resource {resource} into label: {problem}")]
 pub struct LabelError {
-    /// The resource.
     pub resource: GroupResource,
     /// What is missing.
     pub problem: LabelProblem,
 }
 
-/// What is missing for the label of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelProblem {
@@ -92,7 +72,6 @@ pub enum LabelProblem {
     Empty,
 }
 
-/// What a label of a series means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelMeaning<'a> {
     /// The label's value is the name of an object.
@@ -111,7 +90,6 @@ pub enum LabelMeaning<'a> {
 /// A second label for a resource that has one already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmbiguousLabel {
-    /// The resource.
     pub resource: GroupResource,
     /// The label that queries use: the first in the file.
     pub used: String,

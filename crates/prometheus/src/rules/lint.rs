@@ -245,7 +245,7 @@ fn not_promql(query: &str, error: &SyntaxError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hpa_metrics::provider::test_doubles::resources;
+    use hpa_metrics::test_doubles::resources;
     use rstest::rstest;
 
     use super::*;

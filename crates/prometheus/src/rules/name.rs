@@ -5,7 +5,6 @@ use hpa_calc::go_text::Quoted;
 use crate::rules::config::{NameMapping, RegexFilter};
 use hpa_go_compat::regex::{GoRegex, RegexError};
 
-/// Why the filters or the naming of a rule are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
@@ -26,12 +25,7 @@ pub enum FilterError {
     Neither,
     /// The expression is invalid.
     #[error("unable to compile series filter {}: {source}", Quoted(expression))]
-    Regex {
-        /// The expression.
-        expression: String,
-        /// What is wrong.
-        source: RegexError,
-    },
+    Regex { expression: String, source: RegexError },
 }
 
 /// A condition on the name of a series.
@@ -81,7 +75,6 @@ pub struct NameRule {
     template: String,
 }
 
-/// Why the naming of a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {

@@ -6,7 +6,7 @@ use hpa_calc::{MilliValue, Selector, api::ResourceName, go_text::Quoted};
 use jiff::SignedDuration;
 
 use crate::rules::{
-    compat::Compat,
+    Compat,
     config::{ResourceRule, ResourceRules},
     labels::{LabelError, MappingError, ResourceLabels},
     query::{Context, Objects, QueryError, QueryTemplate},

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use hpa_calc::Quantity;
 
 use crate::rules::{
-    compat::Compat,
+    Compat,
     value::{custom_value, external_value},
 };
 use hpa_metrics::values::NoValue;
@@ -13,11 +13,9 @@ use hpa_metrics::values::NoValue;
 /// A sample of an instant vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The labels.
     pub labels: BTreeMap<String, String>,
     /// Milliseconds since 1970.
     pub timestamp_ms: i64,
-    /// The value.
     pub value: f64,
 }
 
@@ -30,7 +28,6 @@ pub enum QueryResult {
     Scalar {
         /// Milliseconds since 1970.
         timestamp_ms: i64,
-        /// The value.
         value: f64,
     },
     /// A matrix or a string, which metrics can't be made of.

@@ -3,7 +3,7 @@
 use hpa_calc::{Selector, go_text::Quoted};
 
 use crate::rules::{
-    compat::Compat,
+    Compat,
     config::DiscoveryRule,
     labels::{MappingError, ResourceLabels},
     name::{FilterError, NameError, NameRule, SeriesFilter},
@@ -13,7 +13,7 @@ use crate::rules::{
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::resource::ApiResources;
 
-/// Why a rule is refused, with the texts of the reference, which exits with them at its start.
+/// A refused rule, with the texts of the reference, which exits with them at its start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -30,9 +30,7 @@ pub enum RuleError {
     Query {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// The template.
         template: String,
-        /// What is wrong.
         source: TemplateError,
     },
     /// A filter is wrong.
@@ -45,7 +43,6 @@ pub enum RuleError {
         series_query: String,
         /// The position of the filter.
         index: usize,
-        /// What is wrong.
         source: FilterError,
     },
     /// `name.matches` is wrong.
@@ -57,7 +54,6 @@ pub enum RuleError {
     NameMatches {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// What is wrong.
         source: FilterError,
     },
     /// `name.as` is missing.
@@ -65,7 +61,6 @@ pub enum RuleError {
     NameTemplate {
         /// The rule's `seriesQuery`.
         series_query: String,
-        /// What is wrong.
         source: NameError,
     },
 }
@@ -100,7 +95,6 @@ pub struct Rule {
 /// What a rule makes of the name of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// The name of the metric.
     Metric(String),
     /// The filter at this position doesn't accept the name.
     Filtered(usize),
@@ -141,7 +135,6 @@ impl Rule {
         &self.series_query
     }
 
-    /// The filters.
     pub fn filters(&self) -> &[SeriesFilter] {
         &self.filters
     }

@@ -32,11 +32,9 @@ pub struct InvalidRule {
     pub path: String,
     /// Where the field is in the file, if the configuration was parsed from one.
     pub position: Option<Position>,
-    /// What is wrong.
     pub problem: Box<InvalidRuleProblem>,
 }
 
-/// What is wrong with a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRuleProblem {
     /// In `rules` or `externalRules`.

@@ -52,7 +52,6 @@ struct NameEntry {
 /// What the rule makes of a name.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
-    /// The position of the metric.
     Metric(u32),
     /// The position of the filter.
     Filtered(u32),
@@ -94,11 +93,10 @@ pub struct LabelSet {
 /// The series of a metric. If there are several, the last one counts.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricSeries<'s> {
-    /// The name of the metric.
     pub metric: &'s str,
     /// The last series with the metric.
     pub last: &'s str,
-    /// The resources for which this series is the last one, too.
+    /// The resources for which this series is the last one.
     resources: &'s [Arc<GroupResource>],
     /// Or the resources with the series of each.
     mixed: &'s [(Arc<GroupResource>, u32)],
@@ -106,7 +104,6 @@ pub struct MetricSeries<'s> {
 }
 
 impl<'s> SeriesName<'s> {
-    /// The name of the series.
     pub fn name(&self) -> &'s str {
         self.name
     }

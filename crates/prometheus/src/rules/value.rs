@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use hpa_metrics::values::NoValue;
 
-use crate::rules::compat::Compat;
+use crate::rules::Compat;
 
 /// The value of a custom metric. The reference takes a NaN for zero, and anything else without a
 /// value for the smallest number.

@@ -25,7 +25,7 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// Decodes `rules` of a chart's values. Returns whether the chart adds its own rules, too.
+/// Decodes `rules` of a chart's values. Returns whether the chart adds its own rules.
 pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError> {
     let mut decoder = Decoder::default();
     let mut config = Config::default();

@@ -100,7 +100,6 @@ pub struct ResourceRules {
 pub struct Server {
     /// The name that rules refer to.
     pub name: String,
-    /// The URL.
     pub url: String,
     /// `GET` or `POST`. Empty for the default.
     pub verb: String,
@@ -235,7 +234,6 @@ impl FromIterator<(String, OverrideTarget)> for Overrides {
     }
 }
 
-/// Why a rules file can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -247,7 +245,6 @@ pub enum ConfigError {
     Syntax {
         /// Where the parser stopped.
         position: Position,
-        /// What is wrong.
         message: String,
     },
     #[error(
@@ -266,11 +263,9 @@ pub struct Issues(pub Vec<Issue>);
 /// A field that is unknown, repeated or of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Where it is.
     pub position: Position,
     /// Its path, such as `rules[0].seriesQuery`. It is empty for the whole document.
     pub path: String,
-    /// What is wrong.
     pub message: String,
 }
 

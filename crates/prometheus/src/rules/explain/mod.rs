@@ -1,14 +1,14 @@
 //! Why a metric is found or not, rule by rule.
 
+mod advice;
 mod display;
-mod similar;
 #[cfg(test)]
 mod tests;
 
 use hpa_calc::Selector;
 
 use crate::rules::{
-    compat::Compat,
+    Compat,
     query::{Objects, QueryError},
     registry::{CustomRequest, Source},
     rule::Naming,
@@ -16,8 +16,8 @@ use crate::rules::{
     series::{MetricSeries, RuleSeries},
     shape::NotPerObject,
 };
+use advice::{most_similar, warnings};
 use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
-use similar::most_similar;
 
 /// The number of names that a verdict has as examples.
 const MAX_EXAMPLES: usize = 5;
@@ -40,7 +40,6 @@ pub struct Explanation {
     pub rules: Vec<RuleReport>,
 }
 
-/// What is wrong with a request, whatever the rules are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestProblem {
@@ -82,10 +81,7 @@ pub enum Verdict {
     /// There is a series with the requested name, but it is filtered.
     SeriesFiltered(Refusal),
     /// There is a series with the requested name, but the metric is named otherwise.
-    NamedOtherwise {
-        /// The name of the metric.
-        metric: String,
-    },
+    NamedOtherwise { metric: String },
     /// The rule has other metrics.
     OtherMetrics {
         /// The most similar names.
@@ -120,7 +116,6 @@ pub enum Verdict {
     Applies {
         /// The series that is read.
         series: String,
-        /// The query.
         query: String,
         /// What looks like a mistake in the query.
         warnings: Vec<Warning>,
@@ -143,10 +138,7 @@ pub enum Refusal {
         must_match: bool,
     },
     /// `name.matches`.
-    Name {
-        /// The expression.
-        expression: String,
-    },
+    Name { expression: String },
 }
 
 /// What looks like a mistake in a query.
@@ -154,15 +146,11 @@ pub enum Refusal {
 #[non_exhaustive]
 pub enum Warning {
     /// The series looks like a counter, and the query doesn't calculate a rate.
-    CounterWithoutRate {
-        /// The series.
-        series: String,
-    },
+    CounterWithoutRate { series: String },
     /// The query doesn't select the objects, so it reads all of them.
     NoMatchers,
     /// The series' name says that its values are not in base units.
     Unit {
-        /// The series.
         series: String,
         /// The unit of the values.
         unit: &'static str,
@@ -170,10 +158,7 @@ pub enum Warning {
         hint: &'static str,
     },
     /// The query aggregates, but not by the label that names the objects.
-    NotGroupedBy {
-        /// The label.
-        label: String,
-    },
+    NotGroupedBy { label: String },
 }
 
 impl Verdict {
@@ -350,55 +335,4 @@ fn verdict(
         }
         Err(error) => Verdict::NoQuery { series, error },
     }
-}
-
-/// Units that targets are often not written in, by the end of a series' name.
-const UNITS: [(&[&str], &str, &str); 5] = [
-    (&["_milliseconds", "_ms"], "milliseconds", "a target of 500m is half a millisecond"),
-    (&["_microseconds", "_us"], "microseconds", "a target of 1 is a microsecond"),
-    (&["_kilobytes", "_kb", "_megabytes", "_mb"], "multiples of bytes", "don't use Ki, Mi or Gi"),
-    (&["_percent", "_percentage"], "percent", "a target of 80 is 80 percent"),
-    (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
-];
-
-/// What looks like a mistake. The checks are rough, because a query can be anything.
-fn warnings(source: &Source, series: &str, query: &str, label: Option<&str>) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    let is_counter =
-        ["_total", "_count", "_sum", "_bucket"].iter().any(|end| series.ends_with(end));
-    let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
-    if is_counter && !rates.iter().any(|rate| query.contains(rate)) {
-        warnings.push(Warning::CounterWithoutRate { series: series.to_owned() });
-    }
-    let unit = UNITS.iter().find(|(ends, ..)| ends.iter().any(|end| series.ends_with(end)));
-    if let Some((_, unit, hint)) = unit {
-        warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
-    }
-    let template = source.rule.query_template().text();
-    // External metrics have no objects.
-    let selects = ["LabelMatchers", "LabelValuesByName"].iter().any(|own| template.contains(own));
-    if label.is_some() && !selects {
-        warnings.push(Warning::NoMatchers);
-    }
-    let aggregations = ["sum", "avg", "max", "min", "count"];
-    let words = || query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
-    let aggregates = words().any(|word| aggregations.contains(&word));
-    let has_grouping = words().any(|word| word == "without");
-    if let Some(label) = label
-        && aggregates
-        && !has_grouping
-        && !is_grouped_by(query, label)
-    {
-        warnings.push(Warning::NotGroupedBy { label: label.to_owned() });
-    }
-    warnings
-}
-
-/// Whether a `by (…)` has the label.
-fn is_grouped_by(query: &str, label: &str) -> bool {
-    query.match_indices("by").any(|(start, by)| {
-        let after = query.get(start + by.len()..).unwrap_or_default().trim_start();
-        let list = after.strip_prefix('(').and_then(|list| list.split_once(')'));
-        list.is_some_and(|(list, _)| list.split(',').any(|own| own.trim() == label))
-    })
 }

@@ -6,7 +6,7 @@ use hpa_calc::Selector;
 
 use super::{Origin, SortedMetrics, Source, last_origin};
 use crate::rules::{
-    compat::Compat,
+    Compat,
     labels::LabelError,
     query::{Objects, QueryError},
     rule::Rule,
@@ -26,7 +26,6 @@ pub struct CustomRegistry {
 pub struct CustomMetric<'a> {
     /// The resource of the objects that have the metric.
     pub resource: &'a GroupResource,
-    /// The name of the metric.
     pub metric: &'a str,
 }
 
@@ -47,7 +46,6 @@ impl CustomMetric<'_> {
 pub struct CustomRequest<'a> {
     /// The resource as in the request: plural or singular, with an optional group.
     pub resource: GroupResource,
-    /// The name of the metric.
     pub metric: &'a str,
     /// The namespace of the objects. It is empty for objects without one.
     pub namespace: &'a str,
@@ -62,7 +60,6 @@ pub struct CustomRequest<'a> {
 /// How to read a custom metric.
 #[derive(Clone, Debug)]
 pub struct CustomQuery<'a> {
-    /// The query.
     pub query: String,
     /// The label with the name of an object in the query's result.
     pub label: String,
@@ -70,9 +67,7 @@ pub struct CustomQuery<'a> {
     pub resource: &'a ApiResource,
     /// The position of the rule in the file.
     pub index: usize,
-    /// The rule.
     pub rule: Arc<Rule>,
-    /// The series.
     pub series: Arc<str>,
 }
 
@@ -85,9 +80,7 @@ pub struct FoundMetric<'a> {
     pub label: String,
     /// The position of the rule in the file.
     pub index: usize,
-    /// The rule.
     pub rule: Arc<Rule>,
-    /// The series.
     pub series: Arc<str>,
 }
 
@@ -103,12 +96,7 @@ pub enum CustomQueryError {
     Resource(#[from] ResourceError),
     /// No rule has a series for it.
     #[error("metric {metric} is not registered for {resource}")]
-    Unknown {
-        /// The resource.
-        resource: GroupResource,
-        /// The name of the metric.
-        metric: String,
-    },
+    Unknown { resource: GroupResource, metric: String },
     /// The query can't be built.
     #[error("unable to construct query: {0}")]
     Query(#[from] QueryError),

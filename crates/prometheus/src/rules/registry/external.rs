@@ -3,7 +3,7 @@
 use hpa_calc::Selector;
 
 use super::{Origin, SortedMetrics, Source, last_origin};
-use crate::rules::{compat::Compat, query::QueryError};
+use crate::rules::{Compat, query::QueryError};
 use hpa_metrics::resource::ApiResources;
 
 /// All external metrics that the rules have series for.
@@ -16,7 +16,6 @@ pub struct ExternalRegistry {
 /// An external metric as discovery lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExternalMetric<'a> {
-    /// The name of the metric.
     pub metric: &'a str,
     /// Whether the rule selects the namespace of a request. The reference lists all external
     /// metrics as namespaced.

@@ -22,7 +22,6 @@ use crate::rules::{
 pub struct Source {
     /// The position of the rule in the file.
     pub index: usize,
-    /// The rule.
     pub rule: Arc<Rule>,
     /// Its series.
     pub series: Arc<RuleSeries>,
@@ -33,9 +32,7 @@ pub struct Source {
 pub struct Origin {
     /// The position of the rule in the file.
     pub index: usize,
-    /// The rule.
     pub rule: Arc<Rule>,
-    /// The name of the series.
     pub series: Arc<str>,
     /// The positions of earlier rules that have the metric, too. The last rule counts.
     pub shadows: Vec<usize>,

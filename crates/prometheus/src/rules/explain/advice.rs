@@ -1,0 +1,81 @@
+//! Likely mistakes in a query, and names that are similar to a mistyped one.
+
+use std::cmp::Reverse;
+
+use super::Warning;
+use crate::rules::registry::Source;
+
+/// Units that targets are often not written in, by the end of a series' name.
+const UNITS: [(&[&str], &str, &str); 5] = [
+    (&["_milliseconds", "_ms"], "milliseconds", "a target of 500m is half a millisecond"),
+    (&["_microseconds", "_us"], "microseconds", "a target of 1 is a microsecond"),
+    (&["_kilobytes", "_kb", "_megabytes", "_mb"], "multiples of bytes", "don't use Ki, Mi or Gi"),
+    (&["_percent", "_percentage"], "percent", "a target of 80 is 80 percent"),
+    (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
+];
+
+/// What looks like a mistake. The checks are rough, because a query can be anything.
+pub(super) fn warnings(
+    source: &Source,
+    series: &str,
+    query: &str,
+    label: Option<&str>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let is_counter =
+        ["_total", "_count", "_sum", "_bucket"].iter().any(|end| series.ends_with(end));
+    let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
+    if is_counter && !rates.iter().any(|rate| query.contains(rate)) {
+        warnings.push(Warning::CounterWithoutRate { series: series.to_owned() });
+    }
+    let unit = UNITS.iter().find(|(ends, ..)| ends.iter().any(|end| series.ends_with(end)));
+    if let Some((_, unit, hint)) = unit {
+        warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
+    }
+    let template = source.rule.query_template().text();
+    // External metrics have no objects.
+    let selects = ["LabelMatchers", "LabelValuesByName"].iter().any(|own| template.contains(own));
+    if label.is_some() && !selects {
+        warnings.push(Warning::NoMatchers);
+    }
+    let aggregations = ["sum", "avg", "max", "min", "count"];
+    let words = || query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    let aggregates = words().any(|word| aggregations.contains(&word));
+    let has_grouping = words().any(|word| word == "without");
+    if let Some(label) = label
+        && aggregates
+        && !has_grouping
+        && !is_grouped_by(query, label)
+    {
+        warnings.push(Warning::NotGroupedBy { label: label.to_owned() });
+    }
+    warnings
+}
+
+/// Whether a `by (…)` has the label.
+fn is_grouped_by(query: &str, label: &str) -> bool {
+    query.match_indices("by").any(|(start, by)| {
+        let after = query.get(start + by.len()..).unwrap_or_default().trim_start();
+        let list = after.strip_prefix('(').and_then(|list| list.split_once(')'));
+        list.is_some_and(|(list, _)| list.split(',').any(|own| own.trim() == label))
+    })
+}
+
+/// The most similar of the names, best first. Names that have nothing in common are left out.
+pub(super) fn most_similar(name: &str, names: &[&str], max: usize) -> Vec<String> {
+    let mut scored: Vec<(usize, &str)> =
+        names.iter().map(|other| (score(name, other), *other)).collect();
+    scored.retain(|(score, _)| *score > 0);
+    scored.sort_by_key(|(score, other)| (Reverse(*score), *other));
+    scored.into_iter().take(max).map(|(_, other)| other.to_owned()).collect()
+}
+
+/// The number of bytes in words that both names have, and in their common start.
+fn score(name: &str, other: &str) -> usize {
+    let words = |text: &str| text.split(['_', ':', '.']).map(str::to_owned).collect::<Vec<_>>();
+    let others = words(other);
+    let common: usize =
+        words(name).iter().filter(|word| others.contains(word)).map(String::len).sum();
+    let start = name.bytes().zip(other.bytes()).take_while(|(one, two)| one == two).count();
+    common + start
+}
