@@ -252,10 +252,11 @@ fn bytes(text: &str, request: &RequestCount) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
+
     use rstest::rstest;
+
+    use super::*;
 
     /// As kube-apiserver 1.36 writes it.
     fn line(stage: &str, verb: &str, uri: &str, code: u16) -> String {
