@@ -522,6 +522,28 @@ fn findings_have_the_line_of_the_field() {
     assert_eq!(both, ["17 replicas-in-manifest spec.replicas"]);
 }
 
+#[rstest]
+#[case::setting("json-path/intervall: 30s", "json-path/intervall")]
+#[case::interval("json-path/interval: soon", "json-path/interval")]
+#[case::two("json-path/json-eval: ceil($.x)", "json-path/json-eval")]
+fn mistake_in_an_annotation_of_a_collector_has_its_line(#[case] line: &str, #[case] name: &str) {
+    let start = "metric-config.pods.rps.";
+    let annotations = format!(
+        "  annotations:\n    {start}{line}\n    {start}json-path/json-key: $.x\n    {start}\
+         json-path/port: \"9090\"\n"
+    );
+    let metric = "  metrics:\n  - type: Pods\n    pods:\n      metric: {name: rps}\n      \
+                  target: {type: AverageValue, averageValue: 5}\n";
+    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + metric;
+    let sound = text.replace(&format!("    {start}{line}\n"), "");
+    assert!(found(&sound).is_empty(), "{:?}", found(&sound));
+    let [finding] = found(&text).try_into().unwrap_or_else(|all| panic!("{all:?}"));
+    let field = format!("metric-config metadata.annotations[{start}{name}]");
+    assert!(finding.ends_with(&field), "{finding}");
+    let at = finding.split(' ').next().unwrap().parse::<usize>().unwrap();
+    assert!(text.lines().nth(at - 1).unwrap().contains(name), "{finding}");
+}
+
 #[test]
 fn lost_value_of_a_duplicate_key_is_named() {
     let text = format!("{YAML}  minReplicas: 3\n");
