@@ -23,7 +23,7 @@ fuzz_target!(|input: (&str, &str, Vec<String>)| {
     let labels = ResourceLabels::new(&mapping, &resources).expect("valid");
     let template = QueryTemplate::new("<<.LabelMatchers>>").expect("valid");
 
-    for compat in [Compat::Off, Compat::PrometheusAdapter] {
+    for compat in [Compat::Off, Compat::Reference] {
         let context = Context { labels: &labels, resources: &resources, compat };
         let objects = Objects { resource: &GroupResource::pods(), namespace, names: &names };
         let Ok(query) = template.for_objects("m", objects, &selector, &[], context) else {

@@ -37,7 +37,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     };
     let result = query.and_then(|query| {
         let extractor = Extractor::new(query, aggregator);
-        extractor.with_compat(Compat::KubeMetricsAdapter).extract(case.document.as_bytes())
+        extractor.with_compat(Compat::Reference).extract(case.document.as_bytes())
     });
     match (&case.error, result) {
         (None, Ok(value)) => same_number(expected(&case.value)?, value, &case.json_eval),

@@ -22,7 +22,7 @@ use crate::{
     compare::{difference, normalize},
 };
 
-const COMPAT: Compat = Compat::KubeMetricsAdapter;
+const COMPAT: Compat = Compat::Reference;
 
 fn environment(external_rps_metric: Option<&str>) -> Environment {
     let default = Environment::default();

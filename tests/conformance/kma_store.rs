@@ -18,7 +18,7 @@ use crate::{
 /// that are too old.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().unwrap_or_default());
-    let mut reference = Sequence::new(ttl, Compat::KubeMetricsAdapter);
+    let mut reference = Sequence::new(ttl, Compat::Reference);
     let mut own = Sequence::new(ttl, Compat::Off);
     let steps = line["steps"].as_array().map_or(&[][..], Vec::as_slice);
     for (index, step) in steps.iter().enumerate() {

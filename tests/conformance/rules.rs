@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::compare::difference;
 
-const COMPAT: Compat = Compat::PrometheusAdapter;
+const COMPAT: Compat = Compat::Reference;
 
 #[derive(Deserialize)]
 struct Line {

@@ -36,7 +36,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         Ok((metric, value))
     };
     let default = value(Compat::Off);
-    let compatible = value(Compat::KubeMetricsAdapter);
+    let compatible = value(Compat::Reference);
     let error = compatible.as_ref().err().map(ScheduleError::reference_text);
     same("error", line, &json!(error))?;
     let (metric, compatible) = match (compatible, &default) {

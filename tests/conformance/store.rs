@@ -195,6 +195,6 @@ impl<V> Store<V> {
     }
 
     fn is_readable(&self, stored: &Stored<V>, now: Timestamp) -> bool {
-        self.compat == Compat::KubeMetricsAdapter || now.duration_since(stored.at) <= self.max_age
+        self.compat == Compat::Reference || now.duration_since(stored.at) <= self.max_age
     }
 }

@@ -290,7 +290,7 @@ impl Adapter {
         let discovery = match self.options.compat {
             Compat::Off => self.source.catalog().readiness(),
             // The reference is ready before it has any metrics.
-            Compat::PrometheusAdapter => Ok(()),
+            Compat::Reference => Ok(()),
         };
         let is_stopping = self.stopping.load(Ordering::Relaxed);
         let shutdown = if is_stopping { Err(vec!["shutting down".to_owned()]) } else { Ok(()) };

@@ -59,7 +59,7 @@ pub fn metric_configs(
     compat: Compat,
 ) -> Result<Vec<MetricConfig>, ConfigError> {
     let invalid = annotations.metrics.values().find_map(|config| config.invalid.clone());
-    if let (Compat::KubeMetricsAdapter, Some(error)) = (compat, invalid) {
+    if let (Compat::Reference, Some(error)) = (compat, invalid) {
         return Err(ConfigError::Annotation(error));
     }
     let target = Arc::new(hpa.spec.scale_target_ref.clone());
@@ -67,7 +67,7 @@ pub fn metric_configs(
     let configs = metrics.filter_map(|metric| MetricConfig::new(hpa, &target, metric, annotations));
     Ok(match compat {
         Compat::Off => configs.map(MetricConfig::with_labels).collect(),
-        Compat::KubeMetricsAdapter => configs.collect(),
+        Compat::Reference => configs.collect(),
     })
 }
 
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!((config.interval, config.per_replica), (30_000_000_000, true));
         }
         assert_eq!(configs(&labels, Compat::Off)[1].collector, "prometheus");
-        for config in configs(&labels, Compat::KubeMetricsAdapter) {
+        for config in configs(&labels, Compat::Reference) {
             assert_eq!((config.interval, config.per_replica), (0, false));
             assert_eq!(config.collector, "");
         }

@@ -11,7 +11,7 @@ use crate::{
     config::MetricConfig,
     error::{ConfigError, FetchError, HttpError},
     guarded_http::{Reply, at},
-    jsonpath::{self, Extractor, Query},
+    jsonpath::{Extractor, Query},
     registry::Context,
 };
 
@@ -40,10 +40,6 @@ impl<'m> JsonSettings<'m> {
             Query::expression(self.eval)
         } else {
             Query::key(self.key).map_err(ConfigError::JsonPath)?
-        };
-        let compat = match compat {
-            Compat::Off => jsonpath::Compat::Off,
-            Compat::KubeMetricsAdapter => jsonpath::Compat::KubeMetricsAdapter,
         };
         Ok(Arc::new(Extractor::new(query, aggregator).with_compat(compat)))
     }

@@ -5,6 +5,7 @@ use std::{io, net::IpAddr, time::Duration};
 
 use hpa_calc::go_duration::DurationError;
 use hpa_go_compat::proxy::ProxyError;
+use hpa_metrics::describe;
 use hpa_prometheus::client::QueryFailure;
 
 use crate::{
@@ -239,18 +240,6 @@ impl FetchError {
             _ => false,
         }
     }
-}
-
-/// An error with its causes, on one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Why a request failed.

@@ -6,8 +6,21 @@
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!
+//! Whether harmful details are reproduced as well, is a [`Compat`] of the component that does.
+//!
 //! Durations and quoted texts of Go are in `hpa_calc`, which these modules ask.
 
 pub mod proxy;
 pub mod regex;
 pub mod template;
+
+/// Whether a component reproduces the reference (prometheus-adapter or kube-metrics-adapter) where
+/// that can do harm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// Values that don't exist or don't fit are errors, and texts in queries are escaped.
+    #[default]
+    Off,
+    /// Exactly as the reference.
+    Reference,
+}

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{cluster::Cluster, normalize, prometheus::Prometheus};
 use crate::{compare::difference, rules};
 
-const COMPAT: Compat = Compat::PrometheusAdapter;
+const COMPAT: Compat = Compat::Reference;
 const PORT: u16 = 61_234;
 const TOKEN: &str = "tok-123";
 

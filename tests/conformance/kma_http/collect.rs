@@ -24,7 +24,7 @@ use crate::{
     store::{GroupResource, ObjectKey, Store, Stored},
 };
 
-const COMPAT: Compat = Compat::KubeMetricsAdapter;
+const COMPAT: Compat = Compat::Reference;
 
 /// A stored value.
 #[derive(Clone, Debug)]

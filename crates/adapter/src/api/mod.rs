@@ -68,7 +68,7 @@ impl Adapter {
     fn versions(&self) -> Versions {
         match self.options.compat {
             Compat::Off => Versions::All,
-            Compat::PrometheusAdapter => Versions::Preferred,
+            Compat::Reference => Versions::Preferred,
         }
     }
 

@@ -10,13 +10,14 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use hpa_metrics::describe;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::{CollectionSettings, reader::Reader};
-use crate::{FetchError, MetricConfig, Plan, Sample, error::describe};
+use crate::{FetchError, MetricConfig, Plan, Sample};
 
 /// How long a request waits for a new value if there is an old one.
 const PATIENCE: Duration = Duration::from_secs(1);

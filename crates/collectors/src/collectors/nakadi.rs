@@ -163,7 +163,7 @@ impl NakadiSubscription {
             };
             let number = match (number, compat) {
                 (Some(number), _) => number,
-                (None, Compat::KubeMetricsAdapter) => 0,
+                (None, Compat::Reference) => 0,
                 (None, Compat::Off) => {
                     return Err(unexpected("the statistics of a partition lack the number"));
                 }

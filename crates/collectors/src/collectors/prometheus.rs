@@ -160,7 +160,7 @@ impl PrometheusQuery {
         if !is_known {
             return Err(at(&call.uri, HttpError::Status(reply.status)));
         }
-        let result = decode_query(&reply.body, rules::Compat::Off);
+        let result = decode_query(&reply.body, Compat::Off);
         result.map_err(|failure| FetchError::Prometheus {
             server: url::origin(&call.uri),
             source: without_content(failure, IsTenants::Yes),
@@ -238,7 +238,7 @@ fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
     if replicas < 1 {
         return Err(QueryError::NoReplicas(replicas));
     }
-    to_milli(milli as f64 / f64::from(replicas), Compat::KubeMetricsAdapter)
+    to_milli(milli as f64 / f64::from(replicas), Compat::Reference)
 }
 
 /// A value in thousandths.
@@ -255,7 +255,7 @@ fn to_milli(milli: f64, compat: Compat) -> Result<i64, QueryError> {
     }
     match compat {
         Compat::Off => Err(QueryError::OutOfRange(milli / 1000.0)),
-        Compat::KubeMetricsAdapter => Ok(i64::MIN),
+        Compat::Reference => Ok(i64::MIN),
     }
 }
 
@@ -287,10 +287,10 @@ mod tests {
             (QueryResult::Other("matrix".to_owned()), None, 0),
         ] {
             read(result.clone(), replicas, Compat::Off).expect_err("no value");
-            assert_eq!(read(result, replicas, Compat::KubeMetricsAdapter), Ok(reference));
+            assert_eq!(read(result, replicas, Compat::Reference), Ok(reference));
         }
         let nan = vector(&[f64::NAN]);
-        read(nan, None, Compat::KubeMetricsAdapter).expect_err("NaN");
+        read(nan, None, Compat::Reference).expect_err("NaN");
         assert_eq!(read(vector(&[1.5, 9.0]), Some(3), Compat::Off), Ok(500));
     }
 }

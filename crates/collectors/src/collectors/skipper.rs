@@ -143,7 +143,7 @@ fn parse_weight(text: &str, compat: Compat) -> Option<f64> {
     let is_accepted = match compat {
         Compat::Off => weight.is_finite() && weight >= 0.0,
         // A number that is out of range is an error, but its name is not.
-        Compat::KubeMetricsAdapter => weight.is_finite() || names_it(),
+        Compat::Reference => weight.is_finite() || names_it(),
     };
     is_accepted.then_some(weight / 100.0)
 }
@@ -218,7 +218,7 @@ fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
     }
     Some(match compat {
         Compat::Off => pattern.replace('\\', r"\\").replace('"', "\\\""),
-        Compat::KubeMetricsAdapter => pattern,
+        Compat::Reference => pattern,
     })
 }
 
@@ -245,7 +245,7 @@ mod tests {
         let group = RouteGroup { hosts, default_backends: Vec::new() };
         let query = |compat| route_group_query(("n", "g"), &group, "", compat).expect("a query");
         assert!(query(Compat::Off).contains(r#"host=~"\\*_example_org""#));
-        assert!(query(Compat::KubeMetricsAdapter).contains(r#"host=~"\*_example_org""#));
+        assert!(query(Compat::Reference).contains(r#"host=~"\*_example_org""#));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::Compat;
 /// host and without credentials; compatible with the reference, Go must be able to parse it.
 pub(crate) fn check_url(url: &str, compat: Compat) -> Result<(), &'static str> {
     check_go_url(url)?;
-    if compat == Compat::KubeMetricsAdapter { Ok(()) } else { host(url).map(|_| ()) }
+    if compat == Compat::Reference { Ok(()) } else { host(url).map(|_| ()) }
 }
 
 /// The most important checks of Go's `url.Parse`.

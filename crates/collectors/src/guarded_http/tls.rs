@@ -6,6 +6,7 @@ use std::{
     time::SystemTime,
 };
 
+use hpa_metrics::describe;
 use parking_lot::Mutex;
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
@@ -13,10 +14,7 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use crate::{
-    error::describe,
-    settings::{SettingsError, read},
-};
+use crate::settings::{SettingsError, read};
 
 /// TLS settings with the authorities of the system and those of a file. The file is read again when
 /// it changes.

@@ -5,19 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hpa_go_compat::regex::GoRegex;
+use hpa_go_compat::{Compat, regex::GoRegex};
 
 use crate::jsonpath::{error::EvalError, value::Value};
-
-/// Whether harmful details of the reference are reproduced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compat {
-    /// A number that a 64-bit float can't represent is an error.
-    #[default]
-    Off,
-    /// Such a number is 0, and the factorial of a number above 20 overflows.
-    KubeMetricsAdapter,
-}
 
 /// Bounds for documents and evaluations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,7 +102,7 @@ impl Extractor {
     fn single(&self, value: &Value, document: &Document) -> Result<f64, ExtractError> {
         match (value.number(document), self.compat) {
             (Ok(number), _) => return Ok(number),
-            (Err(NoNumber::TooLarge), Compat::KubeMetricsAdapter) => return Ok(0.0),
+            (Err(NoNumber::TooLarge), Compat::Reference) => return Ok(0.0),
             (Err(NoNumber::TooLarge), Compat::Off) => return Err(ExtractError::TooLarge),
             (Err(NoNumber::OtherType), _) => {}
         }

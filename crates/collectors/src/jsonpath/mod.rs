@@ -22,7 +22,8 @@
 //! # Compatibility
 //!
 //! Results are those of the reference, including its peculiarities. [`Compat`] selects only whether
-//! a number that can't be represented counts as 0.
+//! a number that a 64-bit float can't represent counts as 0, and whether the factorial of a number
+//! above 20 overflows.
 
 #![warn(missing_docs)]
 
@@ -45,6 +46,7 @@ mod tokens;
 mod value;
 
 pub use aggregate::{Aggregator, UnknownAggregator};
-pub use context::{Compat, Limits};
+pub use context::Limits;
 pub use error::{ErrorKind, ExtractError, JsonType};
 pub use extract::{Extractor, Query};
+pub use hpa_go_compat::Compat;

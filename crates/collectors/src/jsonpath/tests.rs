@@ -79,11 +79,11 @@ fn error_says_what_is_wrong(#[case] path: &str, #[case] expected: ExtractError) 
 #[test]
 fn number_out_of_range_is_zero_if_compatible() {
     let extractor = Extractor::new(Query::key("$.huge").expect("a path"), None);
-    let compatible = extractor.with_compat(Compat::KubeMetricsAdapter);
+    let compatible = extractor.with_compat(Compat::Reference);
     assert_eq!(compatible.extract(DOCUMENT.as_bytes()), Ok(0.0));
     let factorial = Extractor::new(Query::expression("factorial(21)"), None);
     factorial.extract(b"0").expect_err("too large");
-    let compatible = factorial.with_compat(Compat::KubeMetricsAdapter);
+    let compatible = factorial.with_compat(Compat::Reference);
     assert_eq!(compatible.extract(b"0"), Ok(14_197_454_024_290_336_768.0));
 }
 
@@ -94,7 +94,7 @@ fn number_out_of_range_is_zero_if_compatible() {
 #[case::random_number_below_zero("randint(0)")]
 #[case::factorial_overflows_the_stack("factorial(1000000000)")]
 fn expression_that_panics_in_the_reference_is_an_error(#[case] text: &str) {
-    for compat in [Compat::Off, Compat::KubeMetricsAdapter] {
+    for compat in [Compat::Off, Compat::Reference] {
         let extractor = Extractor::new(Query::expression(text), None).with_compat(compat);
         let error = extractor.extract(DOCUMENT.as_bytes()).expect_err(text);
         assert_eq!(error.kind(), ErrorKind::Evaluation);

@@ -26,7 +26,7 @@
 //! The reference evaluates a repeating entry for the current day only. It loses the part of a
 //! window or ramp that is on the other side of midnight, and a window whose end is before its start
 //! has no length. Here, such a window ends on the next day, and all days count.
-//! [`Compat::KubeMetricsAdapter`] reproduces the reference. There is no other difference.
+//! [`Compat::Reference`] reproduces the reference. There is no other difference.
 
 #![warn(missing_docs)]
 
@@ -45,8 +45,9 @@ mod zone;
 
 pub use changes::Change;
 pub use error::{Problem, ScheduleError};
+pub use hpa_go_compat::Compat;
 pub use metric::ScheduledMetric;
-pub use settings::{Compat, Settings};
+pub use settings::Settings;
 pub use spec::{
     ScalingScheduleSpec, ScalingScheduleStatus, Schedule, ScheduleDay, SchedulePeriod, ScheduleType,
 };

@@ -1,16 +1,7 @@
 //! What applies to schedules that don't say otherwise.
 
+use hpa_go_compat::Compat;
 use jiff::{SignedDuration, tz::TimeZoneDatabase};
-
-/// How closely the behavior follows the reference where that can do harm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compat {
-    /// Windows and ramps continue across midnight.
-    #[default]
-    Off,
-    /// Exactly as kube-metrics-adapter: repeating entries apply within their day only.
-    KubeMetricsAdapter,
-}
 
 /// Settings of the controller.
 #[derive(Clone, Debug)]
@@ -23,7 +14,8 @@ pub struct Settings {
     pub ramp_steps: u32,
     /// The time zones.
     pub time_zones: TimeZoneDatabase,
-    /// Whether to reproduce the reference.
+    /// With the reference, repeating entries apply within their day only. Otherwise, windows and
+    /// ramps continue across midnight.
     pub compat: Compat,
 }
 

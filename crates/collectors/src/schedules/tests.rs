@@ -44,7 +44,7 @@ fn window_continues_across_midnight_unless_compatible(
     #[case] reference: i64,
 ) {
     assert_eq!(metric(nightly(), Compat::Off).value_at(at(time)), Ok(value));
-    let compatible = metric(nightly(), Compat::KubeMetricsAdapter);
+    let compatible = metric(nightly(), Compat::Reference);
     assert_eq!(compatible.value_at(at(time)), Ok(reference));
 }
 
@@ -56,7 +56,7 @@ fn ramp_starts_on_the_day_before() {
     });
     let friday = at("2026-11-27T23:45:00Z");
     assert_eq!(metric(spec.clone(), Compat::Off).value_at(friday), Ok(20));
-    assert_eq!(metric(spec, Compat::KubeMetricsAdapter).value_at(friday), Ok(0));
+    assert_eq!(metric(spec, Compat::Reference).value_at(friday), Ok(0));
 }
 
 #[rstest]
@@ -120,7 +120,7 @@ fn invalid_entry_fails_on_its_days_and_is_a_problem_always() {
 )]
 #[case(repeating("8:00", "8:0", &["Fri"], "UTC"), "period.endTime: \"8:0\" is not a time")]
 fn incomplete_entry_is_an_error_not_a_panic(#[case] entry: Value, #[case] expected: &str) {
-    for compat in [Compat::Off, Compat::KubeMetricsAdapter] {
+    for compat in [Compat::Off, Compat::Reference] {
         let metric = metric(json!({"schedules": [entry]}), compat);
         let error = metric.value_at(at("2026-11-27T12:00:00Z")).expect_err("an error");
         assert!(error.to_string().contains(expected), "{error}");

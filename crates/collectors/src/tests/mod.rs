@@ -157,7 +157,7 @@ pub(crate) fn milli(fetched: Result<Values, FetchError>) -> i64 {
 
 /// The text of an error with its causes.
 pub(crate) fn error(fetched: Result<Values, FetchError>) -> String {
-    crate::error::describe(&fetched.unwrap_err())
+    hpa_metrics::describe(&fetched.unwrap_err())
 }
 
 /// What a server sends.

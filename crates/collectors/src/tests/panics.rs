@@ -45,6 +45,6 @@ async fn number_that_is_none_is_an_error_unless_compatible() {
         external("json-path", &[("endpoint", &url), ("json-key", "$"), ("aggregator", "max")]);
     let text = error(fetch(settings(), Objects::default(), &plan).await);
     assert_eq!(text, "the value -inf is out of range");
-    let compat = Settings { compat: Compat::KubeMetricsAdapter, ..settings() };
+    let compat = Settings { compat: Compat::Reference, ..settings() };
     assert_eq!(milli(fetch(compat, Objects::default(), &plan).await), i64::MIN);
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use hpa_metrics::describe;
 use jiff::ToSpan;
 use rstest::rstest;
 
 use super::*;
-use crate::{Limits, error::describe};
+use crate::Limits;
 
 fn pod(name: &str, ip: &str) -> Pod {
     Pod {

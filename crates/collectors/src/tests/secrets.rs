@@ -98,7 +98,7 @@ async fn no_error_has_content_of_a_response(#[case] kind: &str, #[case] values: 
             })
         });
         if let Err(error) = fetch_with(&clients, &external(kind, &values)).await {
-            let text = crate::error::describe(&error);
+            let text = hpa_metrics::describe(&error);
             assert!(!text.contains(SECRET), "{text}\n{response}");
         }
     }

@@ -64,7 +64,7 @@ async fn influx_token_in_an_annotation_needs_the_compatible_mode() {
     let plan = flux(&[("token", "annotated"), ("address", &server.url(""))]);
     let refused = error(fetch(influx(&server), Objects::default(), &plan).await);
     assert!(refused.starts_with("a token in an annotation is not permitted"), "{refused}");
-    let settings = Settings { compat: Compat::KubeMetricsAdapter, ..influx(&server) };
+    let settings = Settings { compat: Compat::Reference, ..influx(&server) };
     assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 42_500);
     assert!(server.requests()[0].contains("authorization: Token annotated\r\n"));
 }
@@ -252,7 +252,7 @@ async fn missing_number_of_nakadi_is_an_error_unless_compatible(
     let plan = external("nakadi", &values);
     let text = error(fetch(nakadi(&server), Objects::default(), &plan).await);
     assert!(text.starts_with("unexpected response of Nakadi: the statistics"), "{text}");
-    let compat = Settings { compat: Compat::KubeMetricsAdapter, ..nakadi(&server) };
+    let compat = Settings { compat: Compat::Reference, ..nakadi(&server) };
     let values = fetch(compat, Objects::default(), &plan).await.unwrap();
     assert_eq!(values.samples.first().map(|sample| sample.value.as_milli()), reference);
 }

@@ -331,7 +331,7 @@ async fn provider(
 ) -> anyhow::Result<Arc<PrometheusProvider>> {
     let compat = arguments.compat.mode();
     let mapper = Arc::new(DiscoveryMapper(clients.lister.clone()));
-    if compat == Compat::PrometheusAdapter {
+    if compat == Compat::Reference {
         // The reference doesn't start with a rule that it can't use.
         let resources = mapper.load().await.context("unable to construct RESTMapper")?;
         if let Some(rule) = RuleSet::compile(&config, &resources).first_error() {
@@ -341,7 +341,7 @@ async fn provider(
     let objects = KubeObjects::new(clients.lister.clone());
     let objects = Arc::new(match compat {
         Compat::Off => objects,
-        Compat::PrometheusAdapter => objects.listing_pods(),
+        Compat::Reference => objects.listing_pods(),
     });
     // The chart permits no other watches.
     if !config.rules.is_empty() || config.resource_rules.is_some() {
@@ -394,7 +394,7 @@ fn authorizer_options(arguments: &AdapterArguments) -> AuthorizerOptions {
     let flags = &arguments.authorization;
     let default = match arguments.compat.mode() {
         Compat::Off => AUTHORIZED_SECONDS,
-        Compat::PrometheusAdapter => COMPAT_AUTHORIZED_SECONDS,
+        Compat::Reference => COMPAT_AUTHORIZED_SECONDS,
     };
     let default = jiff::SignedDuration::from_secs(default);
     let allowed = flags.authorization_webhook_cache_authorized_ttl.unwrap_or(default);

@@ -69,7 +69,7 @@ mod tests {
     #[case("ftp://[::1", false)]
     #[case("1a:b", false)]
     fn compatible_mode_starts_with_any_url_that_go_parses(#[case] url: &str, #[case] starts: bool) {
-        assert_eq!(for_mode(url, Compat::PrometheusAdapter).is_ok(), starts, "{url}");
+        assert_eq!(for_mode(url, Compat::Reference).is_ok(), starts, "{url}");
         assert_eq!(for_mode(url, Compat::Off).unwrap(), url, "the client reports it");
     }
 }

@@ -111,14 +111,14 @@ impl CompatArgument {
     pub(crate) fn mode(self) -> Compat {
         match self {
             Self::Off | Self::KubeMetricsAdapter => Compat::Off,
-            Self::PrometheusAdapter => Compat::PrometheusAdapter,
+            Self::PrometheusAdapter => Compat::Reference,
         }
     }
 
-    pub(crate) fn collectors(self) -> hpa_collectors::schedules::Compat {
+    pub(crate) fn collectors(self) -> Compat {
         match self {
-            Self::Off | Self::PrometheusAdapter => hpa_collectors::schedules::Compat::Off,
-            Self::KubeMetricsAdapter => hpa_collectors::schedules::Compat::KubeMetricsAdapter,
+            Self::Off | Self::PrometheusAdapter => Compat::Off,
+            Self::KubeMetricsAdapter => Compat::Reference,
         }
     }
 }

@@ -183,7 +183,7 @@ impl PrometheusArguments {
     pub(crate) fn settings(&self, url: &str, compat: Compat) -> Result<Settings, SettingsError> {
         let default_verb = match compat {
             Compat::Off => Verb::Post,
-            Compat::PrometheusAdapter => Verb::Get,
+            Compat::Reference => Verb::Get,
         };
         let verb = self.prometheus_verb.as_deref().map_or(Ok(default_verb), str::parse)?;
         // A header without a name is that of an empty variable.

@@ -34,7 +34,7 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
 /// The preview, and whether all entries are valid.
 fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     let input = read_file(&arguments.file)?;
-    let compat = if arguments.compat.is_some() { Compat::KubeMetricsAdapter } else { Compat::Off };
+    let compat = if arguments.compat.is_some() { Compat::Reference } else { Compat::Off };
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
     let to = from.checked_add(WEEK).context("--from: too late")?;

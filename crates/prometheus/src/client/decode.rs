@@ -128,11 +128,11 @@ impl VectorSample<'_> {
         let (timestamp_ms, value) = match (&self.histogram, &self.value) {
             // A native histogram is no number. The reference takes it for zero.
             (Some((time, _)), _) => {
-                let value = if compat == Compat::PrometheusAdapter { 0.0 } else { f64::NAN };
+                let value = if compat == Compat::Reference { 0.0 } else { f64::NAN };
                 (time_ms(time)?, value)
             }
             (None, Some(point)) => point.convert()?,
-            (None, None) if compat == Compat::PrometheusAdapter => (0, 0.0),
+            (None, None) if compat == Compat::Reference => (0, 0.0),
             (None, None) => {
                 return Err(QueryFailure::Decode("a sample has no value".to_owned()));
             }
@@ -183,7 +183,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(value(Compat::Off).1.is_nan());
-        assert_eq!(value(Compat::PrometheusAdapter), (2250, 0.0));
+        assert_eq!(value(Compat::Reference), (2250, 0.0));
     }
 
     #[test]

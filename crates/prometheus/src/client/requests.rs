@@ -191,7 +191,7 @@ impl Inner {
         };
         let mut parameters = vec![("query", &*query.query)];
         let now = time::parameter(Timestamp::now());
-        if self.settings.compat == Compat::PrometheusAdapter {
+        if self.settings.compat == Compat::Reference {
             // Without it, the server uses its own clock, with which samples have their times.
             parameters.push(("time", &now));
         }
@@ -325,7 +325,7 @@ impl Inner {
         encoded.extend_pairs(parameters);
         let mut encoded = encoded.finish();
         let own_query = self.settings.url.query().filter(|query| !query.is_empty());
-        let is_compat = self.settings.compat == Compat::PrometheusAdapter;
+        let is_compat = self.settings.compat == Compat::Reference;
         // Metadata can't be asked for by POST.
         let verb = if path == METADATA_PATH { Verb::Get } else { self.settings.verb };
         let (method, uri, body) = match (verb, own_query) {

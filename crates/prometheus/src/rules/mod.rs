@@ -103,19 +103,9 @@ mod texts;
 pub mod value;
 
 pub use config::{Config, ConfigError};
+pub use hpa_go_compat::Compat;
 pub use registry::{CustomRegistry, ExternalRegistry};
 pub use rule::Rule;
 pub use ruleset::RuleSet;
 pub use series::{RuleSeries, Series};
 pub use shape::NotPerObject;
-
-/// How closely the behavior follows the reference where that can do harm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compat {
-    /// NaN, infinities and values out of range are no values. Names and values in regular
-    /// expressions of a query are escaped.
-    #[default]
-    Off,
-    /// Exactly as prometheus-adapter.
-    PrometheusAdapter,
-}

@@ -414,7 +414,7 @@ resourceRules:
         let (nan, one) = (sample("app", 0, f64::NAN), sample("app", 0, 1.0));
         let usage = |compat| pod_usage(&rules(), &object(), &[&nan], &[&one], compat);
         assert_eq!(usage(Compat::Off), Err(NoValue::NotANumber));
-        let usage = usage(Compat::PrometheusAdapter).unwrap().unwrap();
+        let usage = usage(Compat::Reference).unwrap().unwrap();
         assert_eq!(texts(&usage.containers[0].usage)[0], 0);
     }
 

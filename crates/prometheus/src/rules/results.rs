@@ -82,7 +82,7 @@ pub fn samples_by_name<'s>(
     for sample in samples {
         let name = sample.labels.get(label).map_or("", String::as_str);
         match by_name.get_mut(name) {
-            Some(other) if compat == Compat::PrometheusAdapter || is_larger(sample, other) => {
+            Some(other) if compat == Compat::Reference || is_larger(sample, other) => {
                 *other = sample;
             }
             Some(_) => {}
@@ -198,7 +198,7 @@ mod tests {
     fn largest_of_several_samples_counts() {
         let samples = [sample("a", f64::NAN), sample("a", 3.0), sample("a", 2.0)];
         assert_eq!(values(&samples, Compat::Off), [("a", Some("3".to_owned()))]);
-        assert_eq!(values(&samples, Compat::PrometheusAdapter), [("a", Some("2".to_owned()))]);
+        assert_eq!(values(&samples, Compat::Reference), [("a", Some("2".to_owned()))]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::rules::Compat;
 /// value for the smallest number.
 pub fn custom_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
     match (milli(sample), compat) {
-        (Err(NoValue::NotANumber), Compat::PrometheusAdapter) => Ok(Quantity::default()),
+        (Err(NoValue::NotANumber), Compat::Reference) => Ok(Quantity::default()),
         (milli, compat) => quantity(milli, compat, Format::DecimalSI),
     }
 }
@@ -35,7 +35,7 @@ pub fn memory_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
 fn usage(sample: f64, compat: Compat, format: Format) -> Result<Quantity, NoValue> {
     let is_zero = match compat {
         Compat::Off => sample.is_finite() && sample < 0.0,
-        Compat::PrometheusAdapter => sample.is_nan() || sample < 0.0,
+        Compat::Reference => sample.is_nan() || sample < 0.0,
     };
     quantity(milli(if is_zero { 0.0 } else { sample }), compat, format)
 }
@@ -49,7 +49,7 @@ fn quantity(
         (Ok(milli), _) => milli,
         (Err(error), Compat::Off) => return Err(error),
         // What amd64 makes of such a conversion.
-        (Err(_), Compat::PrometheusAdapter) => MilliValue::MIN,
+        (Err(_), Compat::Reference) => MilliValue::MIN,
     };
     Ok(Quantity::from_milli(milli, format))
 }
@@ -93,7 +93,7 @@ mod tests {
     #[case::large(9e15, "9P")]
     #[case::subnormal(5e-324, "0")]
     fn values_are_thousandths(#[case] sample: f64, #[case] expected: &str) {
-        for compat in [Compat::Off, Compat::PrometheusAdapter] {
+        for compat in [Compat::Off, Compat::Reference] {
             assert_eq!(custom_value(sample, compat).unwrap().to_string(), expected);
             assert_eq!(external_value(sample, compat).unwrap().to_string(), expected);
         }
@@ -114,7 +114,7 @@ mod tests {
         for value in [custom_value, external_value, cpu_value, memory_value] {
             assert_eq!(value(sample, Compat::Off), Err(reason));
         }
-        let compat = Compat::PrometheusAdapter;
+        let compat = Compat::Reference;
         assert_eq!(custom_value(sample, compat).unwrap().to_string(), custom);
         assert_eq!(external_value(sample, compat).unwrap().to_string(), external);
         assert_eq!(cpu_value(sample, compat).unwrap().to_string(), cpu);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn usage_is_not_negative() {
-        for compat in [Compat::Off, Compat::PrometheusAdapter] {
+        for compat in [Compat::Off, Compat::Reference] {
             assert_eq!(cpu_value(-1.0, compat).unwrap().to_string(), "0");
             assert_eq!(cpu_value(0.25, compat).unwrap().to_string(), "250m");
             assert_eq!(memory_value(1_048_576.0, compat).unwrap().to_string(), "1Mi");

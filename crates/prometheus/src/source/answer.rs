@@ -141,7 +141,7 @@ impl PrometheusProvider {
         found: &FoundMetric<'_>,
         names: &'n [String],
     ) -> Vec<&'n [String]> {
-        if self.settings.compat == Compat::PrometheusAdapter {
+        if self.settings.compat == Compat::Reference {
             return vec![names];
         }
         let FoundMetric { rule, resource, series, .. } = found;
@@ -266,7 +266,7 @@ impl PrometheusProvider {
     async fn query(&self, client: &Client, query: String) -> Result<Arc<QueryResult>, MetricError> {
         let timeout = match self.settings.compat {
             Compat::Off => TimeoutParameter::Limit,
-            Compat::PrometheusAdapter => TimeoutParameter::Empty,
+            Compat::Reference => TimeoutParameter::Empty,
         };
         client.query(&InstantQuery { query, timeout }).await.map_err(MetricError::fetch)
     }

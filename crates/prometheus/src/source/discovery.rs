@@ -33,7 +33,7 @@ pub(super) async fn discover(
     let resources = Arc::new(mapper.load().await?);
     let config = &rules.config;
     let compiled = RuleSet::compile(config, &resources);
-    if settings.compat == Compat::PrometheusAdapter
+    if settings.compat == Compat::Reference
         && let Some(error) = compiled.first_error()
     {
         return Err(RelistError::InvalidRule(Box::new(error.clone())));
@@ -114,7 +114,7 @@ impl Pass<'_> {
                 }
             }
         }
-        let all_or_nothing = self.settings.compat == Compat::PrometheusAdapter
+        let all_or_nothing = self.settings.compat == Compat::Reference
             && results.iter().any(|result| matches!(result, Some(Err(_))));
         let known = previous.by_definition();
         let rules = definitions.iter().zip(compiled).zip(results).enumerate();
@@ -207,7 +207,7 @@ impl Pass<'_> {
             SignedDuration::try_from(self.settings.max_age).unwrap_or(SignedDuration::MAX);
         let max_age = match self.settings.compat {
             Compat::Off => max_age.saturating_add(CLOCK_TOLERANCE),
-            Compat::PrometheusAdapter => max_age,
+            Compat::Reference => max_age,
         };
         let since = Timestamp::now().saturating_sub(max_age).unwrap_or(Timestamp::UNIX_EPOCH);
         let resources = self.resources.clone();

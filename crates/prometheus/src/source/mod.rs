@@ -207,7 +207,7 @@ impl PrometheusProvider {
     /// The time of values. The reference doesn't use that of the sample for custom metrics.
     fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
         match self.settings.compat {
-            Compat::PrometheusAdapter => Timestamp::now(),
+            Compat::Reference => Timestamp::now(),
             Compat::Off => timestamp(sample_ms),
         }
     }

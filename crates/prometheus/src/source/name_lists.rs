@@ -118,7 +118,7 @@ mod tests {
         );
         for setup in [
             Setup { rules: &without_proof, pods: PODS, ..Setup::default() },
-            Setup { compat: Compat::PrometheusAdapter, pods: PODS, ..Setup::default() },
+            Setup { compat: Compat::Reference, pods: PODS, ..Setup::default() },
         ] {
             let server = server();
             let provider = provider(&server, &setup).await;
@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn usage_of_ten_thousand_pods_is_read_in_parts() {
-        for (compat, requests) in [(Compat::Off, 22), (Compat::PrometheusAdapter, 2)] {
+        for (compat, requests) in [(Compat::Off, 22), (Compat::Reference, 2)] {
             let server = server();
             let setup = Setup { compat, pods: PODS, ..Setup::default() };
             let provider = provider(&server, &setup).await;

@@ -51,7 +51,7 @@ impl PrometheusProvider {
         let config = Config::parse(text)?;
         let compat = self.settings.compat;
         let servers = self.rules.read().servers.with_config(&config, compat)?;
-        if compat == Compat::PrometheusAdapter {
+        if compat == Compat::Reference {
             let compiled = crate::rules::RuleSet::compile(&config, &self.state().resources);
             if let Some(error) = compiled.first_error() {
                 return Err(error.clone().into());

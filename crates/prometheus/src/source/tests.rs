@@ -288,7 +288,7 @@ async fn selected_objects_have_values_in_the_order_of_the_list() {
 async fn unknown_metric_needs_no_list_without_compatibility() {
     let server = prometheus();
     let everything = Selector::everything();
-    for (compat, lists) in [(Compat::Off, 0), (Compat::PrometheusAdapter, 1)] {
+    for (compat, lists) in [(Compat::Off, 0), (Compat::Reference, 1)] {
         let settings = PrometheusSettings { compat, ..PrometheusSettings::default() };
         let servers = Servers::new(Some(server.client("main", compat)), Arc::new(()));
         let objects = Arc::new(objects());
@@ -358,7 +358,7 @@ async fn failed_rule_keeps_its_series_and_others_go_on() {
         { "__name__": "inflight", "namespace": "shop", "pod": "web-0" },
         { "__name__": "inflight_new", "namespace": "shop", "pod": "web-0" },
     ]);
-    for (compat, has_new) in [(Compat::Off, true), (Compat::PrometheusAdapter, false)] {
+    for (compat, has_new) in [(Compat::Off, true), (Compat::Reference, false)] {
         let server = prometheus();
         let provider = provider(&server, compat).await;
         server.fail("http_requests_total");
@@ -387,7 +387,7 @@ async fn refused_rule_stops_all_only_with_compatibility() {
         provider.problems()
     );
 
-    let provider = provider_with(&server, &rules, Compat::PrometheusAdapter);
+    let provider = provider_with(&server, &rules, Compat::Reference);
     assert!(matches!(provider.relist().await, Err(RelistError::InvalidRule(_))));
     assert!(!has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
 }

@@ -150,7 +150,7 @@ impl PrometheusProvider {
         namespace: &str,
         names: &'n [String],
     ) -> Vec<&'n [String]> {
-        if self.settings.compat == Compat::PrometheusAdapter {
+        if self.settings.compat == Compat::Reference {
             return vec![names];
         }
         let objects = Objects { resource, namespace, names: &[] };
@@ -193,7 +193,7 @@ impl PrometheusProvider {
     async fn vector(&self, client: &Client, query: String) -> Result<Vec<Sample>, MetricError> {
         let timeout = match self.settings.compat {
             Compat::Off => TimeoutParameter::Limit,
-            Compat::PrometheusAdapter => TimeoutParameter::Absent,
+            Compat::Reference => TimeoutParameter::Absent,
         };
         let result = client.query(&InstantQuery { query, timeout }).await;
         match &*result.map_err(MetricError::fetch)? {

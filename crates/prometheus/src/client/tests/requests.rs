@@ -124,7 +124,7 @@ fn without_time(text: &str) -> String {
 )]
 #[case::get_of_the_reference(
     Verb::Get,
-    Compat::PrometheusAdapter,
+    Compat::Reference,
     "/api/v1/query?query=up%7Ba%3D%22b+c%22%7D&time=T&timeout=10000ms",
     ""
 )]

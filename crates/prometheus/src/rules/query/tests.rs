@@ -43,17 +43,14 @@ fn custom(
     r#"m{app!="x",env!="",old="",tier=~"a|b",v!~"1",z="1",namespace="shop",pod="a"} by (pod)"#
 )]
 fn query_selects_objects(#[case] names: &[&str], #[case] selector: &str, #[case] expected: &str) {
-    for compat in [Compat::Off, Compat::PrometheusAdapter] {
+    for compat in [Compat::Off, Compat::Reference] {
         assert_eq!(custom(ALL, names, selector, compat).unwrap(), expected);
     }
 }
 
 #[rstest]
 #[case::off(Compat::Off, r#"m{app=~"x[.]y",namespace="shop",pod=~"a[.]b|c"} by (pod)"#)]
-#[case::reference(
-    Compat::PrometheusAdapter,
-    r#"m{app=~"x.y",namespace="shop",pod=~"a.b|c"} by (pod)"#
-)]
+#[case::reference(Compat::Reference, r#"m{app=~"x.y",namespace="shop",pod=~"a.b|c"} by (pod)"#)]
 fn dots_are_escaped_without_compatibility(#[case] compat: Compat, #[case] expected: &str) {
     assert_eq!(custom(ALL, &["a.b", "c"], "app in (x.y)", compat).unwrap(), expected);
 }

@@ -48,7 +48,7 @@ impl ExternalRegistry {
             let mut sources = self.sources.iter().rev();
             let last = sources.find(|source| source.series.metric(metric).is_some());
             let is_namespaced = last.is_some_and(|source| source.rule.is_namespaced());
-            let is_namespaced = is_namespaced || compat == Compat::PrometheusAdapter;
+            let is_namespaced = is_namespaced || compat == Compat::Reference;
             ExternalMetric { metric, is_namespaced }
         })
     }

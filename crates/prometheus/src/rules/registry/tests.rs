@@ -130,7 +130,7 @@ fn external_metrics_need_no_resource() {
         metrics.map(|metric| (metric.metric, metric.is_namespaced)).collect::<Vec<_>>()
     };
     assert_eq!(listed(Compat::Off), [("other", true), ("queue", false)]);
-    assert_eq!(listed(Compat::PrometheusAdapter), [("other", true), ("queue", true)]);
+    assert_eq!(listed(Compat::Reference), [("other", true), ("queue", true)]);
     let query = |namespace, metric| {
         let everything = Selector::everything();
         let query = registry.query(namespace, metric, &everything, &resources(), Compat::Off);

@@ -240,7 +240,7 @@ async fn queries_are_not_shared_without_proof_or_with_compatibility() {
     );
     for setup in [
         Setup { rules: &without_proof, ..Setup::default() },
-        Setup { compat: Compat::PrometheusAdapter, ..Setup::default() },
+        Setup { compat: Compat::Reference, ..Setup::default() },
         Setup { sharing: false, ..Setup::default() },
     ] {
         let server = server();
