@@ -137,7 +137,7 @@ impl Checked {
         let (labels, resources) = (self.rule.labels(), resources());
         let context = Context { labels, resources: &resources, compat: Compat::Off };
         let template = self.rule.query_template();
-        Ok(template.for_all_objects("x", objects, &self.selector, context)?)
+        Ok(template.for_all_objects("x", objects, &self.selector, &[], context)?)
     }
 
     /// Compares a shared query with single ones. Returns the number of values, or a difference.
