@@ -51,6 +51,11 @@ impl Health {
         self.state.lock().working_since = working.then(Instant::now);
     }
 
+    /// Another controller starts with the same telemetry.
+    pub(crate) fn reset(&self) {
+        *self.state.lock() = State::default();
+    }
+
     pub(crate) fn set_stopping(&self) {
         self.state.lock().is_stopping = true;
     }

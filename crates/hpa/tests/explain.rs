@@ -508,7 +508,9 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
 async fn autoscaler_of_the_other_api_is_named() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
-    let cluster = Cluster::new([moved]).await;
+    let definition = hpa_crd::definition().expect("a definition");
+    let definition = serde_json::to_value(definition).expect("JSON");
+    let cluster = Cluster::new([definition, moved]).await;
     let explain = ["explain", "shop/moved"];
     let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &explain).await;
     let expected = "shop/moved is an autoscaler of autoscaling.hpa-rs.dev/v2, not of \
@@ -556,9 +558,11 @@ async fn unreachable_api_server_is_named_once() {
     let kubeconfig = cluster.served.dir.path().join("gone");
     fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
     let flag = format!("--kubeconfig={}", kubeconfig.display());
-    let (_, error, is_success) =
-        cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web", &flag]).await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.args(["explain", "shop/web", &flag]).output().await;
+    let output = output.expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
     let expected = format!("unable to connect to the API server at {address}: Connection refused");
-    assert!(!is_success && error.contains(&expected), "{error}");
+    assert!(!output.status.success() && error.contains(&expected), "{error}");
     assert_eq!(error.matches("onnect").count(), 2, "once, and the cause: {error}");
 }

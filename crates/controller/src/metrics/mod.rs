@@ -124,7 +124,9 @@ impl Telemetry {
         }
     }
 
+    /// A controller starts, after the previous one if there was one.
     pub fn attach(&self, sources: Sources) {
+        self.health.reset();
         *self.sources.lock() = sources;
     }
 

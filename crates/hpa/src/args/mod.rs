@@ -176,8 +176,7 @@ const MAIN_FLAGS: [(&str, &[&str]); 15] = [
             "scaling-schedule",
             "secure-port",
             "tls-cert-file",
-            "kubeconfig",
-            "metrics-relist-interval",
+            "lister-kubeconfig",
             "compat",
             "log-level",
         ],
@@ -235,7 +234,7 @@ const MAIN_FLAGS: [(&str, &[&str]); 15] = [
 ];
 
 /// The longest help of a flag in `-h`.
-const MAX_HELP: usize = 76;
+const MAX_HELP: usize = 60;
 
 /// Shortens the help of a command to what fits a screen: usage and the flags that matter.
 fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
@@ -248,8 +247,13 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
             || flags.is_none_or(|(_, flags)| flags.contains(&&*name))
             || name == "help";
         let help = argument.get_help().map(|help| short_help(&help.to_string()));
-        let argument = argument.hide(!is_main).hide_env(true).hide_possible_values(true);
-        let argument = argument.help_heading("Options");
+        let has_value = argument.get_action().takes_values();
+        let argument = argument.hide(!is_main).hide_env(true).help_heading(None::<&str>);
+        let argument = if has_value {
+            argument.hide_possible_values(true).hide_default_value(true)
+        } else {
+            argument
+        };
         match help {
             Some(help) => argument.help(help),
             None => argument,

@@ -296,6 +296,7 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
     let mut found = Vec::new();
     paths(&Arguments::command(), &[], &mut found);
     assert!(found.len() > 20, "{found:?}");
+    let mut long = Vec::new();
     for path in found {
         let help = |flag: &str| {
             let words = ["hpa".to_owned()].into_iter().chain(path.clone()).chain([flag.to_owned()]);
@@ -303,9 +304,11 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
             let help = Arguments::try_parse_checked(&words).expect_err("help ends the program");
             help.to_string()
         };
-        let (short, long) = (help("-h"), help("--help"));
-        assert!(short.lines().count() <= 24, "{path:?}: {}\n{short}", short.lines().count());
-        assert!(short.lines().all(|line| line.chars().count() <= 120), "{short}");
+        let (short, full) = (help("-h"), help("--help"));
+        let is_wide = short.lines().any(|line| line.chars().count() > 120);
+        if short.lines().count() > 24 || is_wide {
+            long.push(short.clone());
+        }
         assert!(short.contains("Usage: hpa "), "{short}");
         let mut command = &Arguments::command();
         for name in &path {
@@ -313,9 +316,10 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
         }
         for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
             let flag = argument.get_long().map(|long| format!("--{long}")).unwrap_or_default();
-            assert!(long.contains(&flag), "{path:?} {flag}");
+            assert!(full.contains(&flag), "{path:?} {flag}");
         }
     }
+    assert!(long.is_empty(), "{} texts are too long:\n{}", long.len(), long.join("\n---\n"));
 }
 
 #[test]

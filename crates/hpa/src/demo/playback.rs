@@ -98,8 +98,8 @@ impl Playback {
         }
         let summary = Summary::new(&self.dashboard);
         if hold {
-            self.output.hold(&summary)?;
             self.cluster.slow_down().await;
+            self.output.hold(&summary)?;
             self.advance(None).await?;
         }
         Ok(Some(summary))
