@@ -89,7 +89,7 @@ fn suggestion_is_better_than_the_default_behavior_and_lint_accepts_it() {
     let (new_cost, new_risk) =
         (number("/suggested/score/podHours"), number("/suggested/score/risk"));
     assert!(
-        new_cost <= cost && new_risk < risk || new_risk <= risk + 1e-4 && new_cost < cost,
+        new_risk < risk || new_risk <= risk + 1e-4 && new_cost < cost,
         "{cost} {risk} -> {new_cost} {new_risk}"
     );
     let front = found["front"].as_array().expect("the front");

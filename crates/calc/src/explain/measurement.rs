@@ -33,7 +33,16 @@ impl Measurement {
         let (spec, metric) = (hpa.spec.metrics.get(index)?, explanation.metrics.get(index)?);
         let (value, target) = match metric.target? {
             TargetValue::Value(target) => (metric.usage?, target),
-            TargetValue::Utilization(target) => (percent(metric.utilization?), percent(target)),
+            TargetValue::Utilization(target) => {
+                let (current, target) =
+                    (percentage(percent(metric.utilization?)), percentage(percent(target)));
+                return Some(Self {
+                    metric: metric_name(spec),
+                    current,
+                    target,
+                    unit: OF_REQUESTS,
+                });
+            }
         };
         Some(Self::of_value(spec, value, target, explanation.current_replicas > 0))
     }
@@ -47,7 +56,7 @@ impl Measurement {
     ) -> Self {
         let name = metric_name(spec);
         let (unit, format): (_, fn(MilliValue) -> String) = match spec.target() {
-            Some(target) if is_utilization(target) => (" of requests", percentage),
+            Some(target) if is_utilization(target) => (OF_REQUESTS, percentage),
             _ if name.contains("memory") => (" per pod", mebibytes),
             Some(target) if target.average_value.is_some() && has_pods => (" per pod", quantity),
             _ => ("", quantity),
@@ -55,6 +64,9 @@ impl Measurement {
         Self { metric: name, current: format(value), target: format(target), unit }
     }
 }
+
+/// The unit of a utilization.
+const OF_REQUESTS: &str = " of requests";
 
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
