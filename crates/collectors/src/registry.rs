@@ -73,6 +73,9 @@ pub enum Server {
     Operator(String),
 }
 
+/// Parses the settings of one metric.
+type Parse = fn(&MetricConfig, &Environment) -> Result<Arc<dyn Collector>, ConfigError>;
+
 /// One line of the table of collectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
@@ -80,7 +83,7 @@ pub struct Registration {
     pub name: &'static str,
     selectors: &'static [MetricSelector],
     keys: &'static [&'static str],
-    parse: fn(&MetricConfig, &Environment) -> Result<Arc<dyn Collector>, ConfigError>,
+    parse: Parse,
 }
 
 /// Selects the metrics that a collector is for.

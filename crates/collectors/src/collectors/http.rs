@@ -1,5 +1,6 @@
 //! A document of an HTTP endpoint.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -31,7 +32,7 @@ impl Collector for HttpDocument {
         let endpoint = metric.value("endpoint").ok_or(ConfigError::NoEndpoint)?.to_owned();
         check_url(&endpoint, environment.compat)
             .map_err(|problem| ConfigError::Url(endpoint.clone(), problem))?;
-        if metric.labels().is_none_or(|labels| labels.is_empty()) {
+        if metric.labels().is_none_or(BTreeMap::is_empty) {
             return Err(ConfigError::HttpNoSelector(metric.metric.name.clone()));
         }
         Ok(Self { endpoint, extractor: json.extractor(environment.compat)? })

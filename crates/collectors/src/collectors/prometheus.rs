@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hpa_calc::MilliValue;
 use hpa_prometheus::{
     client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
-    rules::{self, results::QueryResult},
+    rules::results::QueryResult,
 };
 
 use super::{promql, skipper::QueryError};

@@ -47,11 +47,12 @@ pub(crate) fn restrict(query: &str, label: &str, value: &str) -> Result<String, 
     let mut copied = 0;
     for insertion in insertions(&tokens)? {
         restricted.push_str(query.get(copied..insertion.position).unwrap_or_default());
-        restricted.push_str(&match insertion.place {
-            Place::WithoutBraces => format!("{{{matcher}}}"),
-            Place::EmptyBraces => matcher.clone(),
-            Place::Braces => format!("{matcher},"),
-        });
+        let (before, after) = match insertion.place {
+            Place::WithoutBraces => ("{", "}"),
+            Place::EmptyBraces => ("", ""),
+            Place::Braces => ("", ","),
+        };
+        restricted.extend([before, &matcher, after]);
         copied = insertion.position;
     }
     restricted.push_str(query.get(copied..).unwrap_or_default());
@@ -128,9 +129,7 @@ fn insertions(tokens: &[Token<'_>]) -> Result<Vec<Insertion>, &'static str> {
                 if after_operand {
                     return Err(UNKNOWN);
                 }
-                if !has_braces {
-                    insertions.push(Insertion { position: token.end, place: Place::WithoutBraces });
-                } else {
+                if has_braces {
                     let open = if token.kind == Kind::Word { index + 1 } else { index };
                     let position = tokens.get(open).map_or(token.end, |brace| brace.end);
                     let is_empty = kind_at(open + 1) == Some(Kind::Symbol('}'));
@@ -139,6 +138,8 @@ fn insertions(tokens: &[Token<'_>]) -> Result<Vec<Insertion>, &'static str> {
                     let rest = tokens.get(open..).unwrap_or_default();
                     let close = rest.iter().position(|token| token.kind == Kind::Symbol('}'));
                     index = open + close.ok_or(UNKNOWN)?;
+                } else {
+                    insertions.push(Insertion { position: token.end, place: Place::WithoutBraces });
                 }
                 after_operand = true;
             }

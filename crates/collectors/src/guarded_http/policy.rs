@@ -185,10 +185,9 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xfec0..=0xfeff, ..] => Some("a site-local"),
         [0xff00..=0xffff, ..] => Some("a multicast"),
         // Addresses that are translated to IPv4: compatible, IPv4-translated, NAT64, 6to4.
-        [0, 0, 0, 0, 0, 0, high, low]
-        | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-        [0x2002, high, low, ..] => embedded(high, low),
+        [0, 0, 0, 0, 0 | 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => embedded(high, low),
         // The position of the IPv4 address depends on the network.
         [0x64, 0xff9b, 1, ..] => Some("a translated"),
         [0x2001, 0, ..] => Some("a tunnel"),

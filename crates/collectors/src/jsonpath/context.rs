@@ -131,15 +131,14 @@ impl Budget {
     pub(crate) fn is_match(&self, pattern: &[u8], text: &[u8]) -> Result<bool, EvalError> {
         let mut patterns = self.patterns.borrow_mut();
         let known = patterns.iter().position(|known| known.text == pattern);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                if patterns.len() >= MAX_PATTERNS {
-                    return Err(EvalError::TooManyPatterns);
-                }
-                patterns.push(self.compile(pattern)?);
-                patterns.len() - 1
+        let index = if let Some(index) = known {
+            index
+        } else {
+            if patterns.len() >= MAX_PATTERNS {
+                return Err(EvalError::TooManyPatterns);
             }
+            patterns.push(self.compile(pattern)?);
+            patterns.len() - 1
         };
         let Some(pattern) = patterns.get(index) else { return Err(EvalError::TooManyPatterns) };
         self.spend(1 + text.len().saturating_mul(pattern.steps_of_byte))?;

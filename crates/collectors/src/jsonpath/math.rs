@@ -71,6 +71,7 @@ pub(crate) fn constant(name: &str) -> Option<f64> {
 /// Go's assembly for amd64 with fused operations, which differs from libm in the last bit: there,
 /// `exp(1)` is exactly `e`. The method is that of SLEEF: a Taylor series of a sixteenth of the
 /// remainder, squared four times.
+#[expect(clippy::excessive_precision, reason = "the constants as Go has them")]
 fn exp(number: f64) -> f64 {
     const LN2_UPPER: f64 = 0.693_147_180_559_662_956_511_601_805_686_950_683_593_75;
     const LN2_LOWER: f64 = 0.282_352_905_630_315_771_225_884_481_750_134_360_255_254_120_68e-12;
