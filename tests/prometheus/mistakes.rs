@@ -120,14 +120,14 @@ rules:
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",
         flags: &["--namespace", NAMESPACE, "--metrics-max-age", "1m"],
-        advice: "The newest sample is 5m",
+        advice: "The newest sample is ",
     },
     Mistake {
         name: "series_without_a_sample_now",
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",
         flags: IN_NAMESPACE,
-        advice: "The newest sample is 5m",
+        advice: "The newest sample is ",
     },
     Mistake {
         name: "template_typo",
