@@ -61,7 +61,10 @@ const EXECUTION: &str = r#"{"status":"error","errorType":"execution","error":"se
 const UNAVAILABLE: &str = r#"{"status":"error","errorType":"unavailable","error":"not ready"}"#;
 
 #[rstest]
-#[case::refused(Fault::Refused, "failed: Connection refused")]
+#[case::refused(
+    Fault::Refused,
+    "the request to Prometheus at prometheus:80 failed: connection refused"
+)]
 #[case::hangs(Fault::Hangs, "no response from Prometheus at ")]
 #[case::unprocessable(Fault::Status(422, EXECUTION), "execution: secret detail")]
 #[case::unavailable(Fault::Status(503, UNAVAILABLE), "unavailable: not ready")]

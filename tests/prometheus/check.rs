@@ -53,7 +53,7 @@ rules:
 ",
         is_good: false,
         expected: &[
-            "line 4, column 15: rules[0].resources: unable to convert resource namespaces",
+            "line 4, column 14: rules[0].resources: unable to convert resource namespaces",
             "`namespaced: false` does without",
         ],
         unexpected: "not registered",
@@ -104,7 +104,7 @@ resourceRules:
             "cpu.containerQuery: pods: 1, such as web-1",
             "cpu.nodeQuery: `instance` is 127.0.0.1:",
             "an address and not the name of a node",
-            "memory.containerQuery: the result has no label `namespace`",
+            "memory.containerQuery: the result has no label `container`",
             "memory.nodeQuery: no result: check names and labels in `sum(node_memory{instance!=\"\"})",
         ],
         unexpected: "no problems",

@@ -155,7 +155,7 @@ fn collection(
     });
     let (collection, metrics) = collectors::start(
         flags,
-        hpa_collectors::Compat::Off,
+        Compat::Off,
         (client, servers),
         &clients.api,
         groups.collect(),

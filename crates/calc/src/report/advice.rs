@@ -27,7 +27,7 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 const UNKNOWN_METRIC: &str = "could not find the metric";
 
 /// In errors of metrics that are read from Prometheus without a metrics API.
-const PROMETHEUS: &str = "unable to reach Prometheus at ";
+const PROMETHEUS: &str = "the request to Prometheus at ";
 
 pub(super) fn advise(
     inputs: &Inputs,

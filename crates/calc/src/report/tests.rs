@@ -316,7 +316,8 @@ fn metric_that_only_the_controller_reads_is_no_failure() {
 #[test]
 fn advice_about_prometheus_does_not_name_an_api() {
     let mut inputs = unseen("False");
-    let error = "unable to fetch metrics: unable to reach Prometheus at http://p:9090: refused";
+    let error =
+        "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused";
     inputs.readings =
         [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
     contains(&inputs.report(), "Check that Prometheus runs");

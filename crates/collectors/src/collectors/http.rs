@@ -1,7 +1,6 @@
 //! A document of an HTTP endpoint.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 

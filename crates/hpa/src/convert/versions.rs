@@ -122,6 +122,7 @@ fn lower_camel_case(value: Value) -> Value {
 }
 
 /// The members of an object of an older version that are not converted yet.
+#[expect(clippy::struct_field_names, reason = "the members are those of the object")]
 struct Members {
     version: String,
     path: String,

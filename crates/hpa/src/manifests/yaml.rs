@@ -415,18 +415,20 @@ mod tests {
 
     #[test]
     fn aliases_cannot_multiply_without_limit() {
+        use std::fmt::Write;
+
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let alias = format!("*a{}", level - 1);
             let aliases = [alias.as_str(); 10].join(", ");
-            text += &format!("a{level}: &a{level} [{aliases}]\n");
+            let _ = writeln!(text, "a{level}: &a{level} [{aliases}]");
         }
         assert_eq!(parse(&text, 1).unwrap_err().message, "too many values");
         let deep = "[".repeat(100_000);
         assert!(parse(&deep, 1).is_err());
         let mut text = "a0: &a0 [x]\n".to_owned();
         for level in 1..MAX_DEPTH {
-            text += &format!("a{level}: &a{level} [*a{}]\n", level - 1);
+            let _ = writeln!(text, "a{level}: &a{level} [*a{}]", level - 1);
         }
         assert_eq!(parse(&text, 1).unwrap_err().message, "nested too deeply");
     }

@@ -313,8 +313,12 @@ impl Report<'_> {
             self.warning("window is missing: write the range of cpu's queries, such as 5m");
         }
         let (lines, problems) = resource::check(config, self.provider, objects).await;
-        lines.iter().for_each(|line| self.line(&format!("  {line}")));
-        problems.iter().for_each(|problem| self.problem(problem));
+        for line in &lines {
+            self.line(&format!("  {line}"));
+        }
+        for problem in &problems {
+            self.problem(problem);
+        }
     }
 }
 

@@ -69,7 +69,6 @@ fn queries(
         let name_label = label(&resource)?;
         let mut labels = vec![name_label.clone()];
         if is_pods {
-            labels.push(label(&GroupResource::namespaces())?);
             labels.push(metrics.container_label(usage).to_owned());
         }
         let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
