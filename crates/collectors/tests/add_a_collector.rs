@@ -136,7 +136,8 @@ async fn example_reads_a_value() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        stream.read(&mut [0; 4096]).await.unwrap();
+        let length = stream.read(&mut [0; 4096]).await.unwrap();
+        assert!(length > 0);
         let response = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\na\nb\nc\n";
         stream.write_all(response).await.unwrap();
     });
