@@ -43,7 +43,7 @@ pub struct ConnectionLimits {
 /// A connection above the limit replaces another one, so that clients that do nothing, or don't
 /// read, can't keep others out. It is one of the address with the most connections: of them, the
 /// one that has been idle for the longest time, or else one whose responses are all unread. A
-/// connection with a request in progress isn't replaced: [`crate::admission`] bounds those.
+/// connection with a request in progress isn't replaced: `admission` bounds those.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<Open>,

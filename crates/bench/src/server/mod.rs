@@ -5,7 +5,7 @@
 //! to a started one are read from its audit log. Lists of pod metrics never reach the testbed,
 //! which would scan all pods for each one.
 //!
-//! Modules by layer, lowest first: [`recorder`], [`metrics`], [`cluster`], [`populate`],
+//! Modules by layer, lowest first: [`recorder`], [`metrics`], [`cluster`], [`mod@populate`],
 //! [`upstream`], [`namespaces`], and two kinds of servers: [`kube_apiserver`], [`kubeconfig`].
 
 mod cluster;
