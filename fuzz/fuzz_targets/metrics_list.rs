@@ -1,7 +1,7 @@
 //! Any response of a metrics API is decoded as with plain decoding.
 #![no_main]
 
-#[path = "../../crates/metrics-client/tests/decoding/model.rs"]
+#[path = "../../crates/metrics/tests/decoding/model.rs"]
 mod model;
 
 use hpa_testbed::decoder_tests::fuzz_input;

@@ -3,7 +3,10 @@
 #![no_main]
 
 use hpa_metrics::resource::ApiResources;
-use hpa_prometheus::rules::{Config, ConfigError, RuleSet, config::{Issues, parse_duration}};
+use hpa_prometheus::rules::{
+    Config, ConfigError, RuleSet,
+    config::{Issues, parse_duration},
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

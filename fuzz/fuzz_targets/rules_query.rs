@@ -3,7 +3,12 @@
 
 use hpa_calc::Selector;
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
-use hpa_prometheus::rules::{Compat, config::{OverrideTarget, ResourceMapping}, labels::ResourceLabels, query::{Context, Objects, QueryTemplate}};
+use hpa_prometheus::rules::{
+    Compat,
+    config::{OverrideTarget, ResourceMapping},
+    labels::ResourceLabels,
+    query::{Context, Objects, QueryTemplate},
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &str, Vec<String>)| {

@@ -3,7 +3,12 @@
 
 use hpa_calc::Selector;
 use hpa_metrics::resource::ApiResources;
-use hpa_prometheus::rules::{Compat, config::ResourceMapping, labels::ResourceLabels, query::{Context, QueryTemplate}};
+use hpa_prometheus::rules::{
+    Compat,
+    config::ResourceMapping,
+    labels::ResourceLabels,
+    query::{Context, QueryTemplate},
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
