@@ -1,5 +1,6 @@
 //! Any path and expression, evaluated for any document, gives a number or an error, and the same
-//! again. Evaluation ends within its limits: a path of 4 KiB takes less than a second for 64 KiB.
+//! again. Evaluation ends within its limits: a path of 4 KiB takes less than a second for 64 KiB,
+//! and less than three with the instrumented code of a fuzz target.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ fuzz_target!(|input: Input<'_>| {
         let extractor = Extractor::new(query.clone(), Some(Aggregator::Sum));
         let start = Instant::now();
         let _ = extractor.extract(document.as_bytes());
-        assert!(start.elapsed() < Duration::from_secs(1), "took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(3), "took {:?}", start.elapsed());
     }
     let limits = Limits { steps: 100_000, ..Limits::default() };
     let extractor = Extractor::new(query, Some(Aggregator::Sum)).with_limits(limits);
