@@ -41,11 +41,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long requests in progress may take at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client may take nothing of a response.
+/// How long a client may leave a response unread.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// kube-apiserver keeps a few connections for each of its instances. An unread response takes about
-/// 2 KiB besides its body.
+/// 2 KiB in addition to its body.
 const LIMITS: ConnectionLimits =
     ConnectionLimits { connections: 1024, authenticated: 512, unread: 2048 };
 

@@ -309,7 +309,8 @@ async fn texts_of_errors_are_bounded() {
     assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
 }
 
-/// The API server is down: cached reviews count until they expire, and nobody gets in without one.
+/// The API server is down: cached reviews count until they expire, and all other requests are
+/// denied.
 #[tokio::test(start_paused = true)]
 async fn reviews_of_an_api_server_that_is_down_are_denials() {
     let reviews = Arc::new(Reviews {

@@ -148,8 +148,8 @@ impl GuardedHttp {
         (self.connector.environment)(name)
     }
 
-    /// Runs CPU-bound work for a namespace on a thread of its own. A task that nobody waits for any
-    /// more keeps its slot until its end.
+    /// Runs CPU-bound work for a namespace on a thread of its own. If the caller is cancelled,
+    /// the work keeps its slot until it ends.
     pub(crate) async fn evaluate<T: Send + 'static>(
         &self,
         namespace: &str,

@@ -181,7 +181,7 @@ impl WatchAges {
 }
 
 /// Lets the informers relist after the machine was suspended. Their connections are dead by then,
-/// but they can't notice it: the monotonic clock has stopped meanwhile.
+/// but no timeout detects it, because the monotonic clock stops during a suspension.
 pub(crate) struct SuspensionDetector {
     clock: Arc<dyn Clock>,
     /// A shorter suspension has no effect.

@@ -207,7 +207,7 @@ impl Check<'_> {
         Err(NotPerObject::Matching { operator, label })
     }
 
-    /// Whether one operand is constant, and the other one gives the result its label.
+    /// Whether one operand is constant and the other has the label of the result.
     fn joins_constant(&self, matching: &Matching<'_>, [left, right]: [Class; 2]) -> bool {
         let (many, one) = match matching.many {
             None => return false,

@@ -105,8 +105,8 @@ fn option(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the settings with the least overload, and of those the cheapest. Overload that is low
-/// enough, or is no more than the default behavior's, counts as none.
+/// Chooses the settings with the least overload, and the cheapest of them. Overload up
+/// to `max_risk`, but at most that of the default behavior, counts as none.
 fn suggest(
     trials: &[Trial],
     current: &Score,
@@ -129,7 +129,7 @@ fn suggest(
     }
     let reason = match trial.score.risk {
         _ if default.risk <= max_risk => {
-            "the least cost at no more risk than the default behavior".to_owned()
+            "the least cost among settings that risk no more than the default behavior".to_owned()
         }
         risk if risk <= max_risk + RISK_STEP => {
             format!("the least cost of the settings that risk at most {}", percent(max_risk))
@@ -277,7 +277,7 @@ fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluato
     trial
 }
 
-/// Whether the cost and the risk are both no more than those of the default behavior.
+/// Whether neither the cost nor the risk exceeds that of the default behavior.
 fn is_within(score: &Score, default: &Score) -> bool {
     score.cost() <= default.cost() && score.risk <= default.risk + RISK_STEP
 }

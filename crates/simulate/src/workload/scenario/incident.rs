@@ -98,7 +98,7 @@ impl Incident {
     }
 }
 
-/// The fields of a kind of incident, besides `at` and `kind`.
+/// The fields of a kind of incident, without `at` and `kind`, which all kinds have.
 struct IncidentFields {
     kind: &'static str,
     required: &'static [&'static str],
