@@ -12,7 +12,7 @@ use crate::rules::{
     query::{Context, Objects, QueryError, QueryTemplate},
     results::Sample,
     shape::NotPerObject,
-    value::{cpu_value, memory_value, timestamp},
+    value::{timestamp, usage_value},
 };
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::{
@@ -277,11 +277,11 @@ pub fn pod_usage(
     let mut containers: BTreeMap<&str, CpuAndMemory> = BTreeMap::new();
     for sample in cpu {
         let [cpu, _] = containers.entry(container(sample, &rules.cpu)).or_default();
-        *cpu = cpu_value(sample.value, compat)?.milli_value();
+        *cpu = usage_value(sample.value, compat)?;
     }
     for sample in memory {
         let [_, memory] = containers.entry(container(sample, &rules.memory)).or_default();
-        *memory = memory_value(sample.value, compat)?.milli_value();
+        *memory = usage_value(sample.value, compat)?;
     }
     let containers = containers
         .into_iter()
@@ -314,10 +314,7 @@ pub fn node_usage(
     let (Some(cpu), Some(memory)) = (cpu.first(), memory.first()) else {
         return Ok(None);
     };
-    let values = [
-        cpu_value(cpu.value, compat)?.milli_value(),
-        memory_value(memory.value, compat)?.milli_value(),
-    ];
+    let values = [usage_value(cpu.value, compat)?, usage_value(memory.value, compat)?];
     Ok(Some(NodeMetrics {
         metadata: ItemMeta::new(node),
         timestamp: timestamp(cpu.timestamp_ms.min(memory.timestamp_ms)),

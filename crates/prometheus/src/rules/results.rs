@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hpa_calc::Quantity;
+use hpa_calc::MilliValue;
 
 use crate::rules::{
     Compat,
@@ -52,7 +52,7 @@ pub struct CustomItem<'a> {
     /// The name of the object.
     pub name: &'a str,
     /// The value, or why there is none.
-    pub value: Result<Quantity, NoValue>,
+    pub value: Result<MilliValue, NoValue>,
     /// Milliseconds since 1970.
     pub timestamp_ms: i64,
 }
@@ -63,7 +63,7 @@ pub struct ExternalItem<'a> {
     /// The labels. A scalar has none.
     pub labels: Option<&'a BTreeMap<String, String>>,
     /// The value, or why there is none.
-    pub value: Result<Quantity, NoValue>,
+    pub value: Result<MilliValue, NoValue>,
     /// Milliseconds since 1970.
     pub timestamp_ms: i64,
 }
@@ -97,16 +97,6 @@ pub fn samples_by_name<'s>(
 /// Any number is larger than a NaN.
 fn is_larger(sample: &Sample, other: &Sample) -> bool {
     sample.value > other.value || other.value.is_nan()
-}
-
-/// The values of the objects that have a sample, in the order of the names.
-pub fn custom_items<'a>(
-    names: impl IntoIterator<Item = &'a str>,
-    samples: &[Sample],
-    label: &str,
-    compat: Compat,
-) -> Vec<CustomItem<'a>> {
-    ObjectSamples::new(samples, label, compat).items(names, compat)
 }
 
 /// The sample of each object, without its labels.
@@ -175,6 +165,8 @@ pub fn external_items(
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::{Quantity, quantity::Format};
+
     use super::*;
 
     fn sample(pod: &str, value: f64) -> Sample {
@@ -183,8 +175,10 @@ mod tests {
     }
 
     fn values(samples: &[Sample], compat: Compat) -> Vec<(&'static str, Option<String>)> {
-        let items = custom_items(["b", "a", "missing"], samples, "pod", compat);
-        items.into_iter().map(|item| (item.name, item.value.ok().map(|v| v.to_string()))).collect()
+        let samples = ObjectSamples::new(samples, "pod", compat);
+        let items = samples.items(["b", "a", "missing"], compat);
+        let text = |value| Quantity::from_milli(value, Format::DecimalSI).to_string();
+        items.into_iter().map(|item| (item.name, item.value.ok().map(text))).collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! From the floats of Prometheus to quantities.
+//! From the floats of Prometheus to milli-units.
 
-use hpa_calc::{MilliValue, Quantity, quantity::Format};
+use hpa_calc::MilliValue;
 use jiff::Timestamp;
 
 use hpa_metrics::values::NoValue;
@@ -9,49 +9,34 @@ use crate::rules::Compat;
 
 /// The value of a custom metric. The reference takes a NaN for zero, and anything else without a
 /// value for the smallest number.
-pub fn custom_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
+pub fn custom_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     match (milli(sample), compat) {
-        (Err(NoValue::NotANumber), Compat::Reference) => Ok(Quantity::default()),
-        (milli, compat) => quantity(milli, compat, Format::DecimalSI),
+        (Err(NoValue::NotANumber), Compat::Reference) => Ok(MilliValue::ZERO),
+        (milli, compat) => value(milli, compat),
     }
 }
 
 /// The value of an external metric. The reference takes anything without a value for the smallest
 /// number.
-pub fn external_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
-    quantity(milli(sample), compat, Format::DecimalSI)
+pub fn external_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
+    value(milli(sample), compat)
 }
 
-/// CPU usage in cores. A negative sample is zero.
-pub fn cpu_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
-    usage(sample, compat, Format::DecimalSI)
-}
-
-/// Memory usage in bytes. A negative sample is zero.
-pub fn memory_value(sample: f64, compat: Compat) -> Result<Quantity, NoValue> {
-    usage(sample, compat, Format::BinarySI)
-}
-
-fn usage(sample: f64, compat: Compat, format: Format) -> Result<Quantity, NoValue> {
+/// CPU usage in cores, or memory usage in bytes. A negative sample is zero.
+pub fn usage_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     let is_zero = match compat {
         Compat::Off => sample.is_finite() && sample < 0.0,
         Compat::Reference => sample.is_nan() || sample < 0.0,
     };
-    quantity(milli(if is_zero { 0.0 } else { sample }), compat, format)
+    value(milli(if is_zero { 0.0 } else { sample }), compat)
 }
 
-fn quantity(
-    milli: Result<MilliValue, NoValue>,
-    compat: Compat,
-    format: Format,
-) -> Result<Quantity, NoValue> {
-    let milli = match (milli, compat) {
-        (Ok(milli), _) => milli,
-        (Err(error), Compat::Off) => return Err(error),
+fn value(milli: Result<MilliValue, NoValue>, compat: Compat) -> Result<MilliValue, NoValue> {
+    match compat {
+        Compat::Off => milli,
         // What amd64 makes of such a conversion.
-        (Err(_), Compat::Reference) => MilliValue::MIN,
-    };
-    Ok(Quantity::from_milli(milli, format))
+        Compat::Reference => Ok(milli.unwrap_or(MilliValue::MIN)),
+    }
 }
 
 /// The time of a sample. One that is out of range is the end of the range.
@@ -80,9 +65,18 @@ fn milli(sample: f64) -> Result<MilliValue, NoValue> {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::{Quantity, quantity::Format};
     use rstest::rstest;
 
     use super::*;
+
+    fn text(value: Result<MilliValue, NoValue>, format: Format) -> String {
+        Quantity::from_milli(value.unwrap(), format).to_string()
+    }
+
+    fn decimal(value: Result<MilliValue, NoValue>) -> String {
+        text(value, Format::DecimalSI)
+    }
 
     const MIN: &str = "-9223372036854775808m";
 
@@ -94,8 +88,8 @@ mod tests {
     #[case::subnormal(5e-324, "0")]
     fn values_are_thousandths(#[case] sample: f64, #[case] expected: &str) {
         for compat in [Compat::Off, Compat::Reference] {
-            assert_eq!(custom_value(sample, compat).unwrap().to_string(), expected);
-            assert_eq!(external_value(sample, compat).unwrap().to_string(), expected);
+            assert_eq!(decimal(custom_value(sample, compat)), expected);
+            assert_eq!(decimal(external_value(sample, compat)), expected);
         }
     }
 
@@ -111,21 +105,21 @@ mod tests {
         #[case] external: &str,
         #[case] cpu: &str,
     ) {
-        for value in [custom_value, external_value, cpu_value, memory_value] {
+        for value in [custom_value, external_value, usage_value] {
             assert_eq!(value(sample, Compat::Off), Err(reason));
         }
         let compat = Compat::Reference;
-        assert_eq!(custom_value(sample, compat).unwrap().to_string(), custom);
-        assert_eq!(external_value(sample, compat).unwrap().to_string(), external);
-        assert_eq!(cpu_value(sample, compat).unwrap().to_string(), cpu);
+        assert_eq!(decimal(custom_value(sample, compat)), custom);
+        assert_eq!(decimal(external_value(sample, compat)), external);
+        assert_eq!(decimal(usage_value(sample, compat)), cpu);
     }
 
     #[test]
     fn usage_is_not_negative() {
         for compat in [Compat::Off, Compat::Reference] {
-            assert_eq!(cpu_value(-1.0, compat).unwrap().to_string(), "0");
-            assert_eq!(cpu_value(0.25, compat).unwrap().to_string(), "250m");
-            assert_eq!(memory_value(1_048_576.0, compat).unwrap().to_string(), "1Mi");
+            assert_eq!(decimal(usage_value(-1.0, compat)), "0");
+            assert_eq!(decimal(usage_value(0.25, compat)), "250m");
+            assert_eq!(text(usage_value(1_048_576.0, compat), Format::BinarySI), "1Mi");
         }
     }
 }

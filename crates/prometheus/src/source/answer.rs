@@ -207,11 +207,11 @@ impl PrometheusProvider {
             CustomValues { object_kind, items: Vec::new(), omitted: Vec::new(), origin };
         for item in samples.items(names, self.settings.compat) {
             match item.value {
-                Ok(quantity) => values.items.push(MetricValue {
+                Ok(value) => values.items.push(MetricValue {
                     object: item.name.into(),
                     timestamp: self.custom_timestamp(item.timestamp_ms),
                     window_seconds: None,
-                    value: quantity.milli_value(),
+                    value,
                 }),
                 Err(reason) => {
                     values.omitted.push(Omitted { what: item.name.to_owned(), reason });
@@ -249,10 +249,10 @@ impl PrometheusProvider {
         for item in external_items(&result, compat).map_err(MetricError::convert)? {
             let timestamp = timestamp(item.timestamp_ms);
             match item.value {
-                Ok(quantity) => values.items.push(ExternalMetricValue {
+                Ok(value) => values.items.push(ExternalMetricValue {
                     labels: item.labels.map(|labels| labels.iter().collect()),
                     timestamp,
-                    value: quantity.milli_value(),
+                    value,
                 }),
                 Err(reason) => {
                     let what = format!("{:?}", item.labels.cloned().unwrap_or_default());
