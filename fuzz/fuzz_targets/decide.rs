@@ -156,7 +156,9 @@ fuzz_target!(|input: Input<'_>| {
     let pods = serde_json::from_slice(input.pods).or_else(|_| serde_json::from_str(PODS));
     let pods: Vec<Pod> = pods.expect("the pods are valid");
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
-    let (settings, scale, now) = (input.settings(), input.scale(), time(input.now));
+    let (up, down) = input.pause;
+    let settings = input.settings().with_pause(Pause { up, down });
+    let (scale, now) = (input.scale(), time(input.now));
     let autoscalers = (0..input.autoscalers % 3).map(|index| index.to_string()).collect();
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
         pods: pods.clone(),
@@ -165,8 +167,7 @@ fuzz_target!(|input: Input<'_>| {
     let samples = input.samples(&pods);
     let readings =
         plan.queries().map(|(metric, query)| (metric, input.read(query, &samples))).collect();
-    let (up, down) = input.pause;
-    let decision = plan.decide(readings, input.history(), now).with_pause(Pause { up, down });
+    let decision = plan.decide(readings, input.history(), now);
     let is_valid = validate(&hpa.spec, &ValidationOptions::default()).is_empty();
     if let (true, Some(replicas), Ok(scale)) = (is_valid, decision.scale_to(), scale) {
         let bounds = hpa.spec.effective_min_replicas()..=hpa.spec.max_replicas;

@@ -10,7 +10,6 @@ use hpa_calc::{
     conclude::{Conclusion, ScaleWriteError},
     decide::Decision,
     history::History,
-    pause::Pause,
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::{MetricQuery, MetricsApi, ReadError, Reading, Readings},
     report::Inputs,
@@ -193,12 +192,11 @@ impl Step {
         let inputs = Inputs {
             hpa: hpa.clone(),
             scale,
-            settings: *settings,
+            settings: settings.clone(),
             selected: selected.unwrap_or_default(),
             readings: Readings::new(),
             history: Some(history),
             now,
-            pause: Pause::NONE,
         };
         let plan = inputs.plan();
         let readings = plan.queries().map(|(metric, query)| (metric, self.read(hpa, query)));

@@ -13,6 +13,7 @@ use crate::{
     combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
     explain::{Explanation, Summary},
+    go_text,
     history::{Direction, History},
     messages,
     metric::Context,
@@ -183,10 +184,14 @@ impl<'a> Plan<'a> {
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
+        decision.apply_pause();
+        decision.report_settings();
         decision
     }
 }
 
+/// The maximum length of one setting in the condition, in characters.
+const MAX_SETTING_LEN: usize = 100;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
 
@@ -240,6 +245,23 @@ impl Decision<'_> {
             ScaleReadError::UnknownKind(_) => ReconcileError::UnknownKind(message),
             ScaleReadError::Read(_) => ReconcileError::ReadScale { reference, message },
         });
+    }
+
+    /// Sets the condition that names the settings of the autoscaler, other than those that have a
+    /// condition of their own.
+    fn report_settings(&mut self) {
+        let applied = self.settings.applied.iter();
+        let texts: Vec<String> = applied
+            .filter(|applied| !["pause", "dry-run"].contains(&applied.name))
+            .map(|applied| go_text::cut(applied.to_string(), MAX_SETTING_LEN))
+            .collect();
+        if texts.is_empty() {
+            self.draft.remove(&ConditionType::CustomSettings);
+            return;
+        }
+        let message = texts.join(", ");
+        let reason = ConditionReason::SetOnAutoscaler;
+        self.draft.set(ConditionType::CustomSettings, true, reason, message);
     }
 
     pub(crate) fn fail(&mut self, error: ReconcileError) {

@@ -35,6 +35,14 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
+/// The text, cut to a number of characters, with a mark if something is missing.
+pub(crate) fn cut(text: String, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
 /// A string as `encoding/json` prints it, with the characters of HTML escaped. The API server
 /// prints strings of named types (`MetricTargetType`, `ResourceName`) like this.
 pub(crate) struct Json<'a>(pub(crate) &'a str);

@@ -66,8 +66,8 @@ impl fmt::Display for Pause {
 }
 
 impl Decision<'_> {
-    /// Applies a pause: the scale is not written in a paused direction, not even to bring it within
-    /// `minReplicas` and `maxReplicas`.
+    /// Applies the pause of the settings: the scale is not written in a paused direction, not even to
+    /// bring it within `minReplicas` and `maxReplicas`.
     ///
     /// Everything else stays. Recommendations are recorded, `desiredReplicas` is what would be
     /// written, and conditions and events are those of the decision.
@@ -75,11 +75,11 @@ impl Decision<'_> {
     /// While a direction is paused, the status has the condition `Paused=True`. The reference has
     /// no such condition. All other conditions are unaffected, so that alerts on them don't mistake
     /// a pause for a failure. Without a pause, the condition is removed.
-    #[must_use]
-    pub fn with_pause(mut self, pause: Pause) -> Self {
+    pub(crate) fn apply_pause(&mut self) {
+        let pause = self.settings.pause;
         if pause == Pause::NONE {
             self.draft.remove(&ConditionType::Paused);
-            return self;
+            return;
         }
         let mut message = pause.to_string();
         if let Outcome::Rescale { to, reason } = &self.outcome {
@@ -91,6 +91,5 @@ impl Decision<'_> {
             }
         }
         self.draft.set(ConditionType::Paused, true, ConditionReason::PausedByAnnotation, message);
-        self
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hpa_calc::{
-    Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Pause, Plan, Pod,
+    Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Plan, Pod,
     PodSample, PodSamples, ReadError, Reading, Readings, Scale, ScaleWriteError, SelectedPods,
     Settings,
     api::HorizontalPodAutoscalerStatus,
@@ -250,7 +250,6 @@ impl Scenario {
             readings: self.readings(),
             history: Some(self.history.clone()),
             now: at(0),
-            pause: Pause::NONE,
         }
     }
 

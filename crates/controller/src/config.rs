@@ -1,17 +1,20 @@
 //! The options of a controller, and the settings derived from them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use hpa_calc::settings::Settings;
+use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_metrics::{ClientSettings, CoalescingSettings};
 
 use crate::{
     informer::WatchIntervals, key::Scope, reconcile::MAX_POD_AGE, scale_target::MapperConfig,
+    settings::SettingSource,
 };
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub settings: Settings,
+    /// What single autoscalers may set.
+    pub setting_policy: SettingPolicy,
     /// `--horizontal-pod-autoscaler-sync-period`
     pub sync_period: Duration,
     /// `--concurrent-horizontal-pod-autoscaler-syncs`
@@ -33,6 +36,10 @@ pub struct Options {
 }
 
 impl Options {
+    pub(crate) fn setting_source(&self) -> Arc<SettingSource> {
+        Arc::new(SettingSource::new(self.settings.clone(), self.setting_policy.clone()))
+    }
+
     pub(crate) fn scopes(&self) -> Vec<Scope> {
         if self.namespaces.is_empty() {
             return vec![None];

@@ -167,6 +167,7 @@ pub async fn run(
         undecodable: Arc::new(AtomicU64::new(0)),
         intervals: options.watch_intervals(),
         dry_run: dependencies.dry_run,
+        settings: options.setting_source(),
         field_manager: dependencies.field_manager(),
     };
     dependencies.pods.attach(informers.caches.pods.clone());
@@ -187,7 +188,7 @@ pub async fn run(
         () = shutdown.cancelled() => return Ok(()),
         _ = running_informers.join_next() => return Err(RunError::InformerEnded),
     }
-    check_for_peer(&dependencies, &options, &informers.caches)?;
+    check_for_peer(&dependencies, &options, &informers)?;
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
@@ -235,13 +236,15 @@ pub async fn run(
 fn check_for_peer(
     dependencies: &Dependencies,
     options: &Options,
-    caches: &Caches,
+    informers: &Informers,
 ) -> Result<(), RunError> {
     if dependencies.dry_run {
         return Ok(());
     }
     let now = dependencies.clock.now();
-    let Some(peer) = active_peer(&caches.autoscalers, options.sync_period, now) else {
+    let Some(peer) =
+        active_peer(&informers.caches.autoscalers, &informers.settings, options.sync_period, now)
+    else {
         return Ok(());
     };
     if !options.allow_other_controller && !peer.write.is_by_hpa_rs() {

@@ -192,7 +192,7 @@ impl Leader<'_> {
         });
         Reconciler {
             client: client.clone(),
-            settings: options.settings,
+            settings: informers.settings.clone(),
             timeout: options.reconcile_timeout(),
             status_interval: options.status_interval,
             autoscalers: informers.caches.autoscalers.clone(),
@@ -222,7 +222,7 @@ impl Leader<'_> {
         let store = HistoryStore::new(
             Api::namespaced(client, &election.config.namespace),
             election.config.name.clone(),
-            self.options.settings,
+            self.informers.settings.clone(),
             self.informers.caches.autoscalers.clone(),
             self.dependencies.clock.clone(),
             self.history.clone(),

@@ -25,7 +25,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `key`, [`annotations`], `hash` | basic types |
+//! | `key`, [`settings`], `hash` | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
@@ -43,7 +43,6 @@
 //!
 //! [`hpa_lease`] decides which instance may write.
 
-pub mod annotations;
 pub mod cache;
 mod config;
 mod controller;
@@ -61,6 +60,7 @@ mod peer_check;
 pub mod queue;
 pub mod reconcile;
 pub mod scale_target;
+pub mod settings;
 pub mod shadow;
 mod worker;
 

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, fmt, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{annotations::AnnotationSettings, cache::Autoscalers, k8s::StatusWrite, key::HpaKey};
+use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey, settings::SettingSource};
 
 /// A peer that wrote the status of an autoscaler shortly before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,7 @@ impl fmt::Display for ActivePeer {
 /// nothing changes, so one that is not found may still be active.
 pub(crate) fn active_peer(
     autoscalers: &Autoscalers,
+    settings: &SettingSource,
     sync_period: Duration,
     now: Timestamp,
 ) -> Option<ActivePeer> {
@@ -46,7 +47,7 @@ pub(crate) fn active_peer(
     let mut recent: Vec<_> = autoscalers
         .all()
         .into_iter()
-        .filter(|(_, autoscaler)| !AnnotationSettings::from_hpa(&autoscaler.object()).dry_run)
+        .filter(|(_, autoscaler)| !autoscaler.settings(settings).settings.dry_run)
         .filter_map(|(key, autoscaler)| Some((key, autoscaler.last_peer_write()?)))
         .filter(|(_, write)| now.duration_since(write.at) <= window)
         .collect();
@@ -64,7 +65,7 @@ mod tests {
     use hpa_calc::api::HorizontalPodAutoscaler;
 
     use super::*;
-    use crate::{annotations::DRY_RUN, cache::Origin};
+    use crate::cache::Origin;
 
     const PERIOD: Duration = Duration::from_secs(15);
 
@@ -85,7 +86,8 @@ mod tests {
     }
 
     fn found(writes: &[(&str, i64)], now: i64) -> Option<String> {
-        active_peer(&autoscalers(writes), PERIOD, at(now)).map(|peer| peer.to_string())
+        active_peer(&autoscalers(writes), &SettingSource::default(), PERIOD, at(now))
+            .map(|peer| peer.to_string())
     }
 
     #[test]
@@ -111,8 +113,11 @@ mod tests {
         let autoscalers = autoscalers(&[("web", 100)]);
         let key = HpaKey::new("shop", "web");
         let mut shadowed = HorizontalPodAutoscaler::default();
-        shadowed.metadata.annotations.insert(DRY_RUN.into(), "true".into());
+        shadowed
+            .metadata
+            .annotations
+            .insert("autoscaling.hpa-rs.dev/dry-run".into(), "true".into());
         autoscalers.apply(&key, shadowed, Origin::List);
-        assert_eq!(active_peer(&autoscalers, PERIOD, at(110)), None);
+        assert_eq!(active_peer(&autoscalers, &SettingSource::default(), PERIOD, at(110)), None);
     }
 }

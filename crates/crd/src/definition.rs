@@ -3,6 +3,7 @@
 use hpa_calc::{
     api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
     defaults::apply_defaults,
+    settings::SETTINGS,
 };
 use serde_json::{Value, json};
 
@@ -53,6 +54,7 @@ pub(crate) fn schema() -> Result<Value, DefinitionError> {
     let mut spec = structural::<HorizontalPodAutoscalerSpec>(Section::Spec);
     rules::apply(&mut spec)?;
     set_defaults(&mut spec)?;
+    add_settings(&mut spec)?;
     set_list_types(
         &mut spec,
         &["metrics", "behavior.scaleUp.policies", "behavior.scaleDown.policies"],
@@ -92,6 +94,29 @@ fn set_defaults(spec: &mut Value) -> Result<(), DefinitionError> {
         let value =
             full.pointer(pointer).ok_or_else(|| DefinitionError::NoSuchField(path.to_owned()))?;
         schema_at(spec, path)?.insert("default".to_owned(), value.clone());
+    }
+    Ok(())
+}
+
+/// Adds the fields that autoscaling/v2 doesn't have: the settings of single autoscalers.
+fn add_settings(spec: &mut Value) -> Result<(), DefinitionError> {
+    for setting in SETTINGS {
+        let parents: Vec<String> = match setting.metric_types() {
+            None => vec![String::new()],
+            Some(types) => {
+                types.iter().map(|kind| format!("metrics[].{}", kind.member())).collect()
+            }
+        };
+        for parent in parents {
+            let properties = match parent.as_str() {
+                "" => spec.as_object_mut(),
+                path => Some(schema_at(spec, path)?),
+            };
+            let properties = properties.and_then(|parent| parent.get_mut("properties"));
+            let properties = properties.and_then(Value::as_object_mut);
+            let properties = properties.ok_or_else(|| DefinitionError::NoSuchField(parent))?;
+            properties.insert(setting.field.to_owned(), setting.schema());
+        }
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Dashboard {
         let error = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
-        let board = Arc::new(Board::new(&AutoscalerApi::ALL, options.settings));
+        let board = Arc::new(Board::new(&AutoscalerApi::ALL, options.settings.clone()));
         let mut tasks = JoinSet::new();
         for api in AutoscalerApi::ALL {
             let feed = AutoscalerFeed {

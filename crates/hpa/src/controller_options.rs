@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hpa_calc::settings::Settings;
+use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::Options;
 
-use crate::args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std};
+use crate::args::{AutoscalingArguments, ClusterArguments, NO_SETTINGS, RunArguments, to_std};
 
 /// The options of `hpa run`.
 pub(crate) fn options(arguments: &RunArguments) -> Options {
@@ -32,6 +32,12 @@ pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
         .with_strict_scale_to_zero(true)
 }
 
+/// What single autoscalers may set.
+fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolicy {
+    let allowed = autoscaling.allow_settings.iter().copied().filter(|name| *name != NO_SETTINGS);
+    SettingPolicy { allowed: allowed.collect(), min_sync_period: autoscaling.min_sync_period }
+}
+
 /// The options of a controller without a shutdown grace period.
 pub(crate) fn options_from(
     autoscaling: &AutoscalingArguments,
@@ -44,6 +50,7 @@ pub(crate) fn options_from(
     } = *autoscaling;
     Options {
         settings: settings(autoscaling),
+        setting_policy: setting_policy(autoscaling),
         sync_period: to_std(sync_period),
         workers: usize::try_from(workers).unwrap_or(usize::MAX),
         namespaces: cluster.namespaces.clone(),

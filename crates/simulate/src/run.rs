@@ -11,7 +11,7 @@ use std::{
 
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
-    explain::Reason, pause::Pause,
+    explain::Reason, settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -28,8 +28,6 @@ use crate::{
     },
 };
 
-/// The annotation that pauses an autoscaler.
-const PAUSE: &str = "autoscaling.hpa-rs.dev/pause";
 const SECONDS_PER_HOUR: f64 = 3600.0;
 /// When every run starts: a Monday.
 const START: Timestamp = Timestamp::constant(1_767_571_200, 0);
@@ -95,7 +93,6 @@ struct Simulator<'a> {
     settings: Settings,
     cluster: Cluster,
     hpa: HorizontalPodAutoscaler,
-    pause: Pause,
     history: History,
     measure: Measure,
     run: Run,
@@ -129,14 +126,14 @@ impl<'a> Simulator<'a> {
         let measure =
             Measure::new(variant.objective.clone(), variant.cost.clone(), &cluster.observe());
         let hpa = variant.autoscaler.clone();
-        let pause = hpa.metadata.annotations.get(PAUSE);
-        let pause = pause.and_then(|pause| pause.parse().ok()).unwrap_or_default();
+        // Variants are compared as they are, so that no policy of an operator applies.
+        let settings = variant.controller.engine();
+        let settings = settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings;
         Self {
             variant,
-            settings: variant.controller.engine(),
+            settings,
             cluster,
             hpa,
-            pause,
             history: History::default(),
             measure,
             run: Run {
@@ -190,7 +187,7 @@ impl<'a> Simulator<'a> {
         let readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
         let history = std::mem::take(&mut self.history);
-        let decision = plan.decide(readings, history, now).with_pause(self.pause);
+        let decision = plan.decide(readings, history, now);
         let conclusion = decision.conclude(Ok(()), now);
         let explanation = conclusion.explanation;
         if let Some(to) = conclusion.scaled_to {

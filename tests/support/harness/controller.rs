@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hpa_calc::settings::Settings;
+use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::{Dependencies, Options, RunError, run};
 use hpa_lease::{Election, ElectionConfig};
 use kube::Client;
@@ -60,6 +60,7 @@ impl RunningController {
 pub fn options() -> Options {
     Options {
         settings: Settings::default(),
+        setting_policy: SettingPolicy::default(),
         sync_period: Duration::from_secs(15),
         workers: 2,
         namespaces: Vec::new(),

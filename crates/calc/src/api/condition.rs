@@ -8,6 +8,9 @@ open_enum! {
     ConditionType {
         /// Whether the target's scale can be read and written.
         AbleToScale = "AbleToScale",
+        /// Whether the autoscaler has settings of its own (see [`crate::settings`]). The reference
+        /// has no such condition.
+        CustomSettings = "CustomSettings",
         /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
         /// condition.
         Paused = "Paused",
@@ -75,6 +78,9 @@ open_enum! {
         ScaledToZero = "ScaledToZero",
         /// The target is at zero replicas, and the autoscaler did not scale it there.
         ScalingDisabled = "ScalingDisabled",
+        /// Annotations or fields of the autoscaler set what the flags don't. The reference has no
+        /// such reason.
+        SetOnAutoscaler = "SetOnAutoscaler",
         /// The target's scale was read.
         SucceededGetScale = "SucceededGetScale",
         /// The target's scale was written.

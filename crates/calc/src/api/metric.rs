@@ -31,6 +31,15 @@ open_enum! {
     }
 }
 
+impl MetricSourceType {
+    /// The member of [`MetricSpec`] that the type names: its name with a small first letter.
+    pub fn member(&self) -> String {
+        let name = self.as_str();
+        let first = name.get(..1).unwrap_or_default().to_ascii_lowercase();
+        format!("{first}{}", name.get(1..).unwrap_or_default())
+    }
+}
+
 /// A metric to scale on. Exactly the member that `type` names is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

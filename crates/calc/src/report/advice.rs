@@ -61,7 +61,7 @@ pub(super) fn advise(
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_pods(inputs, metrics));
-    if inputs.pause != Pause::NONE {
+    if inputs.settings.pause != Pause::NONE {
         advice.push(
             "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
                 .to_owned(),

@@ -77,7 +77,7 @@ impl Trigger {
             Self::Time { at } => changed.now = *at,
             Self::MaxReplicas { to } => changed.hpa.spec.max_replicas = *to,
             Self::MinReplicas { to } => changed.hpa.spec.min_replicas = Some(*to),
-            Self::Unpause => changed.pause = Pause::NONE,
+            Self::Unpause => changed.settings.pause = Pause::NONE,
         }
         changed
     }
@@ -106,7 +106,7 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
     let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
     // Even if the metrics ask for nothing now, a pause is the first to change.
-    let unpause = (inputs.pause != Pause::NONE && inputs.scale.is_ok())
+    let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
         .then(|| Trigger::Unpause.into_change(inputs));
     let Some(proposed) = explanation.proposed_replicas else {
         return unpause.into_iter().collect();

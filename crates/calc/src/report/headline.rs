@@ -31,7 +31,7 @@ pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&
         }
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
     };
-    let pause = match inputs.pause {
+    let pause = match inputs.settings.pause {
         Pause::NONE => String::new(),
         Pause::BOTH => "paused by annotation, ".to_owned(),
         pause => format!("{pause} by annotation, "),

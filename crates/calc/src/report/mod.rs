@@ -29,7 +29,6 @@ use crate::{
     decide::Decision,
     explain::Reason,
     history::{History, Recommendation},
-    pause::Pause,
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::Readings,
     settings::Settings,
@@ -42,7 +41,7 @@ pub struct Inputs {
     pub hpa: HorizontalPodAutoscaler,
     /// The target's scale, or why it could not be read.
     pub scale: Result<Scale, ScaleReadError>,
-    /// The controller's settings.
+    /// The effective settings of the autoscaler.
     pub settings: Settings,
     /// What the scale's selector matches.
     pub selected: SelectedPods,
@@ -53,8 +52,6 @@ pub struct Inputs {
     pub history: Option<History>,
     /// The time of the decision.
     pub now: Timestamp,
-    /// The paused directions.
-    pub pause: Pause,
 }
 
 impl Inputs {
@@ -65,9 +62,7 @@ impl Inputs {
 
     /// Decides on the inputs.
     pub fn decide(&self) -> Decision<'_> {
-        let decision =
-            self.plan().decide(self.readings.clone(), self.effective_history(), self.now);
-        decision.with_pause(self.pause)
+        self.plan().decide(self.readings.clone(), self.effective_history(), self.now)
     }
 
     /// The replicas that the target has after the decision.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     history::ScaleEvent,
+    pause::Pause,
     readings::{MetricsApi, PodSample, ReadError, Reading},
 };
 
@@ -73,7 +74,6 @@ fn inputs(spec: Value) -> Inputs {
         readings: [(0, Ok(samples(&values)))].into_iter().collect(),
         history: Some(History::default()),
         now: at(0),
-        pause: Pause::NONE,
     }
 }
 
@@ -445,7 +445,7 @@ fn pause_and_bound_are_changes() {
     assert_eq!(report.changes, [expected]);
     contains(&report, "Raise spec.maxReplicas");
     inputs.hpa.spec.max_replicas = 6;
-    inputs.pause = Pause::BOTH;
+    inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
     assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
     contains(&report, "Remove the annotation");
@@ -456,14 +456,14 @@ fn pause_and_bound_are_changes() {
 #[test]
 fn pause_comes_first_while_the_metrics_ask_for_nothing() {
     let mut inputs = inputs(json!({}));
-    inputs.pause = Pause::BOTH;
+    inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
     let start = "paused by annotation, stays at 4: cpu is at 71% of requests, target 66%; within";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
     contains(&report, "stays at 4 without the pause, until the metrics ask for other replicas");
     contains(&report, "Remove the annotation");
-    inputs.pause = Pause { up: false, down: true };
+    inputs.settings.pause = Pause { up: false, down: true };
     let report = inputs.report();
     assert!(report.sentence.starts_with("scaling down is paused by annotation, stays at 4: "));
 }

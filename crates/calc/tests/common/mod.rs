@@ -60,7 +60,6 @@ pub(crate) struct Scenario {
     pub(crate) history: History,
     pub(crate) settings: Settings,
     pub(crate) written: Result<(), ScaleWriteError>,
-    pub(crate) pause: Pause,
 }
 
 impl Scenario {
@@ -73,12 +72,11 @@ impl Scenario {
             history: History { recommendations: vec![long_ago], ..History::default() },
             settings: Settings::default(),
             written: Ok(()),
-            pause: Pause::NONE,
         }
     }
 
     pub(crate) fn paused(self, pause: Pause) -> Self {
-        Self { pause, ..self }
+        Self { settings: self.settings.with_pause(pause), ..self }
     }
 
     pub(crate) fn reconcile(mut self, hpa: &HorizontalPodAutoscaler) -> Conclusion {
@@ -95,7 +93,7 @@ impl Scenario {
     }
 
     fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {
-        let Self { scale, values, autoscalers, history, settings, pause, .. } = self;
+        let Self { scale, values, autoscalers, history, settings, .. } = self;
         let pods = vec![
             Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap())
                 .into(),
@@ -106,7 +104,7 @@ impl Scenario {
             None => Err(ReadError::fetch(MetricsApi::External, "down")),
         };
         let readings = values.into_iter().map(read).enumerate().collect();
-        then(plan.decide(readings, history, now()).with_pause(pause))
+        then(plan.decide(readings, history, now()))
     }
 }
 

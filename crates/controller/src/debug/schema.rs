@@ -255,8 +255,8 @@ impl From<ApiName> for AutoscalerApi {
     }
 }
 
-impl From<Settings> for DecisionSettings {
-    fn from(settings: Settings) -> Self {
+impl From<&Settings> for DecisionSettings {
+    fn from(settings: &Settings) -> Self {
         Self {
             tolerance: settings.tolerance,
             downscale_stabilization_seconds: settings.downscale_stabilization.as_secs_f64(),
@@ -292,11 +292,10 @@ impl From<DecisionSettings> for Settings {
 /// [`Settings::strict_scale_to_zero`] is the caller's, because the debug API doesn't have it.
 pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Settings {
     let Some(controller) = controller else { return flags };
-    let defaults = Settings::default()
-        .with_strict_scale_to_zero(flags.strict_scale_to_zero)
-        .with_exact_schedules(flags.exact_schedules);
+    let (is_strict, is_exact) = (flags.strict_scale_to_zero, flags.exact_schedules);
+    let defaults =
+        Settings::default().with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact);
+    let is_exact = is_exact || controller.exact_schedules;
     let settings = if flags == defaults { controller } else { flags };
-    settings
-        .with_strict_scale_to_zero(flags.strict_scale_to_zero)
-        .with_exact_schedules(flags.exact_schedules || controller.exact_schedules)
+    settings.with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact)
 }

@@ -48,6 +48,7 @@ impl Controller {
         self.recorder.reconciled(&Reconciled {
             key,
             hpa: &hpa(&key.to_string()),
+            settings: &hpa_calc::Settings::default(),
             conclusion,
             at: START + SignedDuration::from_secs(second),
             duration: Duration::ZERO,
@@ -237,6 +238,7 @@ fn nothing_is_recorded_without_a_recorder() {
     controller.telemetry.reconciled(&Reconciled {
         key: &key,
         hpa: &hpa,
+        settings: &hpa_calc::Settings::default(),
         conclusion: &conclusion(2, 2, 50),
         at: START,
         duration: Duration::ZERO,
@@ -253,7 +255,7 @@ fn settings_survive_the_document() {
         .with_downscale_stabilization(SignedDuration::from_millis(90_500))
         .with_scale_to_zero(false)
         .with_exact_schedules(true);
-    let json = serde_json::to_string(&DecisionSettings::from(settings)).unwrap();
+    let json = serde_json::to_string(&DecisionSettings::from(&settings)).unwrap();
     let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
     assert_eq!(hpa_calc::Settings::from(decoded), settings);
 }
@@ -261,19 +263,20 @@ fn settings_survive_the_document() {
 #[test]
 fn settings_of_the_controller_are_effective_unless_flags_set_others() {
     let defaults = hpa_calc::Settings::default();
-    let controller = defaults.with_tolerance(0.05);
-    let flags = defaults.with_tolerance(0.2);
-    let (strict, exact) =
-        (defaults.with_strict_scale_to_zero(true), defaults.with_exact_schedules(true));
+    let controller = defaults.clone().with_tolerance(0.05);
+    let flags = defaults.clone().with_tolerance(0.2);
+    let strict = defaults.clone().with_strict_scale_to_zero(true);
+    let exact = defaults.clone().with_exact_schedules(true);
     for (flags, remembered, expected) in [
-        (flags, None, flags),
-        (defaults, Some(controller), controller),
-        (flags, Some(controller), flags),
-        (strict, Some(controller), controller.with_strict_scale_to_zero(true)),
-        (exact, Some(controller), controller.with_exact_schedules(true)),
-        (flags, Some(exact), flags.with_exact_schedules(true)),
-        (exact, Some(exact), exact),
+        (&flags, None, flags.clone()),
+        (&defaults, Some(&controller), controller.clone()),
+        (&flags, Some(&controller), flags.clone()),
+        (&strict, Some(&controller), controller.clone().with_strict_scale_to_zero(true)),
+        (&exact, Some(&controller), controller.clone().with_exact_schedules(true)),
+        (&flags, Some(&exact), flags.clone().with_exact_schedules(true)),
+        (&exact, Some(&exact), exact.clone()),
     ] {
-        assert_eq!(effective_settings(flags, remembered), expected, "{flags:?} {remembered:?}");
+        let effective = effective_settings(flags.clone(), remembered.cloned());
+        assert_eq!(effective, expected, "{flags:?} {remembered:?}");
     }
 }

@@ -29,7 +29,7 @@ pub struct DebugView {
 }
 
 /// What the controller was started with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ViewSettings {
     pub sync_period: Duration,
     pub decisions: Settings,
@@ -84,7 +84,7 @@ impl DebugView {
             is_working: working_since.is_some(),
             dry_run: self.settings.dry_run,
             sync_period_seconds: self.settings.sync_period.as_secs_f64(),
-            settings: self.settings.decisions.into(),
+            settings: (&self.settings.decisions).into(),
             not_ready: self.telemetry.ready().err().map(|error| error.to_string()),
             not_alive: self.telemetry.alive().err().map(|error| error.to_string()),
             queue: QueueState {
@@ -146,7 +146,7 @@ impl DebugView {
             api_version: AutoscalerDetail::API_VERSION.to_owned(),
             kind: AutoscalerDetail::KIND.to_owned(),
             now: self.clock.now(),
-            settings: self.settings.decisions.into(),
+            settings: (&self.settings.decisions).into(),
             autoscaler: self.item(key, &autoscaler),
             history: is_working.then(|| autoscaler.history(self.clock.instants())),
             runs,

@@ -15,7 +15,6 @@ mod write_schedule;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use hpa_calc::settings::Settings;
 use hpa_lease::Clock;
 use hpa_metrics::describe;
 use jiff::{SignedDuration, Timestamp};
@@ -34,6 +33,7 @@ use crate::{
     k8s::ApiError,
     key::HpaKey,
     reconcile::{Observer, Reconciled},
+    settings::SettingSource,
 };
 pub(crate) use health::HistoryHealth;
 use shard::{EncodedShard, MAX_SHARDS, Shard, decode, encode, shard_count, shard_name};
@@ -63,7 +63,7 @@ pub(crate) struct HistoryStore {
     api: Api<ConfigMap>,
     /// The prefix of the ConfigMaps' names.
     prefix: String,
-    settings: Settings,
+    settings: Arc<SettingSource>,
     autoscalers: Arc<Autoscalers>,
     clock: Arc<dyn Clock>,
     schedule: Mutex<WriteSchedule>,
@@ -94,10 +94,10 @@ type SnapshotsByUid = BTreeMap<String, (Timestamp, HistorySnapshot)>;
 
 impl Observer for HistoryStore {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
-        let Reconciled { key, hpa, conclusion, .. } = reconciled;
+        let Reconciled { key, hpa, settings, conclusion, .. } = reconciled;
         let (status, history) = (&conclusion.status, &conclusion.history);
         let (name, now) = (key.to_string(), self.clock.now());
-        let history = HistorySnapshot::new(name, &hpa.spec, status, history, &self.settings, now);
+        let history = HistorySnapshot::new(name, &hpa.spec, status, history, settings, now);
         let snapshot = PendingSnapshot { uid: hpa.metadata.uid.clone(), history };
         if self.schedule.lock().update(key, snapshot, Instant::now()) {
             self.changed.notify_one();
@@ -110,7 +110,7 @@ impl HistoryStore {
     pub(crate) fn new(
         api: Api<ConfigMap>,
         prefix: String,
-        settings: Settings,
+        settings: Arc<SettingSource>,
         autoscalers: Arc<Autoscalers>,
         clock: Arc<dyn Clock>,
         health: Arc<HistoryHealth>,
@@ -240,11 +240,12 @@ impl HistoryStore {
         until: Option<StoredUntil>,
     ) -> bool {
         let Some(autoscaler) = self.autoscalers.get(key) else { return false };
-        let (object, now) = (autoscaler.object(), self.clock.instants());
+        let (object, effective) = autoscaler.object_with_settings(&self.settings);
+        let now = self.clock.instants();
         let Some((written, snapshot)) = by_uid.remove(&object.metadata.uid) else { return false };
         let valid_until = until.map_or(written, |until| until.time.max(written));
         let (spec, status) = (&object.spec, &object.status);
-        let history = snapshot.restore(spec, status, &self.settings, valid_until, now.wall);
+        let history = snapshot.restore(spec, status, &effective.settings, valid_until, now.wall);
         debug!(hpa = %key, ?history, "restored the history");
         let is_complete = until.is_none_or(|until| until.is_complete);
         let replicas = is_complete.then_some(status.desired_replicas);

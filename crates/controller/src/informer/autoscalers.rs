@@ -12,7 +12,6 @@ use tracing::info;
 
 use super::{Informers, api_in_scope, stream::WatchStream};
 use crate::{
-    annotations::AnnotationSettings,
     cache::{Change, Origin, WatchAge},
     k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
     key::Scope,
@@ -191,7 +190,7 @@ impl Informers {
     pub(super) fn is_shadowed(&self, key: &HpaKey) -> bool {
         let has_annotation = || {
             let autoscaler = self.caches.autoscalers.get(key);
-            autoscaler.is_some_and(|it| AnnotationSettings::from_hpa(&it.object()).dry_run)
+            autoscaler.is_some_and(|it| it.settings(&self.settings).settings.dry_run)
         };
         self.dry_run || has_annotation()
     }

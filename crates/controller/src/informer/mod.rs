@@ -33,6 +33,7 @@ use crate::{
     k8s::{CachedKind, FieldManager, PartialObject},
     key::{HpaKey, Scope},
     queue::WorkQueue,
+    settings::SettingSource,
 };
 
 /// The informers of autoscalers and pods: the caches that they fill, and the work queue to which
@@ -47,6 +48,8 @@ pub struct Informers {
     /// Whether the whole controller runs dry, so that autoscalers are compared with a peer's
     /// decisions instead of scaled.
     pub dry_run: bool,
+    /// Derives the effective settings of autoscalers.
+    pub settings: Arc<SettingSource>,
     /// The field manager of this controller's status writes. A status write by any other one is a
     /// peer's. `None` if it writes none.
     pub field_manager: Option<FieldManager>,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug, hash::BuildHasher};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
     defaults::apply_defaults,
+    settings::{Setting, limited_annotation},
     validation::MAX_METRICS,
 };
 use hpa_testbed::decoder_tests::{Document, Plain};
@@ -14,10 +15,7 @@ use serde::de::{DeserializeOwned, Error};
 use serde_json::{Value, json};
 
 use super::{CachedKind, HpaResponse, PartialObject};
-use crate::{
-    annotations::{DRY_RUN, PAUSE},
-    hash::HASHER,
-};
+use crate::hash::HASHER;
 
 /// Metadata of an object.
 #[derive(Debug, Default)]
@@ -50,11 +48,9 @@ impl PlainMeta {
                 "managedFields",
             ])?;
         let annotations = match non_null(annotations) {
-            Some(annotations) => annotations.struct_fields([PAUSE, DRY_RUN])?,
-            None => [None; 2],
+            Some(annotations) => known_annotations(annotations)?,
+            None => BTreeMap::new(),
         };
-        let [pause, dry_run] = annotations.map(optional::<String>);
-        let known = [(PAUSE, pause?), (DRY_RUN, dry_run?)];
         Ok(Self {
             name: text(name)?,
             namespace: text(namespace)?,
@@ -63,13 +59,23 @@ impl PlainMeta {
             generation: optional(generation)?,
             labels: optional(labels)?.unwrap_or_default(),
             is_deleted: non_null(deletion).is_some(),
-            annotations: known
-                .into_iter()
-                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-                .collect(),
+            annotations,
             status_write: newest_status_write(managed)?,
         })
     }
+}
+
+/// The annotations of this controller.
+fn known_annotations(annotations: Document<'_>) -> Plain<BTreeMap<String, String>> {
+    let mut known = BTreeMap::new();
+    for (name, value) in annotations.members()? {
+        if Setting::of_annotation(&name).is_some()
+            && let Some(value) = optional::<String>(Some(value))?
+        {
+            known.insert(name, limited_annotation(&value).to_owned());
+        }
+    }
+    Ok(known)
 }
 
 /// The last one if several are equally new.

@@ -3,7 +3,7 @@
 //! Metadata is read leniently, spec and status stay JSON text until [`PartialObject::decode`].
 //! So an undecodable object doesn't fail the list that contains it.
 
-use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
 use hpa_calc::{
     api::{
@@ -11,15 +11,18 @@ use hpa_calc::{
         ObjectMeta, Pod, PodSpec, PodStatus,
     },
     defaults::apply_defaults,
+    settings::{Setting, limited_annotation},
     validation::MAX_METRICS,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::{Resource, core::NamespaceResourceScope};
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use super::status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write};
-use crate::annotations::{DRY_RUN, PAUSE};
 
 /// Why an object can't be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +50,8 @@ pub(crate) struct PartialMeta {
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     deletion_timestamp: Option<IgnoredAny>,
-    annotations: Option<KnownAnnotations>,
+    #[serde(deserialize_with = "known_annotations")]
+    annotations: BTreeMap<String, String>,
     managed_fields: Option<Vec<ManagedFieldsEntry>>,
 }
 
@@ -76,21 +80,37 @@ impl PartialMeta {
     }
 }
 
-/// The annotations that this controller reads. Others are not even copied.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct KnownAnnotations {
-    #[serde(rename = "autoscaling.hpa-rs.dev/pause")]
-    pause: Option<String>,
-    #[serde(rename = "autoscaling.hpa-rs.dev/dry-run")]
-    dry_run: Option<String>,
-}
+/// The annotations of this controller. Others are not even copied.
+fn known_annotations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Known;
 
-impl From<KnownAnnotations> for BTreeMap<String, String> {
-    fn from(KnownAnnotations { pause, dry_run }: KnownAnnotations) -> Self {
-        let known = [(PAUSE, pause), (DRY_RUN, dry_run)];
-        known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    impl<'de> Visitor<'de> for Known {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("annotations")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut known = BTreeMap::new();
+            while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+                if Setting::of_annotation(&name).is_none() {
+                    map.next_value::<IgnoredAny>()?;
+                } else if let Some(value) = map.next_value::<Option<Cow<'de, str>>>()? {
+                    known.insert(name.into_owned(), limited_annotation(&value).to_owned());
+                }
+            }
+            Ok(known)
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
     }
+
+    deserializer.deserialize_any(Known)
 }
 
 /// A kind that is cached, in the form in which it is cached.
@@ -129,7 +149,7 @@ pub(super) fn autoscaler(
         uid: meta.uid,
         resource_version: meta.resource_version,
         generation: meta.generation,
-        annotations: meta.annotations.unwrap_or_default().into(),
+        annotations: meta.annotations,
         ..ObjectMeta::default()
     };
     // The object stays in the cache, and decoding leaves spare capacity.
@@ -292,8 +312,8 @@ mod tests {
                 "name": "web",
                 "namespace": "shop",
                 "annotations": {
-                    PAUSE: "up",
-                    DRY_RUN: "true",
+                    "autoscaling.hpa-rs.dev/pause": "up",
+                    "autoscaling.hpa-rs.dev/dry-run": "true",
                     "kubectl.kubernetes.io/last-applied-configuration": "{}",
                 },
             },
@@ -301,7 +321,8 @@ mod tests {
         }));
         let annotations = hpa.decode().expect("a valid object").metadata.annotations;
         let expected =
-            [(DRY_RUN, "true"), (PAUSE, "up")].map(|(name, value)| (name.into(), value.into()));
+            [("autoscaling.hpa-rs.dev/dry-run", "true"), ("autoscaling.hpa-rs.dev/pause", "up")]
+                .map(|(name, value)| (name.into(), value.into()));
         assert_eq!(annotations, BTreeMap::from(expected));
     }
 

@@ -90,6 +90,7 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     telemetry.reconciled(&Reconciled {
         key: &key,
         hpa: &hpa,
+        settings: &hpa_calc::Settings::default(),
         conclusion: &conclusion,
         at: Timestamp::UNIX_EPOCH,
         duration: Duration::ZERO,

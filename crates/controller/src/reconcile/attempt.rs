@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
-    pause::Pause,
+    settings::Settings,
 };
 use hpa_lease::Instants;
 use jiff::Timestamp;
@@ -22,7 +22,8 @@ pub(super) struct Attempt<'a> {
     /// The autoscaler that the decision is made for.
     pub(super) hpa: &'a HorizontalPodAutoscaler,
     pub(super) autoscaler: &'a Arc<Autoscaler>,
-    pub(super) pause: Pause,
+    /// The autoscaler's effective settings.
+    pub(super) settings: &'a Settings,
     /// Start of the reconcile, in monotonic time.
     pub(super) started: Duration,
     /// Free for other reconciles while this one waits for metrics or for slow requests.
@@ -53,7 +54,7 @@ impl<'a> Attempt<'a> {
         key: &'a HpaKey,
         hpa: &'a HorizontalPodAutoscaler,
         autoscaler: &'a Arc<Autoscaler>,
-        pause: Pause,
+        settings: &'a Settings,
         started: Duration,
         slot: &'a WorkerSlot,
     ) -> Self {
@@ -62,7 +63,7 @@ impl<'a> Attempt<'a> {
             key,
             hpa,
             autoscaler,
-            pause,
+            settings,
             started,
             slot,
             latest: None,

@@ -158,7 +158,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> Decided<'a> {
-        let Self { reconciler, key, hpa, .. } = *self;
+        let Self { reconciler, key, hpa, settings, .. } = *self;
         if target.as_ref().is_err_and(|unavailable| unavailable.is_gone) {
             // Its pods must not make the selectors of other autoscalers ambiguous.
             reconciler.selectors.set(key, None);
@@ -169,7 +169,7 @@ impl<'a> Attempt<'a> {
         let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
         let mut has_selected = false;
         let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
-        let plan = Plan::new(hpa, scale, &reconciler.settings, |selector| {
+        let plan = Plan::new(hpa, scale, settings, |selector| {
             has_selected = true;
             let selected = reconciler.select(key, selector, listed);
             self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
@@ -183,7 +183,7 @@ impl<'a> Attempt<'a> {
         let (readings, read_durations) = self.slot.release_during(read).await;
         let at = reconciler.clock.instants();
         let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
-        Decided { decision: decision.with_pause(self.pause), at, read_durations }
+        Decided { decision, at, read_durations }
     }
 
     /// Reports a conclusion and stores its history and status.
@@ -197,6 +197,7 @@ impl<'a> Attempt<'a> {
         reconciler.observer.reconciled(&Reconciled {
             key,
             hpa,
+            settings: self.settings,
             conclusion: &conclusion,
             at: at.wall,
             duration: self.duration(),

@@ -35,7 +35,7 @@ impl Reconciler {
         slot: &WorkerSlot,
     ) {
         let started = self.clock.instants().monotonic;
-        let record = self.shadow.record(key, autoscaler, hpa, &self.settings, started);
+        let record = self.shadow.record(key, autoscaler, hpa, self.settings.flags(), started);
         let observation = record.lock().observe(hpa);
         let peer = &hpa.status;
         let scale = self.scale_to_compare(key, hpa, observation.as_ref());
@@ -48,7 +48,7 @@ impl Reconciler {
             decided_on.status = observation.previous_status.clone();
         }
         let mut selected = None;
-        let plan = Plan::new(&decided_on, scale.clone(), &self.settings, |selector| {
+        let plan = Plan::new(&decided_on, scale.clone(), self.settings.flags(), |selector| {
             selected.insert(self.select(key, selector, None)).clone()
         });
         let read = self.read_metrics(&decided_on, &plan, self.timeout);
@@ -62,7 +62,7 @@ impl Reconciler {
         let conclusion = if let Some(Observation { is_new_status, is_compared, .. }) = observation {
             let earlier = earlier.iter().map(|inputs| {
                 let (scale, history) = (scale.clone(), history.clone());
-                inputs.decide(&decided_on, scale, &self.settings, history, now.wall)
+                inputs.decide(&decided_on, scale, self.settings.flags(), history, now.wall)
             });
             let comparison = compare_any(decision, earlier, peer, is_new_status, now.wall);
             if is_compared {
@@ -80,6 +80,7 @@ impl Reconciler {
         self.report_dry_run(&Reconciled {
             key,
             hpa,
+            settings: self.settings.flags(),
             conclusion: &conclusion,
             at: now.wall,
             duration,

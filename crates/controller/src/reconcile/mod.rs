@@ -41,9 +41,9 @@ pub use self::{
     write_scale::MAX_POD_AGE,
 };
 use crate::{
-    annotations::AnnotationSettings,
     cache::{Autoscaler, desired_state_eq},
     key::HpaKey,
+    settings::EffectiveSettings,
 };
 
 impl Reconciler {
@@ -71,16 +71,16 @@ impl Reconciler {
     async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
-        let hpa = autoscaler.object();
-        let AnnotationSettings { pause, dry_run, invalid } = AnnotationSettings::from_hpa(&hpa);
-        if dry_run || self.dry_run {
+        let (hpa, effective) = autoscaler.object_with_settings(&self.settings);
+        let EffectiveSettings { settings, problems } = &*effective;
+        if settings.dry_run || self.dry_run {
             autoscaler.ignore_past_peer_writes();
             self.compare(key, &autoscaler, &hpa, slot).await;
             return false;
         }
         self.report_peer_write(key, &autoscaler, &hpa);
-        self.report_invalid_annotations(key, &autoscaler, &hpa, invalid);
-        let attempt = Attempt::new(self, key, &hpa, &autoscaler, pause, started, slot);
+        self.report_invalid_settings(key, &autoscaler, &hpa, problems.as_deref());
+        let attempt = Attempt::new(self, key, &hpa, &autoscaler, settings, started, slot);
         match attempt.run().await {
             Outcome::Finished(finished) => {
                 self.observer.finished(&finished);

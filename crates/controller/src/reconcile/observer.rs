@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_calc::{api::HorizontalPodAutoscaler, conclude::Conclusion, history::Direction};
+use hpa_calc::{Settings, api::HorizontalPodAutoscaler, conclude::Conclusion, history::Direction};
 use jiff::Timestamp;
 
 use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
@@ -13,6 +13,8 @@ pub struct Reconciled<'a> {
     pub key: &'a HpaKey,
     /// The autoscaler that was decided on.
     pub hpa: &'a HorizontalPodAutoscaler,
+    /// The autoscaler's effective settings.
+    pub settings: &'a Settings,
     pub conclusion: &'a Conclusion,
     /// The time that the decision was made with.
     pub at: Timestamp,

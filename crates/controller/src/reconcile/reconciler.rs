@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_calc::settings::Settings;
 use hpa_lease::Clock;
 use hpa_metrics::MetricsClient;
 use kube::Client;
@@ -14,6 +13,7 @@ use crate::{
     informer::ScaleInformers,
     k8s::FieldManager,
     scale_target::{RestMapper, ScaleClient},
+    settings::SettingSource,
     shadow::ShadowRecords,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 pub struct Reconciler {
     /// Reads autoscalers, writes their status.
     pub client: Client,
-    pub settings: Settings,
+    pub settings: Arc<SettingSource>,
     /// How long a reconcile may read metrics and repeat its decision. A write that has started by
     /// then has its own timeout.
     pub timeout: Duration,

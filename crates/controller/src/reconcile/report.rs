@@ -23,16 +23,16 @@ use crate::{
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {
-    /// Records an event for invalid annotations, once per text.
-    pub(super) fn report_invalid_annotations(
+    /// Records an event for settings that are ignored, once per text.
+    pub(super) fn report_invalid_settings(
         &self,
         key: &HpaKey,
         autoscaler: &Autoscaler,
         hpa: &HorizontalPodAutoscaler,
-        invalid: Option<String>,
+        problems: Option<&str>,
     ) {
-        if autoscaler.set_invalid_annotations(invalid.as_deref()) {
-            let message = invalid.unwrap_or_default();
+        if autoscaler.set_invalid_annotations(problems) {
+            let message = format!("{}; ignored", problems.unwrap_or_default());
             self.record_warning(key, hpa, EventReason::InvalidAnnotation, message);
         }
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hpa_controller::{
-    annotations::PAUSE,
     cache::Origin,
     events::{EventRecorder, EventWriterConfig},
 };
@@ -14,6 +13,8 @@ use crate::{
     fixture::{conditions, hpa, key, reconcile_once, reconciler, server},
     server::Server,
 };
+
+const PAUSE: &str = "autoscaling.hpa-rs.dev/pause";
 
 /// The server after some reconciles of an autoscaler with this pause annotation.
 async fn reconcile_annotated(value: &str, times: usize) -> Server {

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::api::{ConditionReason, HorizontalPodAutoscaler};
 use hpa_controller::{
     HpaKey, Observer, Reconciled,
-    annotations::DRY_RUN,
     cache::Origin,
     scale_target::ScaleClient,
     shadow::{Verdict, read_only},
@@ -156,7 +155,7 @@ async fn annotation_alone_prevents_all_writes() {
     let server = Arc::new(Mutex::new(server()));
     let reconciler = reconciler(&server);
     let mut annotated = hpa();
-    annotated.metadata.annotations.insert(DRY_RUN.into(), "true".into());
+    annotated.metadata.annotations.insert("autoscaling.hpa-rs.dev/dry-run".into(), "true".into());
     reconciler.autoscalers.apply(&key(), annotated, Origin::List);
     reconciler.reconcile(&key()).await;
     let server = server.lock();

@@ -101,7 +101,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
     let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
     tokio::spawn(writer.run());
     Reconciler {
-        settings: Settings::default(),
+        settings: Arc::default(),
         timeout: Duration::from_secs(20),
         status_interval: Duration::ZERO,
         autoscalers: Arc::new(autoscalers),

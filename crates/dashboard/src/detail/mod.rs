@@ -6,12 +6,12 @@ mod view;
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector,
+    Inputs, Pod, Readings, Report, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
+    settings::SettingPolicy,
 };
 use hpa_controller::{
     HpaKey,
-    annotations::AnnotationSettings,
     debug::{effective_settings, fill_readings},
 };
 use jiff::Timestamp;
@@ -157,17 +157,22 @@ impl Detail {
         missing.extend(pods.problem.iter().map(|text| format!("Pods can't be read: {text}")));
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
-        let pause = AnnotationSettings::from_hpa(hpa).pause;
-        let settings = effective_settings(self.cluster.settings, past.settings);
+        let settings = effective_settings(self.cluster.settings.clone(), past.settings);
+        let settings = settings.with_strict_scale_to_zero(!is_reference);
+        // The reference knows no settings of single autoscalers.
+        let settings = if is_reference {
+            settings
+        } else {
+            settings.for_autoscaler(hpa, &SettingPolicy::default()).settings
+        };
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
-            settings: settings.with_strict_scale_to_zero(!is_reference),
+            settings,
             selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
             readings: Readings::new(),
             history: past.history,
             now: self.cluster.clock.now(),
-            pause: if is_reference { Pause::NONE } else { pause },
         };
         let (readings, problems) = self.cluster.metrics.read(&inputs).await;
         missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));

@@ -74,7 +74,7 @@ pub(crate) use self::{
     sharing::SharingArguments,
     simulate::{SimulateArguments, SimulationFormat},
     status::StatusArguments,
-    values::to_std,
+    values::{NO_SETTINGS, to_std},
 };
 
 /// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.

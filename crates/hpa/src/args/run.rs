@@ -1,13 +1,14 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
+use hpa_calc::settings::SETTINGS;
 use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::{
     boolean::{BOOL, accept_boolean},
     lease::LeaseArguments,
-    values::{duration, fraction, log_filter, namespace, positive_duration, rate},
+    values::{duration, fraction, log_filter, namespace, positive_duration, rate, setting_name},
 };
 
 const RUN_EXAMPLES: &str = "\
@@ -172,6 +173,27 @@ pub(crate) struct AutoscalingArguments {
     /// Kubernetes 1.37)
     #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = BOOL, default_value_t = true)]
     pub(crate) scale_to_zero: bool,
+    /// Which settings of their own autoscalers may have, by annotation or field: names of
+    /// docs/settings.md, separated by commas. "none" for none [default: all]
+    #[arg(
+        long,
+        env = "HPA_ALLOW_SETTINGS",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        value_parser = setting_name,
+        hide_default_value = true,
+        default_values_t = SETTINGS.iter().map(|setting| setting.name)
+    )]
+    pub(crate) allow_settings: Vec<&'static str>,
+    /// The shortest sync period that an autoscaler can set for itself
+    #[arg(
+        long,
+        env = "HPA_MIN_SYNC_PERIOD",
+        value_name = "DURATION",
+        default_value = "5s",
+        value_parser = positive_duration
+    )]
+    pub(crate) min_sync_period: SignedDuration,
 }
 
 /// The cluster and how to reach it.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use hpa_calc::{Quantity, go_duration};
+use hpa_calc::{
+    Quantity, go_duration,
+    settings::{SETTINGS, Setting},
+};
 use jiff::SignedDuration;
 
 /// A duration as the flags of kube-controller-manager accept it (`1.5h30m`), or in the notations of
@@ -60,6 +63,20 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
         && !text.starts_with('-')
         && !text.ends_with('-');
     if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
+}
+
+/// Stands for no setting in `--allow-settings`.
+pub(crate) const NO_SETTINGS: &str = "none";
+
+/// The name of a setting of single autoscalers.
+pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
+    if text == NO_SETTINGS {
+        return Ok(NO_SETTINGS);
+    }
+    Setting::named(text).map(|setting| setting.name).ok_or_else(|| {
+        let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        format!("must be {NO_SETTINGS:?} or some of {}", names.join(", "))
+    })
 }
 
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

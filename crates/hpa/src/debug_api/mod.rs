@@ -60,7 +60,7 @@ pub(crate) async fn start(
     let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
     let settings = ViewSettings {
         sync_period: options.sync_period,
-        decisions: options.settings,
+        decisions: options.settings.clone(),
         dry_run: dependencies.dry_run,
     };
     let view = DebugView::new(telemetry, recorder.clone(), dependencies.clock.clone(), settings);

@@ -4,14 +4,11 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pause, Pod, ReadError, Reading,
-    Readings, Scale, ScaleReadError, SelectedPods, Selector, Settings,
-    api::CrossVersionObjectReference, defaults::apply_defaults,
+    HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
+    Scale, ScaleReadError, SelectedPods, Selector, Settings, api::CrossVersionObjectReference,
+    defaults::apply_defaults, settings::SettingPolicy,
 };
-use hpa_controller::{
-    annotations::AnnotationSettings,
-    debug::{AutoscalerDetail, effective_settings},
-};
+use hpa_controller::debug::{AutoscalerDetail, effective_settings};
 use hpa_metrics::wire::{
     self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
@@ -63,15 +60,20 @@ impl Dump {
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let is_reference = controller.is_reference();
-        let pause = AnnotationSettings::from_hpa(&hpa).pause;
+        let settings = settings.with_strict_scale_to_zero(!is_reference);
+        // The reference knows no settings of single autoscalers.
+        let settings = if is_reference {
+            settings
+        } else {
+            settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings
+        };
         let inputs = Inputs {
             scale,
-            settings: settings.with_strict_scale_to_zero(!is_reference),
+            settings,
             selected: SelectedPods { autoscalers: self.selecting(&hpa, &pods), pods },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now),
-            pause: if is_reference { Pause::NONE } else { pause },
             hpa,
         };
         let plan = inputs.plan();

@@ -9,11 +9,10 @@ use std::{
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Pause, Pod, Readings, SelectedPods, Selector, Settings,
-    defaults::apply_defaults,
+    HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
+    defaults::apply_defaults, settings::SettingPolicy,
 };
 use hpa_controller::{
-    annotations::AnnotationSettings,
     debug::{AutoscalerDetail, effective_settings, fill_readings},
     k8s::FieldManager,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
@@ -106,16 +105,21 @@ impl Cluster {
             None => SelectedPods::default(),
         };
         let is_reference = controller.is_reference();
-        let pause = AnnotationSettings::from_hpa(&hpa).pause;
+        let settings = settings.with_strict_scale_to_zero(!is_reference);
+        // The reference knows no settings of single autoscalers.
+        let settings = if is_reference {
+            settings
+        } else {
+            settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings
+        };
         let inputs = Inputs {
             hpa,
             scale,
-            settings: settings.with_strict_scale_to_zero(!is_reference),
+            settings,
             selected,
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: Timestamp::now(),
-            pause: if is_reference { Pause::NONE } else { pause },
         };
         self.relist().await?;
         let readings = self.metrics.read(&inputs).await;

@@ -73,7 +73,7 @@ async fn explain(
 ) -> anyhow::Result<()> {
     let cluster = Cluster::new(arguments, name).await?;
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
-    let subject = cluster.read(settings).await?;
+    let subject = cluster.read(settings.clone()).await?;
     print(&subject, arguments)?;
     let (mut sentence, mut failure) = (subject.inputs.report().sentence, None);
     if !arguments.watch {
@@ -81,7 +81,7 @@ async fn explain(
     }
     loop {
         tokio::time::sleep(period.max(Duration::from_secs(1))).await;
-        match cluster.read(settings).await {
+        match cluster.read(settings.clone()).await {
             Ok(subject) => {
                 failure = None;
                 let new = subject.inputs.report().sentence;

@@ -3,7 +3,7 @@
 use std::{
     hash::BuildHasher,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -28,6 +28,7 @@ use crate::{
     cache::is_newer,
     hash::HASHER,
     k8s::{StatusWrite, StoredHpa},
+    settings::{EffectiveSettings, SettingSource},
 };
 
 /// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
@@ -63,6 +64,8 @@ struct Latest {
     /// Identifies the spec in responses, see `HpaResponse::spec_hash`. `None` before the first
     /// response with this spec.
     spec_hash: Option<u64>,
+    /// Derived from the object when they are first needed.
+    settings: OnceLock<Arc<EffectiveSettings>>,
 }
 
 /// Where a version of an object comes from.
@@ -116,6 +119,12 @@ struct Restored {
     replicas: Option<i32>,
 }
 
+impl Latest {
+    fn new(object: HorizontalPodAutoscaler) -> Self {
+        Self { object: Arc::new(object), spec_hash: None, settings: OnceLock::new() }
+    }
+}
+
 impl Autoscaler {
     pub(super) fn new(object: HorizontalPodAutoscaler, origin: Origin) -> Self {
         let early_retries = match origin {
@@ -124,7 +133,7 @@ impl Autoscaler {
         };
         Self {
             early_retries: Mutex::new(early_retries),
-            latest: RwLock::new(Latest { object: Arc::new(object), spec_hash: None }),
+            latest: RwLock::new(Latest::new(object)),
             is_suspended: AtomicBool::new(false),
             scale_is_trusted: AtomicBool::new(false),
             replica_mismatch: Mutex::default(),
@@ -143,6 +152,21 @@ impl Autoscaler {
     /// The latest known version of the object.
     pub fn object(&self) -> Arc<HorizontalPodAutoscaler> {
         self.latest.read().object.clone()
+    }
+
+    /// The latest known version of the object, and its effective settings.
+    pub fn object_with_settings(
+        &self,
+        source: &SettingSource,
+    ) -> (Arc<HorizontalPodAutoscaler>, Arc<EffectiveSettings>) {
+        let latest = self.latest.read();
+        let settings = latest.settings.get_or_init(|| source.derive(&latest.object));
+        (latest.object.clone(), settings.clone())
+    }
+
+    /// The effective settings of the latest known version.
+    pub fn settings(&self, source: &SettingSource) -> Arc<EffectiveSettings> {
+        self.object_with_settings(source).1
     }
 
     pub(super) fn has_uid(&self, uid: &str) -> bool {
@@ -319,7 +343,7 @@ impl Autoscaler {
         spec_hash: Option<u64>,
     ) -> Change {
         let mut latest = self.latest.write();
-        let Latest { object: last, spec_hash: last_hash } = &mut *latest;
+        let Latest { object: last, spec_hash: last_hash, settings } = &mut *latest;
         let is_older = is_newer(&last.metadata.resource_version, &object.metadata.resource_version);
         if origin == Origin::Watch && is_older {
             return Change::Unchanged;
@@ -329,6 +353,9 @@ impl Autoscaler {
             () if last.status != object.status => Change::StatusChanged,
             () => Change::Unchanged,
         };
+        if change == Change::SpecChanged {
+            settings.take();
+        }
         *last_hash = spec_hash.or(last_hash.filter(|_| change != Change::SpecChanged));
         *last = Arc::new(object);
         if self.is_suspended.swap(false, Ordering::Relaxed) {

@@ -45,7 +45,7 @@ fn changed_annotation_is_a_spec_change() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
     let mut next = object("a", "2", 5);
-    next.metadata.annotations.insert(crate::annotations::PAUSE.into(), "true".into());
+    next.metadata.annotations.insert("autoscaling.hpa-rs.dev/pause".into(), "true".into());
     assert_eq!(autoscalers.apply(&key(), next, Origin::Watch), Change::SpecChanged);
 }
 

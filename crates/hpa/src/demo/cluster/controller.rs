@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_calc::settings::Settings;
+use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::{
     Dependencies, Observer, Options, RunError, Telemetry,
     debug::{DebugView, DecisionRecorder, ViewSettings},
@@ -83,6 +83,7 @@ pub(super) fn sync_period(speed: f64) -> Duration {
 fn options(speed: f64) -> Options {
     Options {
         settings: Settings::default().with_strict_scale_to_zero(true),
+        setting_policy: SettingPolicy::default(),
         sync_period: sync_period(speed),
         workers: WORKERS,
         namespaces: Vec::new(),

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hpa_calc::{HorizontalPodAutoscaler, pause::Pause};
+use hpa_calc::{
+    HorizontalPodAutoscaler,
+    settings::{DOMAIN, Place, ProblemKind, SETTINGS, Setting, SettingPolicy, Settings},
+};
 use hpa_collectors::Environment;
-use hpa_controller::annotations::{DRY_RUN, PAUSE};
 use hpa_crd::member_path;
 
 use super::{Subject, validity::DecodedAutoscaler};
@@ -20,22 +22,32 @@ const PROJECT: &str = "hpa-rs";
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     for (name, value) in &decoded.annotations {
         let Some(value) = value.as_str() else { continue };
-        let problem = match name.as_str() {
-            PAUSE => value.parse::<Pause>().err().map(|error| error.to_string()),
-            DRY_RUN if !["true", "false"].contains(&value) => {
-                Some("must be \"true\" or \"false\"".to_owned())
-            }
-            DRY_RUN => None,
-            _ => {
-                let is_own =
-                    name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
-                is_own.then(|| format!("there is no such annotation, but {PAUSE} and {DRY_RUN}"))
-            }
-        };
-        if let Some(problem) = problem {
-            let message = format!("{problem}; ignored, is {value:?}");
+        let is_own = name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
+        if is_own && Setting::of_annotation(name).is_none() {
+            let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+            let message = format!(
+                "there is no such annotation; ignored, is {value:?}. Those of {DOMAIN} are {}",
+                names.join(", ")
+            );
             report.add(member_path(ANNOTATIONS, name), message);
         }
+    }
+}
+
+/// Settings of the autoscaler that the controller ignores, or doesn't use as they are written.
+pub(super) fn invalid_setting(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
+    let Some(hpa) = &decoded.hpa else { return };
+    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
+    for problem in resolved.problems {
+        let field = match &problem.place {
+            Place::Annotation(name) => member_path(ANNOTATIONS, name),
+            Place::Field(path) => path.clone(),
+        };
+        let ignored = match problem.kind {
+            ProblemKind::InvalidValue => "; ignored",
+            _ => "",
+        };
+        report.add(field, format!("{}{ignored}", problem.message));
     }
 }
 

@@ -78,6 +78,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("removed-version", Error, "Kubernetes no longer serves the version", Decoded(validity::removed_version)),
     Rule::new("duplicate-key", Warning, "a key occurs twice, and one value is lost", Decoded(validity::duplicate_key)),
     Rule::new("invalid-annotation", Warning, "an annotation of this project is misspelled or has no valid value", Decoded(annotations::invalid_annotation)),
+    Rule::new("invalid-setting", Warning, "a setting of the autoscaler is ignored, or not used as it is written", Decoded(annotations::invalid_setting)),
     Rule::new("metric-config", Warning, "an annotation `metric-config.*` can't be used by a collector", Valid(annotations::metric_config)),
     Rule::new("missing-target", Warning, "the target doesn't exist, and a similar object does", Valid(target::missing_target)),
     Rule::new("unscalable-target", Warning, "the kind of the target can't be scaled", Valid(target::unscalable_target)),

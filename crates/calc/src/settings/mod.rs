@@ -1,11 +1,38 @@
-//! The controller-wide settings, and the tolerances and pod rules that follow from them.
+//! The settings of decisions, and the tolerances and pod rules that follow from them.
+//!
+//! The flags of a controller give the settings of all autoscalers, as in the reference. Annotations
+//! and fields of one autoscaler change them for it: [`Settings::for_autoscaler`] reads those by the
+//! table [`SETTINGS`].
+
+mod bounds;
+mod fallback;
+mod metric;
+mod resolve;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{api::HorizontalPodAutoscalerSpec, quantity::Quantity};
+pub use self::{
+    bounds::{Day, ScheduledBounds, TimeOfDay},
+    fallback::{Fallback, FallbackBehavior},
+    metric::{
+        Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
+    },
+    resolve::{
+        AppliedSetting, MAX_ANNOTATION_LEN, Place, ProblemKind, Resolved, SettingPolicy,
+        SettingProblem, limited_annotation,
+    },
+    table::{DOMAIN, SETTINGS, Setting},
+};
+use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 
-/// The controller-wide settings of a decision: the reference's `--horizontal-pod-autoscaler-*`
-/// flags.
+/// The effective settings of one autoscaler: the reference's `--horizontal-pod-autoscaler-*` flags,
+/// and what only single autoscalers can set. The defaults of the latter are exactly the reference.
 ///
 /// ```
 /// use hpa_calc::Settings;
@@ -16,7 +43,7 @@ use crate::{api::HorizontalPodAutoscalerSpec, quantity::Quantity};
 ///     .with_downscale_stabilization(SignedDuration::from_mins(2));
 /// assert_eq!(settings.tolerance, 0.05);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
     /// `--horizontal-pod-autoscaler-tolerance`: the ratio of usage to target may differ from 1 by
@@ -48,7 +75,38 @@ pub struct Settings {
     /// are exact, and a step of a ramp can be smaller than the tolerance. Default false, which is
     /// exactly the reference.
     pub exact_schedules: bool,
+    /// The directions in which the target is not scaled.
+    pub pause: Pause,
+    /// Whether nothing is written for the autoscaler. A decision doesn't depend on it.
+    pub dry_run: bool,
+    /// The time from the end of a reconcile to the next one; `None` for the controller's period. A
+    /// decision doesn't depend on it.
+    pub sync_period: Option<SignedDuration>,
+    /// Which pods of the selector count. Whoever selects the pods applies it, see
+    /// [`SelectedPods`](crate::SelectedPods).
+    pub pods: PodSelection,
+    /// Whether the surge of a rollout counts.
+    pub rollout: Rollout,
+    /// The schedule of `minReplicas` and `maxReplicas`.
+    pub bounds: Option<Arc<[ScheduledBounds]>>,
+    /// How long the metrics must have asked for zero replicas before the target is scaled there.
+    pub zero_after: SignedDuration,
+    /// The settings of each metric of the spec; `None` if all have the defaults.
+    pub metrics: Option<Arc<[MetricSettings]>>,
+    /// What differs from the flags, for explanations.
+    pub applied: Arc<[AppliedSetting]>,
 }
+
+/// What holds for a metric without settings of its own.
+static DEFAULT_METRIC: MetricSettings = MetricSettings {
+    fallback: None,
+    utilization_of: UtilizationOf::Requests,
+    requests: Requests::Spec,
+    missing_requests: MissingRequests::Fail,
+    aggregate: Aggregate::Average,
+    max_sample_age: None,
+    activation: None,
+};
 
 impl Default for Settings {
     fn default() -> Self {
@@ -60,56 +118,78 @@ impl Default for Settings {
             scale_to_zero: true,
             strict_scale_to_zero: false,
             exact_schedules: false,
+            pause: Pause::NONE,
+            dry_run: false,
+            sync_period: None,
+            pods: PodSelection::Selected,
+            rollout: Rollout::CountSurge,
+            bounds: None,
+            zero_after: SignedDuration::ZERO,
+            metrics: None,
+            applied: Arc::default(),
         }
     }
 }
 
 impl Settings {
+    /// The settings of the metric at an index of `spec.metrics`.
+    pub fn metric(&self, index: usize) -> &MetricSettings {
+        let own = self.metrics.as_ref().and_then(|metrics| metrics.get(index));
+        own.unwrap_or(&DEFAULT_METRIC)
+    }
+
+    /// Sets [`Settings::pause`].
+    #[must_use]
+    pub fn with_pause(mut self, pause: Pause) -> Self {
+        self.pause = pause;
+        self
+    }
+
     /// Sets [`Settings::tolerance`].
     #[must_use]
-    pub const fn with_tolerance(mut self, tolerance: f64) -> Self {
+    pub fn with_tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
         self
     }
 
     /// Sets [`Settings::downscale_stabilization`].
     #[must_use]
-    pub const fn with_downscale_stabilization(mut self, window: SignedDuration) -> Self {
+    pub fn with_downscale_stabilization(mut self, window: SignedDuration) -> Self {
         self.downscale_stabilization = window;
         self
     }
 
     /// Sets [`Settings::cpu_initialization_period`].
     #[must_use]
-    pub const fn with_cpu_initialization_period(mut self, period: SignedDuration) -> Self {
+    pub fn with_cpu_initialization_period(mut self, period: SignedDuration) -> Self {
         self.cpu_initialization_period = period;
         self
     }
 
     /// Sets [`Settings::initial_readiness_delay`].
     #[must_use]
-    pub const fn with_initial_readiness_delay(mut self, delay: SignedDuration) -> Self {
+    pub fn with_initial_readiness_delay(mut self, delay: SignedDuration) -> Self {
         self.initial_readiness_delay = delay;
         self
     }
 
     /// Sets [`Settings::scale_to_zero`].
     #[must_use]
-    pub const fn with_scale_to_zero(mut self, enabled: bool) -> Self {
+    pub fn with_scale_to_zero(mut self, enabled: bool) -> Self {
         self.scale_to_zero = enabled;
         self
     }
 
     /// Sets [`Settings::strict_scale_to_zero`].
     #[must_use]
-    pub const fn with_strict_scale_to_zero(mut self, enabled: bool) -> Self {
+    pub fn with_strict_scale_to_zero(mut self, enabled: bool) -> Self {
         self.strict_scale_to_zero = enabled;
         self
     }
 
     /// Sets [`Settings::exact_schedules`].
     #[must_use]
-    pub const fn with_exact_schedules(mut self, enabled: bool) -> Self {
+    pub fn with_exact_schedules(mut self, enabled: bool) -> Self {
         self.exact_schedules = enabled;
         self
     }
@@ -178,43 +258,4 @@ pub(crate) fn after(time: Timestamp, span: SignedDuration) -> Timestamp {
 pub(crate) fn before(time: Timestamp, span: SignedDuration) -> Timestamp {
     let end = if span.is_negative() { Timestamp::MAX } else { Timestamp::MIN };
     time.checked_sub(span).unwrap_or(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[rstest]
-    #[case::even(1.0, true)]
-    #[case::upper_edge(1.1, true)]
-    #[case::above(1.1_f64.next_up(), false)]
-    #[case::lower_edge(0.8, true)]
-    #[case::below(0.8_f64.next_down(), false)]
-    #[case::not_a_number(f64::NAN, false)]
-    #[case::infinite(f64::INFINITY, false)]
-    fn ratio_is_within_tolerance_at_both_edges(#[case] ratio: f64, #[case] expected: bool) {
-        assert_eq!(Tolerances { up: 0.1, down: 0.2 }.contain(ratio), expected);
-    }
-
-    #[rstest]
-    #[case::none(json!({}), 0.1, 0.1)]
-    #[case::behavior_without(json!({ "behavior": { "scaleUp": {}, "scaleDown": {} } }), 0.1, 0.1)]
-    #[case::up(json!({ "behavior": { "scaleUp": { "tolerance": "50m" } } }), 0.05, 0.1)]
-    #[case::down(json!({ "behavior": { "scaleDown": { "tolerance": "0" } } }), 0.1, 0.0)]
-    fn behavior_overrides_tolerance(#[case] spec: Value, #[case] up: f64, #[case] down: f64) {
-        let spec = serde_json::from_value(spec).unwrap();
-        assert_eq!(Tolerances::for_spec(&spec, &Settings::default()), Tolerances { up, down });
-    }
-
-    #[test]
-    fn time_arithmetic_saturates() {
-        let (long, back) = (SignedDuration::MAX, SignedDuration::MIN);
-        assert_eq!(after(Timestamp::UNIX_EPOCH, long), Timestamp::MAX);
-        assert_eq!(after(Timestamp::UNIX_EPOCH, back), Timestamp::MIN);
-        assert_eq!(before(Timestamp::UNIX_EPOCH, long), Timestamp::MIN);
-        assert_eq!(before(Timestamp::UNIX_EPOCH, back), Timestamp::MAX);
-    }
 }

@@ -1,0 +1,94 @@
+//! What one metric's settings can be.
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use super::fallback::Fallback;
+use crate::quantity::MilliValue;
+
+/// The settings of one metric. The default is exactly the reference.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct MetricSettings {
+    /// The replicas to propose if the metric has failed for long.
+    pub fallback: Option<Fallback>,
+    /// Utilization in percent of what.
+    pub utilization_of: UtilizationOf,
+    /// Which requests and limits count during an in-place resize.
+    pub requests: Requests,
+    /// What a pod without a request for the resource means.
+    pub missing_requests: MissingRequests,
+    /// How the samples of the pods become one value.
+    pub aggregate: Aggregate,
+    /// Samples older than this are missing samples.
+    pub max_sample_age: Option<SignedDuration>,
+    /// The metric scales up from zero only if it is above this value.
+    pub activation: Option<MilliValue>,
+}
+
+/// What a utilization is a percentage of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UtilizationOf {
+    /// The requests, as in the reference.
+    #[default]
+    Requests,
+    /// The limits.
+    Limits,
+}
+
+/// Which requests and limits of a pod count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Requests {
+    /// Those of the pod's spec, as in the reference.
+    #[default]
+    Spec,
+    /// Those that the kubelet has applied, from the pod's status.
+    Actual,
+}
+
+/// What a pod without a request for the resource means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingRequests {
+    /// The metric fails, as in the reference.
+    #[default]
+    Fail,
+    /// The pod is left out.
+    SkipPod,
+}
+
+/// How the samples of the pods become one value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregate {
+    /// Their mean, as in the reference.
+    #[default]
+    Average,
+    /// The value that 90 % of the pods don't exceed.
+    P90,
+    /// The value that 95 % of the pods don't exceed.
+    P95,
+    /// The value that 99 % of the pods don't exceed.
+    P99,
+    /// The highest value.
+    Max,
+}
+
+/// Which pods of the selector count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodSelection {
+    /// All that the selector matches, as in the reference.
+    #[default]
+    Selected,
+    /// Those whose chain of controller references ends at the target (KEP-5325).
+    Owned,
+}
+
+/// Whether the surge of a rollout counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rollout {
+    /// It counts, as in the reference.
+    #[default]
+    CountSurge,
+    /// Pods beyond the desired replicas don't raise the answer (kubernetes#138505).
+    IgnoreSurge,
+}

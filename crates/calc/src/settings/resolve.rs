@@ -1,0 +1,403 @@
+//! The effective settings of one autoscaler: the flags, then its annotations, then its fields.
+
+use std::{fmt, sync::Arc};
+
+use jiff::SignedDuration;
+use serde_json::{Map, Value as Json};
+
+use super::{
+    Settings,
+    metric::MetricSettings,
+    table::{SETTINGS, Setting, Target},
+    value::{Kind, Value},
+};
+use crate::{
+    api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, UnknownFields},
+    go_text,
+};
+
+/// The maximum length of an annotation in bytes. A schedule of bounds with all entries fits.
+pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
+/// The maximum length of a message about a value, in characters.
+const MAX_MESSAGE_LEN: usize = 300;
+
+/// What the operator of the controller lets users set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingPolicy {
+    /// The names of the allowed settings.
+    pub allowed: Vec<&'static str>,
+    /// The shortest sync period.
+    pub min_sync_period: SignedDuration,
+}
+
+impl Default for SettingPolicy {
+    /// Everything is allowed; 5 seconds.
+    fn default() -> Self {
+        Self {
+            allowed: SETTINGS.iter().map(|setting| setting.name).collect(),
+            min_sync_period: SignedDuration::from_secs(5),
+        }
+    }
+}
+
+/// A setting that differs from the flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedSetting {
+    /// The setting's name.
+    pub name: &'static str,
+    /// The metric that it is set on; `None` if it is set on the autoscaler or on all metrics.
+    pub metric: Option<Box<str>>,
+    /// The value, as in an annotation.
+    pub value: Box<str>,
+}
+
+impl fmt::Display for AppliedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, metric, value } = self;
+        match metric {
+            Some(metric) => write!(f, "{name}={value} for {metric}"),
+            None => write!(f, "{name}={value}"),
+        }
+    }
+}
+
+/// A setting that is ignored, or not used as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingProblem {
+    /// Where it is: `annotation NAME` or the path of a field.
+    pub place: Place,
+    /// What kind of problem it is.
+    pub kind: ProblemKind,
+    /// The problem, after the place.
+    pub message: String,
+}
+
+/// Where a setting is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An annotation, with its name.
+    Annotation(String),
+    /// A field, with its path.
+    Field(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Annotation(name) => write!(f, "annotation {name}"),
+            Self::Field(path) => f.write_str(path),
+        }
+    }
+}
+
+impl fmt::Display for SettingProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.place, self.message)
+    }
+}
+
+/// The kinds of problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The value is not allowed. It is ignored.
+    InvalidValue,
+    /// The operator doesn't allow the setting. It is ignored.
+    NotAllowed,
+    /// The value is below the operator's minimum, which holds instead.
+    Raised,
+    /// The autoscaler has no metric that it can be set on. It has no effect.
+    NoSuchMetric,
+    /// A field sets it too, and wins.
+    Overridden,
+}
+
+/// The effective settings, and what is wrong with those of the autoscaler.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The effective settings.
+    pub settings: Settings,
+    /// What is ignored, or not used as it is written.
+    pub problems: Vec<SettingProblem>,
+}
+
+impl Settings {
+    /// The effective settings of an autoscaler: these, which come from flags, with those of its
+    /// annotations and of its fields. A field has precedence over an annotation.
+    ///
+    /// Derive them when the object changes, not in each reconcile.
+    pub fn for_autoscaler(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        policy: &SettingPolicy,
+    ) -> Resolved {
+        let mut resolver = Resolver {
+            hpa,
+            policy,
+            settings: self.clone(),
+            metrics: vec![MetricSettings::default(); hpa.spec.metrics.len()],
+            applied: Vec::new(),
+            problems: Vec::new(),
+        };
+        for setting in SETTINGS {
+            match &setting.target {
+                Target::Autoscaler(apply) => resolver.autoscaler(setting, *apply),
+                Target::Metrics(types, apply) => resolver.metrics(setting, types, *apply),
+            }
+        }
+        resolver.finish()
+    }
+}
+
+struct Resolver<'a> {
+    hpa: &'a HorizontalPodAutoscaler,
+    policy: &'a SettingPolicy,
+    settings: Settings,
+    metrics: Vec<MetricSettings>,
+    applied: Vec<AppliedSetting>,
+    problems: Vec<SettingProblem>,
+}
+
+type ApplyToMetric = fn(&mut MetricSettings, &Value);
+
+impl<'a> Resolver<'a> {
+    fn autoscaler(&mut self, setting: &'static Setting, apply: fn(&mut Settings, &Value)) {
+        let annotated = self.annotation(setting);
+        let hpa = self.hpa;
+        let field = hpa.spec.unknown.get(setting.field);
+        if let (Some(_), Some(_)) = (annotated, field) {
+            self.overridden(setting, format!("spec.{}", setting.field));
+        }
+        let (place, value) = if let Some(json) = field {
+            (Place::Field(format!("spec.{}", setting.field)), setting.kind.read(json))
+        } else if let Some(text) = annotated {
+            (Place::Annotation(setting.annotation()), parse(setting.kind, text))
+        } else {
+            return;
+        };
+        if let Some(value) = self.checked(setting, place, value) {
+            apply(&mut self.settings, &value);
+            self.add_applied(setting, None, &value);
+        }
+    }
+
+    /// The value, if it is valid and allowed.
+    fn checked(
+        &mut self,
+        setting: &'static Setting,
+        place: Place,
+        value: Result<Value, String>,
+    ) -> Option<Value> {
+        if !self.policy.allowed.contains(&setting.name) {
+            self.problem(place, ProblemKind::NotAllowed, "is not allowed by --allow-settings");
+            return None;
+        }
+        match value {
+            Ok(Value::Duration(period))
+                if setting.name == "sync-period" && period < self.policy.min_sync_period =>
+            {
+                let message = format!(
+                    "is {}, but must be at least that of --min-sync-period, {}, which holds",
+                    duration_text(period),
+                    duration_text(self.policy.min_sync_period)
+                );
+                self.problem(place, ProblemKind::Raised, &message);
+                Some(Value::Duration(self.policy.min_sync_period))
+            }
+            Ok(value) => Some(value),
+            Err(message) => {
+                self.problem(place, ProblemKind::InvalidValue, &message);
+                None
+            }
+        }
+    }
+
+    fn metrics(
+        &mut self,
+        setting: &'static Setting,
+        types: &[MetricSourceType],
+        apply: ApplyToMetric,
+    ) {
+        if let Some(text) = self.annotation(setting) {
+            self.annotated_metrics(setting, types, apply, text);
+        }
+        let hpa = self.hpa;
+        for (index, metric) in hpa.spec.metrics.iter().enumerate() {
+            let Some(unknown) = source_fields(metric) else { continue };
+            let Some(json) = unknown.get(setting.field) else { continue };
+            if !types.contains(&metric.source_type) {
+                continue;
+            }
+            let member = metric.source_type.member();
+            let path = format!("spec.metrics[{index}].{member}.{}", setting.field);
+            if self.annotation(setting).is_some() {
+                self.overridden(setting, path.clone());
+            }
+            let value = setting.kind.read(json);
+            if let Some(value) = self.checked(setting, Place::Field(path), value) {
+                self.apply_to(setting, index, apply, &value);
+            }
+        }
+    }
+
+    fn annotated_metrics(
+        &mut self,
+        setting: &'static Setting,
+        types: &[MetricSourceType],
+        apply: ApplyToMetric,
+        text: &str,
+    ) {
+        let place = || Place::Annotation(setting.annotation());
+        let Some(by_metric) = by_metric(setting.kind, text) else {
+            let Some(value) = self.checked(setting, place(), parse(setting.kind, text)) else {
+                return;
+            };
+            let mut any = false;
+            for (index, metric) in self.hpa.spec.metrics.iter().enumerate() {
+                if types.contains(&metric.source_type) {
+                    any = true;
+                    if let Some(settings) = self.metrics.get_mut(index) {
+                        apply(settings, &value);
+                    }
+                }
+            }
+            if any {
+                self.add_applied(setting, None, &value);
+            } else {
+                let message = format!("has no effect: {}", no_metric(types));
+                self.problem(place(), ProblemKind::NoSuchMetric, &message);
+            }
+            return;
+        };
+        for (name, json) in &by_metric {
+            let indices = self.metrics_named(name, types);
+            if indices.is_empty() {
+                let message = format!("names {name:?}: {}", no_metric(types));
+                self.problem(place(), ProblemKind::NoSuchMetric, &message);
+                continue;
+            }
+            let value = match json {
+                Json::String(text) => parse(setting.kind, text),
+                json => setting.kind.read(json),
+            };
+            let Some(value) = self.checked(setting, place(), value) else { continue };
+            for index in indices {
+                self.apply_to(setting, index, apply, &value);
+            }
+        }
+    }
+
+    /// The metrics of these types with a name. A number is the index of a metric, for metrics that
+    /// have the same name.
+    fn metrics_named(&self, name: &str, types: &[MetricSourceType]) -> Vec<usize> {
+        let metrics = self.hpa.spec.metrics.iter().enumerate();
+        let metrics = metrics.filter(|(_, metric)| types.contains(&metric.source_type));
+        let named = metrics.clone().filter(|(_, metric)| metric.metric_name() == name);
+        let named: Vec<usize> = named.map(|(index, _)| index).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        let index = name.parse().ok();
+        metrics.map(|(index, _)| index).filter(|candidate| Some(*candidate) == index).collect()
+    }
+
+    fn apply_to(
+        &mut self,
+        setting: &'static Setting,
+        index: usize,
+        apply: ApplyToMetric,
+        value: &Value,
+    ) {
+        if let Some(settings) = self.metrics.get_mut(index) {
+            apply(settings, value);
+            let name = self.hpa.spec.metrics.get(index).map(MetricSpec::metric_name);
+            self.add_applied(setting, name.map(Box::from), value);
+        }
+    }
+
+    fn add_applied(&mut self, setting: &'static Setting, metric: Option<Box<str>>, value: &Value) {
+        let value = value.to_string().into();
+        self.applied.push(AppliedSetting { name: setting.name, metric, value });
+    }
+
+    fn annotation(&self, setting: &Setting) -> Option<&'a str> {
+        let annotations = &self.hpa.metadata.annotations;
+        // The common case.
+        if annotations.is_empty() {
+            return None;
+        }
+        annotations.get(&setting.annotation()).map(String::as_str)
+    }
+
+    fn overridden(&mut self, setting: &Setting, field: String) {
+        let message = format!("is ignored: {field} has precedence");
+        let place = Place::Annotation(setting.annotation());
+        self.problem(place, ProblemKind::Overridden, &message);
+    }
+
+    fn problem(&mut self, place: Place, kind: ProblemKind, message: &str) {
+        self.problems.push(SettingProblem { place, kind, message: printable(message) });
+    }
+
+    fn finish(self) -> Resolved {
+        let Self { mut settings, metrics, applied, problems, .. } = self;
+        let is_default = metrics.iter().all(|metric| *metric == MetricSettings::default());
+        settings.metrics = (!is_default).then(|| Arc::from(metrics));
+        settings.applied = applied.into();
+        Resolved { settings, problems }
+    }
+}
+
+/// The unknown fields of the member that the metric's type names.
+fn source_fields(metric: &MetricSpec) -> Option<&UnknownFields> {
+    Some(match metric.source_type {
+        MetricSourceType::Resource => &metric.resource.as_ref()?.unknown,
+        MetricSourceType::ContainerResource => &metric.container_resource.as_ref()?.unknown,
+        MetricSourceType::Pods => &metric.pods.as_ref()?.unknown,
+        MetricSourceType::Object => &metric.object.as_ref()?.unknown,
+        MetricSourceType::External => &metric.external.as_ref()?.unknown,
+        MetricSourceType::Other(_) => return None,
+    })
+}
+
+fn parse(kind: Kind, text: &str) -> Result<Value, String> {
+    if text.len() > MAX_ANNOTATION_LEN {
+        return Err(format!("must have at most {MAX_ANNOTATION_LEN} bytes"));
+    }
+    kind.parse(text)
+}
+
+/// The values by the names of metrics, if the annotation has such a form: a JSON object. A value
+/// that is itself an object has such a form if all its members are objects.
+fn by_metric(kind: Kind, text: &str) -> Option<Map<String, Json>> {
+    if text.len() > MAX_ANNOTATION_LEN || !text.trim_start().starts_with('{') {
+        return None;
+    }
+    let object: Map<String, Json> = serde_json::from_str(text).ok()?;
+    let is_value = matches!(kind, Kind::Fallback) && !object.values().all(Json::is_object);
+    (!is_value && !object.is_empty()).then_some(object)
+}
+
+fn no_metric(types: &[MetricSourceType]) -> String {
+    let names: Vec<_> = types.iter().map(MetricSourceType::as_str).collect();
+    format!("the autoscaler has no such metric of type {}", names.join(", "))
+}
+
+pub(super) fn duration_text(duration: SignedDuration) -> String {
+    format!("{duration:#}").replace(' ', "")
+}
+
+/// The text without control characters, which an error can quote, and of a limited length.
+fn printable(text: &str) -> String {
+    let replaced = text.chars().map(|char| if char.is_control() { ' ' } else { char });
+    go_text::cut(replaced.collect(), MAX_MESSAGE_LEN)
+}
+
+/// The start of an annotation's value, long enough to be refused for its length: what a cache of
+/// objects needs of it.
+pub fn limited_annotation(value: &str) -> &str {
+    let mut end = value.len().min(MAX_ANNOTATION_LEN + 1);
+    while !value.is_char_boundary(end) {
+        end += 1;
+    }
+    value.get(..end).unwrap_or_default()
+}

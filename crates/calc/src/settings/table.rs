@@ -1,0 +1,353 @@
+//! The table of the settings that one autoscaler can have.
+//!
+//! A setting is one row. From it follow the annotation, the field of the custom API with its
+//! schema, the checks of `hpa lint` and `hpa convert`, the documentation, and what `hpa explain`
+//! shows.
+
+use crate::{
+    api::MetricSourceType::{self, ContainerResource, External, Object, Pods, Resource},
+    pause::Pause,
+};
+
+use super::{
+    Settings,
+    metric::{
+        Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
+    },
+    value::{Kind, Value},
+};
+
+/// The domain of the annotations.
+pub const DOMAIN: &str = "autoscaling.hpa-rs.dev";
+
+/// A setting of one autoscaler, or of one of its metrics.
+#[derive(Debug)]
+pub struct Setting {
+    /// The name of the annotation, without the domain.
+    pub name: &'static str,
+    /// The field of the custom API: a member of `spec`, or of the metric's source.
+    pub field: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) target: Target,
+}
+
+/// What a setting is set on.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// The autoscaler.
+    Autoscaler(fn(&mut Settings, &Value)),
+    /// Metrics of these types.
+    Metrics(&'static [MetricSourceType], fn(&mut MetricSettings, &Value)),
+}
+
+use Target::{Autoscaler, Metrics};
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+const RESOURCES: &[MetricSourceType] = &[Resource, ContainerResource];
+const OF_PODS: &[MetricSourceType] = &[Resource, ContainerResource, Pods];
+const OF_OBJECTS: &[MetricSourceType] = &[Object, External];
+const NOT_RESOURCES: &[MetricSourceType] = &[Pods, Object, External];
+const ALL: &[MetricSourceType] = &[Resource, ContainerResource, Pods, Object, External];
+
+/// Every setting.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "pause",
+        field: "pause",
+        summary: "The target is not scaled, or not in one direction, not even to its bounds.",
+        default: "false",
+        kind: Kind::Choice(&[("true", "true"), ("up", "up"), ("down", "down"), ("false", "false")]),
+        target: Autoscaler(|settings, value| {
+            if let Value::Choice(word) = value {
+                settings.pause = word.parse().unwrap_or(Pause::NONE);
+            }
+        }),
+    },
+    Setting {
+        name: "dry-run",
+        field: "dryRun",
+        summary: "Nothing is written for the autoscaler; its decisions are compared with those of \
+            another controller.",
+        default: "--dry-run",
+        kind: Kind::Switch,
+        target: Autoscaler(|settings, value| settings.dry_run = *value == Value::Switch(true)),
+    },
+    Setting {
+        name: "sync-period",
+        field: "syncPeriodSeconds",
+        summary: "The time from the end of a reconcile to the next one (KEP-6003).",
+        default: "--horizontal-pod-autoscaler-sync-period",
+        kind: Kind::Duration { min: 3, max: HOUR },
+        target: Autoscaler(|settings, value| {
+            if let Value::Duration(period) = value {
+                settings.sync_period = Some(*period);
+            }
+        }),
+    },
+    Setting {
+        name: "pods",
+        field: "selectionStrategy",
+        summary: "Which of the pods that the target's selector matches count: all of them, or only \
+            those that the target owns (KEP-5325).",
+        default: "selected",
+        kind: Kind::Choice(&[("selected", "LabelSelector"), ("owned", "OwnerReferences")]),
+        target: Autoscaler(|settings, value| {
+            settings.pods = match value {
+                Value::Choice("owned") => PodSelection::Owned,
+                _ => PodSelection::Selected,
+            };
+        }),
+    },
+    Setting {
+        name: "rollout",
+        field: "rollout",
+        summary: "Whether pods beyond the desired replicas, as during a rollout, can raise the \
+            answer (kubernetes#138505).",
+        default: "count-surge",
+        kind: Kind::Choice(&[("count-surge", "CountSurge"), ("ignore-surge", "IgnoreSurge")]),
+        target: Autoscaler(|settings, value| {
+            settings.rollout = match value {
+                Value::Choice("ignore-surge") => Rollout::IgnoreSurge,
+                _ => Rollout::CountSurge,
+            };
+        }),
+    },
+    Setting {
+        name: "bounds",
+        field: "bounds",
+        summary: "A schedule of minReplicas and maxReplicas. While an entry holds, its bounds \
+            replace those of the spec.",
+        default: "the bounds of the spec at all times",
+        kind: Kind::Bounds,
+        target: Autoscaler(|settings, value| {
+            if let Value::Bounds(bounds) = value {
+                settings.bounds = Some(bounds.clone());
+            }
+        }),
+    },
+    Setting {
+        name: "zero-after",
+        field: "zeroAfterSeconds",
+        summary: "The target is scaled to zero only after the metrics have asked for it for this \
+            long.",
+        default: "0s",
+        kind: Kind::Duration { min: 0, max: DAY },
+        target: Autoscaler(|settings, value| {
+            if let Value::Duration(delay) = value {
+                settings.zero_after = *delay;
+            }
+        }),
+    },
+    Setting {
+        name: "tolerance",
+        field: "tolerance",
+        summary: "The ratio of usage to target may differ from 1 by this fraction without a \
+            change. A tolerance in the behavior has precedence.",
+        default: "--horizontal-pod-autoscaler-tolerance",
+        kind: Kind::Quantity { max: 1 },
+        target: Autoscaler(|settings, value| {
+            if let Value::Quantity(tolerance) = value {
+                settings.tolerance = tolerance.as_f64();
+            }
+        }),
+    },
+    Setting {
+        name: "downscale-stabilization",
+        field: "downscaleStabilizationSeconds",
+        summary: "The stabilization window for scaling down. One in the behavior has precedence.",
+        default: "--horizontal-pod-autoscaler-downscale-stabilization",
+        kind: Kind::Duration { min: 0, max: HOUR },
+        target: Autoscaler(|settings, value| {
+            if let Value::Duration(window) = value {
+                settings.downscale_stabilization = *window;
+            }
+        }),
+    },
+    Setting {
+        name: "cpu-initialization-period",
+        field: "cpuInitializationPeriodSeconds",
+        summary: "For this long after a pod's start, its CPU samples count only once the pod is \
+            ready and a full window old.",
+        default: "--horizontal-pod-autoscaler-cpu-initialization-period",
+        kind: Kind::Duration { min: 0, max: HOUR },
+        target: Autoscaler(|settings, value| {
+            if let Value::Duration(period) = value {
+                settings.cpu_initialization_period = *period;
+            }
+        }),
+    },
+    Setting {
+        name: "initial-readiness-delay",
+        field: "initialReadinessDelaySeconds",
+        summary: "A pod that became unready within this time after its start counts as never \
+            having been ready.",
+        default: "--horizontal-pod-autoscaler-initial-readiness-delay",
+        kind: Kind::Duration { min: 0, max: HOUR },
+        target: Autoscaler(|settings, value| {
+            if let Value::Duration(delay) = value {
+                settings.initial_readiness_delay = *delay;
+            }
+        }),
+    },
+    Setting {
+        name: "fallback",
+        field: "fallback",
+        summary: "What the metric proposes after it has failed for long (KEP-5679).",
+        default: "no proposal: the metric fails",
+        kind: Kind::Fallback,
+        target: Metrics(NOT_RESOURCES, |metric, value| {
+            if let Value::Fallback(fallback) = value {
+                metric.fallback = Some(*fallback);
+            }
+        }),
+    },
+    Setting {
+        name: "activation",
+        field: "activationValue",
+        summary: "At zero replicas, the metric scales up only if its value is above this one.",
+        default: "0",
+        kind: Kind::Quantity { max: i64::MAX },
+        target: Metrics(OF_OBJECTS, |metric, value| {
+            if let Value::Quantity(activation) = value {
+                metric.activation = Some(activation.milli_value());
+            }
+        }),
+    },
+    Setting {
+        name: "max-sample-age",
+        field: "maxSampleAgeSeconds",
+        summary: "Samples that are older are missing samples.",
+        default: "samples of any age count",
+        kind: Kind::Duration { min: 1, max: HOUR },
+        target: Metrics(ALL, |metric, value| {
+            if let Value::Duration(age) = value {
+                metric.max_sample_age = Some(*age);
+            }
+        }),
+    },
+    Setting {
+        name: "aggregate",
+        field: "aggregate",
+        summary: "How the samples of the ready pods become one value: their mean, a percentile or \
+            the maximum.",
+        default: "average",
+        kind: Kind::Choice(&[
+            ("average", "average"),
+            ("p90", "p90"),
+            ("p95", "p95"),
+            ("p99", "p99"),
+            ("max", "max"),
+        ]),
+        target: Metrics(OF_PODS, |metric, value| {
+            metric.aggregate = match value {
+                Value::Choice("p90") => Aggregate::P90,
+                Value::Choice("p95") => Aggregate::P95,
+                Value::Choice("p99") => Aggregate::P99,
+                Value::Choice("max") => Aggregate::Max,
+                _ => Aggregate::Average,
+            };
+        }),
+    },
+    Setting {
+        name: "utilization-of",
+        field: "utilizationOf",
+        summary: "What averageUtilization is a percentage of.",
+        default: "requests",
+        kind: Kind::Choice(&[("requests", "Requests"), ("limits", "Limits")]),
+        target: Metrics(RESOURCES, |metric, value| {
+            metric.utilization_of = match value {
+                Value::Choice("limits") => UtilizationOf::Limits,
+                _ => UtilizationOf::Requests,
+            };
+        }),
+    },
+    Setting {
+        name: "requests",
+        field: "requests",
+        summary: "Which requests and limits count during an in-place resize: those of the pod's \
+            spec, or those that the kubelet has applied (kubernetes#142155).",
+        default: "spec",
+        kind: Kind::Choice(&[("spec", "Spec"), ("actual", "Actual")]),
+        target: Metrics(RESOURCES, |metric, value| {
+            metric.requests = match value {
+                Value::Choice("actual") => Requests::Actual,
+                _ => Requests::Spec,
+            };
+        }),
+    },
+    Setting {
+        name: "missing-requests",
+        field: "missingRequests",
+        summary: "What happens if a pod doesn't request the resource: the metric fails, or the pod \
+            is left out (kubernetes#79365).",
+        default: "fail",
+        kind: Kind::Choice(&[("fail", "Fail"), ("skip-pod", "SkipPod")]),
+        target: Metrics(RESOURCES, |metric, value| {
+            metric.missing_requests = match value {
+                Value::Choice("skip-pod") => MissingRequests::SkipPod,
+                _ => MissingRequests::Fail,
+            };
+        }),
+    },
+];
+
+impl Setting {
+    /// The setting with this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The setting of an annotation.
+    pub fn of_annotation(annotation: &str) -> Option<&'static Self> {
+        let (domain, name) = annotation.split_once('/')?;
+        (domain == DOMAIN).then(|| Self::named(name)).flatten()
+    }
+
+    /// The annotation: the domain and the name.
+    pub fn annotation(&self) -> String {
+        format!("{DOMAIN}/{}", self.name)
+    }
+
+    /// The types of the metrics that it is set on; `None` if it is set on the autoscaler.
+    pub fn metric_types(&self) -> Option<&'static [MetricSourceType]> {
+        match self.target {
+            Autoscaler(_) => None,
+            Metrics(types, _) => Some(types),
+        }
+    }
+
+    /// Which values are allowed in the annotation, after "must be".
+    pub fn expected(&self) -> String {
+        self.kind.expected()
+    }
+
+    /// A value of the annotation that a reader can copy.
+    pub fn example(&self) -> &'static str {
+        self.kind.example()
+    }
+
+    /// The field for the text of an annotation, which is not by metric.
+    pub fn field_for(&self, text: &str) -> Result<serde_json::Value, String> {
+        self.kind.parse(text).map(|value| value.to_field(self.kind))
+    }
+
+    /// The text of an annotation for a field.
+    pub fn annotation_for(&self, field: &serde_json::Value) -> Result<String, String> {
+        self.kind.read(field).map(|value| value.to_string())
+    }
+
+    /// The schema of the field, for a CustomResourceDefinition.
+    pub fn schema(&self) -> serde_json::Value {
+        let mut schema = self.kind.schema();
+        if let Some(schema) = schema.as_object_mut() {
+            let description = format!("{} The default is {}.", self.summary, self.default);
+            schema.insert("description".to_owned(), description.into());
+        }
+        schema
+    }
+}

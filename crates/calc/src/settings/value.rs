@@ -1,0 +1,289 @@
+//! The values of settings: which are allowed, how they are written in annotations and in fields.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value as Json, json};
+
+use super::{
+    bounds::{MAX_ENTRIES, ScheduledBounds},
+    fallback::{Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
+    resolve::duration_text,
+};
+use crate::{go_duration, quantity::Quantity};
+
+/// What the values of a setting are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// `"true"` or `"false"`, a boolean as a field.
+    Switch,
+    /// One of these words, each with the name that the field has for it.
+    Choice(&'static [(&'static str, &'static str)]),
+    /// A duration within these bounds in seconds: `30s` in an annotation, whole seconds as a field.
+    Duration { min: i64, max: i64 },
+    /// A quantity from 0 to this number of units.
+    Quantity { max: i64 },
+    /// A [`Fallback`] as a JSON object.
+    Fallback,
+    /// [`ScheduledBounds`] as a JSON list.
+    Bounds,
+}
+
+/// A valid value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Switch(bool),
+    Choice(&'static str),
+    Duration(SignedDuration),
+    Quantity(Quantity),
+    Fallback(Fallback),
+    Bounds(Arc<[ScheduledBounds]>),
+}
+
+impl Kind {
+    /// What a value must be, after "must be".
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Switch => "\"true\" or \"false\"".to_owned(),
+            Self::Choice(words) => {
+                let quoted: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+                match quoted.split_last() {
+                    Some((last, [])) => last.clone(),
+                    Some((last, others)) => format!("{} or {last}", others.join(", ")),
+                    None => String::new(),
+                }
+            }
+            Self::Duration { min, max } => {
+                let text = |seconds| duration_text(SignedDuration::from_secs(seconds));
+                format!("a duration from {} to {}, such as \"{}\"", text(min), text(max), text(30))
+            }
+            Self::Quantity { max: i64::MAX } => "a quantity that is not negative".to_owned(),
+            Self::Quantity { max } => format!("a quantity from 0 to {max}"),
+            Self::Fallback => format!("a JSON object such as {}", Self::FALLBACK_EXAMPLE),
+            Self::Bounds => format!("a JSON list such as {}", Self::BOUNDS_EXAMPLE),
+        }
+    }
+
+    const FALLBACK_EXAMPLE: &'static str =
+        r#"{"replicas": 5, "failureDurationSeconds": 180, "behavior": "currentReplicasIfHigher"}"#;
+    const BOUNDS_EXAMPLE: &'static str = r#"[{"days": ["Mon", "Fri"], "start": "08:00", "end": "20:00", "timeZone": "Europe/Berlin", "minReplicas": 10}]"#;
+
+    /// A value that a reader can copy.
+    pub(crate) fn example(self) -> &'static str {
+        match self {
+            Self::Switch => "true",
+            Self::Choice(words) => words.last().map_or("", |(word, _)| word),
+            Self::Duration { .. } => "30s",
+            Self::Quantity { .. } => "50m",
+            Self::Fallback => Self::FALLBACK_EXAMPLE,
+            Self::Bounds => Self::BOUNDS_EXAMPLE,
+        }
+    }
+
+    /// Reads the text of an annotation.
+    pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
+        let unexpected = || format!("must be {}", self.expected());
+        match self {
+            Self::Switch => text.parse().map(Value::Switch).map_err(|_| unexpected()),
+            Self::Choice(words) => {
+                let word = words.iter().find(|(word, _)| *word == text);
+                word.map(|(word, _)| Value::Choice(word)).ok_or_else(unexpected)
+            }
+            Self::Duration { .. } => {
+                let duration = go_duration::parse(text).map_err(|_| unexpected())?;
+                self.check_duration(duration).ok_or_else(unexpected)
+            }
+            Self::Quantity { .. } => {
+                let quantity = text.parse().map_err(|_| unexpected())?;
+                self.check_quantity(quantity).ok_or_else(unexpected)
+            }
+            Self::Fallback | Self::Bounds => {
+                let json = serde_json::from_str(text).map_err(|_| unexpected())?;
+                self.read(&json)
+            }
+        }
+    }
+
+    /// Reads a field.
+    pub(crate) fn read(self, json: &Json) -> Result<Value, String> {
+        let unexpected = || format!("must be {}", self.expected_field());
+        match self {
+            Self::Switch => json.as_bool().map(Value::Switch).ok_or_else(unexpected),
+            Self::Choice(words) => {
+                let word = words.iter().find(|(_, name)| json.as_str() == Some(name));
+                word.map(|(word, _)| Value::Choice(word)).ok_or_else(unexpected)
+            }
+            Self::Duration { .. } => {
+                let duration = json.as_i64().map(SignedDuration::from_secs);
+                duration.and_then(|it| self.check_duration(it)).ok_or_else(unexpected)
+            }
+            Self::Quantity { .. } => {
+                let quantity = Quantity::deserialize(json).ok();
+                quantity.and_then(|it| self.check_quantity(it)).ok_or_else(unexpected)
+            }
+            Self::Fallback => {
+                let fallback: Fallback = structured(json)?;
+                fallback.problem().map_or(Ok(Value::Fallback(fallback)), Err)
+            }
+            Self::Bounds => {
+                let entries: Vec<ScheduledBounds> = structured(json)?;
+                if entries.is_empty() || entries.len() > MAX_ENTRIES {
+                    return Err(format!("must have 1 to {MAX_ENTRIES} entries"));
+                }
+                for (index, entry) in entries.iter().enumerate() {
+                    if let Some(problem) = entry.problem() {
+                        return Err(format!("[{index}]: {problem}"));
+                    }
+                }
+                Ok(Value::Bounds(entries.into()))
+            }
+        }
+    }
+
+    fn expected_field(self) -> String {
+        match self {
+            Self::Switch => "true or false".to_owned(),
+            Self::Choice(words) => {
+                let quoted: Vec<_> = words.iter().map(|(_, name)| format!("{name:?}")).collect();
+                format!("one of {}", quoted.join(", "))
+            }
+            Self::Duration { min, max } => format!("a number of seconds from {min} to {max}"),
+            Self::Quantity { .. } | Self::Fallback | Self::Bounds => self.expected(),
+        }
+    }
+
+    fn check_duration(self, duration: SignedDuration) -> Option<Value> {
+        let Self::Duration { min, max } = self else { return None };
+        let range = SignedDuration::from_secs(min)..=SignedDuration::from_secs(max);
+        range.contains(&duration).then_some(Value::Duration(duration))
+    }
+
+    fn check_quantity(self, quantity: Quantity) -> Option<Value> {
+        let Self::Quantity { max } = self else { return None };
+        let milli = quantity.milli_value().as_milli();
+        (0..=max.saturating_mul(1000)).contains(&milli).then_some(Value::Quantity(quantity))
+    }
+
+    /// The schema of the field (OpenAPI v3), without its description.
+    pub(crate) fn schema(self) -> Json {
+        match self {
+            Self::Switch => json!({ "type": "boolean" }),
+            Self::Choice(words) => {
+                let names: Vec<_> = words.iter().map(|(_, name)| *name).collect();
+                json!({ "type": "string", "enum": names })
+            }
+            Self::Duration { min, max } => {
+                json!({ "type": "integer", "format": "int32", "minimum": min, "maximum": max })
+            }
+            Self::Quantity { .. } => json!({
+                "x-kubernetes-int-or-string": true,
+                "anyOf": [{ "type": "integer" }, { "type": "string" }],
+                "pattern": r"^\+?([0-9]{1,18}(\.[0-9]{0,18})?)([numkMGTPE]|[KMGTPE]i)?$",
+            }),
+            Self::Fallback => fallback_schema(),
+            Self::Bounds => bounds_schema(),
+        }
+    }
+}
+
+/// The value as it is written in an annotation.
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Switch(on) => write!(f, "{on}"),
+            Self::Choice(word) => f.write_str(word),
+            Self::Duration(duration) => f.write_str(&duration_text(*duration)),
+            Self::Quantity(quantity) => write!(f, "{quantity}"),
+            Self::Fallback(fallback) => f.write_str(&json!(fallback).to_string()),
+            Self::Bounds(bounds) => f.write_str(&json!(bounds.as_ref()).to_string()),
+        }
+    }
+}
+
+impl Value {
+    /// The value as a field.
+    pub(crate) fn to_field(&self, kind: Kind) -> Json {
+        match (self, kind) {
+            (Self::Choice(word), Kind::Choice(words)) => {
+                let name = words.iter().find(|(candidate, _)| candidate == word);
+                json!(name.map_or(*word, |(_, name)| name))
+            }
+            (Self::Switch(on), _) => json!(on),
+            (Self::Choice(word), _) => json!(word),
+            (Self::Duration(duration), _) => json!(duration.as_secs()),
+            (Self::Quantity(quantity), _) => json!(quantity.to_string()),
+            (Self::Fallback(fallback), _) => json!(fallback),
+            (Self::Bounds(bounds), _) => json!(bounds.as_ref()),
+        }
+    }
+}
+
+fn structured<T: DeserializeOwned>(json: &Json) -> Result<T, String> {
+    T::deserialize(json).map_err(|error| error.to_string())
+}
+
+fn fallback_schema() -> Json {
+    json!({
+        "type": "object",
+        "required": ["replicas"],
+        "properties": {
+            "replicas": {
+                "type": "integer", "format": "int32", "minimum": 0,
+                "description": "The proposed replicas.",
+            },
+            "failureDurationSeconds": {
+                "type": "integer", "format": "int32",
+                "minimum": MIN_FAILURE_SECONDS, "maximum": MAX_FAILURE_SECONDS, "default": 180,
+                "description": "How long the metric must have failed, in seconds.",
+            },
+            "behavior": {
+                "type": "string", "default": "static",
+                "enum": ["static", "currentReplicas", "currentReplicasIfHigher", "currentReplicasIfLower"],
+                "description": "Whether the current replicas count.",
+            },
+        },
+    })
+}
+
+fn bounds_schema() -> Json {
+    let time = |description| {
+        json!({
+            "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "maxLength": 5,
+            "description": description,
+        })
+    };
+    let replicas = |minimum, description| json!({ "type": "integer", "format": "int32", "minimum": minimum, "description": description });
+    json!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MAX_ENTRIES,
+        "x-kubernetes-list-type": "atomic",
+        "items": {
+            "type": "object",
+            "required": ["start", "end"],
+            "properties": {
+                "days": {
+                    "type": "array", "maxItems": 7, "x-kubernetes-list-type": "set",
+                    "items": { "type": "string", "maxLength": 3,
+                        "enum": ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"] },
+                    "description": "The days of the week on which the entry starts. The default is every day.",
+                },
+                "start": time("When the entry starts, in hours and minutes."),
+                "end": time("When the entry ends. If it is not after the start, the entry ends on the next day."),
+                "timeZone": {
+                    "type": "string", "maxLength": 64, "default": "UTC",
+                    "description": "The IANA name of the time zone.",
+                },
+                "minReplicas": replicas(0, "minReplicas during the entry. If several entries hold, the highest wins."),
+                "maxReplicas": replicas(1, "maxReplicas during the entry. If several entries hold, the highest wins."),
+            },
+            "x-kubernetes-validations": [
+                { "rule": "has(self.minReplicas) || has(self.maxReplicas)",
+                    "message": "minReplicas or maxReplicas must be set" },
+                { "rule": "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+                    "message": "minReplicas must not be above maxReplicas" },
+            ],
+        },
+    })
+}
