@@ -36,6 +36,7 @@ fn informers() -> Informers {
         undecodable: Arc::new(AtomicU64::new(0)),
         intervals: WatchIntervals { relist: PERIOD, max_age: 2 * PERIOD },
         dry_run: false,
+        settings: Arc::default(),
         field_manager: Some(FieldManager::default()),
     }
 }

@@ -1,7 +1,10 @@
+use std::collections::BTreeSet;
+
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::api::HorizontalPodAutoscaler;
 
 #[rstest]
 #[case::even(1.0, true)]
@@ -32,4 +35,201 @@ fn time_arithmetic_saturates() {
     assert_eq!(after(Timestamp::UNIX_EPOCH, back), Timestamp::MIN);
     assert_eq!(before(Timestamp::UNIX_EPOCH, long), Timestamp::MIN);
     assert_eq!(before(Timestamp::UNIX_EPOCH, back), Timestamp::MAX);
+}
+
+fn hpa(annotations: Value, spec: Value) -> HorizontalPodAutoscaler {
+    let mut full = json!({
+        "metrics": [
+            { "type": "Resource", "resource": { "name": "cpu" } },
+            { "type": "External", "external": { "metric": { "name": "queue" } } },
+            { "type": "External", "external": { "metric": { "name": "queue" } } },
+        ],
+    });
+    let members = spec.as_object().unwrap().clone();
+    full.as_object_mut().unwrap().extend(members);
+    let annotations: Map<String, Value> = annotations
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (format!("{DOMAIN}/{name}"), value.clone()))
+        .collect();
+    serde_json::from_value(json!({ "metadata": { "annotations": annotations }, "spec": full }))
+        .unwrap()
+}
+
+fn resolve(annotations: Value, spec: Value) -> Resolved {
+    Settings::default().for_autoscaler(&hpa(annotations, spec), &SettingPolicy::default())
+}
+
+fn problems(resolved: &Resolved) -> Vec<String> {
+    resolved.problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn autoscaler_without_settings_has_those_of_the_flags() {
+    let flags = Settings::default().with_tolerance(0.05);
+    let resolved = flags.for_autoscaler(&hpa(json!({}), json!({})), &SettingPolicy::default());
+    assert_eq!(resolved.settings, flags);
+    assert_eq!(problems(&resolved), [""; 0]);
+}
+
+/// The example of each row is valid, as an annotation and as a field, and both mean the same.
+#[test]
+fn every_row_is_read_from_annotation_and_field() {
+    for setting in SETTINGS {
+        let text = setting.example();
+        let annotated = resolve(json!({ setting.name: text }), json!({}));
+        assert_eq!(problems(&annotated), [""; 0], "{}", setting.name);
+        assert_eq!(annotated.settings.applied.len(), 1, "{}", setting.name);
+        let field = setting.field_for(text).unwrap();
+        let same = setting.annotation_for(&field).unwrap();
+        let again = resolve(json!({ setting.name: same }), json!({}));
+        assert_eq!(again.settings, annotated.settings, "{}", setting.name);
+        if setting.metric_types().is_none() {
+            let by_field = resolve(json!({}), json!({ setting.field: field }));
+            assert_eq!(by_field.settings, annotated.settings, "{}", setting.name);
+        }
+    }
+}
+
+#[test]
+fn names_are_unique_and_defaults_are_stated() {
+    let names: BTreeSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+    assert_eq!(names.len(), SETTINGS.len());
+    assert!(SETTINGS.iter().all(|setting| !setting.default.is_empty()));
+}
+
+#[rstest]
+#[case::choice("pods", "mine", "must be \"selected\" or \"owned\"")]
+#[case::switch("dry-run", "yes", "must be \"true\" or \"false\"")]
+#[case::without_unit("zero-after", "30", "must be a duration from 0s to 24h, such as \"30s\"")]
+#[case::too_long("sync-period", "2h", "must be a duration from 3s to 1h, such as \"30s\"")]
+#[case::quantity("tolerance", "1.1", "must be a quantity from 0 to 1")]
+#[case::negative("tolerance", "-1", "must be a quantity from 0 to 1")]
+#[case::no_json("bounds", "always 3", "must be a JSON list such as ")]
+#[case::empty("bounds", "[]", "must have 1 to 50 entries")]
+#[case::no_bound(
+    "bounds",
+    r#"[{"start":"08:00","end":"09:00"}]"#,
+    "[0]: minReplicas or maxReplicas must be set"
+)]
+#[case::time("bounds", r#"[{"start":"8:00","end":"09:00","minReplicas":1}]"#, "a time must be ")]
+#[case::unknown_member("fallback", r#"{"replicas":1,"after":3}"#, "unknown field `after`")]
+#[case::too_early(
+    "fallback",
+    r#"{"replicas":1,"failureDurationSeconds":29}"#,
+    "failureDurationSeconds must be from 30 to 86400"
+)]
+fn invalid_value_is_ignored_and_says_what_is_allowed(
+    #[case] name: &str,
+    #[case] value: &str,
+    #[case] expected: &str,
+) {
+    let resolved = resolve(json!({ name: value }), json!({}));
+    assert_eq!(resolved.settings, Settings::default());
+    let [problem] = resolved.problems.as_slice() else { panic!("{:?}", resolved.problems) };
+    assert_eq!(problem.kind, ProblemKind::InvalidValue);
+    assert_eq!(problem.place, Place::Annotation(format!("{DOMAIN}/{name}")));
+    assert!(problem.message.contains(expected), "{problem}");
+}
+
+#[test]
+fn field_has_precedence_over_annotation() {
+    let resolved = resolve(json!({ "sync-period": "1m" }), json!({ "syncPeriodSeconds": 30 }));
+    assert_eq!(resolved.settings.sync_period, Some(SignedDuration::from_secs(30)));
+    assert_eq!(
+        problems(&resolved),
+        ["annotation autoscaling.hpa-rs.dev/sync-period is ignored: spec.syncPeriodSeconds has \
+          precedence"]
+    );
+    assert_eq!(resolved.problems[0].kind, ProblemKind::Overridden);
+}
+
+#[test]
+fn annotation_can_name_metrics() {
+    let fallback = json!({ "queue": { "replicas": 3 } }).to_string();
+    let utilization_of = json!({ "0": "limits" }).to_string();
+    let activation = json!({ "2": "5" }).to_string();
+    let resolved = resolve(
+        json!({
+            "fallback": fallback, "utilization-of": utilization_of, "activation": activation,
+            "max-sample-age": "1m",
+        }),
+        json!({}),
+    );
+    assert_eq!(problems(&resolved), [""; 0]);
+    let of = |index| resolved.settings.metric(index);
+    let replicas = |index| of(index).fallback.map(|fallback| fallback.replicas);
+    assert_eq!([0, 1, 2].map(replicas), [None, Some(3), Some(3)]);
+    assert_eq!(of(0).utilization_of, UtilizationOf::Limits);
+    assert_eq!([1, 2].map(|index| of(index).activation.is_some()), [false, true]);
+    assert!([0, 1, 2].iter().all(|index| of(*index).max_sample_age.is_some()));
+}
+
+#[test]
+fn metric_that_the_autoscaler_lacks_is_reported() {
+    let resolved = resolve(
+        json!({ "utilization-of": r#"{"memory": "limits"}"#, "aggregate": r#"{"queue": "max"}"# }),
+        json!({}),
+    );
+    assert!(resolved.settings.metrics.is_none());
+    assert_eq!(
+        problems(&resolved),
+        [
+            "annotation autoscaling.hpa-rs.dev/aggregate names \"queue\": the autoscaler has no \
+             such metric of type Resource, ContainerResource, Pods",
+            "annotation autoscaling.hpa-rs.dev/utilization-of names \"memory\": the autoscaler has \
+             no such metric of type Resource, ContainerResource",
+        ]
+    );
+}
+
+#[test]
+fn fields_of_metrics_are_read() {
+    let spec = json!({ "metrics": [
+        { "type": "Resource", "resource": { "name": "cpu", "utilizationOf": "Limits" } },
+        { "type": "External", "external": {
+            "metric": { "name": "queue" }, "fallback": { "replicas": -1 },
+        } },
+    ] });
+    let resolved = resolve(json!({}), spec);
+    assert_eq!(resolved.settings.metric(0).utilization_of, UtilizationOf::Limits);
+    assert_eq!(resolved.settings.metric(1), &MetricSettings::default());
+    assert_eq!(
+        problems(&resolved),
+        ["spec.metrics[1].external.fallback replicas must not be negative"]
+    );
+}
+
+#[test]
+fn operator_can_restrict_settings() {
+    let policy = SettingPolicy {
+        allowed: vec!["sync-period"],
+        min_sync_period: SignedDuration::from_secs(10),
+    };
+    let hpa = hpa(json!({ "pods": "owned", "sync-period": "4s" }), json!({}));
+    let resolved = Settings::default().for_autoscaler(&hpa, &policy);
+    assert_eq!(resolved.settings.pods, PodSelection::Selected);
+    assert_eq!(resolved.settings.sync_period, Some(policy.min_sync_period));
+    assert_eq!(
+        problems(&resolved),
+        [
+            "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but must be at least that of \
+             --min-sync-period, 10s, which holds",
+            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings",
+        ]
+    );
+}
+
+/// A tenant's text has a limit, and can't forge a line of a log.
+#[test]
+fn long_and_unprintable_values_are_refused_in_short() {
+    let long = "x".repeat(MAX_ANNOTATION_LEN + 1);
+    let resolved = resolve(json!({ "fallback": format!("{{\"{long}\": {{}}}}") }), json!({}));
+    assert!(problems(&resolved)[0].ends_with("must have at most 8192 bytes"), "{resolved:?}");
+    let forged = json!({ "fallback": "{\"a\\nFATAL \\u001b[31m\": 1}" });
+    let message = problems(&resolve(forged, json!({}))).remove(0);
+    assert!(!message.contains(char::is_control) && message.len() < 500, "{message:?}");
+    assert_eq!(limited_annotation(&long).len(), MAX_ANNOTATION_LEN + 1);
+    assert_eq!(limited_annotation("ü").len(), 2);
 }

@@ -8,7 +8,6 @@ use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
     readings::{MetricQuery, PodSample, ReadError, Reading},
     selector::Selector,
-    settings::Settings,
 };
 use hpa_controller::{
     HpaKey, SystemClock,
