@@ -163,6 +163,7 @@ fuzz_target!(|input: Input<'_>| {
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
         pods: pods.clone(),
         autoscalers,
+        ownership_error: None,
     });
     let samples = input.samples(&pods);
     let readings =

@@ -269,7 +269,7 @@ impl Step {
         let mut autoscalers: Vec<String> = others.map(|(key, _)| key.clone()).collect();
         autoscalers.extend((!pods.is_empty()).then_some(own));
         autoscalers.sort();
-        SelectedPods { pods, autoscalers }
+        SelectedPods { pods, autoscalers, ..SelectedPods::default() }
     }
 
     fn read(

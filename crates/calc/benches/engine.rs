@@ -93,7 +93,11 @@ fn plan_decide_conclude(bencher: Bencher<'_, '_>) {
     let settings = Settings::default();
     let pods = pods(10);
     let scale = Scale { spec_replicas: 10, status_replicas: 10, selector: "app=web".into() };
-    let select = |pods: Vec<Arc<Pod>>| SelectedPods { pods, autoscalers: vec!["shop/web".into()] };
+    let select = |pods: Vec<Arc<Pod>>| SelectedPods {
+        pods,
+        autoscalers: vec!["shop/web".into()],
+        ..SelectedPods::default()
+    };
     let reading = || Readings::from_iter([(0, Ok(Reading::Pods(samples(&pods))))]);
     let plan = Plan::new(&hpa, Ok(scale.clone()), &settings, |_| select(pods.clone()));
     let first = plan.decide(reading(), History::default(), NOW).conclude(Ok(()), NOW);

@@ -20,7 +20,7 @@ use crate::{
     normalize::NormalizeInput,
     plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
     readings::Readings,
-    settings::{Readiness, Settings, Tolerances},
+    settings::{PodSelection, Readiness, Settings, Tolerances},
     status::StatusDraft,
     validation::MAX_METRICS,
 };
@@ -322,6 +322,11 @@ impl Decision<'_> {
                     messages::name_list(autoscalers)
                 ),
             ),
+            SelectorRejection::UnknownOwners(error) => (
+                EventReason::FailedGetOwners,
+                ConditionReason::FailedGetOwners,
+                format!("unable to determine which pods the target owns: {error}"),
+            ),
         };
         let condition_message: Cow<'static, str> = match rejection {
             SelectorRejection::Missing => "the HPA target's scale is missing a selector".into(),
@@ -347,6 +352,14 @@ impl Decision<'_> {
         readings: Readings,
         now: Timestamp,
     ) {
+        let readings = match self.settings.pods {
+            PodSelection::Selected => {
+                self.report_extra_pods(&plan.pods, scale, now);
+                readings
+            }
+            // A metrics API selects by labels, so it has samples of the other pods too.
+            PodSelection::Owned => readings.of_pods(&plan.pods),
+        };
         let context = Context {
             namespace: &self.hpa.metadata.namespace,
             scale,

@@ -37,6 +37,8 @@ pub enum EventReason {
     FailedGetExternalMetric,
     /// An Object metric could not be read or computed.
     FailedGetObjectMetric,
+    /// It is unknown which pods the target owns. The reference has no such event.
+    FailedGetOwners,
     /// A Pods metric could not be read or computed.
     FailedGetPodsMetric,
     /// A Resource metric could not be read or computed.
@@ -70,6 +72,7 @@ impl EventReason {
             Self::FailedGetContainerResourceMetric => "FailedGetContainerResourceMetric",
             Self::FailedGetExternalMetric => "FailedGetExternalMetric",
             Self::FailedGetObjectMetric => "FailedGetObjectMetric",
+            Self::FailedGetOwners => "FailedGetOwners",
             Self::FailedGetPodsMetric => "FailedGetPodsMetric",
             Self::FailedGetResourceMetric => "FailedGetResourceMetric",
             Self::FailedGetScale => "FailedGetScale",

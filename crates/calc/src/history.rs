@@ -54,6 +54,9 @@ pub struct History {
     pub scale_ups: Vec<ScaleEvent>,
     /// Scale events downward, for the policies, in no particular order.
     pub scale_downs: Vec<ScaleEvent>,
+    /// Since when the selector has matched more pods than the target has, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_pods_since: Option<Timestamp>,
 }
 
 impl History {
@@ -66,7 +69,7 @@ impl History {
             self.recommendations.iter_mut().map(|recommendation| &mut recommendation.at);
         let scaled =
             self.scale_ups.iter_mut().chain(&mut self.scale_downs).map(|event| &mut event.at);
-        for at in recommended.chain(scaled) {
+        for at in recommended.chain(scaled).chain(&mut self.extra_pods_since) {
             *at = after(*at, span);
         }
     }

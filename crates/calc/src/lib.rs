@@ -79,6 +79,7 @@ mod messages;
 mod metric;
 mod names;
 mod normalize;
+mod ownership;
 pub mod pause;
 pub mod plan;
 pub mod pods;

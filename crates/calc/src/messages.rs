@@ -144,7 +144,11 @@ mod tests {
         .unwrap();
         let labels = [("app".to_owned(), "web".to_owned())];
         let pod = Arc::new(Pod::new("web-0".into(), labels, false, &spec, &status));
-        let selected = SelectedPods { pods: vec![pod], autoscalers: vec!["shop/web".into()] };
+        let selected = SelectedPods {
+            pods: vec![pod],
+            autoscalers: vec!["shop/web".into()],
+            ..SelectedPods::default()
+        };
         let (settings, now) = (Settings::default(), Timestamp::from_second(1_800_000_000).unwrap());
         let plan = Plan::new(&hpa, Ok(scale), &settings, |_| selected);
         let sample = PodSample {

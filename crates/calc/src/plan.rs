@@ -47,13 +47,16 @@ pub struct SelectedPods {
     /// `namespace/name` and sorted; this autoscaler too, if the caller already knows its selector.
     /// If there are several, the decision fails with `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
+    /// Why it is unknown which of the pods the target owns, if only those count
+    /// ([`PodSelection::Owned`](crate::settings::PodSelection::Owned)). The decision fails with it.
+    pub ownership_error: Option<String>,
 }
 
 impl SelectedPods {
     /// Pods that no other autoscaler selects.
     pub fn new(pods: impl IntoIterator<Item: Into<Arc<Pod>>>) -> Self {
         let pods = pods.into_iter().map(Into::into).collect();
-        Self { pods, autoscalers: Vec::new() }
+        Self { pods, ..Self::default() }
     }
 }
 
@@ -90,6 +93,7 @@ pub(crate) enum SelectorRejection {
     Missing,
     Invalid(SelectorError),
     Ambiguous { selector: String, autoscalers: Vec<String> },
+    UnknownOwners(String),
 }
 
 #[derive(Debug)]
@@ -186,7 +190,10 @@ fn plan_kind(
         Ok(selector) => selector,
         Err(error) => return PlanKind::SelectorRejected(SelectorRejection::Invalid(error)),
     };
-    let SelectedPods { pods, autoscalers } = select(&selector);
+    let SelectedPods { pods, autoscalers, ownership_error } = select(&selector);
+    if let Some(error) = ownership_error {
+        return PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(error));
+    }
     if autoscalers.len() > 1 {
         let selector = scale.selector.clone();
         return PlanKind::SelectorRejected(SelectorRejection::Ambiguous { selector, autoscalers });

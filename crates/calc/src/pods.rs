@@ -206,6 +206,7 @@ mod tests {
             ready: (changed != NEVER)
                 .then_some(ReadyCondition { status: ready, last_transition_time }),
             requests: std::sync::Arc::default(),
+            controller: None,
         }
     }
 

@@ -1,10 +1,12 @@
 //! The metric queries of a decision, and their results.
 
-use hashbrown::HashMap;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    api::{CrossVersionObjectReference, ResourceName},
+    api::{CrossVersionObjectReference, Pod, ResourceName},
     quantity::MilliValue,
     selector::Selector,
 };
@@ -176,6 +178,18 @@ impl Readings {
     /// The reading of the metric at an index of `spec.metrics`, if there is one.
     pub fn get(&self, metric: usize) -> Option<&Result<Reading, ReadError>> {
         self.0.get(metric)?.as_ref()
+    }
+
+    /// The readings without the samples of other pods.
+    pub(crate) fn of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
+        let names: HashSet<&str> = pods.iter().map(|pod| pod.name.as_ref()).collect();
+        for reading in self.0.iter_mut().flatten() {
+            if let Ok(Reading::Pods(samples)) = reading {
+                let of_pods = samples.iter().filter(|(pod, _)| names.contains(pod));
+                *samples = of_pods.map(|(pod, sample)| (pod, *sample)).collect();
+            }
+        }
+        self
     }
 
     /// Every metric's reading in the order of the spec, then `None` without end.

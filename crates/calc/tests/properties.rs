@@ -172,7 +172,7 @@ fn histories() -> impl Strategy<Value = History> {
         })
     };
     (recommendations, events(), events()).prop_map(|(recommendations, scale_ups, scale_downs)| {
-        History { recommendations, scale_ups, scale_downs }
+        History { recommendations, scale_ups, scale_downs, ..History::default() }
     })
 }
 

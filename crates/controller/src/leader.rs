@@ -18,7 +18,7 @@ use crate::{
     informer::{Informers, ScaleInformers},
     queue::InitialDelay,
     reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
-    scale_target::ScaleClient,
+    scale_target::{Owners, ScaleClient},
     shadow::{ShadowRecords, read_only},
     worker::Workers,
 };
@@ -200,6 +200,11 @@ impl Leader<'_> {
             selectors: informers.caches.selectors.clone(),
             watch_ages: informers.caches.watch_ages.clone(),
             mapper: dependencies.mapper.clone(),
+            owners: Owners::new(
+                client.clone(),
+                dependencies.mapper.clone(),
+                options.request_timeout,
+            ),
             scales: ScaleClient::new(client, options.request_timeout),
             scale_informers,
             metrics: dependencies.metrics.clone(),

@@ -51,10 +51,17 @@ pub fn manifest() -> Result<String, DefinitionError> {
 
 /// The schema of a custom object.
 pub(crate) fn schema() -> Result<Value, DefinitionError> {
+    let mut schema = core_schema()?;
+    let spec = schema.pointer_mut("/properties/spec");
+    add_settings(spec.ok_or_else(|| DefinitionError::NoSuchField("spec".to_owned()))?)?;
+    Ok(schema)
+}
+
+/// The schema of what the custom API has in common with autoscaling/v2.
+pub(crate) fn core_schema() -> Result<Value, DefinitionError> {
     let mut spec = structural::<HorizontalPodAutoscalerSpec>(Section::Spec);
     rules::apply(&mut spec)?;
     set_defaults(&mut spec)?;
-    add_settings(&mut spec)?;
     set_list_types(
         &mut spec,
         &["metrics", "behavior.scaleUp.policies", "behavior.scaleDown.policies"],

@@ -5,7 +5,10 @@ use std::{fmt, sync::OnceLock};
 use hpa_calc::Quantity;
 use serde_json::{Map, Value, json};
 
-use crate::{DefinitionError, definition::schema};
+use crate::{
+    API_VERSION, DefinitionError,
+    definition::{core_schema, schema},
+};
 
 /// A mistake, and the path of its field: `spec.metrics[0].type`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +27,7 @@ impl fmt::Display for FieldError {
 /// bits, is "5"`. Whether values are valid is checked by [`hpa_calc::validation`].
 pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     let mut errors = Vec::new();
-    check(object, full_schema()?, "", &mut errors);
+    check(object, full_schema(object)?, "", &mut errors);
     Ok(errors)
 }
 
@@ -32,21 +35,24 @@ pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
 /// decoding by the API server refuses them, as kubectl asks for.
 pub fn unknown_fields(object: &Value) -> Result<Vec<String>, DefinitionError> {
     let mut unknown = Vec::new();
-    find_unknown(object, full_schema()?, "", &mut unknown);
+    find_unknown(object, full_schema(object)?, "", &mut unknown);
     Ok(unknown)
 }
 
-/// The schema of the definition with that of `metadata`, which a definition must leave out.
-fn full_schema() -> Result<&'static Value, DefinitionError> {
-    static SCHEMA: OnceLock<Value> = OnceLock::new();
-    if let Some(schema) = SCHEMA.get() {
+/// The schema of the object's API with that of `metadata`, which a definition must leave out.
+fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
+    static CUSTOM: OnceLock<Value> = OnceLock::new();
+    static CORE: OnceLock<Value> = OnceLock::new();
+    let is_custom = object.get("apiVersion").and_then(Value::as_str) == Some(API_VERSION);
+    let cached = if is_custom { &CUSTOM } else { &CORE };
+    if let Some(schema) = cached.get() {
         return Ok(schema);
     }
-    let mut schema = schema()?;
+    let mut schema = if is_custom { schema()? } else { core_schema()? };
     if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
         *metadata = metadata_schema();
     }
-    Ok(SCHEMA.get_or_init(|| schema))
+    Ok(cached.get_or_init(|| schema))
 }
 
 /// The fields of `ObjectMeta` (meta/v1). What the API server sets is not checked further.
@@ -114,7 +120,7 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
             true
         }
         (Some("integer"), Value::Number(number)) => fits_bounds(number, schema),
-        (Some("string"), Value::String(_)) => true,
+        (Some("string"), Value::String(_)) | (Some("boolean"), Value::Bool(_)) => true,
         (None, value) => serde_json::from_value::<Quantity>(value.clone()).is_ok(),
         _ => false,
     };
@@ -123,6 +129,7 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
             Some("object") => "an object",
             Some("array") => "a list",
             Some("integer") => "an integer of 32 bits",
+            Some("boolean") => "true or false",
             Some(_) => "a string",
             None => "a quantity such as 100, 500m or 1Gi",
         };

@@ -20,6 +20,9 @@ open_enum! {
         ScalingActive = "ScalingActive",
         /// Whether a bound or a rate limit changed the desired replicas.
         ScalingLimited = "ScalingLimited",
+        /// Whether the selector has matched more pods than the target has for longer than a rollout
+        /// takes. The reference has no such condition.
+        SelectorMatchesExtraPods = "SelectorMatchesExtraPods",
     }
 }
 
@@ -48,6 +51,8 @@ open_enum! {
         FailedGetExternalMetric = "FailedGetExternalMetric",
         /// An Object metric could not be read or computed.
         FailedGetObjectMetric = "FailedGetObjectMetric",
+        /// It is unknown which pods the target owns. The reference has no such reason.
+        FailedGetOwners = "FailedGetOwners",
         /// A Pods metric could not be read or computed.
         FailedGetPodsMetric = "FailedGetPodsMetric",
         /// A Resource metric could not be read or computed.
@@ -64,6 +69,8 @@ open_enum! {
         NotScaledToZero = "NotScaledToZero",
         /// An annotation pauses scaling. The reference has no such reason.
         PausedByAnnotation = "PausedByAnnotation",
+        /// The selector matches pods that the target doesn't count. The reference has no such reason.
+        PodsOfOthers = "PodsOfOthers",
         /// Stabilization did not change the proposal.
         ReadyForNewScale = "ReadyForNewScale",
         /// A policy limited scaling down.

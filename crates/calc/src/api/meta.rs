@@ -44,4 +44,36 @@ pub struct ObjectMeta {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub labels: BTreeMap<String, String>,
+    /// The objects that this one belongs to.
+    #[serde(
+        default,
+        deserialize_with = "super::null_as_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+/// An object that another one belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// `group/version`, or `version` for the core group.
+    pub api_version: Box<str>,
+    /// The owner's kind.
+    pub kind: Box<str>,
+    /// The owner's name.
+    pub name: Box<str>,
+    /// The owner's UID.
+    pub uid: Box<str>,
+    /// Whether the owner manages the object. At most one owner does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+}
+
+impl OwnerReference {
+    /// The owner that manages the object.
+    pub fn of_controller(owners: &[Self]) -> Option<&Self> {
+        owners.iter().find(|owner| owner.controller == Some(true))
+    }
 }

@@ -19,7 +19,7 @@ mod tests;
 
 pub use behavior::{Behavior, PolicySelect, PolicyType, ScalingPolicy, ScalingRules};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-pub use meta::ObjectMeta;
+pub use meta::{ObjectMeta, OwnerReference};
 pub use metric::{
     ContainerResourceMetricSource, CrossVersionObjectReference, ExternalMetricSource,
     MetricIdentifier, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
 
-use super::open_enum::open_enum;
+use super::{OwnerReference, open_enum::open_enum};
 use crate::quantity::{MilliValue, Quantity, QuantityError, deserialize_result};
 
 open_enum! {
@@ -41,6 +41,8 @@ pub struct Pod {
     pub ready: Option<ReadyCondition>,
     /// The resource requests.
     pub requests: Arc<PodRequests>,
+    /// The object that manages the pod, such as a ReplicaSet.
+    pub controller: Option<Arc<OwnerReference>>,
 }
 
 /// A pod's `Ready` condition.
@@ -211,7 +213,8 @@ impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let WirePod { metadata, spec, status } = WirePod::deserialize(deserializer)?;
         let terminating = metadata.deletion_timestamp.is_some();
-        Ok(Self::new(metadata.name.into(), metadata.labels, terminating, &spec, &status))
+        let pod = Self::new(metadata.name.into(), metadata.labels, terminating, &spec, &status);
+        Ok(pod.owned_by(&metadata.owner_references))
     }
 }
 
@@ -236,7 +239,15 @@ impl Pod {
             start_time: status.start_time,
             ready: ready.map(ReadyCondition::from),
             requests: Arc::new(PodRequests::from(spec)),
+            controller: None,
         }
+    }
+
+    /// Sets [`Pod::controller`] by the pod's owners.
+    #[must_use]
+    pub fn owned_by(mut self, owners: &[OwnerReference]) -> Self {
+        self.controller = OwnerReference::of_controller(owners).cloned().map(Arc::new);
+        self
     }
 
     /// The value of the label `key`, if the pod has it.

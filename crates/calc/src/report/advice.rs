@@ -116,6 +116,12 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
                 names(others)
             )
         }
+        PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(_)) => {
+            "The controller needs the permission to get the owners of the pods, such as \
+             ReplicaSets. Without the annotation autoscaling.hpa-rs.dev/pods, all pods of the \
+             selector count."
+                .to_owned()
+        }
         PlanKind::AboveMax | PlanKind::BelowMin | PlanKind::Metrics(_) => return None,
     })
 }

@@ -275,10 +275,7 @@ impl<'a> Resolver<'a> {
                 self.problem(place(), ProblemKind::NoSuchMetric, &message);
                 continue;
             }
-            let value = match json {
-                Json::String(text) => parse(setting.kind, text),
-                json => setting.kind.read(json),
-            };
+            let value = parse_member(setting.kind, json);
             let Some(value) = self.checked(setting, place(), value) else { continue };
             for index in indices {
                 self.apply_to(setting, index, apply, &value);
@@ -368,13 +365,21 @@ fn parse(kind: Kind, text: &str) -> Result<Value, String> {
 
 /// The values by the names of metrics, if the annotation has such a form: a JSON object. A value
 /// that is itself an object has such a form if all its members are objects.
-fn by_metric(kind: Kind, text: &str) -> Option<Map<String, Json>> {
+pub(super) fn by_metric(kind: Kind, text: &str) -> Option<Map<String, Json>> {
     if text.len() > MAX_ANNOTATION_LEN || !text.trim_start().starts_with('{') {
         return None;
     }
     let object: Map<String, Json> = serde_json::from_str(text).ok()?;
     let is_value = matches!(kind, Kind::Fallback) && !object.values().all(Json::is_object);
     (!is_value && !object.is_empty()).then_some(object)
+}
+
+/// Reads one of the values by metric: a text as in an annotation, or an object.
+pub(super) fn parse_member(kind: Kind, json: &Json) -> Result<Value, String> {
+    match json {
+        Json::String(text) => parse(kind, text),
+        json => kind.read(json),
+    }
 }
 
 fn no_metric(types: &[MetricSourceType]) -> String {

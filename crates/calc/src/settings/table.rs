@@ -9,11 +9,14 @@ use crate::{
     pause::Pause,
 };
 
+use serde_json::{Map, Value as Json};
+
 use super::{
     Settings,
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
+    resolve::{by_metric, parse_member},
     value::{Kind, Value},
 };
 
@@ -332,17 +335,33 @@ impl Setting {
     }
 
     /// The field for the text of an annotation, which is not by metric.
-    pub fn field_for(&self, text: &str) -> Result<serde_json::Value, String> {
+    pub fn field_for(&self, text: &str) -> Result<Json, String> {
         self.kind.parse(text).map(|value| value.to_field(self.kind))
     }
 
+    /// The values of an annotation that sets metrics by their names or indices.
+    pub fn by_metric(&self, text: &str) -> Option<Map<String, Json>> {
+        by_metric(self.kind, text)
+    }
+
+    /// The field for one value of [`Setting::by_metric`].
+    pub fn field_of(&self, value: &Json) -> Result<Json, String> {
+        parse_member(self.kind, value).map(|value| value.to_field(self.kind))
+    }
+
+    /// One value of [`Setting::by_metric`] for a field.
+    pub fn value_of(&self, field: &Json) -> Result<Json, String> {
+        let value = self.kind.read(field)?;
+        Ok(if field.is_object() { field.clone() } else { value.to_string().into() })
+    }
+
     /// The text of an annotation for a field.
-    pub fn annotation_for(&self, field: &serde_json::Value) -> Result<String, String> {
+    pub fn annotation_for(&self, field: &Json) -> Result<String, String> {
         self.kind.read(field).map(|value| value.to_string())
     }
 
     /// The schema of the field, for a CustomResourceDefinition.
-    pub fn schema(&self) -> serde_json::Value {
+    pub fn schema(&self) -> Json {
         let mut schema = self.kind.schema();
         if let Some(schema) = schema.as_object_mut() {
             let description = format!("{} The default is {}.", self.summary, self.default);

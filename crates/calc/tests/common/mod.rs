@@ -98,7 +98,11 @@ impl Scenario {
             Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap())
                 .into(),
         ];
-        let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods { pods, autoscalers });
+        let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods {
+            pods,
+            autoscalers,
+            ..SelectedPods::default()
+        });
         let read = |read: Option<i64>| match read {
             Some(value) => Ok(Reading::External(vec![MilliValue::from_units(value)])),
             None => Err(ReadError::fetch(MetricsApi::External, "down")),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug, hash::BuildHasher};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod},
+    api::{HorizontalPodAutoscaler, OwnerReference, Pod},
     defaults::apply_defaults,
     settings::{Setting, limited_annotation},
     validation::MAX_METRICS,
@@ -27,6 +27,7 @@ pub(crate) struct PlainMeta {
     generation: Option<i64>,
     labels: BTreeMap<String, String>,
     is_deleted: bool,
+    owners: Vec<OwnerReference>,
     annotations: BTreeMap<String, String>,
     /// Manager and time of the newest status write.
     status_write: Option<(String, Timestamp)>,
@@ -35,18 +36,29 @@ pub(crate) struct PlainMeta {
 impl PlainMeta {
     pub(crate) fn decode(metadata: Option<Document<'_>>) -> Plain<Self> {
         let Some(metadata) = metadata else { return Ok(Self::default()) };
-        let [name, namespace, uid, version, generation, labels, deletion, annotations, managed] =
-            metadata.struct_fields([
-                "name",
-                "namespace",
-                "uid",
-                "resourceVersion",
-                "generation",
-                "labels",
-                "deletionTimestamp",
-                "annotations",
-                "managedFields",
-            ])?;
+        let [
+            name,
+            namespace,
+            uid,
+            version,
+            generation,
+            labels,
+            deletion,
+            annotations,
+            managed,
+            owners,
+        ] = metadata.struct_fields([
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "labels",
+            "deletionTimestamp",
+            "annotations",
+            "managedFields",
+            "ownerReferences",
+        ])?;
         let annotations = match non_null(annotations) {
             Some(annotations) => known_annotations(annotations)?,
             None => BTreeMap::new(),
@@ -59,6 +71,7 @@ impl PlainMeta {
             generation: optional(generation)?,
             labels: optional(labels)?.unwrap_or_default(),
             is_deleted: non_null(deletion).is_some(),
+            owners: optional(owners)?.unwrap_or_default(),
             annotations,
             status_write: newest_status_write(managed)?,
         })
@@ -139,8 +152,7 @@ fn plain_pod(body: &[u8]) -> Plain<Pod> {
     let [metadata, spec, status] = object(body)?;
     let meta = check_names(PlainMeta::decode(metadata)?)?;
     let deleted = meta.is_deleted.then_some("2026-01-01T00:00:00Z");
-    let metadata =
-        json!({ "name": meta.name, "labels": meta.labels, "deletionTimestamp": deleted });
+    let metadata = json!({ "name": meta.name, "labels": meta.labels, "deletionTimestamp": deleted, "ownerReferences": meta.owners });
     whole(&metadata, spec, status)
 }
 

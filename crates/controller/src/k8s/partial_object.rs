@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 use hpa_calc::{
     api::{
         HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
-        ObjectMeta, Pod, PodSpec, PodStatus,
+        ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus,
     },
     defaults::apply_defaults,
     settings::{Setting, limited_annotation},
@@ -53,6 +53,7 @@ pub(crate) struct PartialMeta {
     #[serde(deserialize_with = "known_annotations")]
     annotations: BTreeMap<String, String>,
     managed_fields: Option<Vec<ManagedFieldsEntry>>,
+    owner_references: Option<Vec<OwnerReference>>,
 }
 
 fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -180,7 +181,8 @@ impl CachedKind for Pod {
         let status = serde_json::from_str::<Option<PodStatus>>(status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
         let labels = meta.labels.unwrap_or_default();
-        Ok(Self::new(meta.name.into(), labels, terminating, &spec, &status))
+        let pod = Self::new(meta.name.into(), labels, terminating, &spec, &status);
+        Ok(pod.owned_by(&meta.owner_references.unwrap_or_default()))
     }
 }
 

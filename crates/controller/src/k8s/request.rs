@@ -59,7 +59,14 @@ pub(crate) struct ApiRequest<'a> {
     /// Resource and object name, which client-go appends to the message of a response without a
     /// Status object.
     pub(crate) subject: Option<(&'a str, &'a str)>,
+    /// Ask for the object's metadata only.
+    pub(crate) metadata_only: bool,
 }
+
+/// The media types of an object's metadata, and of the whole object.
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+const OBJECT: &str = "application/json";
 
 impl ApiRequest<'_> {
     /// Sends the request and decodes the response. The timeout covers both.
@@ -75,7 +82,7 @@ impl ApiRequest<'_> {
         let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, if self.metadata_only { METADATA } else { OBJECT })
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| self.transport_error(error))?;

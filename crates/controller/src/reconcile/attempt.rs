@@ -38,6 +38,8 @@ pub(super) struct Attempt<'a> {
     pub(super) scale_writes_left: usize,
     /// The target's pods from a list request, if the pod cache was incomplete.
     pub(super) listed_pods: Option<Vec<Arc<Pod>>>,
+    /// The pods that the target owns, if only those count.
+    pub(super) owned_pods: Option<Result<Vec<Arc<Pod>>, String>>,
 }
 
 /// How an attempt ended.
@@ -71,6 +73,7 @@ impl<'a> Attempt<'a> {
             scale_write_uncertain: false,
             scale_writes_left: MAX_SCALE_WRITES,
             listed_pods: None,
+            owned_pods: None,
         }
     }
 

@@ -7,8 +7,9 @@ use hpa_calc::{
     conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
     history::Direction,
-    plan::Plan,
+    plan::{Plan, SelectedPods},
     selector::Selector,
+    settings::PodSelection,
 };
 use hpa_lease::Instants;
 use jiff::Timestamp;
@@ -23,7 +24,10 @@ use super::{
     status_patch::is_scaled_to_zero,
     write_scale::{ScaleNotWritten, ScaleWrite},
 };
-use crate::{cache::ErrorClass, scale_target::ScaleUnavailable};
+use crate::{
+    cache::ErrorClass,
+    scale_target::{ScaleObject, ScaleUnavailable},
+};
 
 /// A decision on one set of inputs.
 struct Decided<'a> {
@@ -73,6 +77,9 @@ impl<'a> Attempt<'a> {
         loop {
             if let Ok(target) = &target {
                 slot.release_if_slow(self.list_pods_if_cache_incomplete(&target.read.scale)).await;
+                if self.settings.pods == PodSelection::Owned {
+                    slot.release_if_slow(self.find_owned_pods(&target.read)).await;
+                }
             }
             let decided = self.decide(&target).await;
             let (Some(replicas), Ok(found)) = (decided.decision.scale_to(), &mut target) else {
@@ -157,6 +164,19 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Finds out which of the pods the target owns.
+    async fn find_owned_pods(&mut self, target: &ScaleObject) {
+        let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
+        let Ok(selector) = Selector::parse(&target.scale.selector) else { return };
+        let listed = self.listed_pods.clone();
+        let pods = listed.unwrap_or_else(|| reconciler.pods.select(namespace, &selector));
+        let owned = match target.uid.as_str() {
+            "" => Err("the API server doesn't send the target's UID".to_owned()),
+            uid => reconciler.owners.owned(namespace, pods, uid).await.map_err(|it| it.to_string()),
+        };
+        self.owned_pods = Some(owned);
+    }
+
     async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> Decided<'a> {
         let Self { reconciler, key, hpa, settings, .. } = *self;
         if target.as_ref().is_err_and(|unavailable| unavailable.is_gone) {
@@ -165,13 +185,18 @@ impl<'a> Attempt<'a> {
         }
         let scale = target.as_ref().map(|target| target.read.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
-        let listed = self.listed_pods.clone();
+        let (listed, ownership_error) = match self.owned_pods.take() {
+            None => (self.listed_pods.clone(), None),
+            Some(Ok(owned)) => (Some(owned), None),
+            Some(Err(error)) => (None, Some(error)),
+        };
         let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
         let mut has_selected = false;
         let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
         let plan = Plan::new(hpa, scale, settings, |selector| {
             has_selected = true;
-            let selected = reconciler.select(key, selector, listed);
+            let selected =
+                SelectedPods { ownership_error, ..reconciler.select(key, selector, listed) };
             self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
             selected
         });

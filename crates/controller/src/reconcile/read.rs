@@ -81,7 +81,8 @@ impl Reconciler {
         }
         let pods = listed.unwrap_or_else(|| self.pods.select(&key.namespace, selector));
         let autoscalers = self.selectors.controlling(&key.namespace, &pods);
-        SelectedPods { pods, autoscalers: autoscalers.iter().map(ToString::to_string).collect() }
+        let autoscalers = autoscalers.iter().map(ToString::to_string).collect();
+        SelectedPods { pods, autoscalers, ownership_error: None }
     }
 
     /// Lists the pods that a selector matches from the API server.

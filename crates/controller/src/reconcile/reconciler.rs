@@ -12,7 +12,7 @@ use crate::{
     events::EventRecorder,
     informer::ScaleInformers,
     k8s::FieldManager,
-    scale_target::{RestMapper, ScaleClient},
+    scale_target::{Owners, RestMapper, ScaleClient},
     settings::SettingSource,
     shadow::ShadowRecords,
 };
@@ -34,6 +34,8 @@ pub struct Reconciler {
     pub watch_ages: Arc<WatchAges>,
     pub mapper: Arc<RestMapper>,
     pub scales: ScaleClient,
+    /// For autoscalers that count only the pods that their target owns.
+    pub owners: Owners,
     /// `None`: each reconcile reads the scale with a GET.
     pub scale_informers: Option<ScaleInformers>,
     pub metrics: Arc<dyn MetricsClient>,

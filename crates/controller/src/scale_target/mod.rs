@@ -5,10 +5,12 @@ pub(crate) mod differential;
 mod discovery;
 mod mapper;
 mod mapping;
+mod owners;
 mod scale;
 #[cfg(test)]
 mod tests;
 
 pub use mapper::{MapperConfig, RestMapper};
 pub use mapping::{GroupKind, MapperError, Mapping, parse_api_version};
+pub use owners::Owners;
 pub use scale::{ScaleClient, ScaleError, ScaleObject, ScaleUnavailable, read_scale};

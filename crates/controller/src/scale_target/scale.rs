@@ -233,6 +233,7 @@ impl ScaleClient {
             method,
             path,
             subject: Some((&mapping.resource, name)),
+            metadata_only: false,
         })
     }
 }

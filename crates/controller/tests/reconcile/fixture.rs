@@ -15,7 +15,7 @@ use hpa_controller::{
     events::{EventRecorder, EventWriterConfig},
     k8s::FieldManager,
     reconcile::{PeerWarnings, Reconciler},
-    scale_target::{MapperConfig, RestMapper, ScaleClient},
+    scale_target::{MapperConfig, Owners, RestMapper, ScaleClient},
 };
 use hpa_metrics::MetricsClient;
 use jiff::{SignedDuration, Timestamp};
@@ -99,6 +99,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
     autoscalers.apply(&key(), hpa(), Origin::List);
     let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
     tokio::spawn(writer.run());
+    let mapper = Arc::new(RestMapper::new(client.clone(), MapperConfig::default()));
     Reconciler {
         settings: Arc::default(),
         timeout: Duration::from_secs(20),
@@ -107,7 +108,8 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         pods: Arc::new(pods),
         selectors: Arc::new(SelectorIndex::default()),
         watch_ages: Arc::default(),
-        mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
+        mapper: mapper.clone(),
+        owners: Owners::new(client.clone(), mapper.clone(), Duration::from_secs(5)),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
         scale_informers: None,
         metrics: Arc::new(usage(100)),

@@ -169,7 +169,11 @@ impl Detail {
             hpa: (**hpa).clone(),
             scale,
             settings,
-            selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
+            selected: SelectedPods {
+                autoscalers: self.selecting(entry, &pods).await,
+                pods,
+                ..SelectedPods::default()
+            },
             readings: Readings::new(),
             history: past.history,
             now: self.cluster.clock.now(),

@@ -2,6 +2,7 @@
 
 mod document;
 mod object;
+mod settings;
 #[cfg(test)]
 mod tests;
 pub(crate) mod versions;

@@ -8,7 +8,7 @@ use hpa_calc::{
 use hpa_crd::FieldError;
 use serde_json::{Map, Value, json};
 
-use super::versions;
+use super::{settings, versions};
 use crate::{args::TargetApi, manifests::text};
 
 /// Metadata that the API server sets and rejects or ignores in a create.
@@ -40,6 +40,10 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
     drop_server_state(object);
+    match to {
+        TargetApi::Core => settings::fields_to_annotations(object),
+        TargetApi::Custom => settings::annotations_to_fields(object),
+    }
     errors.extend(check(object));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }

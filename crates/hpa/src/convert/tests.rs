@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use hpa_calc::settings::{SETTINGS, SettingPolicy, Settings};
 use serde_json::{Value, json};
 
 use super::{Format, TargetApi, convert};
@@ -193,4 +196,64 @@ fn json_output_of_several_objects_is_a_list() {
     let list: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"][1]["apiVersion"], hpa_crd::API_VERSION);
+}
+
+/// Both ways, each setting of the table, for the autoscaler and for metrics.
+#[test]
+fn settings_become_fields_and_annotations_without_loss() {
+    let metrics = json!([
+        { "type": "Resource", "resource": { "name": "cpu",
+            "target": { "type": "Utilization", "averageUtilization": 60 } } },
+        { "type": "External", "external": { "metric": { "name": "queue" },
+            "target": { "type": "AverageValue", "averageValue": "5" } } },
+        { "type": "External", "external": { "metric": { "name": "queue" },
+            "target": { "type": "AverageValue", "averageValue": "9" } } },
+        { "type": "Pods", "pods": { "metric": { "name": "requests" },
+            "target": { "type": "AverageValue", "averageValue": "9" } } },
+    ]);
+    let mut annotations = serde_json::Map::new();
+    for setting in SETTINGS {
+        annotations.insert(setting.annotation(), setting.example().into());
+    }
+    let by_metric = json!({ "cpu": "max", "requests": "p95" }).to_string();
+    annotations.insert("autoscaling.hpa-rs.dev/aggregate".into(), by_metric.into());
+    let fallbacks = json!({ "2": { "replicas": 3 }, "requests": { "replicas": 4 } }).to_string();
+    annotations.insert("autoscaling.hpa-rs.dev/fallback".into(), fallbacks.into());
+    let mut core = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5, "metrics": metrics }));
+    core["metadata"]["annotations"] = annotations.clone().into();
+
+    let custom = custom_object(&core).expect("it converts");
+    assert_eq!(custom.pointer("/metadata/annotations"), None);
+    assert_eq!(custom["spec"]["syncPeriodSeconds"], 30);
+    assert_eq!(custom["spec"]["selectionStrategy"], "OwnerReferences");
+    assert_eq!(custom["spec"]["metrics"][1]["external"]["activationValue"], "50m");
+    assert_eq!(custom["spec"]["metrics"][1]["external"].get("fallback"), None);
+    assert_eq!(custom["spec"]["metrics"][2]["external"]["fallback"]["replicas"], 3);
+    assert_eq!(custom["spec"]["metrics"][3]["pods"]["aggregate"], "p95");
+
+    let back = convert(&custom.to_string(), TargetApi::Core, Format::Json).expect("core");
+    let back: Value = serde_json::from_str(&back).expect("JSON");
+    assert_eq!(back["spec"], core["spec"]);
+    let effective = |object: &Value| {
+        let hpa = serde_json::from_value(object.clone()).expect("an autoscaler");
+        let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
+        assert!(resolved.problems.is_empty(), "{:?}", resolved.problems);
+        Settings { applied: Arc::default(), ..resolved.settings }
+    };
+    assert_eq!(effective(&back), effective(&core));
+    assert_eq!(effective(&custom), effective(&core));
+    let texts = |object: &Value| object["metadata"]["annotations"].as_object().map(|it| it.len());
+    assert_eq!(texts(&back), texts(&core));
+}
+
+#[test]
+fn settings_that_are_not_valid_stay_annotations() {
+    let mut core = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
+    let invalid = json!({
+        "autoscaling.hpa-rs.dev/sync-period": "1 minute",
+        "autoscaling.hpa-rs.dev/fallback": "{\"queue\": {\"replicas\": 3}}",
+    });
+    core["metadata"]["annotations"] = invalid.clone();
+    let custom = custom_object(&core).expect("it converts");
+    assert_eq!(custom["metadata"]["annotations"], invalid);
 }

@@ -70,7 +70,11 @@ impl Dump {
         let inputs = Inputs {
             scale,
             settings,
-            selected: SelectedPods { autoscalers: self.selecting(&hpa, &pods), pods },
+            selected: SelectedPods {
+                autoscalers: self.selecting(&hpa, &pods),
+                pods,
+                ..SelectedPods::default()
+            },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now),

@@ -219,7 +219,7 @@ impl Cluster {
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
         autoscalers.sort();
-        Ok(SelectedPods { pods, autoscalers })
+        Ok(SelectedPods { pods, autoscalers, ..SelectedPods::default() })
     }
 
     async fn pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {

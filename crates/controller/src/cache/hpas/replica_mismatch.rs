@@ -60,6 +60,7 @@ mod tests {
             start_time: None,
             ready: None,
             requests: Arc::new(requests),
+            controller: None,
         }
     }
 

@@ -105,10 +105,16 @@ impl Namespace {
         selected
     }
 
-    /// Shares labels and requests with the pods that have equal ones.
+    /// Shares labels, requests and owner with the pods that have equal ones.
     fn intern(&self, mut pod: Pod) -> Arc<Pod> {
-        if let Some((labels, _)) = self.groups.get_key_value(&pod.labels) {
+        if let Some((labels, group)) = self.groups.get_key_value(&pod.labels) {
             pod.labels = Arc::clone(labels);
+            // Mostly, pods with equal labels have the same owner.
+            if let Some(sibling) = group.first()
+                && sibling.controller == pod.controller
+            {
+                pod.controller.clone_from(&sibling.controller);
+            }
         }
         if let Some((requests, _)) = self.requests.get_key_value(&pod.requests) {
             pod.requests = Arc::clone(requests);

@@ -30,6 +30,7 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
         start_time: None,
         ready: None,
         requests: Arc::new(PodRequests { containers: Box::new([container]), pod_level: None }),
+        controller: None,
     }
 }
 

@@ -1,4 +1,5 @@
 mod mapper;
+mod owners;
 mod scale;
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};

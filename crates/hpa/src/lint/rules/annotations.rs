@@ -18,7 +18,8 @@ const COLLECTED: &str = "metric-config.";
 /// Part of every domain that stands for this project.
 const PROJECT: &str = "hpa-rs";
 
-/// The annotations of this project. The controller ignores names and values that it doesn't know.
+/// The settings of this project, as annotations or fields. The controller ignores names and values
+/// that it doesn't know.
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     for (name, value) in &decoded.annotations {
         let Some(value) = value.as_str() else { continue };
@@ -32,10 +33,6 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
-}
-
-/// Settings of the autoscaler that the controller ignores, or doesn't use as they are written.
-pub(super) fn invalid_setting(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     let Some(hpa) = &decoded.hpa else { return };
     let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
     for problem in resolved.problems {

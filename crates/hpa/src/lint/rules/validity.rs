@@ -3,6 +3,7 @@
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
+    settings::{Place, ProblemKind, SETTINGS, SettingPolicy, Settings},
     validation::{ValidationOptions, validate, validate_name},
 };
 use hpa_crd::FieldError;
@@ -60,8 +61,10 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         decoded.invalid.push(FieldError { field: "spec.scaleTargetRef".to_owned(), message });
     }
     let fields = fields.into_iter().filter(|field| !is_directive(field));
-    let message = || UNKNOWN_FIELD.to_owned();
-    decoded.unknown.extend(fields.map(|field| FieldError { field, message: message() }));
+    decoded.unknown.extend(fields.map(|field| {
+        let message = unknown_field_message(&field);
+        FieldError { field, message }
+    }));
     if decoded.invalid.is_empty() {
         let has_generated_name = object.pointer("/metadata/generateName").is_some();
         match serde_json::from_value(object) {
@@ -75,6 +78,19 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     decoded
 }
 
+/// What to do about an unknown field. One of the custom API may be meant.
+fn unknown_field_message(field: &str) -> String {
+    let name = field.rsplit('.').next().unwrap_or_default();
+    match SETTINGS.iter().find(|setting| setting.field == name) {
+        Some(setting) => format!(
+            "unknown field: only {} has it. In autoscaling/v2, set the annotation {}",
+            hpa_crd::API_VERSION,
+            setting.annotation()
+        ),
+        None => UNKNOWN_FIELD.to_owned(),
+    }
+}
+
 impl DecodedAutoscaler {
     fn validate(&mut self, mut hpa: HorizontalPodAutoscaler, has_generated_name: bool) {
         apply_defaults(&mut hpa.spec);
@@ -83,8 +99,23 @@ impl DecodedAutoscaler {
         let causes = names.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
+        if self.api_version == hpa_crd::API_VERSION {
+            self.invalid.extend(invalid_fields(&hpa));
+        }
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }
+}
+
+/// The fields with settings that the API server refuses.
+fn invalid_fields(hpa: &HorizontalPodAutoscaler) -> Vec<FieldError> {
+    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
+    let invalid = resolved.problems.into_iter().filter_map(|problem| match problem.place {
+        Place::Field(field) if problem.kind == ProblemKind::InvalidValue => {
+            Some(FieldError { field, message: problem.message })
+        }
+        _ => None,
+    });
+    invalid.collect()
 }
 
 pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {

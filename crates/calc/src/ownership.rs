@@ -1,0 +1,46 @@
+//! Pods that the target's selector matches, but that the target doesn't own.
+//!
+//! A Job with the labels of a Deployment, for example: the reference counts its pods
+//! (kubernetes#124307, KEP-5325). The setting `pods` leaves them out. Without it, they are reported.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::{ConditionReason, ConditionType, Pod, PodPhase, Scale},
+    decide::Decision,
+};
+
+/// How long a rollout may have more pods than the target counts: the default of a Deployment's
+/// `progressDeadlineSeconds`.
+const ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
+
+impl Decision<'_> {
+    /// Reports that the selector has matched more pods than the target has for longer than a rollout
+    /// takes. Decisions don't depend on it.
+    pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
+        let is_active = |pod: &&Arc<Pod>| {
+            !pod.terminating && !matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded)
+        };
+        let active = pods.iter().filter(is_active).count();
+        let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
+        if active <= replicas {
+            self.history.extra_pods_since = None;
+            self.draft.remove(&ConditionType::SelectorMatchesExtraPods);
+            return;
+        }
+        let since = *self.history.extra_pods_since.get_or_insert(now);
+        if now.duration_since(since) <= ROLLOUT {
+            return;
+        }
+        let target = &self.hpa.spec.scale_target_ref;
+        let message = format!(
+            "the selector {} matches {active} pods, but {}/{} has {replicas}: pods of others count \
+                too. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned",
+            scale.selector, target.kind, target.name
+        );
+        let reason = ConditionReason::PodsOfOthers;
+        self.draft.set(ConditionType::SelectorMatchesExtraPods, true, reason, message);
+    }
+}

@@ -1,0 +1,102 @@
+//! Pods that the selector matches, but that the target doesn't own.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{hpa, now};
+use hpa_calc::{
+    Conclusion, History, MilliValue, Plan, Pod, PodSample, PodSamples, Reading, Scale,
+    SelectedPods, Settings,
+    api::{ConditionType, HorizontalPodAutoscaler},
+    settings::PodSelection,
+};
+use jiff::SignedDuration;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+fn pods_metric() -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "10" });
+    json!({ "type": "Pods", "pods": { "metric": { "name": "requests" }, "target": target } })
+}
+
+fn pods(names: &[&str]) -> Vec<Arc<Pod>> {
+    let pod = |name: &&str| {
+        let pod = json!({ "metadata": { "name": name }, "status": { "phase": "Running" } });
+        Arc::new(serde_json::from_value(pod).unwrap())
+    };
+    names.iter().map(pod).collect()
+}
+
+/// A reconcile of 2 replicas, of which each serves 10 requests, beside a Job that serves 90.
+fn reconcile(
+    selected: SelectedPods,
+    settings: &Settings,
+    history: History,
+    minutes: i64,
+) -> Conclusion {
+    let hpa: HorizontalPodAutoscaler = hpa(json!({ "metrics": [pods_metric()] }), json!({}));
+    let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
+    let plan = Plan::new(&hpa, Ok(scale), settings, |_| selected);
+    let now = now() + SignedDuration::from_mins(minutes);
+    let sample = |units| PodSample {
+        value: MilliValue::from_units(units),
+        timestamp: now,
+        window: SignedDuration::from_secs(30),
+    };
+    let samples = [("web-0", sample(10)), ("web-1", sample(10)), ("job", sample(90))];
+    let samples = PodSamples::from_iter(samples);
+    let readings = plan.readings_by_name([("requests", Ok(Reading::Pods(samples)))]);
+    plan.decide(readings, history, now).conclude(Ok(()), now)
+}
+
+fn owned() -> Settings {
+    let mut settings = Settings::default();
+    settings.pods = PodSelection::Owned;
+    settings
+}
+
+#[test]
+fn samples_of_other_pods_count_only_without_the_setting() {
+    let all = SelectedPods::new(pods(&["job", "web-0", "web-1"]));
+    let all = reconcile(all, &Settings::default(), History::default(), 0);
+    assert_eq!(all.scaled_to, Some(4), "the reference counts the Job, limited to twice as many");
+    let own = SelectedPods::new(pods(&["web-0", "web-1"]));
+    assert_eq!(reconcile(own, &owned(), History::default(), 0).scaled_to, None);
+}
+
+#[test]
+fn unknown_owners_decide_nothing() {
+    let error = Some("replicasets is forbidden".to_owned());
+    let selected = SelectedPods { ownership_error: error, ..SelectedPods::default() };
+    let conclusion = reconcile(selected, &owned(), History::default(), 0);
+    assert_eq!(conclusion.scaled_to, None);
+    let condition = conclusion.status.condition(&ConditionType::ScalingActive).unwrap();
+    assert_eq!(condition.reason.as_str(), "FailedGetOwners");
+    assert!(condition.message.ends_with("the target owns: replicasets is forbidden"));
+}
+
+#[rstest]
+#[case::rollout(10, false)]
+#[case::longer(11, true)]
+fn extra_pods_are_reported_after_a_rollout(#[case] minutes: i64, #[case] is_reported: bool) {
+    let all = || SelectedPods::new(pods(&["job", "web-0", "web-1"]));
+    let first = reconcile(all(), &Settings::default(), History::default(), 0);
+    assert!(first.status.condition(&ConditionType::SelectorMatchesExtraPods).is_none());
+    let second = reconcile(all(), &Settings::default(), first.history, minutes);
+    let condition = second.status.condition(&ConditionType::SelectorMatchesExtraPods);
+    let message = "the selector app=web matches 3 pods, but Deployment/web has 2: pods of others \
+        count too. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned";
+    assert_eq!(condition.map(|it| &*it.message), is_reported.then_some(message));
+}
+
+#[test]
+fn interruption_starts_the_time_again() {
+    let all = || SelectedPods::new(pods(&["job", "web-0", "web-1"]));
+    let own = SelectedPods::new(pods(&["web-0", "web-1"]));
+    let first = reconcile(all(), &Settings::default(), History::default(), 0);
+    let second = reconcile(own, &Settings::default(), first.history, 9);
+    let third = reconcile(all(), &Settings::default(), second.history, 12);
+    assert!(third.status.condition(&ConditionType::SelectorMatchesExtraPods).is_none());
+}

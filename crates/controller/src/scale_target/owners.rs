@@ -1,0 +1,197 @@
+//! Which pods a target owns: those whose chain of controller references ends at it.
+//!
+//! A Deployment owns its pods through ReplicaSets, and so does an Argo Rollout; other kinds own them
+//! directly. The owners between are read once and kept, because a reference to a controller changes
+//! only by adoption. So a rollout costs one request for its new ReplicaSet, and an autoscaler that
+//! doesn't ask for owned pods costs nothing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use hpa_calc::api::{OwnerReference, Pod};
+use http::Method;
+use kube::Client;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{
+    mapper::RestMapper,
+    mapping::{GroupKind, Mapping},
+    scale::ScaleError,
+};
+use crate::k8s::{ApiRequest, path_segment};
+
+/// How long an owner is kept. An adoption takes effect within this time.
+const MAX_AGE: Duration = Duration::from_mins(5);
+/// The maximum length of a chain. That of an Argo Rollout has three links.
+const MAX_LINKS: usize = 5;
+/// How many owners are kept.
+const MAX_OWNERS: usize = 50_000;
+
+/// Why a chain of references can't be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnerError {
+    /// The kind of an owner is not known, or discovery failed.
+    #[error("{kind} {name}: {reason}")]
+    Kind { kind: String, name: String, reason: String },
+    /// The owner could not be read.
+    #[error("unable to read {kind} {name}: {reason}")]
+    Read { kind: String, name: String, reason: String },
+    /// The chain has more than [`MAX_LINKS`] links.
+    #[error("the chain of owners of {kind} {name} is too long")]
+    TooLong { kind: String, name: String },
+}
+
+/// Follows chains of controller references.
+pub struct Owners {
+    client: Client,
+    mapper: Arc<RestMapper>,
+    timeout: Duration,
+    /// The controllers of owners, by the owners' UIDs.
+    controllers: Mutex<HashMap<Box<str>, Known>>,
+}
+
+/// The controller of an owner, and when it was read.
+#[derive(Clone)]
+struct Known {
+    controller: Option<OwnerReference>,
+    read: Instant,
+}
+
+impl Owners {
+    /// `timeout` is for each request.
+    pub fn new(client: Client, mapper: Arc<RestMapper>, timeout: Duration) -> Self {
+        Self { client, mapper, timeout, controllers: Mutex::default() }
+    }
+
+    /// The pods that the object with this UID owns.
+    pub async fn owned(
+        &self,
+        namespace: &str,
+        pods: Vec<Arc<Pod>>,
+        uid: &str,
+    ) -> Result<Vec<Arc<Pod>>, OwnerError> {
+        let mut checked: HashSet<&str> = HashSet::new();
+        let mut owning: HashSet<&str> = HashSet::new();
+        for controller in pods.iter().filter_map(|pod| pod.controller.as_deref()) {
+            if checked.insert(&controller.uid) && self.leads_to(namespace, controller, uid).await? {
+                owning.insert(&controller.uid);
+            }
+        }
+        let is_owned = |pod: &Arc<Pod>| {
+            pod.controller.as_ref().is_some_and(|controller| owning.contains(&*controller.uid))
+        };
+        let owned: Vec<bool> = pods.iter().map(is_owned).collect();
+        let owned = pods.iter().zip(owned).filter(|(_, is_owned)| *is_owned);
+        Ok(owned.map(|(pod, _)| Arc::clone(pod)).collect())
+    }
+
+    /// Whether the chain that begins with this owner ends at the object with this UID.
+    async fn leads_to(
+        &self,
+        namespace: &str,
+        first: &OwnerReference,
+        uid: &str,
+    ) -> Result<bool, OwnerError> {
+        let mut owner = first.clone();
+        for _ in 0..MAX_LINKS {
+            if *owner.uid == *uid {
+                return Ok(true);
+            }
+            match self.controller_of(namespace, &owner).await? {
+                Some(next) => owner = next,
+                None => return Ok(false),
+            }
+        }
+        Err(OwnerError::TooLong { kind: first.kind.to_string(), name: first.name.to_string() })
+    }
+
+    /// The controller of an owner; `None` if it has none or no longer exists.
+    async fn controller_of(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Result<Option<OwnerReference>, OwnerError> {
+        if let Some(known) = self.controllers.lock().get(&owner.uid)
+            && known.read.elapsed() < MAX_AGE
+        {
+            return Ok(known.controller.clone());
+        }
+        let controller = self.read_controller(namespace, owner).await?;
+        let known = Known { controller: controller.clone(), read: Instant::now() };
+        let mut controllers = self.controllers.lock();
+        if controllers.len() >= MAX_OWNERS {
+            controllers.retain(|_, known| known.read.elapsed() < MAX_AGE);
+        }
+        if controllers.len() < MAX_OWNERS {
+            controllers.insert(owner.uid.clone(), known);
+        }
+        Ok(controller)
+    }
+
+    async fn read_controller(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Result<Option<OwnerReference>, OwnerError> {
+        let (kind, name) = (owner.kind.to_string(), owner.name.to_string());
+        let mapping = match self.mapping(owner).await {
+            Ok(mapping) => mapping,
+            Err(reason) => return Err(OwnerError::Kind { kind, name, reason }),
+        };
+        // Nothing that is scaled owns a pod through an object without a namespace.
+        if !mapping.namespaced {
+            return Ok(None);
+        }
+        let (root, resource) = (mapping.api_root(), path_segment(&mapping.resource));
+        let (namespace, segment) = (path_segment(namespace), path_segment(&owner.name));
+        let request = ApiRequest {
+            client: &self.client,
+            timeout: self.timeout,
+            method: Method::GET,
+            path: format!("{root}/namespaces/{namespace}/{resource}/{segment}"),
+            subject: Some((&mapping.resource, &owner.name)),
+            metadata_only: true,
+        };
+        match request.send::<Object>(Vec::new()).await.map_err(ScaleError::from) {
+            // A new object of the same name is not the owner.
+            Ok(object) if *object.metadata.uid != *owner.uid => Ok(None),
+            Ok(object) => {
+                Ok(OwnerReference::of_controller(&object.metadata.owner_references).cloned())
+            }
+            Err(ScaleError::NotFound(_)) => Ok(None),
+            Err(error) => {
+                if matches!(error, ScaleError::NotServed(_)) {
+                    // The cached discovery is out of date.
+                    self.mapper.invalidate(&mapping.group);
+                }
+                Err(OwnerError::Read { kind, name, reason: error.to_string() })
+            }
+        }
+    }
+
+    async fn mapping(&self, owner: &OwnerReference) -> Result<Mapping, String> {
+        let kind = GroupKind::parse(&owner.api_version, &owner.kind);
+        let kind = kind.map_err(|error| error.to_string())?;
+        let mappings = self.mapper.mappings(&kind).await.map_err(|error| error.to_string())?;
+        mappings.into_iter().next().ok_or_else(|| "the API server serves no such kind".to_owned())
+    }
+}
+
+/// The metadata of an object.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    uid: String,
+    owner_references: Vec<OwnerReference>,
+}

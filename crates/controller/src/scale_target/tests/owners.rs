@@ -1,0 +1,107 @@
+//! Chains of controller references.
+
+use hpa_calc::Pod;
+
+use super::*;
+use crate::scale_target::Owners;
+
+const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
+
+fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true })
+}
+
+fn replica_set(uid: &str) -> Value {
+    owner("apps/v1", "ReplicaSet", uid, uid)
+}
+
+fn pod(name: &str, owner: &Value) -> Arc<Pod> {
+    let owners = if owner.is_null() { json!([]) } else { json!([owner]) };
+    let pod = json!({ "metadata": { "name": name, "ownerReferences": owners } });
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+/// A server with ReplicaSets, each with its owner.
+fn server(replica_sets: &[(&str, Value)]) -> Server {
+    let server = Server::default();
+    let version = json!({ "groupVersion": "apps/v1", "version": "v1" });
+    let group = json!({ "name": "apps", "versions": [version], "preferredVersion": version });
+    server.respond("/apis/apps", 200, group);
+    let resource = json!({ "name": "replicasets", "singularName": "", "namespaced": true,
+        "kind": "ReplicaSet", "verbs": ["get"] });
+    let list = json!({ "groupVersion": "apps/v1", "resources": [resource] });
+    server.respond("/apis/apps/v1", 200, list);
+    for (name, owner) in replica_sets {
+        let metadata = json!({ "name": name, "uid": name, "ownerReferences": [owner] });
+        server.respond(&format!("{REPLICA_SETS}/{name}"), 200, json!({ "metadata": metadata }));
+    }
+    server
+}
+
+fn owners(server: &Server) -> Owners {
+    Owners::new(server.client(), Arc::new(server.mapper()), Duration::from_secs(1))
+}
+
+async fn owned(owners: &Owners, pods: &[Arc<Pod>]) -> Result<Vec<String>, String> {
+    let owned = owners.owned("shop", pods.to_vec(), "web-uid").await;
+    let names = owned.map(|pods| pods.iter().map(|pod| pod.name.to_string()).collect());
+    names.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn pods_of_the_targets_replica_sets_are_owned() {
+    let web = owner("apps/v1", "Deployment", "web", "web-uid");
+    let other = owner("apps/v1", "Deployment", "other", "other-uid");
+    let server = server(&[("web-1", web.clone()), ("web-2", web.clone()), ("other-1", other)]);
+    let owners = owners(&server);
+    let pods = [
+        pod("a", &replica_set("web-1")),
+        pod("b", &replica_set("web-2")),
+        pod("of-another", &replica_set("other-1")),
+        pod("direct", &web),
+        pod("without-owner", &Value::Null),
+        pod("a2", &replica_set("web-1")),
+    ];
+    assert_eq!(owned(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
+    server.requests();
+    assert_eq!(owned(&owners, &pods).await.unwrap(), ["a", "b", "direct", "a2"]);
+    assert_eq!(server.requests(), [""; 0], "owners are kept");
+}
+
+#[tokio::test]
+async fn replica_set_that_is_gone_or_new_owns_nothing() {
+    let server = server(&[("new", owner("apps/v1", "Deployment", "web", "web-uid"))]);
+    let missing = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": "not found", "details": { "name": "gone" } });
+    server.respond(&format!("{REPLICA_SETS}/gone"), 404, missing);
+    let mut reused = replica_set("old-uid");
+    reused["name"] = json!("new");
+    let pods = [pod("a", &replica_set("gone")), pod("b", &reused)];
+    assert_eq!(owned(&owners(&server), &pods).await.unwrap(), [""; 0]);
+}
+
+/// What can't be read must not look like pods of others.
+#[tokio::test]
+async fn unreadable_owner_is_an_error() {
+    let server = server(&[]);
+    let forbidden = json!({ "kind": "Status", "status": "Failure", "code": 403,
+        "reason": "Forbidden", "message": "replicasets is forbidden" });
+    server.respond(&format!("{REPLICA_SETS}/web-1"), 403, forbidden);
+    let owners = owners(&server);
+    assert_eq!(
+        owned(&owners, &[pod("a", &replica_set("web-1"))]).await.unwrap_err(),
+        "unable to read ReplicaSet web-1: replicasets is forbidden"
+    );
+    let unknown = owner("example.com/v1", "Fleet", "f", "f-uid");
+    let error = owned(&owners, &[pod("a", &unknown)]).await.unwrap_err();
+    assert!(error.starts_with("Fleet f: "), "{error}");
+}
+
+#[tokio::test]
+async fn endless_chain_is_an_error() {
+    let server = server(&[("one", replica_set("two")), ("two", replica_set("one"))]);
+    assert_eq!(
+        owned(&owners(&server), &[pod("a", &replica_set("one"))]).await.unwrap_err(),
+        "the chain of owners of ReplicaSet one is too long"
+    );
+}
