@@ -264,6 +264,7 @@ impl PodTemplate {
             start_time: lifecycle.scheduled_at.map(at),
             ready,
             requests: Arc::clone(&self.requests),
+            controller: None,
         }
     }
 }

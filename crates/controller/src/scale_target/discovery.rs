@@ -133,5 +133,13 @@ async fn get<T: DeserializeOwned>(
     timeout: Duration,
     path: String,
 ) -> Result<T, RequestError> {
-    ApiRequest { client, timeout, method: Method::GET, path, subject: None }.send(Vec::new()).await
+    let request = ApiRequest {
+        client,
+        timeout,
+        method: Method::GET,
+        path,
+        subject: None,
+        metadata_only: false,
+    };
+    request.send(Vec::new()).await
 }

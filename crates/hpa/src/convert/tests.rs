@@ -238,7 +238,9 @@ fn settings_become_fields_and_annotations_without_loss() {
         let hpa = serde_json::from_value(object.clone()).expect("an autoscaler");
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         assert!(resolved.problems.is_empty(), "{:?}", resolved.problems);
-        Settings { applied: Arc::default(), ..resolved.settings }
+        let mut settings = resolved.settings;
+        settings.applied = Arc::default();
+        settings
     };
     assert_eq!(effective(&back), effective(&core));
     assert_eq!(effective(&custom), effective(&core));

@@ -142,6 +142,19 @@ const DOWN: &str = "/spec/behavior/scaleDown";
 #[case::pause_of_yaml(&[(0, "/metadata/annotations", own("pause", "yes"))], "invalid-annotation")]
 #[case::dry_run(&[(0, "/metadata/annotations", own("dry-run", "on"))], "invalid-annotation")]
 #[case::annotation(&[(0, "/metadata/annotations", own("paused", "true"))], "invalid-annotation")]
+#[case::value(&[(0, "/metadata/annotations", own("sync-period", "1s"))], "invalid-annotation")]
+#[case::metric(
+    &[(0, "/metadata/annotations", own("fallback", r#"{"queue": {"replicas": 1}}"#))],
+    "invalid-annotation"
+)]
+#[case::field_of_the_custom_api(&[(0, "/spec/syncPeriodSeconds", json!(30))], "unknown-field")]
+#[case::field_value(
+    &[
+        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/spec/syncPeriodSeconds", json!(1)),
+    ],
+    "invalid"
+)]
 #[case::name(&[(1, "/metadata/name", json!("web-app"))], "missing-target")]
 #[case::other_namespace(&[(1, "/metadata/namespace", json!("bank"))], "missing-target")]
 #[case::no_namespace(&[(1, "/metadata/namespace", Value::Null)], "missing-target")]

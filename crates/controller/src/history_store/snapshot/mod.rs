@@ -140,6 +140,8 @@ impl HistorySnapshot {
                 .collect(),
             scale_ups: events(&snapshot.scale_ups),
             scale_downs: events(&snapshot.scale_downs),
+            // It is reported again after the same time.
+            extra_pods_since: None,
         }
     }
 
