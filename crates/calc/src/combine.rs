@@ -58,7 +58,7 @@ pub(crate) fn combine(
     let mut failed = 0_usize;
     let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
-        let context = &context.for_metric(spec);
+        let context = &context.for_metric(index, spec);
         match evaluate(spec, query, reading, context) {
             Ok(evaluated) => {
                 let EvaluatedMetric { proposal, name, target, status, effects } = evaluated;
@@ -128,6 +128,7 @@ fn explain(
         metric: name.to_owned(),
         usage: Some(proposal.usage),
         utilization: proposal.utilization,
+        utilization_of: context.metric.utilization_of,
         target: Some(target),
         ratio: Some(proposal.ratio),
         rebalanced_ratio: proposal.rebalanced_ratio,
@@ -155,7 +156,7 @@ mod tests {
         metric::query,
         quantity::MilliValue,
         readings::{MetricsApi, ReadError, Reading},
-        settings::{Readiness, Tolerances},
+        settings::{DEFAULT_METRIC, Readiness, Settings, Tolerances},
     };
 
     /// Combines External metrics m0, m1, … with a target of 1 per replica, which propose these
@@ -185,7 +186,8 @@ mod tests {
                 cpu_initialization_period: SignedDuration::ZERO,
                 initial_readiness_delay: SignedDuration::ZERO,
             },
-            exact_schedules: false,
+            settings: &Settings::default(),
+            metric: &DEFAULT_METRIC,
         };
         combine(&specs, &queries, readings.enumerate().collect(), &context)
     }

@@ -20,7 +20,7 @@ use crate::{
     normalize::NormalizeInput,
     plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
     readings::Readings,
-    settings::{PodSelection, Readiness, Settings, Tolerances},
+    settings::{DEFAULT_METRIC, PodSelection, Readiness, Settings, Tolerances},
     status::StatusDraft,
     validation::MAX_METRICS,
 };
@@ -366,7 +366,8 @@ impl Decision<'_> {
             pods: &plan.pods,
             tolerances: Tolerances::for_spec(&self.hpa.spec, self.settings),
             readiness: Readiness::new(now, self.settings),
-            exact_schedules: self.settings.exact_schedules,
+            settings: self.settings,
+            metric: &DEFAULT_METRIC,
         };
         let CombinedMetrics { result, statuses, events, explanations } =
             combine(&self.hpa.spec.metrics, &plan.queries, readings, &context);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hpa_calc::{
     MetricQuery, MilliValue, Pod, PodSample, PodSamples, ReadError, Reading, Selector,
-    api::{CrossVersionObjectReference, PodPhase, PodRequests, ReadyCondition, ResourceName},
+    api::{CrossVersionObjectReference, PodPhase, PodResources, ReadyCondition, ResourceName},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -227,7 +227,7 @@ fn not_found(query: &MetricQuery) -> ReadError {
 /// The parts that all pods of a workload share.
 pub(crate) struct PodTemplate {
     labels: Arc<[(Box<str>, Box<str>)]>,
-    requests: Arc<PodRequests>,
+    resources: Arc<PodResources>,
 }
 
 impl PodTemplate {
@@ -238,8 +238,8 @@ impl PodTemplate {
         });
         // The containers are generated, so they decode.
         let pod = serde_json::from_value::<Pod>(pod).ok();
-        let (labels, requests) = pod.map(|pod| (pod.labels, pod.requests)).unwrap_or_default();
-        Self { labels, requests }
+        let (labels, resources) = pod.map(|pod| (pod.labels, pod.resources)).unwrap_or_default();
+        Self { labels, resources }
     }
 
     /// The object of a pod. Its times have whole seconds, as in the API.
@@ -263,7 +263,7 @@ impl PodTemplate {
             phase,
             start_time: lifecycle.scheduled_at.map(at),
             ready,
-            requests: Arc::clone(&self.requests),
+            resources: Arc::clone(&self.resources),
         }
     }
 }

@@ -26,8 +26,8 @@ pub use metric::{
     ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
 };
 pub use pod::{
-    ContainerRequests, Pod, PodPhase, PodRequests, PodSpec, PodStatus, ReadyCondition,
-    ResourceName, ResourceRequest,
+    ContainerResources, Pod, PodPhase, PodResources, PodSpec, PodStatus, ReadyCondition,
+    ResourceAmount, ResourceAmounts, ResourceName,
 };
 pub use scale::Scale;
 pub use spec::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec};

@@ -8,12 +8,16 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub(crate) use self::format::counted;
 pub use self::{
     format::{minutes, number},
     measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };
-use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
+use crate::{
+    api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule,
+    settings::UtilizationOf,
+};
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
 /// in one line; [`Explanation::sentence`] prints what matters most.
@@ -88,8 +92,11 @@ pub struct MetricExplanation {
     /// The measured usage: a value, or the average over pods or replicas.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
-    /// The measured usage in percent of the requests, for utilization targets.
+    /// The measured usage in percent of the requests or limits, for utilization targets.
     pub utilization: Option<i32>,
+    /// What the utilization is a percentage of.
+    #[serde(skip_serializing_if = "UtilizationOf::is_default")]
+    pub utilization_of: UtilizationOf,
     /// The target.
     pub target: Option<TargetValue>,
     /// Usage divided by target.
@@ -138,7 +145,7 @@ pub enum MetricFailure {
     NoPods,
     /// No pod that counts has a sample.
     NoSamples,
-    /// A pod lacks the request that a utilization is a percentage of.
+    /// A pod lacks the request or limit that a utilization is a percentage of.
     MissingRequest,
     /// A pod lacks the container.
     NoContainer,
@@ -150,7 +157,7 @@ pub enum MetricFailure {
 pub enum TargetValue {
     /// A value, or an average value.
     Value(MilliValue),
-    /// A utilization in percent of the requests.
+    /// A utilization in percent of the requests or limits.
     Utilization(i32),
 }
 

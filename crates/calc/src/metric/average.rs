@@ -9,10 +9,11 @@ use crate::{
         MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource,
         PodsMetricStatus, ResourceName,
     },
-    explain::TargetValue,
+    explain::{SettingEffect, TargetValue, counted},
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
-    replicas::{self, Proposal, UtilizationTarget},
+    replicas::{self, Proposal, Utilization, UtilizationTarget, utilization_with},
+    settings::{MetricSettings, UtilizationOf},
 };
 
 pub(super) fn pods(
@@ -67,21 +68,26 @@ impl Resource<'_> {
             (None, Some(target)) => (TargetValue::Utilization(target), "utilization"),
             (None, None) => return Err(MetricSpecError::ResourceTarget.into()),
         };
-        let proposal = self.propose(target, &resource, reading, context).map_err(|error| {
+        let proposed = self.propose(target, &resource, reading, context).map_err(|error| {
             let resource = self.name.to_owned();
             EvaluateError::Resource { resource, target: kind, error: error.into() }
         })?;
+        let (proposal, effects) = proposed;
+        let of = match context.metric.utilization_of {
+            UtilizationOf::Requests => "request",
+            UtilizationOf::Limits => "limit",
+        };
         let name = match (target, self.container) {
             (TargetValue::Value(_), _) => format!("{} resource", self.name),
             (TargetValue::Utilization(_), None) => {
-                format!("{} resource utilization (percentage of request)", self.name)
+                format!("{} resource utilization (percentage of {of})", self.name)
             }
             (TargetValue::Utilization(_), Some(_)) => {
-                format!("{} container resource utilization (percentage of request)", self.name)
+                format!("{} container resource utilization (percentage of {of})", self.name)
             }
         };
         let status = self.status(&resource, &proposal);
-        Ok(EvaluatedMetric { proposal, name, target, status, effects: Vec::new() })
+        Ok(EvaluatedMetric { proposal, name, target, status, effects })
     }
 
     fn propose(
@@ -90,14 +96,14 @@ impl Resource<'_> {
         resource: &ResourceName,
         reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
-    ) -> Result<Proposal, EvaluateError> {
+    ) -> Result<(Proposal, Vec<SettingEffect>), EvaluateError> {
         let samples = pod_samples(reading)
             .map_err(EvaluateError::reading(|| format!("metrics for resource {}", self.name)))?;
         let (pods, readiness) = (context.pods(), &context.readiness);
         Ok(match target {
             TargetValue::Value(target) => {
                 let target = context.average_target(target, *resource == ResourceName::Cpu);
-                replicas::average_value(&target, pods, &samples, readiness)?
+                (replicas::average_value(&target, pods, &samples, readiness)?, Vec::new())
             }
             TargetValue::Utilization(target) => {
                 let target = UtilizationTarget {
@@ -107,7 +113,9 @@ impl Resource<'_> {
                     container: self.container,
                     tolerances: context.tolerances,
                 };
-                replicas::utilization(&target, pods, &samples, readiness)?
+                let settings = context.metric;
+                let result = utilization_with(&target, settings, pods, &samples, readiness)?;
+                (result.proposal, effects(&result, settings))
             }
         })
     }
@@ -122,6 +130,21 @@ impl Resource<'_> {
         };
         resource_status(self.name, self.container, current)
     }
+}
+
+/// What the settings of a utilization target changed.
+fn effects(result: &Utilization, settings: &MetricSettings) -> Vec<SettingEffect> {
+    let mut effects = Vec::new();
+    if settings.utilization_of == UtilizationOf::Limits {
+        let text = "the target is a percentage of limits".to_owned();
+        effects.push(SettingEffect { setting: "utilization-of", text });
+    }
+    if result.resized > 0 {
+        let (pods, of) = (counted(result.resized, "pod"), settings.utilization_of.as_str());
+        let text = format!("{pods} with other applied {of} than those of the spec");
+        effects.push(SettingEffect { setting: "requests", text });
+    }
+    effects
 }
 
 fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, ReadingError> {

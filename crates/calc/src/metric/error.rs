@@ -75,9 +75,10 @@ impl EvaluateError {
                 | CalculationError::MissingRequest { .. }
                 | CalculationError::MissingPodLevelRequest { .. }
                 | CalculationError::UnreadableRequest { .. }
-                | CalculationError::UnreadablePodLevelRequest { .. } => {
-                    MetricFailure::MissingRequest
-                }
+                | CalculationError::UnreadablePodLevelRequest { .. }
+                | CalculationError::MissingLimit { .. }
+                | CalculationError::UnreadableLimit { .. }
+                | CalculationError::UnreadablePodLevelLimit { .. } => MetricFailure::MissingRequest,
             },
         }
     }

@@ -18,7 +18,7 @@ use crate::{
     readings::{MetricQuery, ReadError, Reading},
     replicas::{AverageTarget, Proposal, ValueTarget},
     selector::Selector,
-    settings::{Readiness, Tolerances},
+    settings::{MetricSettings, Readiness, Settings, Tolerances},
 };
 
 use average::{Resource, pods};
@@ -35,8 +35,9 @@ pub(crate) struct Context<'a> {
     pub(crate) pods: &'a [Arc<Pod>],
     pub(crate) tolerances: Tolerances,
     pub(crate) readiness: Readiness,
-    /// See [`Settings::exact_schedules`](crate::Settings::exact_schedules).
-    pub(crate) exact_schedules: bool,
+    pub(crate) settings: &'a Settings,
+    /// The settings of the metric.
+    pub(crate) metric: &'a MetricSettings,
 }
 
 /// A metric with a proposal.
@@ -224,14 +225,15 @@ fn expect_reading<T>(
 }
 
 impl Context<'_> {
-    /// The context of one metric.
-    pub(crate) fn for_metric(&self, spec: &MetricSpec) -> Self {
-        let is_exact = self.exact_schedules
+    /// The context of the metric at an index of `spec.metrics`.
+    pub(crate) fn for_metric(&self, index: usize, spec: &MetricSpec) -> Self {
+        let is_exact = self.settings.exact_schedules
             && spec.source_type == MetricSourceType::Object
             && spec.object.as_ref().is_some_and(|object| {
                 is_object_average(&object.target) && object.described_object.is_scaling_schedule()
             });
-        if is_exact { Self { tolerances: Tolerances::NONE, ..*self } } else { *self }
+        let tolerances = if is_exact { Tolerances::NONE } else { self.tolerances };
+        Self { tolerances, metric: self.settings.metric(index), ..*self }
     }
 
     fn pods(&self) -> impl Iterator<Item = &Pod> {

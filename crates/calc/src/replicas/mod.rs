@@ -48,17 +48,19 @@
 //!
 //! [algorithm details]: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
 
+mod amount;
 mod average;
 mod object;
 #[cfg(test)]
 mod tests;
 mod utilization;
 
+pub(crate) use amount::amount;
 pub use average::{AverageTarget, average_value};
 pub use object::{
     ValueTarget, external_average_value, external_total, object_average_value, value,
 };
-pub(crate) use utilization::request;
+pub(crate) use utilization::{Utilization, utilization_with};
 pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
@@ -164,6 +166,37 @@ pub enum CalculationError {
         /// The pod.
         pod: String,
     },
+    /// A container has no limit for the resource.
+    #[error("missing limit for {resource} in container {container} of Pod {pod}")]
+    MissingLimit {
+        /// The resource.
+        resource: String,
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: String,
+    },
+    /// The limit of a container is too long to be read.
+    #[error(
+        "unreadable limit for {resource} in container {container} of Pod {pod}: {}",
+        QuantityError::TooLong
+    )]
+    UnreadableLimit {
+        /// The resource.
+        resource: String,
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: String,
+    },
+    /// The pod-level limit of a pod is too long to be read.
+    #[error("unreadable pod-level limit for {resource} in Pod {pod}: {}", QuantityError::TooLong)]
+    UnreadablePodLevelLimit {
+        /// The resource.
+        resource: String,
+        /// The pod.
+        pod: String,
+    },
     /// A pod has no container of that name.
     #[error("container {container} not found in Pod {pod}")]
     NoContainer {
@@ -175,8 +208,8 @@ pub enum CalculationError {
 }
 
 impl CalculationError {
-    /// Whether the target's pods lack a readable request for the resource, so that utilization is
-    /// undefined until the pod template changes.
+    /// Whether the target's pods lack a readable request or limit for the resource, so that
+    /// utilization is undefined until the pod template changes.
     pub fn is_missing_request(&self) -> bool {
         matches!(
             self,
@@ -185,6 +218,9 @@ impl CalculationError {
                 | Self::MissingPodLevelRequest { .. }
                 | Self::UnreadableRequest { .. }
                 | Self::UnreadablePodLevelRequest { .. }
+                | Self::MissingLimit { .. }
+                | Self::UnreadableLimit { .. }
+                | Self::UnreadablePodLevelLimit { .. }
         )
     }
 }

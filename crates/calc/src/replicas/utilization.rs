@@ -1,10 +1,13 @@
-use super::{CalculationError, Proposal, average::average, proportional, rebalanced, saturate};
+use super::{
+    CalculationError, Proposal, amount::amount, average::average, proportional, rebalanced,
+    saturate,
+};
 use crate::{
-    api::{ContainerRequests, Pod, ResourceName, ResourceRequest},
+    api::{Pod, ResourceName},
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{Readiness, Tolerances},
+    settings::{DEFAULT_METRIC, MetricSettings, Readiness, Requests, Tolerances},
 };
 
 /// A target for the average usage of a resource in percent of the pods' requests.
@@ -41,6 +44,15 @@ struct Totals {
     samples_dropped: usize,
     /// The first pod without a request.
     request_error: Option<CalculationError>,
+    /// The number of pods with other actual requests than those of their spec.
+    resized: usize,
+}
+
+/// A proposal, and what settings changed in the usage that it is from.
+pub(crate) struct Utilization {
+    pub(crate) proposal: Proposal,
+    /// The number of pods with other actual requests than those of their spec.
+    pub(crate) resized: usize,
 }
 
 /// The proposal of a Resource or ContainerResource metric with an `averageUtilization` target.
@@ -54,7 +66,19 @@ pub fn utilization<'a>(
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let totals = totals(target, pods, samples, readiness)?;
+    let utilization = utilization_with(target, &DEFAULT_METRIC, pods, samples, readiness)?;
+    Ok(utilization.proposal)
+}
+
+/// Like [`utilization`], with the settings of the metric.
+pub(crate) fn utilization_with<'a>(
+    target: &UtilizationTarget<'_>,
+    settings: &MetricSettings,
+    pods: impl IntoIterator<Item = &'a Pod>,
+    samples: &PodSamples,
+    readiness: &Readiness,
+) -> Result<Utilization, CalculationError> {
+    let totals = totals(target, settings, pods, samples, readiness)?;
     // Samples of pods that the selector doesn't match are in this count, though in no sum.
     let counted = samples.len().saturating_sub(totals.samples_dropped);
     if counted == 0 {
@@ -63,11 +87,13 @@ pub fn utilization<'a>(
     if let Some(error) = totals.request_error {
         return Err(error);
     }
-    propose(target, &totals, counted)
+    let proposal = propose(target, &totals, counted)?;
+    Ok(Utilization { proposal, resized: totals.resized })
 }
 
 fn totals<'a>(
     target: &UtilizationTarget<'_>,
+    settings: &MetricSettings,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
     readiness: &Readiness,
@@ -81,7 +107,9 @@ fn totals<'a>(
         let sample = samples.get(&pod.name);
         let class = classify(pod, sample, is_cpu, readiness);
         totals.counts.add(class);
-        let request = match request(pod, target.container, target.resource) {
+        let request = amount(pod, target.container, target.resource, settings);
+        totals.resized += usize::from(is_resized(target, settings, pod, &request));
+        let request = match request {
             Ok(request) => i128::from(request.as_milli()),
             Err(error) => {
                 totals.request_error.get_or_insert(error);
@@ -164,73 +192,15 @@ fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
-/// The request for a resource by a pod or one of its containers.
-pub(crate) fn request(
+/// Whether the actual request or limit of a pod counts, and is another one than that of its spec.
+fn is_resized(
+    target: &UtilizationTarget<'_>,
+    settings: &MetricSettings,
     pod: &Pod,
-    container: Option<&str>,
-    resource: &ResourceName,
-) -> Result<MilliValue, CalculationError> {
-    let Some(name) = container else { return whole_pod_request(pod, resource) };
-    let container =
-        pod.requests.containers.iter().find(|candidate| candidate.name.as_ref() == name);
-    let container = container.ok_or_else(|| CalculationError::NoContainer {
-        container: name.to_owned(),
-        pod: pod.name.to_string(),
-    })?;
-    container_request(pod, container, resource)
-}
-
-fn whole_pod_request(pod: &Pod, resource: &ResourceName) -> Result<MilliValue, CalculationError> {
-    if let Some(pod_level) = &pod.requests.pod_level {
-        return pod_level_request(pod, pod_level, resource);
+    actual: &Result<MilliValue, CalculationError>,
+) -> bool {
+    settings.requests == Requests::Actual && pod.resources.actual.is_some() && {
+        let of_spec = MetricSettings { requests: Requests::Spec, ..settings.clone() };
+        amount(pod, target.container, target.resource, &of_spec) != *actual
     }
-    let mut sum = MilliValue::ZERO;
-    for container in &pod.requests.containers {
-        sum = sum.saturating_add(container_request(pod, container, resource)?);
-    }
-    Ok(sum)
-}
-
-fn pod_level_request(
-    pod: &Pod,
-    requests: &[ResourceRequest],
-    resource: &ResourceName,
-) -> Result<MilliValue, CalculationError> {
-    let request = find(requests, resource);
-    if let Some(ResourceRequest { amount: Some(amount), .. }) = request {
-        return Ok(*amount);
-    }
-    let is_missing = request.is_none();
-    let (resource, pod) = (resource.to_string(), pod.name.to_string());
-    Err(if is_missing {
-        CalculationError::MissingPodLevelRequest { resource, pod }
-    } else {
-        CalculationError::UnreadablePodLevelRequest { resource, pod }
-    })
-}
-
-fn container_request(
-    pod: &Pod,
-    container: &ContainerRequests,
-    resource: &ResourceName,
-) -> Result<MilliValue, CalculationError> {
-    let request = find(&container.requests, resource);
-    if let Some(ResourceRequest { amount: Some(amount), .. }) = request {
-        return Ok(*amount);
-    }
-    let is_missing = request.is_none();
-    let (resource, pod) = (resource.to_string(), pod.name.to_string());
-    let container = container.name.to_string();
-    Err(if is_missing {
-        CalculationError::MissingRequest { resource, container, pod }
-    } else {
-        CalculationError::UnreadableRequest { resource, container, pod }
-    })
-}
-
-fn find<'a>(
-    requests: &'a [ResourceRequest],
-    resource: &ResourceName,
-) -> Option<&'a ResourceRequest> {
-    requests.iter().find(|request| request.resource == *resource)
 }

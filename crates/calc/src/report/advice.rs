@@ -18,6 +18,7 @@ use crate::{
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
+    settings::UtilizationOf,
 };
 
 /// Samples that are older, beyond the window over which they were measured, show an old load.
@@ -197,8 +198,13 @@ fn about_failure(
         }
         MetricFailure::MissingRequest => {
             let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
+            let of = inputs.settings.metric(index).utilization_of;
+            let (all, one) = match of {
+                UtilizationOf::Requests => ("requests", "request"),
+                UtilizationOf::Limits => ("limits", "limit"),
+            };
             format!(
-                "A utilization is a percentage of requests. Set the request in every container of \
+                "A utilization is a percentage of {all}. Set the {one} in every container of \
                  every pod that the selector matches (missing in {}), or use a target of type \
                  AverageValue, or a ContainerResource metric.",
                 names(without.map(|pod| pod.name.as_str()))
@@ -242,7 +248,7 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
     let Some(source) = metric.and_then(|metric| metric.container_resource.as_ref()) else {
         return false;
     };
-    let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.requests.containers);
+    let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.resources.spec.containers);
     !containers.any(|container| *container.name == source.container)
 }
 

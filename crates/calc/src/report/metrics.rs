@@ -10,8 +10,8 @@ use crate::{
     pods::{PodClass, class_reason},
     quantity::MilliValue,
     readings::{PodSamples, Reading},
-    replicas::request,
-    settings::Readiness,
+    replicas::amount,
+    settings::{MetricSettings, Readiness},
 };
 
 /// A metric: what was read, what it asks for, and which pods count.
@@ -53,7 +53,7 @@ pub struct PodReport {
     pub sampled_at: Option<Timestamp>,
     /// The length of that window.
     pub window_seconds: Option<i64>,
-    /// Its request, for a utilization target. Absent if it has none.
+    /// Its request or limit, for a utilization target. Absent if it has none.
     #[serde(rename = "requestMilli")]
     pub request: Option<MilliValue>,
 }
@@ -77,7 +77,7 @@ pub(super) fn report(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricRe
         .zip(&explanation.metrics)
         .map(|((index, spec), explanation)| {
             let reading = inputs.readings.get(index).and_then(|reading| reading.as_ref().ok());
-            MetricReport::new(inputs, spec, explanation.clone(), reading)
+            MetricReport::new(inputs, index, spec, explanation.clone(), reading)
         })
         .collect()
 }
@@ -91,6 +91,7 @@ impl MetricReport {
 
     fn new(
         inputs: &Inputs,
+        index: usize,
         spec: &MetricSpec,
         explanation: MetricExplanation,
         reading: Option<&Reading>,
@@ -99,8 +100,10 @@ impl MetricReport {
         let (pod_list, unselected_samples) = match reading {
             Some(Reading::Pods(samples)) => {
                 let readiness = Readiness::new(inputs.now, &inputs.settings);
-                let pods =
-                    pods().map(|pod| averaged_pod(spec, &explanation, pod, samples, &readiness));
+                let settings = inputs.settings.metric(index);
+                let pods = pods().map(|pod| {
+                    averaged_pod(spec, settings, &explanation, pod, samples, &readiness)
+                });
                 (pods.collect(), unselected(inputs, samples))
             }
             // The ratio is multiplied by the number of pods that run and are ready.
@@ -125,6 +128,7 @@ impl MetricReport {
 /// A pod in an average over pods.
 fn averaged_pod(
     spec: &MetricSpec,
+    settings: &MetricSettings,
     explanation: &MetricExplanation,
     pod: &Pod,
     samples: &PodSamples,
@@ -146,12 +150,8 @@ fn averaged_pod(
         usage: sample.map(|sample| sample.value),
         sampled_at: sample.map(|sample| sample.timestamp),
         window_seconds: sample.map(|sample| sample.window.as_secs()),
-        request: request.and_then(|resource| request_of(pod, container, &resource)),
+        request: request.and_then(|name| amount(pod, container, &name, settings).ok()),
     }
-}
-
-fn request_of(pod: &Pod, container: Option<&str>, resource: &ResourceName) -> Option<MilliValue> {
-    request(pod, container, resource).ok()
 }
 
 /// A pod that the ratio of a single value is multiplied by.

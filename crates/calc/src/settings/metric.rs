@@ -27,13 +27,29 @@ pub struct MetricSettings {
 }
 
 /// What a utilization is a percentage of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UtilizationOf {
     /// The requests, as in the reference.
     #[default]
     Requests,
     /// The limits.
     Limits,
+}
+
+impl UtilizationOf {
+    /// `requests` or `limits`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Limits => "limits",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::Requests
+    }
 }
 
 /// Which requests and limits of a pod count.

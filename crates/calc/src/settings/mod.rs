@@ -98,7 +98,7 @@ pub struct Settings {
 }
 
 /// What holds for a metric without settings of its own.
-static DEFAULT_METRIC: MetricSettings = MetricSettings {
+pub(crate) static DEFAULT_METRIC: MetricSettings = MetricSettings {
     fallback: None,
     utilization_of: UtilizationOf::Requests,
     requests: Requests::Spec,
