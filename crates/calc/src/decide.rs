@@ -16,7 +16,7 @@ use crate::{
     go_text,
     history::{Direction, History},
     messages,
-    metric::Context,
+    metric::{Context, MISSING_REQUESTS},
     normalize::NormalizeInput,
     plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
     readings::Readings,
@@ -192,6 +192,8 @@ impl<'a> Plan<'a> {
 
 /// The maximum length of one setting in the condition, in characters.
 const MAX_SETTING_LEN: usize = 100;
+/// The maximum length of the condition that names skipped pods, in characters.
+const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
 
@@ -262,6 +264,28 @@ impl Decision<'_> {
         let message = texts.join(", ");
         let reason = ConditionReason::SetOnAutoscaler;
         self.draft.set(ConditionType::CustomSettings, true, reason, message);
+    }
+
+    /// Sets the condition that names pods without a request, if any are left out. It stays while a
+    /// metric fails, because the pods are not known then.
+    fn report_skipped_pods(&mut self) {
+        let metrics = &self.explanation.metrics;
+        let texts = metrics.iter().flat_map(|metric| {
+            let effects = metric.effects.iter();
+            let skipped = effects.filter(|effect| effect.setting == MISSING_REQUESTS);
+            skipped.map(|effect| effect.text.as_str())
+        });
+        let mut texts: Vec<&str> = texts.collect();
+        texts.dedup();
+        let text = go_text::cut(texts.join("; "), MAX_SKIPPED_LEN);
+        if !text.is_empty() {
+            let reason = ConditionReason::MissingRequests;
+            self.draft.set(ConditionType::PodsSkipped, true, reason, text);
+        } else if self.settings.metrics.is_none()
+            || metrics.iter().all(|metric| metric.error.is_none())
+        {
+            self.draft.remove(&ConditionType::PodsSkipped);
+        }
     }
 
     pub(crate) fn fail(&mut self, error: ReconcileError) {
@@ -374,6 +398,7 @@ impl Decision<'_> {
         self.metrics = statuses;
         self.events.extend(events);
         self.explanation.metrics = explanations;
+        self.report_skipped_pods();
         match result {
             Err(failure) => {
                 self.draft.set(

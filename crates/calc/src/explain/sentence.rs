@@ -181,6 +181,7 @@ fn rule(winner: &MetricExplanation, replicas: i32) -> String {
     match winner.rule {
         Some(Rule::WithinTolerance) => "within tolerance".to_owned(),
         Some(Rule::DirectionReversed) => "that reverses the direction, so nothing changes".into(),
+        Some(Rule::SurgeIgnored) => "only the surge would raise it, so nothing changes".into(),
         // Proposals are rounded up.
         _ => format!("metrics ask for {replicas}"),
     }

@@ -1,19 +1,19 @@
 //! Resource, ContainerResource and Pods metrics: an average over pods.
 
 use super::{
-    Context, EvaluateError, EvaluatedMetric, MetricSpecError, ReadingError, expect_reading,
-    status::resource_status, value::average_status,
+    Context, EvaluateError, EvaluatedMetric, MetricSpecError, ReadingError, effects,
+    expect_reading, status::resource_status, value::average_status,
 };
 use crate::{
     api::{
         MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource,
         PodsMetricStatus, ResourceName,
     },
-    explain::{SettingEffect, TargetValue, counted},
+    explain::{SettingEffect, TargetValue},
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
-    replicas::{self, Proposal, Utilization, UtilizationTarget, utilization_with},
-    settings::{MetricSettings, UtilizationOf},
+    replicas::{Proposal, UtilizationTarget, average_value_with, utilization_with},
+    settings::{Aggregate, MetricSettings, UtilizationOf},
 };
 
 pub(super) fn pods(
@@ -26,12 +26,14 @@ pub(super) fn pods(
     let target = target.ok_or(MetricSpecError::PodsTarget)?;
     let samples =
         pod_samples(reading).map_err(EvaluateError::reading(|| format!("metric {name}")))?;
-    let proposal = replicas::average_value(
+    let average = average_value_with(
         &context.average_target(target, false),
+        context.rules(),
         context.pods(),
         &samples,
         &context.readiness,
     )?;
+    let (proposal, effects) = (average.proposal, effects::of_average(&average, context, None));
     let current = average_status(proposal.usage);
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
@@ -39,14 +41,11 @@ pub(super) fn pods(
         pods: Some(status.into()),
         ..Default::default()
     };
-    let name = format!("pods metric {name}");
-    Ok(EvaluatedMetric {
-        proposal,
-        name,
-        target: TargetValue::Value(target),
-        status,
-        effects: Vec::new(),
-    })
+    let name = match context.metric.aggregate {
+        Aggregate::Average => format!("pods metric {name}"),
+        aggregate => format!("pods metric {name} ({})", aggregate.as_str()),
+    };
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
 }
 
 /// A Resource or ContainerResource metric.
@@ -73,21 +72,33 @@ impl Resource<'_> {
             EvaluateError::Resource { resource, target: kind, error: error.into() }
         })?;
         let (proposal, effects) = proposed;
-        let of = match context.metric.utilization_of {
+        let name = self.condition_name(target, context.metric);
+        let status = self.status(&resource, &proposal);
+        Ok(EvaluatedMetric { proposal, name, target, status, effects })
+    }
+
+    /// The name in conditions and events.
+    fn condition_name(&self, target: TargetValue, settings: &MetricSettings) -> String {
+        let name = self.name;
+        let aggregate = match settings.aggregate {
+            Aggregate::Average => None,
+            aggregate => Some(aggregate.as_str()),
+        };
+        let kind = if self.container.is_some() { "container resource" } else { "resource" };
+        let of = match settings.utilization_of {
             UtilizationOf::Requests => "request",
             UtilizationOf::Limits => "limit",
         };
-        let name = match (target, self.container) {
-            (TargetValue::Value(_), _) => format!("{} resource", self.name),
+        match (target, aggregate) {
+            (TargetValue::Value(_), None) => format!("{name} resource"),
+            (TargetValue::Value(_), Some(aggregate)) => format!("{name} resource ({aggregate})"),
             (TargetValue::Utilization(_), None) => {
-                format!("{} resource utilization (percentage of {of})", self.name)
+                format!("{name} {kind} utilization (percentage of {of})")
             }
-            (TargetValue::Utilization(_), Some(_)) => {
-                format!("{} container resource utilization (percentage of {of})", self.name)
+            (TargetValue::Utilization(_), Some(aggregate)) => {
+                format!("{name} {kind} utilization (percentage of {of}, {aggregate})")
             }
-        };
-        let status = self.status(&resource, &proposal);
-        Ok(EvaluatedMetric { proposal, name, target, status, effects })
+        }
     }
 
     fn propose(
@@ -100,10 +111,10 @@ impl Resource<'_> {
         let samples = pod_samples(reading)
             .map_err(EvaluateError::reading(|| format!("metrics for resource {}", self.name)))?;
         let (pods, readiness) = (context.pods(), &context.readiness);
-        Ok(match target {
+        let average = match target {
             TargetValue::Value(target) => {
                 let target = context.average_target(target, *resource == ResourceName::Cpu);
-                (replicas::average_value(&target, pods, &samples, readiness)?, Vec::new())
+                average_value_with(&target, context.rules(), pods, &samples, readiness)?
             }
             TargetValue::Utilization(target) => {
                 let target = UtilizationTarget {
@@ -113,11 +124,14 @@ impl Resource<'_> {
                     container: self.container,
                     tolerances: context.tolerances,
                 };
-                let settings = context.metric;
-                let result = utilization_with(&target, settings, pods, &samples, readiness)?;
-                (result.proposal, effects(&result, settings))
+                utilization_with(&target, context.rules(), pods, &samples, readiness)?
             }
-        })
+        };
+        let utilization_of = match target {
+            TargetValue::Utilization(_) => Some(self.name),
+            TargetValue::Value(_) => None,
+        };
+        Ok((average.proposal, effects::of_average(&average, context, utilization_of)))
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
@@ -130,21 +144,6 @@ impl Resource<'_> {
         };
         resource_status(self.name, self.container, current)
     }
-}
-
-/// What the settings of a utilization target changed.
-fn effects(result: &Utilization, settings: &MetricSettings) -> Vec<SettingEffect> {
-    let mut effects = Vec::new();
-    if settings.utilization_of == UtilizationOf::Limits {
-        let text = "the target is a percentage of limits".to_owned();
-        effects.push(SettingEffect { setting: "utilization-of", text });
-    }
-    if result.resized > 0 {
-        let (pods, of) = (counted(result.resized, "pod"), settings.utilization_of.as_str());
-        let text = format!("{pods} with other applied {of} than those of the spec");
-        effects.push(SettingEffect { setting: "requests", text });
-    }
-    effects
 }
 
 fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, ReadingError> {

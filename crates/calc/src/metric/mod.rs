@@ -1,6 +1,7 @@
 //! One metric of a spec: its query, its proposal, and its texts, which equal the reference's.
 
 mod average;
+mod effects;
 mod error;
 mod status;
 mod value;
@@ -16,12 +17,13 @@ use crate::{
     explain::{MetricFailure, SettingEffect, TargetValue},
     quantity::MilliValue,
     readings::{MetricQuery, ReadError, Reading},
-    replicas::{AverageTarget, Proposal, ValueTarget},
+    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget},
     selector::Selector,
-    settings::{MetricSettings, Readiness, Settings, Tolerances},
+    settings::{MetricSettings, Readiness, Rollout, Settings, Tolerances},
 };
 
 use average::{Resource, pods};
+pub(crate) use effects::MISSING_REQUESTS;
 pub(crate) use error::MetricSpecError;
 use error::{EvaluateError, ReadingError};
 pub(crate) use status::status_without_value;
@@ -251,9 +253,17 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The target for an `averageValue` by replica.
-    fn average_by_replica_target(&self, target: MilliValue) -> ValueTarget {
-        let replicas = self.scale.status_replicas;
+    /// The target for an `averageValue` by replica. If the surge is ignored, the replicas are the
+    /// desired ones: the value is that of the whole load, however many pods share it.
+    fn average_by_replica_target(&self, target: MilliValue, rollout: Rollout) -> ValueTarget {
+        let replicas = match rollout {
+            Rollout::CountSurge => self.scale.status_replicas,
+            Rollout::IgnoreSurge => self.scale.spec_replicas,
+        };
         ValueTarget { replicas, target, tolerances: self.tolerances }
+    }
+
+    fn rules(&self) -> AverageRules<'_> {
+        AverageRules { metric: self.metric, rollout: self.settings.rollout }
     }
 }

@@ -48,19 +48,26 @@
 //!
 //! [algorithm details]: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
 
+mod aggregate;
 mod amount;
 mod average;
 mod object;
+mod rules;
+mod surge;
 #[cfg(test)]
 mod tests;
 mod utilization;
 
 pub(crate) use amount::amount;
+pub(crate) use average::average_value_with;
 pub use average::{AverageTarget, average_value};
+pub(crate) use object::value_with;
 pub use object::{
     ValueTarget, external_average_value, external_total, object_average_value, value,
 };
-pub(crate) use utilization::{Utilization, utilization_with};
+use rules::RuleChanges;
+pub(crate) use rules::{AverageRules, PodAverage, SkippedPods};
+pub(crate) use utilization::utilization_with;
 pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
@@ -105,6 +112,9 @@ pub enum Rule {
     /// With unready and missing pods included, the ratio asks for the opposite direction, so
     /// nothing changes.
     DirectionReversed,
+    /// The pods are not above the target on average, and only pods beyond the desired replicas
+    /// would raise those, so nothing changes (see [`Rollout`](crate::settings::Rollout)).
+    SurgeIgnored,
 }
 
 /// Why there is no proposal. The texts match the reference controller, because conditions and
@@ -221,6 +231,19 @@ impl CalculationError {
                 | Self::MissingLimit { .. }
                 | Self::UnreadableLimit { .. }
                 | Self::UnreadablePodLevelLimit { .. }
+        )
+    }
+}
+
+impl CalculationError {
+    /// Whether a pod lacks the container, or its request or limit, so that it can be left out.
+    fn allows_skipping(&self) -> bool {
+        matches!(
+            self,
+            Self::MissingRequest { .. }
+                | Self::MissingPodLevelRequest { .. }
+                | Self::MissingLimit { .. }
+                | Self::NoContainer { .. }
         )
     }
 }

@@ -260,6 +260,12 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
                 ": unready and missing pods would reverse the direction, so nothing changes"
             )?;
         }
+        (Some(Rule::SurgeIgnored), ..) => {
+            write!(
+                f,
+                ": only pods beyond the desired replicas would raise it, so nothing changes"
+            )?;
+        }
         (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
         _ => {}
     }

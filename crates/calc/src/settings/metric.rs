@@ -89,6 +89,19 @@ pub enum Aggregate {
     Max,
 }
 
+impl Aggregate {
+    /// The word in an annotation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Average => "average",
+            Self::P90 => "p90",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Max => "max",
+        }
+    }
+}
+
 /// Which pods of the selector count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodSelection {
