@@ -171,7 +171,7 @@ mod tests {
         let queries: Vec<_> = specs.iter().map(query).collect();
         let readings = proposals.iter().map(|proposal| {
             let value = proposal.map(MilliValue::from_units);
-            let reading = value.map(|value| Reading::External(vec![value]));
+            let reading = value.map(|value| Reading::External(vec![value].into()));
             reading.ok_or(ReadError::Empty(MetricsApi::External))
         });
         // With 0 `status.replicas`, no ratio is within tolerance.

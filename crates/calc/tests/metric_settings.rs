@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use hpa_calc::{
     Conclusion, History, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading,
-    Readings, Scale, SelectedPods, Settings, history::Recommendation, settings::SettingPolicy,
+    Readings, Sample, Scale, SelectedPods, Settings, history::Recommendation,
+    settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
@@ -234,7 +235,7 @@ fn condition_of_skipped_pods_ends_with_them() {
         "7 pods without requests of cpu left out: x000, x001, x002, x003, x004 and 2 more"
     );
     // It stays while the metric can't be read.
-    let unread = decide(&hpa, (1, 1), &pods(&["a"], &others), Reading::Object(0.into_sample()));
+    let unread = decide(&hpa, (1, 1), &pods(&["a"], &others), jobs(0));
     assert!(unread.error.is_some() && condition(&unread, "PodsSkipped").is_some());
     let conclusion = decide(&hpa, (1, 1), &pods(&["a"], &[]), reading);
     assert_eq!(condition(&conclusion, "PodsSkipped"), None);
@@ -344,17 +345,7 @@ fn aggregate_counts_other_pods_like_the_mean(
 }
 
 fn jobs(milli: i64) -> Reading {
-    Reading::External(vec![milli.into_sample()])
-}
-
-trait IntoSample {
-    fn into_sample(self) -> MilliValue;
-}
-
-impl IntoSample for i64 {
-    fn into_sample(self) -> MilliValue {
-        MilliValue::from_milli(self)
-    }
+    Reading::External(vec![MilliValue::from_milli(milli)].into())
 }
 
 #[rstest]
@@ -448,4 +439,73 @@ fn activation_scales_up_from_zero_only_above_its_value(
     let conclusion = decide(&hpa, (1, 1), &pods(&["a"], &[]), jobs(value));
     let without = value.max(0).unsigned_abs().div_ceil(1000);
     assert_eq!(u64::from(conclusion.scaled_to.unwrap_or(1).unsigned_abs()), without.max(1));
+}
+
+#[test]
+fn old_samples_of_pods_are_missing() {
+    let hpa = hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
+    let reading = |values: &[(&str, i64, i64)]| {
+        let samples = values.iter().map(|(pod, milli, age)| (*pod, sample(*milli, *age)));
+        Reading::Pods(samples.collect())
+    };
+    let all = pods(&["a", "b"], &[]);
+    // At the limit, a sample counts.
+    let conclusion = decide(&hpa, (2, 2), &all, reading(&[("a", 400, 10), ("b", 400, 300)]));
+    assert_eq!(conclusion.scaled_to, Some(1));
+    // A missing pod counts at the target.
+    let conclusion = decide(&hpa, (2, 2), &all, reading(&[("a", 400, 10), ("b", 400, 301)]));
+    assert_eq!(conclusion.scaled_to, None);
+    let text = sentence(&hpa, &conclusion);
+    assert!(text.ends_with("; max-sample-age: 1 sample too old to count"), "{text}");
+    let conclusion = decide(&hpa, (2, 2), &all, reading(&[("a", 400, 500), ("b", 400, 380)]));
+    let error = conclusion.error.unwrap().to_string();
+    let expected = "unable to get metric rps: the newest sample is more than 6m old, \
+        max-sample-age is 5m";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[rstest]
+#[case::at_the_limit(Some(300), None)]
+#[case::too_old(Some(301), Some("more than 5m old, max-sample-age is 5m"))]
+#[case::hours(Some(9000), Some("more than 2h old, max-sample-age is 5m"))]
+#[case::ahead(Some(-60), None)]
+#[case::without_a_time(None, None)]
+fn old_value_fails_the_metric(
+    #[case] age: Option<i64>,
+    #[case] text: Option<&str>,
+    #[values("Object", "External")] source_type: &str,
+) {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metric = match source_type {
+        "External" => external(&target),
+        _ => json!({ "type": "Object", "object": {
+            "describedObject": { "kind": "Service", "name": "s" },
+            "metric": { "name": "jobs" }, "target": target,
+        } }),
+    };
+    let hpa = hpa(&metric, &[("max-sample-age", "5m")]);
+    let timestamp = age.map(|age| now() - SignedDuration::from_secs(age));
+    let value = MilliValue::from_units(5);
+    let reading = match source_type {
+        "External" => Reading::External(Sample { value: vec![value], timestamp }),
+        _ => Reading::Object(Sample { value, timestamp }),
+    };
+    let conclusion = decide(&hpa, (1, 1), &[], reading);
+    match text {
+        None => assert_eq!(conclusion.scaled_to, Some(5)),
+        Some(text) => {
+            assert_eq!(conclusion.scaled_to, None);
+            let sentence = sentence(&hpa, &conclusion);
+            assert!(sentence.ends_with(text), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn sample_with_the_zero_time_of_go_is_not_old() {
+    let hpa = hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
+    let timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
+    let reading =
+        Reading::Pods([("a", PodSample { timestamp, ..sample(3000, 0) })].into_iter().collect());
+    assert_eq!(decide(&hpa, (1, 1), &pods(&["a"], &[]), reading).scaled_to, Some(3));
 }

@@ -25,6 +25,7 @@ pub use metric::{
     MetricIdentifier, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,
     ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
 };
+pub(crate) use pod::GO_ZERO_TIME;
 pub use pod::{
     ContainerResources, Pod, PodPhase, PodResources, PodSpec, PodStatus, ReadyCondition,
     ResourceAmount, ResourceAmounts, ResourceName,

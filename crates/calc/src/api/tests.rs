@@ -197,7 +197,7 @@ fn pod_is_running_and_ready_by_phase_and_condition(
     assert_eq!(pod.is_running_and_ready(), expected);
     assert!(pod.terminating);
     assert_eq!((pod.label("a"), pod.label("b"), pod.label("c")), (Some("1"), Some("2"), None));
-    assert_eq!(pod.ready.unwrap().last_transition_time, pod::GO_ZERO_TIME);
+    assert_eq!(pod.ready.unwrap().last_transition_time, GO_ZERO_TIME);
 }
 
 #[rstest]

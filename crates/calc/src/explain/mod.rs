@@ -141,6 +141,8 @@ pub enum MetricFailure {
     Empty,
     /// The metric was not read.
     NotRead,
+    /// All samples are older than the autoscaler's settings allow.
+    TooOld,
     /// The selector matches no pod.
     NoPods,
     /// No pod that counts has a sample.

@@ -24,8 +24,8 @@ pub(super) fn pods(
     let name = &source.metric.name;
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
     let target = target.ok_or(MetricSpecError::PodsTarget)?;
-    let samples =
-        pod_samples(reading).map_err(EvaluateError::reading(|| format!("metric {name}")))?;
+    let (samples, too_old) = pod_samples(reading, context)
+        .map_err(EvaluateError::reading(|| format!("metric {name}")))?;
     let average = average_value_with(
         &context.average_target(target, false),
         context.rules(),
@@ -33,7 +33,8 @@ pub(super) fn pods(
         &samples,
         &context.readiness,
     )?;
-    let (proposal, effects) = (average.proposal, effects::of_average(&average, context, None));
+    let (proposal, effects) =
+        (average.proposal, effects::of_average(&average, too_old, context, None));
     let current = average_status(proposal.usage);
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
@@ -108,7 +109,7 @@ impl Resource<'_> {
         reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
     ) -> Result<(Proposal, Vec<SettingEffect>), EvaluateError> {
-        let samples = pod_samples(reading)
+        let (samples, too_old) = pod_samples(reading, context)
             .map_err(EvaluateError::reading(|| format!("metrics for resource {}", self.name)))?;
         let (pods, readiness) = (context.pods(), &context.readiness);
         let average = match target {
@@ -131,7 +132,7 @@ impl Resource<'_> {
             TargetValue::Utilization(_) => Some(self.name),
             TargetValue::Value(_) => None,
         };
-        Ok((average.proposal, effects::of_average(&average, context, utilization_of)))
+        Ok((average.proposal, effects::of_average(&average, too_old, context, utilization_of)))
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
@@ -146,9 +147,27 @@ impl Resource<'_> {
     }
 }
 
-fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, ReadingError> {
-    expect_reading(reading, |reading| match reading {
+/// The samples that are not too old, and the number of those that are.
+fn pod_samples(
+    reading: Option<Result<Reading, ReadError>>,
+    context: &Context<'_>,
+) -> Result<(PodSamples, usize), ReadingError> {
+    let mut samples = expect_reading(reading, |reading| match reading {
         Reading::Pods(samples) => Some(samples),
         _ => None,
-    })
+    })?;
+    let (settings, now) = (context.metric, context.readiness.now);
+    if settings.max_sample_age.is_none() {
+        return Ok((samples, 0));
+    }
+    let newest = samples.iter().map(|(_, sample)| sample.timestamp).max();
+    let all = samples.len();
+    samples.retain(|sample| !settings.is_too_old(sample.timestamp, now));
+    match newest {
+        Some(newest) if samples.is_empty() => Err(context.too_old(newest)),
+        _ => {
+            let too_old = all - samples.len();
+            Ok((samples, too_old))
+        }
+    }
 }

@@ -10,15 +10,20 @@ use crate::{
 /// The name of the setting that leaves pods out.
 pub(crate) const MISSING_REQUESTS: &str = "missing-requests";
 
-/// What settings changed in an average over pods. `resource` is that of a utilization target.
+/// What settings changed in an average over pods. `resource` is that of a utilization target,
+/// `too_old` the number of samples that don't count.
 pub(super) fn of_average(
     average: &PodAverage,
+    too_old: usize,
     context: &Context<'_>,
     resource: Option<&str>,
 ) -> Vec<SettingEffect> {
     let (changes, settings) = (&average.changes, context.metric);
     let mut effects = Vec::new();
     let mut add = |setting, text| effects.push(SettingEffect { setting, text });
+    if too_old > 0 {
+        add("max-sample-age", format!("{} too old to count", counted(too_old, "sample")));
+    }
     if let Some(resource) = resource {
         let of = settings.utilization_of.as_str();
         if settings.utilization_of == UtilizationOf::Limits {

@@ -8,6 +8,8 @@ mod value;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::{
     api::{
         ConditionReason, ContainerResourceMetricSource, ExternalMetricSource, MetricIdentifier,
@@ -16,7 +18,7 @@ use crate::{
     },
     explain::{MetricFailure, SettingEffect, TargetValue},
     quantity::MilliValue,
-    readings::{MetricQuery, ReadError, Reading},
+    readings::{MetricQuery, ReadError, Reading, Sample},
     replicas::{AverageRules, AverageTarget, Proposal, ValueTarget},
     selector::Selector,
     settings::{MetricSettings, Readiness, Rollout, Settings, Tolerances},
@@ -227,6 +229,21 @@ fn expect_reading<T>(
 }
 
 impl Context<'_> {
+    /// Fails if a value is older than the settings of the metric allow.
+    fn check_age<T>(&self, sample: Sample<T>) -> Result<T, ReadingError> {
+        match sample.timestamp {
+            Some(timestamp) if self.metric.is_too_old(timestamp, self.readiness.now) => {
+                Err(self.too_old(timestamp))
+            }
+            _ => Ok(sample.value),
+        }
+    }
+
+    fn too_old(&self, newest: Timestamp) -> ReadingError {
+        let age = self.readiness.now.duration_since(newest);
+        ReadingError::TooOld { age, limit: self.metric.max_sample_age.unwrap_or_default() }
+    }
+
     /// The context of the metric at an index of `spec.metrics`.
     pub(crate) fn for_metric(&self, index: usize, spec: &MetricSpec) -> Self {
         let is_exact = self.settings.exact_schedules

@@ -31,6 +31,7 @@ pub(super) fn object(
         Reading::Object(usage) => Some(usage),
         _ => None,
     });
+    let usage = usage.and_then(|usage| context.check_age(usage));
     let usage = usage.map_err(EvaluateError::reading(|| {
         format!("metric {metric} on {} {}/{}", object.kind, context.namespace, object.name)
     }))?;
@@ -110,6 +111,7 @@ pub(super) fn external(
         _ => None,
     });
     let metric = &source.metric;
+    let values = values.and_then(|values| context.check_age(values));
     let values = values.map_err(EvaluateError::reading(|| {
         format!("external metric {}/{}/{}", context.namespace, metric.name, go_selector(metric))
     }))?;

@@ -237,7 +237,7 @@ impl CalculationError {
 
 impl CalculationError {
     /// Whether a pod lacks the container, or its request or limit, so that it can be left out.
-    fn allows_skipping(&self) -> bool {
+    pub(crate) fn allows_skipping(&self) -> bool {
         matches!(
             self,
             Self::MissingRequest { .. }

@@ -11,9 +11,7 @@ use crate::{
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{
-        Aggregate, MetricSettings, MissingRequests, Readiness, Requests, Rollout, Tolerances,
-    },
+    settings::{Aggregate, MetricSettings, Readiness, Requests, Rollout, Tolerances},
 };
 
 /// A target for the average usage of a resource in percent of the pods' requests.
@@ -137,10 +135,7 @@ impl Totals {
         }
         let request = match request {
             Ok(request) => request.as_milli(),
-            Err(error)
-                if settings.missing_requests == MissingRequests::SkipPod
-                    && error.allows_skipping() =>
-            {
+            Err(error) if settings.skips(&error) => {
                 if class != PodClass::Ignored {
                     self.samples_dropped += usize::from(usage.is_some());
                     self.changes.skipped.add(pod, class, error);

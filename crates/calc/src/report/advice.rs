@@ -181,6 +181,14 @@ fn about_failure(
             )
         }
         MetricFailure::NotRead => format!("No value of {name} was given."),
+        MetricFailure::TooOld => {
+            let (_, server) = api(&metric.source_type);
+            format!(
+                "Check why the samples of {name} are old: {} may have stopped measuring. Or raise \
+                 max-sample-age.",
+                server.replacen("An adapter", "the adapter", 1)
+            )
+        }
         MetricFailure::NoPods => format!(
             "No pod matches the target's selector. Check that the target's pods exist and carry \
              its labels: kubectl get pods --selector '{selector}' --namespace {namespace}"

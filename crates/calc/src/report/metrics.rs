@@ -9,7 +9,7 @@ use crate::{
     explain::{Explanation, MetricExplanation, TargetValue, metric_name},
     pods::{PodClass, class_reason},
     quantity::MilliValue,
-    readings::{PodSamples, Reading},
+    readings::{PodSample, PodSamples, Reading},
     replicas::amount,
     settings::{MetricSettings, Readiness},
 };
@@ -111,7 +111,7 @@ impl MetricReport {
             _ => (Vec::new(), None),
         };
         let series = match reading {
-            Some(Reading::External(values)) => Some(values.len()),
+            Some(Reading::External(values)) => Some(values.value.len()),
             _ => None,
         };
         Self {
@@ -140,17 +140,25 @@ fn averaged_pod(
     let resource = resource.map(ResourceName::from);
     let needs_request =
         !matches!(explanation.target, Some(TargetValue::Value(_))) && resource.is_some();
-    let sample = samples.get(&pod.name);
+    let is_too_old = |sample: &PodSample| settings.is_too_old(sample.timestamp, readiness.now);
+    let sample = samples.get(&pod.name).filter(|sample| !is_too_old(sample));
     let reason = class_reason(pod, sample, resource == Some(ResourceName::Cpu), readiness);
     let request = resource.filter(|_| needs_request);
+    let request = request.map(|name| amount(pod, container, &name, settings));
+    let (class, why) = match &request {
+        Some(Err(error)) if settings.skips(error) => {
+            (PodClass::Ignored, "is left out because it lacks the request or limit")
+        }
+        _ => (reason.class(), reason.text()),
+    };
     PodReport {
         name: pod.name.to_string(),
-        class: reason.class(),
-        why: reason.text(),
+        class,
+        why,
         usage: sample.map(|sample| sample.value),
         sampled_at: sample.map(|sample| sample.timestamp),
         window_seconds: sample.map(|sample| sample.window.as_secs()),
-        request: request.and_then(|name| amount(pod, container, &name, settings).ok()),
+        request: request.and_then(Result::ok),
     }
 }
 

@@ -1,10 +1,10 @@
 //! What one metric's settings can be.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::fallback::Fallback;
-use crate::quantity::MilliValue;
+use super::{before, fallback::Fallback};
+use crate::{api::GO_ZERO_TIME, quantity::MilliValue, replicas::CalculationError};
 
 /// The settings of one metric. The default is exactly the reference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,20 @@ pub struct MetricSettings {
     pub max_sample_age: Option<SignedDuration>,
     /// The metric scales up from zero only if it is above this value.
     pub activation: Option<MilliValue>,
+}
+
+impl MetricSettings {
+    /// Whether a pod is left out because of this error.
+    pub(crate) fn skips(&self, error: &CalculationError) -> bool {
+        self.missing_requests == MissingRequests::SkipPod && error.allows_skipping()
+    }
+
+    /// Whether a sample is older than [`MetricSettings::max_sample_age`]. Go's zero time stands for
+    /// no time, and is not old.
+    pub(crate) fn is_too_old(&self, timestamp: Timestamp, now: Timestamp) -> bool {
+        let limit = self.max_sample_age;
+        limit.is_some_and(|limit| timestamp < before(now, limit) && timestamp > GO_ZERO_TIME)
+    }
 }
 
 /// What a utilization is a percentage of.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) use self::resolve::duration_text;
 pub use self::{
     bounds::{Day, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
