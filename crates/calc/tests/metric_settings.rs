@@ -82,7 +82,7 @@ fn decide(
     let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
     assert_eq!(resolved.problems, []);
     let scale = Scale { spec_replicas, status_replicas, selector: "app=web".into() };
-    let select = |_: &_| SelectedPods { pods: pods.to_vec(), autoscalers: Vec::new() };
+    let select = |_: &_| SelectedPods::new(pods.to_vec());
     let plan = Plan::new(hpa, Ok(scale), &resolved.settings, select);
     let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
     let history = History { recommendations: vec![long_ago], ..History::default() };

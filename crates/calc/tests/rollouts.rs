@@ -115,7 +115,7 @@ fn reconcile(
         status_replicas: ready + missing + unready,
         selector: "app=web".into(),
     };
-    let select = |_: &_| SelectedPods { pods, autoscalers: Vec::new() };
+    let select = |_: &_| SelectedPods::new(pods);
     let plan = Plan::new(hpa, Ok(scale), &resolved.settings, select);
     let value = MilliValue::from_milli(load);
     let reading = match kind {
