@@ -138,8 +138,12 @@ impl Input<'_> {
             MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => {
                 Ok(Reading::Pods(samples.clone()))
             }
-            MetricQuery::Object { .. } => Ok(Reading::Object(values.next().unwrap_or_default())),
-            MetricQuery::External { .. } => Ok(Reading::External(values.collect())),
+            MetricQuery::Object { .. } => {
+                Ok(Reading::Object(values.next().unwrap_or_default().into()))
+            },
+            MetricQuery::External { .. } => {
+                Ok(Reading::External(values.collect::<Vec<_>>().into()))
+            },
         }
     }
 }

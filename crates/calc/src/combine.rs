@@ -3,11 +3,12 @@
 use crate::{
     api::{ConditionReason, MetricSpec, MetricStatus},
     event::{Event, EventReason},
-    explain::MetricExplanation,
+    explain::{MetricExplanation, SettingEffect, TargetValue},
     metric::{
         Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
     },
     readings::{MetricQuery, Readings},
+    replicas::Proposal,
 };
 
 /// The combined result of all metrics.
@@ -57,11 +58,11 @@ pub(crate) fn combine(
     let mut failed = 0_usize;
     let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
-        let context = &context.for_metric(spec);
+        let context = &context.for_metric(index, spec);
         match evaluate(spec, query, reading, context) {
             Ok(evaluated) => {
-                explanations.push(explain(&evaluated, context));
-                let EvaluatedMetric { proposal, name, status, .. } = evaluated;
+                let EvaluatedMetric { proposal, name, target, status, effects } = evaluated;
+                explanations.push(explain(&name, &proposal, target, effects, context));
                 statuses.push(status);
                 if largest.replicas == 0 || proposal.replicas > largest.replicas {
                     let replicas = proposal.replicas;
@@ -116,13 +117,19 @@ fn resolve(
     Ok((largest, Some(message)))
 }
 
-fn explain(evaluated: &EvaluatedMetric, context: &Context<'_>) -> MetricExplanation {
-    let EvaluatedMetric { proposal, name, target, .. } = evaluated;
+fn explain(
+    name: &str,
+    proposal: &Proposal,
+    target: TargetValue,
+    effects: Vec<SettingEffect>,
+    context: &Context<'_>,
+) -> MetricExplanation {
     MetricExplanation {
-        metric: name.clone(),
+        metric: name.to_owned(),
         usage: Some(proposal.usage),
         utilization: proposal.utilization,
-        target: Some(*target),
+        utilization_of: context.metric.utilization_of,
+        target: Some(target),
         ratio: Some(proposal.ratio),
         rebalanced_ratio: proposal.rebalanced_ratio,
         tolerances: Some((context.tolerances.up, context.tolerances.down)),
@@ -133,6 +140,7 @@ fn explain(evaluated: &EvaluatedMetric, context: &Context<'_>) -> MetricExplanat
         total: proposal.total,
         error: None,
         failure: None,
+        effects,
     }
 }
 
@@ -148,7 +156,7 @@ mod tests {
         metric::query,
         quantity::MilliValue,
         readings::{MetricsApi, ReadError, Reading},
-        settings::{Readiness, Tolerances},
+        settings::{DEFAULT_METRIC, Readiness, Settings, Tolerances},
     };
 
     /// Combines External metrics m0, m1, … with a target of 1 per replica, which propose these
@@ -163,7 +171,7 @@ mod tests {
         let queries: Vec<_> = specs.iter().map(query).collect();
         let readings = proposals.iter().map(|proposal| {
             let value = proposal.map(MilliValue::from_units);
-            let reading = value.map(|value| Reading::External(vec![value]));
+            let reading = value.map(|value| Reading::External(vec![value].into()));
             reading.ok_or(ReadError::Empty(MetricsApi::External))
         });
         // With 0 `status.replicas`, no ratio is within tolerance.
@@ -178,7 +186,8 @@ mod tests {
                 cpu_initialization_period: SignedDuration::ZERO,
                 initial_readiness_delay: SignedDuration::ZERO,
             },
-            exact_schedules: false,
+            settings: &Settings::default(),
+            metric: &DEFAULT_METRIC,
         };
         combine(&specs, &queries, readings.enumerate().collect(), &context)
     }

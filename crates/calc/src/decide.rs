@@ -16,11 +16,11 @@ use crate::{
     go_text,
     history::{Direction, History},
     messages,
-    metric::Context,
+    metric::{Context, MISSING_REQUESTS},
     normalize::NormalizeInput,
     plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
     readings::Readings,
-    settings::{PodSelection, Readiness, Settings, Tolerances},
+    settings::{DEFAULT_METRIC, PodSelection, Readiness, Settings, Tolerances},
     status::StatusDraft,
     validation::MAX_METRICS,
 };
@@ -192,6 +192,8 @@ impl<'a> Plan<'a> {
 
 /// The maximum length of one setting in the condition, in characters.
 const MAX_SETTING_LEN: usize = 100;
+/// The maximum length of the condition that names skipped pods, in characters.
+const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
 
@@ -262,6 +264,28 @@ impl Decision<'_> {
         let message = texts.join(", ");
         let reason = ConditionReason::SetOnAutoscaler;
         self.draft.set(ConditionType::CustomSettings, true, reason, message);
+    }
+
+    /// Sets the condition that names pods without a request, if any are left out. It stays while a
+    /// metric fails, because the pods are not known then.
+    fn report_skipped_pods(&mut self) {
+        let metrics = &self.explanation.metrics;
+        let texts = metrics.iter().flat_map(|metric| {
+            let effects = metric.effects.iter();
+            let skipped = effects.filter(|effect| effect.setting == MISSING_REQUESTS);
+            skipped.map(|effect| effect.text.as_str())
+        });
+        let mut texts: Vec<&str> = texts.collect();
+        texts.dedup();
+        let text = go_text::cut(texts.join("; "), MAX_SKIPPED_LEN);
+        if !text.is_empty() {
+            let reason = ConditionReason::MissingRequests;
+            self.draft.set(ConditionType::PodsSkipped, true, reason, text);
+        } else if self.settings.metrics.is_none()
+            || metrics.iter().all(|metric| metric.error.is_none())
+        {
+            self.draft.remove(&ConditionType::PodsSkipped);
+        }
     }
 
     pub(crate) fn fail(&mut self, error: ReconcileError) {
@@ -366,13 +390,15 @@ impl Decision<'_> {
             pods: &plan.pods,
             tolerances: Tolerances::for_spec(&self.hpa.spec, self.settings),
             readiness: Readiness::new(now, self.settings),
-            exact_schedules: self.settings.exact_schedules,
+            settings: self.settings,
+            metric: &DEFAULT_METRIC,
         };
         let CombinedMetrics { result, statuses, events, explanations } =
             combine(&self.hpa.spec.metrics, &plan.queries, readings, &context);
         self.metrics = statuses;
         self.events.extend(events);
         self.explanation.metrics = explanations;
+        self.report_skipped_pods();
         match result {
             Err(failure) => {
                 self.draft.set(

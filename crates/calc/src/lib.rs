@@ -102,7 +102,9 @@ pub use history::History;
 pub use pause::Pause;
 pub use plan::{Plan, ScaleReadError, SelectedPods};
 pub use quantity::{MilliValue, Quantity};
-pub use readings::{MetricQuery, MetricsApi, PodSample, PodSamples, ReadError, Reading, Readings};
+pub use readings::{
+    MetricQuery, MetricsApi, PodSample, PodSamples, ReadError, Reading, Readings, Sample,
+};
 pub use report::{Inputs, Report};
 pub use selector::Selector;
 pub use settings::Settings;

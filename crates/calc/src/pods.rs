@@ -205,7 +205,7 @@ mod tests {
             start_time: Some(at(0)),
             ready: (changed != NEVER)
                 .then_some(ReadyCondition { status: ready, last_transition_time }),
-            requests: std::sync::Arc::default(),
+            resources: std::sync::Arc::default(),
             controller: None,
         }
     }

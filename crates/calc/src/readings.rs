@@ -109,6 +109,17 @@ impl PodSamples {
         self.by_pod.get(pod)
     }
 
+    /// Keeps only the samples for which `keep` is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&PodSample) -> bool) {
+        self.by_pod.retain(|_, sample| {
+            let is_kept = keep(sample);
+            if !is_kept {
+                self.total -= i128::from(sample.value.as_milli());
+            }
+            is_kept
+        });
+    }
+
     /// The number of pods that have a sample.
     pub fn len(&self) -> usize {
         self.by_pod.len()
@@ -141,15 +152,31 @@ impl<N: Into<Box<str>>> FromIterator<(N, PodSample)> for PodSamples {
     }
 }
 
+/// A value, and when it was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample<T> {
+    /// The value.
+    pub value: T,
+    /// When it was measured: the oldest part of it, if parts have times of their own. `None` if the
+    /// source doesn't report it. Such a value never counts as too old.
+    pub timestamp: Option<Timestamp>,
+}
+
+impl<T> From<T> for Sample<T> {
+    fn from(value: T) -> Self {
+        Self { value, timestamp: None }
+    }
+}
+
 /// The answer to one [`MetricQuery`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     /// Answers [`MetricQuery::Resource`] and [`MetricQuery::Pods`]: one sample per pod.
     Pods(PodSamples),
     /// Answers [`MetricQuery::Object`]: the object's value.
-    Object(MilliValue),
-    /// Answers [`MetricQuery::External`]: the value of every series.
-    External(Vec<MilliValue>),
+    Object(Sample<MilliValue>),
+    /// Answers [`MetricQuery::External`]: the value of every series, with the time of the oldest.
+    External(Sample<Vec<MilliValue>>),
 }
 
 /// The answers to the queries of a [`Plan`](crate::plan::Plan), by the index of their metric in

@@ -259,10 +259,10 @@ impl Scenario {
                 return Err(ReadError::Empty(MetricsApi::Custom));
             }
             Ok(match source_type {
-                "Object" => Reading::Object(MilliValue::from_milli(self.value)),
+                "Object" => Reading::Object(MilliValue::from_milli(self.value).into()),
                 "External" => {
                     let series = [self.value / 2, self.value - self.value / 2];
-                    Reading::External(series.map(MilliValue::from_milli).to_vec())
+                    Reading::External(series.map(MilliValue::from_milli).to_vec().into())
                 }
                 _ => Reading::Pods(self.samples()),
             })

@@ -397,7 +397,7 @@ fn readings_by_name_answer_every_query_of_that_name() {
     let hpa = hpa(json!({ "metrics": metrics }), json!({}));
     let settings = Settings::default();
     let plan = Plan::new(&hpa, Ok(scale(3)), &settings, |_| SelectedPods::default());
-    let value = Ok(Reading::External(vec![MilliValue::from_units(5)]));
+    let value = Ok(Reading::External(vec![MilliValue::from_units(5)].into()));
     let failed = Err(ReadError::Empty(MetricsApi::Resource));
     let readings = plan.readings_by_name([
         ("m", value.clone()),

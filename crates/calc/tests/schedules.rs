@@ -29,7 +29,7 @@ fn scaled_to(settings: &Settings, api_version: &str, kind: &str, target: &str) -
     let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "app=web".to_owned() };
     let plan = Plan::new(&hpa, Ok(scale), settings, |_| SelectedPods::new([] as [Pod; 0]));
     let mut readings = Readings::new();
-    readings.insert(0, Ok(Reading::Object(MilliValue::from_units(21))));
+    readings.insert(0, Ok(Reading::Object(MilliValue::from_units(21).into())));
     plan.decide(readings, History::default(), Timestamp::UNIX_EPOCH).scale_to()
 }
 

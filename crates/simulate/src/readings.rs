@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hpa_calc::{
-    MetricQuery, MilliValue, Pod, PodSample, PodSamples, ReadError, Reading, Selector,
-    api::{CrossVersionObjectReference, PodPhase, PodRequests, ReadyCondition, ResourceName},
+    MetricQuery, MilliValue, Pod, PodSample, PodSamples, ReadError, Reading, Sample as ApiSample,
+    Selector,
+    api::{CrossVersionObjectReference, PodPhase, PodResources, ReadyCondition, ResourceName},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -72,7 +73,7 @@ impl<'a> MetricsApis<'a> {
                         && self.is_described(&one.object, object)
                         && metric_selector.matches(&one.metric.labels);
                     let sample = one.metric.series.latest(self.now, settings);
-                    sample.filter(|_| is_queried).map(|sample| milli(sample.value))
+                    sample.filter(|_| is_queried).map(|sample| self.sample(sample))
                 });
                 return match (values.next(), values.next()) {
                     (Some(value), None) => Ok(Reading::Object(value)),
@@ -94,16 +95,22 @@ impl<'a> MetricsApis<'a> {
                 }
                 let settings = &model.metrics.settings.external;
                 let selected = named.filter(|(_, labels, _)| metric_selector.matches(*labels));
-                selected
-                    .filter_map(|(_, _, series)| series.latest(self.now, settings))
-                    .map(|sample| milli(sample.value))
-                    .collect::<Vec<_>>()
+                let samples =
+                    selected.filter_map(|(_, _, series)| series.latest(self.now, settings));
+                samples.map(|sample| self.sample(sample)).collect::<Vec<_>>()
             }
         };
         if values.is_empty() {
             return Err(ReadError::Empty(query.api()));
         }
-        Ok(Reading::External(values))
+        let timestamp = values.iter().filter_map(|sample| sample.timestamp).min();
+        let value = values.into_iter().map(|sample| sample.value).collect();
+        Ok(Reading::External(ApiSample { value, timestamp }))
+    }
+
+    fn sample(&self, sample: &Sample<f64>) -> ApiSample<MilliValue> {
+        let timestamp = whole_second(timestamp_at(self.start, sample.at));
+        ApiSample { value: milli(sample.value), timestamp: Some(timestamp) }
     }
 
     fn model(&self) -> &'a ClusterModel {
@@ -227,7 +234,7 @@ fn not_found(query: &MetricQuery) -> ReadError {
 /// The parts that all pods of a workload share.
 pub(crate) struct PodTemplate {
     labels: Arc<[(Box<str>, Box<str>)]>,
-    requests: Arc<PodRequests>,
+    resources: Arc<PodResources>,
 }
 
 impl PodTemplate {
@@ -238,8 +245,8 @@ impl PodTemplate {
         });
         // The containers are generated, so they decode.
         let pod = serde_json::from_value::<Pod>(pod).ok();
-        let (labels, requests) = pod.map(|pod| (pod.labels, pod.requests)).unwrap_or_default();
-        Self { labels, requests }
+        let (labels, resources) = pod.map(|pod| (pod.labels, pod.resources)).unwrap_or_default();
+        Self { labels, resources }
     }
 
     /// The object of a pod. Its times have whole seconds, as in the API.
@@ -263,7 +270,7 @@ impl PodTemplate {
             phase,
             start_time: lifecycle.scheduled_at.map(at),
             ready,
-            requests: Arc::clone(&self.requests),
+            resources: Arc::clone(&self.resources),
             controller: None,
         }
     }

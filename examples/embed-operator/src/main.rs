@@ -61,7 +61,7 @@ async fn reconcile(deployment: Arc<Deployment>, operator: Arc<Operator>) -> Resu
     // Read the metrics, and decide.
     let plan = Plan::new(&hpa, Ok(scale), &operator.settings, |_| SelectedPods::new(pods));
     let jobs = annotation("example.com/jobs").and_then(|jobs| jobs.parse().ok());
-    let jobs = jobs.map(|jobs| Reading::External(vec![jobs]));
+    let jobs = jobs.map(|jobs| Reading::External(vec![jobs].into()));
     let readings =
         plan.readings_by_name([("jobs", jobs.ok_or(ReadError::Empty(MetricsApi::External)))]);
     let uid = deployment.uid().unwrap_or_default();

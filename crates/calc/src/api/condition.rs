@@ -14,6 +14,10 @@ open_enum! {
         /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
         /// condition.
         Paused = "Paused",
+        /// Whether pods without a request are left out (see
+        /// [`MissingRequests`](crate::settings::MissingRequests)). The reference has no such
+        /// condition.
+        PodsSkipped = "PodsSkipped",
         /// Whether the autoscaler scaled the workload to zero (KEP-2021).
         ScaledToZero = "ScaledToZero",
         /// Whether the replicas can be computed from the metrics.
@@ -65,6 +69,9 @@ open_enum! {
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
         InvalidSelector = "InvalidSelector",
+        /// Pods lack the request or limit that a utilization is a percentage of, and are left out.
+        /// The reference has no such reason.
+        MissingRequests = "MissingRequests",
         /// The autoscaler did not scale the workload to zero.
         NotScaledToZero = "NotScaledToZero",
         /// An annotation pauses scaling. The reference has no such reason.

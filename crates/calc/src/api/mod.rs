@@ -25,9 +25,10 @@ pub use metric::{
     MetricIdentifier, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,
     ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
 };
+pub(crate) use pod::GO_ZERO_TIME;
 pub use pod::{
-    ContainerRequests, Pod, PodPhase, PodRequests, PodSpec, PodStatus, ReadyCondition,
-    ResourceName, ResourceRequest,
+    ContainerResources, Pod, PodPhase, PodResources, PodSpec, PodStatus, ReadyCondition,
+    ResourceAmount, ResourceAmounts, ResourceName,
 };
 pub use scale::Scale;
 pub use spec::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec};

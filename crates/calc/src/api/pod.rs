@@ -23,7 +23,7 @@ open_enum! {
 /// The part of a core/v1 Pod that a decision reads, in a form small enough to keep all pods of a
 /// cluster in memory. It deserializes from the JSON of the whole Pod.
 ///
-/// Name, labels and requests are reference-counted, so that a cache can keep one copy for all pods
+/// Name, labels and resources are reference-counted, so that a cache can keep one copy for all pods
 /// of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
@@ -39,8 +39,8 @@ pub struct Pod {
     pub start_time: Option<Timestamp>,
     /// The pod's `Ready` condition, if it is set.
     pub ready: Option<ReadyCondition>,
-    /// The resource requests.
-    pub requests: Arc<PodRequests>,
+    /// The requests and limits.
+    pub resources: Arc<PodResources>,
     /// The object that manages the pod, such as a ReplicaSet.
     pub controller: Option<Arc<OwnerReference>>,
 }
@@ -93,9 +93,9 @@ impl std::fmt::Display for ResourceName {
     }
 }
 
-/// The request for one resource.
+/// How much of one resource is requested, or how much the limit is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ResourceRequest {
+pub struct ResourceAmount {
     /// The resource.
     pub resource: ResourceName,
     /// The amount, rounded up to milli-units. `None` if its text is longer than
@@ -104,22 +104,43 @@ pub struct ResourceRequest {
     pub amount: Option<MilliValue>,
 }
 
-/// The requests of one container.
+/// The requests and limits of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ContainerRequests {
+pub struct ContainerResources {
     /// The container's name.
     pub name: Box<str>,
     /// The container's requests.
-    pub requests: Box<[ResourceRequest]>,
+    pub requests: Box<[ResourceAmount]>,
+    /// The container's limits.
+    pub limits: Box<[ResourceAmount]>,
 }
 
-/// The requests of a pod, by container and for the whole pod.
+/// Requests and limits, by container and for the whole pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PodRequests {
+pub struct ResourceAmounts {
     /// The containers, then the restartable init containers (sidecars).
-    pub containers: Box<[ContainerRequests]>,
+    pub containers: Box<[ContainerResources]>,
     /// The effective requests if the pod has pod-level requests (KEP-2837), else `None`.
-    pub pod_level: Option<Box<[ResourceRequest]>>,
+    pub pod_level_requests: Option<Box<[ResourceAmount]>>,
+    /// The pod-level limits. Resources without one have the limits of the containers.
+    pub pod_level_limits: Box<[ResourceAmount]>,
+}
+
+/// The requests and limits of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodResources {
+    /// Those of the pod's spec.
+    pub spec: ResourceAmounts,
+    /// Those that the kubelet has applied, if they differ, as during an in-place resize (KEP-1287,
+    /// KEP-5419).
+    pub actual: Option<Box<ResourceAmounts>>,
+}
+
+impl PodResources {
+    /// The requests and limits that the kubelet has applied.
+    pub fn actual(&self) -> &ResourceAmounts {
+        self.actual.as_deref().unwrap_or(&self.spec)
+    }
 }
 
 /// The part of a Pod's `spec` that [`Pod`] is made from, in its wire form.
@@ -144,6 +165,20 @@ pub struct PodStatus {
     start_time: Option<Timestamp>,
     #[serde(default, deserialize_with = "super::null_as_empty")]
     conditions: Vec<PodCondition>,
+    #[serde(default, deserialize_with = "super::null_as_empty")]
+    container_statuses: Vec<ContainerStatus>,
+    #[serde(default, deserialize_with = "super::null_as_empty")]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(default)]
+    resources: Option<Resources>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct ContainerStatus {
+    #[serde(default)]
+    name: Box<str>,
+    #[serde(default)]
+    resources: Option<Resources>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -172,9 +207,11 @@ struct Container {
 struct Resources {
     #[serde(default, deserialize_with = "super::null_as_empty")]
     requests: BTreeMap<String, Amount>,
+    #[serde(default, deserialize_with = "super::null_as_empty")]
+    limits: BTreeMap<String, Amount>,
 }
 
-/// The amount of a request, or `None` if its text is too long. Other invalid texts fail, because
+/// The amount of a request or limit, or `None` if its text is too long. Other invalid texts fail, because
 /// the API server doesn't store them.
 #[derive(Clone, Debug)]
 struct Amount(Option<Quantity>);
@@ -238,7 +275,7 @@ impl Pod {
             phase: status.phase.clone(),
             start_time: status.start_time,
             ready: ready.map(ReadyCondition::from),
-            requests: Arc::new(PodRequests::from(spec)),
+            resources: Arc::new(PodResources::new(spec, status)),
             controller: None,
         }
     }
@@ -291,31 +328,93 @@ impl Container {
     }
 }
 
-impl From<&Container> for ContainerRequests {
+impl From<&Container> for ContainerResources {
     fn from(container: &Container) -> Self {
-        let requests = container
-            .requests()
-            .map(|(resource, amount)| ResourceRequest {
-                resource: resource.as_str().into(),
-                amount: amount.milli_value(),
-            })
-            .collect();
-        Self { name: container.name.clone(), requests }
+        let resources = container.resources.as_ref();
+        Self {
+            name: container.name.clone(),
+            requests: resources.map_or_else(Box::default, |all| amounts(&all.requests)),
+            limits: resources.map_or_else(Box::default, |all| amounts(&all.limits)),
+        }
     }
 }
 
-impl From<&PodSpec> for PodRequests {
+fn amounts(by_resource: &BTreeMap<String, Amount>) -> Box<[ResourceAmount]> {
+    let amounts = by_resource.iter().map(|(resource, amount)| ResourceAmount {
+        resource: resource.as_str().into(),
+        amount: amount.milli_value(),
+    });
+    amounts.collect()
+}
+
+impl From<&PodSpec> for ResourceAmounts {
     fn from(spec: &PodSpec) -> Self {
         let sidecars = spec.init_containers.iter().filter(|container| container.is_restartable());
+        let pod_level = spec.resources.as_ref();
         Self {
             containers: spec
                 .containers
                 .iter()
                 .chain(sidecars)
-                .map(ContainerRequests::from)
+                .map(ContainerResources::from)
                 .collect(),
-            pod_level: pod_level_requests(spec),
+            pod_level_requests: pod_level_requests(spec),
+            pod_level_limits: pod_level.map_or_else(Box::default, |all| amounts(&all.limits)),
         }
+    }
+}
+
+impl PodResources {
+    fn new(spec: &PodSpec, status: &PodStatus) -> Self {
+        let actual = actual_spec(spec, status).map(|spec| Box::new((&spec).into()));
+        Self { spec: spec.into(), actual }
+    }
+}
+
+/// The spec with the requests and limits that the status reports, if they differ. The kubelet
+/// reports those that it has applied. Resources that it doesn't report are those of the spec.
+fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
+    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let reported: BTreeMap<&str, &Resources> =
+        statuses.filter_map(|status| Some((&*status.name, status.resources.as_ref()?))).collect();
+    let containers = || spec.containers.iter().chain(&spec.init_containers);
+    let is_resized = |container: &Container| {
+        let reported = reported.get(&*container.name);
+        reported.is_some_and(|reported| reported.differ_from(container.resources.as_ref()))
+    };
+    // The kubelet reports pod-level resources only if the spec has some.
+    let pod_level = spec.resources.as_ref().zip(status.resources.as_ref());
+    let is_pod_resized = pod_level.is_some_and(|(own, reported)| reported.differ_from(Some(own)));
+    if !is_pod_resized && !containers().any(is_resized) {
+        return None;
+    }
+    let mut actual = spec.clone();
+    for container in actual.containers.iter_mut().chain(&mut actual.init_containers) {
+        if let Some(reported) = reported.get(&*container.name) {
+            container.resources.get_or_insert_default().overlay(reported);
+        }
+    }
+    if let Some((own, reported)) = actual.resources.as_mut().zip(status.resources.as_ref()) {
+        own.overlay(reported);
+    }
+    Some(actual)
+}
+
+impl Resources {
+    fn differ_from(&self, spec: Option<&Self>) -> bool {
+        let differ = |reported: &BTreeMap<String, Amount>, own: Option<&BTreeMap<_, Amount>>| {
+            reported.iter().any(|(resource, amount)| {
+                let own = own.and_then(|own| own.get(resource));
+                own.is_none_or(|own| own.nano_value() != amount.nano_value())
+            })
+        };
+        differ(&self.requests, spec.map(|spec| &spec.requests))
+            || differ(&self.limits, spec.map(|spec| &spec.limits))
+    }
+
+    fn overlay(&mut self, reported: &Self) {
+        self.requests.extend(reported.requests.clone());
+        self.limits.extend(reported.limits.clone());
     }
 }
 
@@ -326,7 +425,7 @@ type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
 /// there is one, else the sum over the containers, or the maximum that init containers need if that
 /// is more (KEP-753, KEP-2837). The pod's overhead doesn't count (kubernetes#142154).
-fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceRequest]>> {
+fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceAmount]>> {
     let pod_level = &spec.resources.as_ref()?.requests;
     let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
     let mut effective = container_sum(spec);
@@ -335,7 +434,7 @@ fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceRequest]>> {
         effective.insert(resource, amount.nano_value());
         any = true;
     }
-    let requests = effective.into_iter().map(|(resource, nanos)| ResourceRequest {
+    let requests = effective.into_iter().map(|(resource, nanos)| ResourceAmount {
         resource: resource.into(),
         amount: nanos.map(milli_from_nano),
     });

@@ -197,7 +197,7 @@ fn pod_is_running_and_ready_by_phase_and_condition(
     assert_eq!(pod.is_running_and_ready(), expected);
     assert!(pod.terminating);
     assert_eq!((pod.label("a"), pod.label("b"), pod.label("c")), (Some("1"), Some("2"), None));
-    assert_eq!(pod.ready.unwrap().last_transition_time, pod::GO_ZERO_TIME);
+    assert_eq!(pod.ready.unwrap().last_transition_time, GO_ZERO_TIME);
 }
 
 #[rstest]
@@ -240,7 +240,7 @@ fn effective_pod_level_requests(#[case] own: Value, #[case] init: Value, #[case]
         "initContainers": init,
     });
     let pod = pod(json!({ "spec": spec }));
-    let requests = pod.requests.pod_level.as_ref().unwrap();
+    let requests = pod.resources.spec.pod_level_requests.as_ref().unwrap();
     let cpu = requests.iter().find(|request| request.resource == ResourceName::Cpu).unwrap();
     assert_eq!(cpu.amount, Some(MilliValue::from_milli(milli)));
 }
@@ -248,5 +248,77 @@ fn effective_pod_level_requests(#[case] own: Value, #[case] init: Value, #[case]
 #[test]
 fn extended_resources_have_no_pod_level_requests() {
     let pod = pod(json!({ "spec": { "resources": { "requests": { "example.com/gpu": "1" } } } }));
-    assert_eq!(pod.requests.pod_level, None);
+    assert_eq!(pod.resources.spec.pod_level_requests, None);
+}
+
+/// The amounts of CPU that a container requests and may use at most, in milli-units.
+fn cpu_of(amounts: &ResourceAmounts, container: &str) -> (Option<i64>, Option<i64>) {
+    let container = amounts.containers.iter().find(|one| &*one.name == container).unwrap();
+    let cpu = |all: &[ResourceAmount]| {
+        let found = all.iter().find(|one| one.resource == ResourceName::Cpu);
+        found.map(|one| one.amount.unwrap().as_milli())
+    };
+    (cpu(&container.requests), cpu(&container.limits))
+}
+
+fn resized(spec: Value, status: Value) -> Pod {
+    pod(json!({ "spec": spec, "status": status }))
+}
+
+#[rstest]
+#[case::not_reported(json!({}))]
+#[case::no_resources(json!({ "containerStatuses": [{ "name": "app" }] }))]
+#[case::null(json!({ "containerStatuses": null, "initContainerStatuses": null, "resources": null }))]
+#[case::equal(json!({ "containerStatuses": [{ "name": "app", "resources":
+    { "requests": { "cpu": "1000m" }, "limits": { "cpu": "2" } } }] }))]
+#[case::fewer(json!({ "containerStatuses": [{ "name": "app", "resources":
+    { "requests": { "cpu": "1" } } }] }))]
+#[case::other_container(json!({ "containerStatuses": [{ "name": "debug", "resources":
+    { "requests": { "cpu": "7" } } }] }))]
+#[case::pod_level_without_any_in_the_spec(json!({ "resources": { "requests": { "cpu": "7" } } }))]
+fn applied_resources_like_those_of_the_spec_take_no_memory(#[case] status: Value) {
+    let resources = json!({ "requests": { "cpu": "1" }, "limits": { "cpu": "2" } });
+    let spec = json!({ "containers": [{ "name": "app", "resources": resources }] });
+    let pod = resized(spec, status);
+    assert_eq!(pod.resources.actual, None);
+    assert_eq!(cpu_of(pod.resources.actual(), "app"), (Some(1000), Some(2000)));
+}
+
+#[test]
+fn applied_resources_are_those_that_the_kubelet_reports() {
+    let resources = json!({ "requests": { "cpu": "1", "memory": "1" }, "limits": { "cpu": "2" } });
+    let sidecar = json!({ "name": "proxy", "restartPolicy": "Always", "resources": resources });
+    let spec = json!({
+        "containers": [{ "name": "app", "resources": resources }, { "name": "bare" }],
+        "initContainers": [sidecar],
+    });
+    let reported = |cpu: &str| json!({ "requests": { "cpu": cpu } });
+    let pod = resized(
+        spec,
+        json!({
+            "containerStatuses": [{ "name": "app", "resources": reported("500m") }],
+            "initContainerStatuses": [{ "name": "proxy", "resources": reported("3") }],
+        }),
+    );
+    let (of_spec, actual) = (&pod.resources.spec, pod.resources.actual());
+    assert_eq!(cpu_of(of_spec, "app"), (Some(1000), Some(2000)));
+    assert_eq!(cpu_of(actual, "app"), (Some(500), Some(2000)));
+    assert_eq!(cpu_of(actual, "proxy"), (Some(3000), Some(2000)));
+    assert_eq!(cpu_of(actual, "bare"), (None, None));
+    let memory = actual.containers[0].requests.iter().map(|one| &one.resource);
+    assert!(memory.into_iter().any(|name| *name == ResourceName::Memory));
+}
+
+#[test]
+fn applied_pod_level_resources_are_reported_for_the_pod() {
+    let own = json!({ "requests": { "cpu": "4" }, "limits": { "cpu": "8" } });
+    let spec = json!({ "resources": own, "containers": [{ "name": "app" }] });
+    let status = json!({ "resources": { "requests": { "cpu": "2" }, "limits": { "cpu": "6" } } });
+    let pod = resized(spec, status);
+    let amounts = |all: &ResourceAmounts| {
+        let request = all.pod_level_requests.as_ref().unwrap()[0].amount.unwrap();
+        (request.as_milli(), all.pod_level_limits[0].amount.unwrap().as_milli())
+    };
+    assert_eq!(amounts(&pod.resources.spec), (4000, 8000));
+    assert_eq!(amounts(pod.resources.actual()), (2000, 6000));
 }

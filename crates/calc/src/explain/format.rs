@@ -27,6 +27,11 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A number and a noun, which is plural unless the number is one: `1 pod`, `2 pods`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

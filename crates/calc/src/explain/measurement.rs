@@ -9,6 +9,7 @@ use crate::{
         MetricValueStatus,
     },
     quantity::{MilliValue, Quantity},
+    settings::UtilizationOf,
 };
 
 /// A metric, its value and its target, formatted in the same unit.
@@ -21,7 +22,7 @@ pub struct Measurement {
     pub current: String,
     /// The target.
     pub target: String,
-    /// ` of requests`, ` per pod` or empty.
+    /// ` of requests`, ` of limits`, ` per pod` or empty.
     pub unit: &'static str,
 }
 
@@ -40,23 +41,25 @@ impl Measurement {
                     metric: metric_name(spec),
                     current,
                     target,
-                    unit: OF_REQUESTS,
+                    unit: of(metric.utilization_of),
                 });
             }
         };
-        Some(Self::of_value(spec, value, target, explanation.current_replicas > 0))
+        let has_pods = explanation.current_replicas > 0;
+        Some(Self::of_value(spec, metric.utilization_of, value, target, has_pods))
     }
 
     /// A value and its target, utilizations in percent. Without pods, an average is a total.
     pub(crate) fn of_value(
         spec: &MetricSpec,
+        utilization_of: UtilizationOf,
         value: MilliValue,
         target: MilliValue,
         has_pods: bool,
     ) -> Self {
         let name = metric_name(spec);
         let (unit, format): (_, fn(MilliValue) -> String) = match spec.target() {
-            Some(target) if is_utilization(target) => (OF_REQUESTS, percentage),
+            Some(target) if is_utilization(target) => (of(utilization_of), percentage),
             _ if name.contains("memory") => (" per pod", mebibytes),
             Some(target) if target.average_value.is_some() && has_pods => (" per pod", quantity),
             _ => ("", quantity),
@@ -66,7 +69,12 @@ impl Measurement {
 }
 
 /// The unit of a utilization.
-const OF_REQUESTS: &str = " of requests";
+fn of(utilization_of: UtilizationOf) -> &'static str {
+    match utilization_of {
+        UtilizationOf::Requests => " of requests",
+        UtilizationOf::Limits => " of limits",
+    }
+}
 
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,12 +8,16 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub(crate) use self::format::counted;
 pub use self::{
     format::{minutes, number},
     measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };
-use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
+use crate::{
+    api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule,
+    settings::UtilizationOf,
+};
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
 /// in one line; [`Explanation::sentence`] prints what matters most.
@@ -38,8 +42,27 @@ pub struct Explanation {
     pub limited_by: Option<ConditionReason>,
     /// The desired replicas.
     pub desired_replicas: i32,
+    /// What settings of the autoscaler changed in the decision, other than in single metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SettingEffect>,
     /// The decision in a few words.
     pub summary: Summary,
+}
+
+/// What a setting of the autoscaler changed in a decision (see [`crate::settings`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettingEffect {
+    /// The setting's name, as in the table [`SETTINGS`](crate::settings::SETTINGS).
+    pub setting: &'static str,
+    /// What it changed.
+    pub text: String,
+}
+
+impl fmt::Display for SettingEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.setting, self.text)
+    }
 }
 
 /// A decision in a few words.
@@ -69,8 +92,11 @@ pub struct MetricExplanation {
     /// The measured usage: a value, or the average over pods or replicas.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
-    /// The measured usage in percent of the requests, for utilization targets.
+    /// The measured usage in percent of the requests or limits, for utilization targets.
     pub utilization: Option<i32>,
+    /// What the utilization is a percentage of.
+    #[serde(skip_serializing_if = "UtilizationOf::is_default")]
+    pub utilization_of: UtilizationOf,
     /// The target.
     pub target: Option<TargetValue>,
     /// Usage divided by target.
@@ -97,6 +123,9 @@ pub struct MetricExplanation {
     pub error: Option<String>,
     /// The kind of the error.
     pub failure: Option<MetricFailure>,
+    /// What settings changed for the metric.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SettingEffect>,
 }
 
 /// What kind of failure leaves a metric without a proposal.
@@ -112,11 +141,13 @@ pub enum MetricFailure {
     Empty,
     /// The metric was not read.
     NotRead,
+    /// All samples are older than the autoscaler's settings allow.
+    TooOld,
     /// The selector matches no pod.
     NoPods,
     /// No pod that counts has a sample.
     NoSamples,
-    /// A pod lacks the request that a utilization is a percentage of.
+    /// A pod lacks the request or limit that a utilization is a percentage of.
     MissingRequest,
     /// A pod lacks the container.
     NoContainer,
@@ -128,7 +159,7 @@ pub enum MetricFailure {
 pub enum TargetValue {
     /// A value, or an average value.
     Value(MilliValue),
-    /// A utilization in percent of the requests.
+    /// A utilization in percent of the requests or limits.
     Utilization(i32),
 }
 
@@ -192,7 +223,7 @@ impl fmt::Display for Explanation {
         if let Some(by) = &self.limited_by {
             write!(f, "; {by} at {}", self.desired_replicas)?;
         }
-        Ok(())
+        self.effects.iter().try_for_each(|effect| write!(f, "; {effect}"))
     }
 }
 
@@ -224,7 +255,7 @@ impl fmt::Display for MetricExplanation {
                 pods.ready, pods.unready, pods.missing, pods.ignored
             )?;
         }
-        Ok(())
+        self.effects.iter().try_for_each(|effect| write!(f, " [{effect}]"))
     }
 }
 
@@ -280,6 +311,7 @@ mod tests {
             proposed_replicas: Some(3),
             pods: Some(PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 }),
             usage: Some(MilliValue::from_milli(7)),
+            effects: vec![SettingEffect { setting: "aggregate", text: "p90".to_owned() }],
             ..MetricExplanation::default()
         };
         let explanation = Explanation {
@@ -292,15 +324,18 @@ mod tests {
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
             desired_replicas: 2,
+            effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
             summary: Summary::NoChange,
         };
         assert_eq!(
             explanation.to_string(),
             "keep 2; External: gone; *pods metric m 1500m/1000m ratio 1.500 proposes 3; cpu \
-                75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4); \
-                ScaleUpStabilized at 3; TooManyReplicas at 2"
+                75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4) \
+                [aggregate: p90]; ScaleUpStabilized at 3; TooManyReplicas at 2; bounds: office \
+                hours"
         );
     }
+
     #[rstest]
     #[case::rescale(Summary::Rescale("All metrics below target".into()), "2 -> 5")]
     #[case::rescale_without_reason(Summary::Rescale(String::new()), "2 -> 5")]

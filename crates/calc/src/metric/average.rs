@@ -1,18 +1,19 @@
 //! Resource, ContainerResource and Pods metrics: an average over pods.
 
 use super::{
-    Context, EvaluateError, EvaluatedMetric, MetricSpecError, ReadingError, expect_reading,
-    status::resource_status, value::average_status,
+    Context, EvaluateError, EvaluatedMetric, MetricSpecError, ReadingError, effects,
+    expect_reading, status::resource_status, value::average_status,
 };
 use crate::{
     api::{
         MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource,
         PodsMetricStatus, ResourceName,
     },
-    explain::TargetValue,
+    explain::{SettingEffect, TargetValue},
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
-    replicas::{self, Proposal, UtilizationTarget},
+    replicas::{Proposal, UtilizationTarget, average_value_with, utilization_with},
+    settings::{Aggregate, MetricSettings, UtilizationOf},
 };
 
 pub(super) fn pods(
@@ -23,14 +24,17 @@ pub(super) fn pods(
     let name = &source.metric.name;
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
     let target = target.ok_or(MetricSpecError::PodsTarget)?;
-    let samples =
-        pod_samples(reading).map_err(EvaluateError::reading(|| format!("metric {name}")))?;
-    let proposal = replicas::average_value(
+    let (samples, too_old) = pod_samples(reading, context)
+        .map_err(EvaluateError::reading(|| format!("metric {name}")))?;
+    let average = average_value_with(
         &context.average_target(target, false),
+        context.rules(),
         context.pods(),
         &samples,
         &context.readiness,
     )?;
+    let (proposal, effects) =
+        (average.proposal, effects::of_average(&average, too_old, context, None));
     let current = average_status(proposal.usage);
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
@@ -38,8 +42,11 @@ pub(super) fn pods(
         pods: Some(status.into()),
         ..Default::default()
     };
-    let name = format!("pods metric {name}");
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+    let name = match context.metric.aggregate {
+        Aggregate::Average => format!("pods metric {name}"),
+        aggregate => format!("pods metric {name} ({})", aggregate.as_str()),
+    };
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
 }
 
 /// A Resource or ContainerResource metric.
@@ -61,20 +68,38 @@ impl Resource<'_> {
             (None, Some(target)) => (TargetValue::Utilization(target), "utilization"),
             (None, None) => return Err(MetricSpecError::ResourceTarget.into()),
         };
-        let proposal = self.propose(target, &resource, reading, context).map_err(|error| {
+        let proposed = self.propose(target, &resource, reading, context).map_err(|error| {
             let resource = self.name.to_owned();
             EvaluateError::Resource { resource, target: kind, error: error.into() }
         })?;
-        let name = match (target, self.container) {
-            (TargetValue::Value(_), _) => format!("{} resource", self.name),
-            (TargetValue::Utilization(_), None) => {
-                format!("{} resource utilization (percentage of request)", self.name)
-            }
-            (TargetValue::Utilization(_), Some(_)) => {
-                format!("{} container resource utilization (percentage of request)", self.name)
-            }
+        let (proposal, effects) = proposed;
+        let name = self.condition_name(target, context.metric);
+        let status = self.status(&resource, &proposal);
+        Ok(EvaluatedMetric { proposal, name, target, status, effects })
+    }
+
+    /// The name in conditions and events.
+    fn condition_name(&self, target: TargetValue, settings: &MetricSettings) -> String {
+        let name = self.name;
+        let aggregate = match settings.aggregate {
+            Aggregate::Average => None,
+            aggregate => Some(aggregate.as_str()),
         };
-        Ok(EvaluatedMetric { proposal, name, target, status: self.status(&resource, &proposal) })
+        let kind = if self.container.is_some() { "container resource" } else { "resource" };
+        let of = match settings.utilization_of {
+            UtilizationOf::Requests => "request",
+            UtilizationOf::Limits => "limit",
+        };
+        match (target, aggregate) {
+            (TargetValue::Value(_), None) => format!("{name} resource"),
+            (TargetValue::Value(_), Some(aggregate)) => format!("{name} resource ({aggregate})"),
+            (TargetValue::Utilization(_), None) => {
+                format!("{name} {kind} utilization (percentage of {of})")
+            }
+            (TargetValue::Utilization(_), Some(aggregate)) => {
+                format!("{name} {kind} utilization (percentage of {of}, {aggregate})")
+            }
+        }
     }
 
     fn propose(
@@ -83,14 +108,14 @@ impl Resource<'_> {
         resource: &ResourceName,
         reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
-    ) -> Result<Proposal, EvaluateError> {
-        let samples = pod_samples(reading)
+    ) -> Result<(Proposal, Vec<SettingEffect>), EvaluateError> {
+        let (samples, too_old) = pod_samples(reading, context)
             .map_err(EvaluateError::reading(|| format!("metrics for resource {}", self.name)))?;
         let (pods, readiness) = (context.pods(), &context.readiness);
-        Ok(match target {
+        let average = match target {
             TargetValue::Value(target) => {
                 let target = context.average_target(target, *resource == ResourceName::Cpu);
-                replicas::average_value(&target, pods, &samples, readiness)?
+                average_value_with(&target, context.rules(), pods, &samples, readiness)?
             }
             TargetValue::Utilization(target) => {
                 let target = UtilizationTarget {
@@ -100,9 +125,14 @@ impl Resource<'_> {
                     container: self.container,
                     tolerances: context.tolerances,
                 };
-                replicas::utilization(&target, pods, &samples, readiness)?
+                utilization_with(&target, context.rules(), pods, &samples, readiness)?
             }
-        })
+        };
+        let utilization_of = match target {
+            TargetValue::Utilization(_) => Some(self.name),
+            TargetValue::Value(_) => None,
+        };
+        Ok((average.proposal, effects::of_average(&average, too_old, context, utilization_of)))
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
@@ -117,9 +147,27 @@ impl Resource<'_> {
     }
 }
 
-fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, ReadingError> {
-    expect_reading(reading, |reading| match reading {
+/// The samples that are not too old, and the number of those that are.
+fn pod_samples(
+    reading: Option<Result<Reading, ReadError>>,
+    context: &Context<'_>,
+) -> Result<(PodSamples, usize), ReadingError> {
+    let mut samples = expect_reading(reading, |reading| match reading {
         Reading::Pods(samples) => Some(samples),
         _ => None,
-    })
+    })?;
+    let (settings, now) = (context.metric, context.readiness.now);
+    if settings.max_sample_age.is_none() {
+        return Ok((samples, 0));
+    }
+    let newest = samples.iter().map(|(_, sample)| sample.timestamp).max();
+    let all = samples.len();
+    samples.retain(|sample| !settings.is_too_old(sample.timestamp, now));
+    match newest {
+        Some(newest) if samples.is_empty() => Err(context.too_old(newest)),
+        _ => {
+            let too_old = all - samples.len();
+            Ok((samples, too_old))
+        }
+    }
 }

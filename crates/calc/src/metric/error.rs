@@ -1,8 +1,10 @@
 //! Why a metric gives no proposal. All texts are those of the reference controller.
 
+use jiff::SignedDuration;
+
 use crate::{
     api::MetricSourceType, explain::MetricFailure, readings::ReadError, replicas::CalculationError,
-    selector::SelectorError,
+    selector::SelectorError, settings::duration_text,
 };
 
 /// A metric spec that can't be queried or computed.
@@ -37,8 +39,27 @@ pub(super) enum ReadingError {
     /// The caller gave no reading, or one that doesn't answer the query.
     #[error("the metric was not read")]
     NotRead,
+    /// All samples are older than the setting allows. The age is in whole minutes or hours, so that
+    /// the text doesn't change with each reconcile.
+    #[error(
+        "the newest sample is more than {} old, max-sample-age is {}",
+        coarse(*age),
+        duration_text(*limit)
+    )]
+    TooOld { age: SignedDuration, limit: SignedDuration },
     #[error(transparent)]
     Api(#[from] ReadError),
+}
+
+/// A duration, rounded down to whole minutes from one minute on, and to hours from one hour on.
+fn coarse(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs();
+    let unit = match seconds {
+        ..60 => 1,
+        60..3600 => 60,
+        _ => 3600,
+    };
+    duration_text(SignedDuration::from_secs(seconds - seconds % unit))
 }
 
 /// Why evaluating a metric failed.
@@ -63,6 +84,7 @@ impl EvaluateError {
             Self::Spec(_) => MetricFailure::InvalidSpec,
             Self::Resource { error, .. } => error.kind(),
             Self::Reading { error: ReadingError::NotRead, .. } => MetricFailure::NotRead,
+            Self::Reading { error: ReadingError::TooOld { .. }, .. } => MetricFailure::TooOld,
             Self::Reading { error: ReadingError::Api(error), .. } => match error {
                 ReadError::Fetch { .. } => MetricFailure::Fetch,
                 ReadError::Empty(_) => MetricFailure::Empty,
@@ -75,9 +97,10 @@ impl EvaluateError {
                 | CalculationError::MissingRequest { .. }
                 | CalculationError::MissingPodLevelRequest { .. }
                 | CalculationError::UnreadableRequest { .. }
-                | CalculationError::UnreadablePodLevelRequest { .. } => {
-                    MetricFailure::MissingRequest
-                }
+                | CalculationError::UnreadablePodLevelRequest { .. }
+                | CalculationError::MissingLimit { .. }
+                | CalculationError::UnreadableLimit { .. }
+                | CalculationError::UnreadablePodLevelLimit { .. } => MetricFailure::MissingRequest,
             },
         }
     }

@@ -1,11 +1,14 @@
 //! One metric of a spec: its query, its proposal, and its texts, which equal the reference's.
 
 mod average;
+mod effects;
 mod error;
 mod status;
 mod value;
 
 use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use crate::{
     api::{
@@ -13,15 +16,16 @@ use crate::{
         MetricSourceType, MetricSpec, MetricStatus, ObjectMetricSource, Pod, PodsMetricSource,
         ResourceMetricSource, Scale,
     },
-    explain::{MetricFailure, TargetValue},
+    explain::{MetricFailure, SettingEffect, TargetValue},
     quantity::MilliValue,
-    readings::{MetricQuery, ReadError, Reading},
-    replicas::{AverageTarget, Proposal, ValueTarget},
+    readings::{MetricQuery, ReadError, Reading, Sample},
+    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget},
     selector::Selector,
-    settings::{Readiness, Tolerances},
+    settings::{MetricSettings, Readiness, Rollout, Settings, Tolerances},
 };
 
 use average::{Resource, pods};
+pub(crate) use effects::MISSING_REQUESTS;
 pub(crate) use error::MetricSpecError;
 use error::{EvaluateError, ReadingError};
 pub(crate) use status::status_without_value;
@@ -35,8 +39,9 @@ pub(crate) struct Context<'a> {
     pub(crate) pods: &'a [Arc<Pod>],
     pub(crate) tolerances: Tolerances,
     pub(crate) readiness: Readiness,
-    /// See [`Settings::exact_schedules`](crate::Settings::exact_schedules).
-    pub(crate) exact_schedules: bool,
+    pub(crate) settings: &'a Settings,
+    /// The settings of the metric.
+    pub(crate) metric: &'a MetricSettings,
 }
 
 /// A metric with a proposal.
@@ -46,6 +51,7 @@ pub(crate) struct EvaluatedMetric {
     pub(crate) name: String,
     pub(crate) target: TargetValue,
     pub(crate) status: MetricStatus,
+    pub(crate) effects: Vec<SettingEffect>,
 }
 
 /// A metric without a proposal, with the two texts that the reference has for the error.
@@ -223,14 +229,30 @@ fn expect_reading<T>(
 }
 
 impl Context<'_> {
-    /// The context of one metric.
-    pub(crate) fn for_metric(&self, spec: &MetricSpec) -> Self {
-        let is_exact = self.exact_schedules
+    /// Fails if a value is older than the settings of the metric allow.
+    fn check_age<T>(&self, sample: Sample<T>) -> Result<T, ReadingError> {
+        match sample.timestamp {
+            Some(timestamp) if self.metric.is_too_old(timestamp, self.readiness.now) => {
+                Err(self.too_old(timestamp))
+            }
+            _ => Ok(sample.value),
+        }
+    }
+
+    fn too_old(&self, newest: Timestamp) -> ReadingError {
+        let age = self.readiness.now.duration_since(newest);
+        ReadingError::TooOld { age, limit: self.metric.max_sample_age.unwrap_or_default() }
+    }
+
+    /// The context of the metric at an index of `spec.metrics`.
+    pub(crate) fn for_metric(&self, index: usize, spec: &MetricSpec) -> Self {
+        let is_exact = self.settings.exact_schedules
             && spec.source_type == MetricSourceType::Object
             && spec.object.as_ref().is_some_and(|object| {
                 is_object_average(&object.target) && object.described_object.is_scaling_schedule()
             });
-        if is_exact { Self { tolerances: Tolerances::NONE, ..*self } } else { *self }
+        let tolerances = if is_exact { Tolerances::NONE } else { self.tolerances };
+        Self { tolerances, metric: self.settings.metric(index), ..*self }
     }
 
     fn pods(&self) -> impl Iterator<Item = &Pod> {
@@ -248,9 +270,17 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The target for an `averageValue` by replica.
-    fn average_by_replica_target(&self, target: MilliValue) -> ValueTarget {
-        let replicas = self.scale.status_replicas;
+    /// The target for an `averageValue` by replica. If the surge is ignored, the replicas are the
+    /// desired ones: the value is that of the whole load, however many pods share it.
+    fn average_by_replica_target(&self, target: MilliValue, rollout: Rollout) -> ValueTarget {
+        let replicas = match rollout {
+            Rollout::CountSurge => self.scale.status_replicas,
+            Rollout::IgnoreSurge => self.scale.spec_replicas,
+        };
         ValueTarget { replicas, target, tolerances: self.tolerances }
+    }
+
+    fn rules(&self) -> AverageRules<'_> {
+        AverageRules { metric: self.metric, rollout: self.settings.rollout }
     }
 }

@@ -1,16 +1,18 @@
 //! Object and External metrics: one value, or the sum of all series.
 
-use super::{Context, EvaluateError, EvaluatedMetric, MetricSpecError, expect_reading};
+use super::{Context, EvaluateError, EvaluatedMetric, MetricSpecError, effects, expect_reading};
 use crate::{
     api::{
         ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType,
         MetricStatus, MetricTarget, MetricTargetType, MetricValueStatus, ObjectMetricSource,
         ObjectMetricStatus,
     },
-    explain::TargetValue,
+    explain::{SettingEffect, TargetValue},
     quantity::{MilliValue, Quantity},
     readings::{ReadError, Reading},
-    replicas, selector,
+    replicas::{self, CalculationError, Proposal, value_with},
+    selector,
+    settings::Rollout,
 };
 
 pub(super) fn object(
@@ -29,17 +31,21 @@ pub(super) fn object(
         Reading::Object(usage) => Some(usage),
         _ => None,
     });
+    let usage = usage.and_then(|usage| context.check_age(usage));
     let usage = usage.map_err(EvaluateError::reading(|| {
         format!("metric {metric} on {} {}/{}", object.kind, context.namespace, object.name)
     }))?;
-    let (proposal, name, current) = if is_average {
-        let target = context.average_by_replica_target(target);
-        let proposal = replicas::object_average_value(&target, usage);
-        (proposal, external_name(&source.metric), average_status(proposal.usage))
+    let (proposal, effects) = propose(context, |rollout| {
+        if is_average {
+            let target = context.average_by_replica_target(target, rollout);
+            return Ok(replicas::object_average_value(&target, usage));
+        }
+        value_with(&context.value_target(target), rollout, usage, context.pods())
+    })?;
+    let (name, current) = if is_average {
+        (external_name(&source.metric), average_status(proposal.usage))
     } else {
-        let proposal = replicas::value(&context.value_target(target), usage, context.pods())?;
-        let name = format!("{} metric {metric}", object.kind);
-        (proposal, name, value_status(proposal.usage))
+        (format!("{} metric {metric}", object.kind), value_status(proposal.usage))
     };
     let status = ObjectMetricStatus {
         metric: source.metric.clone(),
@@ -52,7 +58,36 @@ pub(super) fn object(
         object: Some(status.into()),
         ..Default::default()
     };
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
+}
+
+/// The proposal of a value by the autoscaler's settings, and what they changed.
+fn propose(
+    context: &Context<'_>,
+    calculate: impl Fn(Rollout) -> Result<Proposal, CalculationError>,
+) -> Result<(Proposal, Vec<SettingEffect>), CalculationError> {
+    let rollout = context.settings.rollout;
+    let mut proposal = calculate(rollout)?;
+    let mut effects = Vec::new();
+    if rollout == Rollout::IgnoreSurge {
+        let with_surge = calculate(Rollout::CountSurge)?.replicas;
+        effects.extend(effects::surge(&proposal, Some(with_surge)));
+    }
+    if let Some(activation) = context.metric.activation
+        && context.scale.spec_replicas == 0
+        && proposal.replicas > 0
+    {
+        let value = proposal.total.unwrap_or(proposal.usage);
+        if value <= activation {
+            let text = format!(
+                "{value} is not above {activation}, so the metric asks for 0 and not for {}",
+                proposal.replicas
+            );
+            effects.push(SettingEffect { setting: "activation", text });
+            proposal.replicas = 0;
+        }
+    }
+    Ok((proposal, effects))
 }
 
 /// The name of an External metric in conditions and events. The reference also gives it to an
@@ -76,18 +111,20 @@ pub(super) fn external(
         _ => None,
     });
     let metric = &source.metric;
+    let values = values.and_then(|values| context.check_age(values));
     let values = values.map_err(EvaluateError::reading(|| {
         format!("external metric {}/{}/{}", context.namespace, metric.name, go_selector(metric))
     }))?;
-    let (proposal, current) = if is_average {
-        let target = context.average_by_replica_target(target);
-        let proposal = replicas::external_average_value(&target, &values);
-        (proposal, average_status(proposal.usage))
-    } else {
+    let (proposal, effects) = propose(context, |rollout| {
+        if is_average {
+            let target = context.average_by_replica_target(target, rollout);
+            return Ok(replicas::external_average_value(&target, &values));
+        }
         let usage = replicas::external_total(&values);
-        let proposal = replicas::value(&context.value_target(target), usage, context.pods())?;
-        (proposal, value_status(proposal.usage))
-    };
+        value_with(&context.value_target(target), rollout, usage, context.pods())
+    })?;
+    let current =
+        if is_average { average_status(proposal.usage) } else { value_status(proposal.usage) };
     let status = ExternalMetricStatus { metric: metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
         source_type: MetricSourceType::External,
@@ -95,7 +132,7 @@ pub(super) fn external(
         ..Default::default()
     };
     let name = external_name(metric);
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
 }
 
 fn value_status(usage: MilliValue) -> MetricValueStatus {

@@ -1,10 +1,15 @@
-use super::{CalculationError, Proposal, proportional, rebalanced, saturate};
+use super::{
+    AverageRules, CalculationError, PodAverage, Proposal, RuleChanges,
+    aggregate::ranked,
+    proportional, rebalanced, saturate,
+    surge::{counts_for_scale_up, without_surge},
+};
 use crate::{
     api::Pod,
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{Readiness, Tolerances},
+    settings::{Aggregate, Readiness, Rollout, Tolerances},
 };
 
 /// A target for the average of a metric over pods.
@@ -30,24 +35,57 @@ pub fn average_value<'a>(
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
+    let average = average_value_with(target, AverageRules::default(), pods, samples, readiness)?;
+    Ok(average.proposal)
+}
+
+/// Like [`average_value`], with the settings of the metric.
+pub(crate) fn average_value_with<'a>(
+    target: &AverageTarget,
+    rules: AverageRules<'_>,
+    pods: impl IntoIterator<Item = &'a Pod>,
+    samples: &PodSamples,
+    readiness: &Readiness,
+) -> Result<PodAverage, CalculationError> {
+    let aggregate = rules.metric.aggregate;
     let mut counts = PodCounts::default();
     let (mut counted, mut total) = (samples.len(), samples.total());
+    let mut values = Vec::new();
     for pod in pods {
         let sample = samples.get(&pod.name);
         let class = classify(pod, sample, target.is_cpu, readiness);
         counts.add(class);
-        if let (PodClass::Ignored | PodClass::Unready, Some(sample)) = (class, sample) {
-            counted -= 1;
-            total -= i128::from(sample.value.as_milli());
+        match (class, sample) {
+            (PodClass::Ignored | PodClass::Unready, Some(sample)) => {
+                counted -= 1;
+                total -= i128::from(sample.value.as_milli());
+            }
+            (PodClass::Ready, Some(sample)) if aggregate != Aggregate::Average => {
+                values.push(sample.value.as_milli());
+            }
+            _ => {}
         }
     }
     if counts.total() == 0 {
         return Err(CalculationError::NoPods);
     }
+    let mut changes = RuleChanges::default();
+    if aggregate != Aggregate::Average {
+        counted = values.len();
+        let mean = average(values.iter().copied().map(i128::from).sum(), counted);
+        let value = ranked(&mut values, aggregate, i64::cmp).unwrap_or(0);
+        total = i128::from(value) * counted as i128;
+        changes.set_aggregate(counted, value as f64, mean.as_milli() as f64);
+    }
     if counted == 0 {
         return Err(CalculationError::NoSamples);
     }
-    Ok(propose(target, counts, counted, total))
+    let propose = |rollout| propose(target, counts, counted, total, rollout);
+    let proposal = propose(rules.rollout);
+    let ignores_surge = rules.rollout == Rollout::IgnoreSurge;
+    let with_surge = ignores_surge.then(|| propose(Rollout::CountSurge));
+    changes.set_surge(&proposal, with_surge.as_ref());
+    Ok(PodAverage { proposal, changes })
 }
 
 fn propose(
@@ -55,26 +93,33 @@ fn propose(
     counts: PodCounts,
     mut counted: usize,
     mut total: i128,
+    rollout: Rollout,
 ) -> Proposal {
     let target_milli = target.target.as_milli();
     let ratio_of = |usage: MilliValue| usage.as_milli() as f64 / target_milli as f64;
     let usage = average(total, counted);
     let ratio = ratio_of(usage);
-    let include_unready = counts.unready > 0 && ratio > 1.0;
-    let (replicas, rule, rebalanced_ratio) = if !include_unready && counts.missing == 0 {
+    let rebalanced_counts = if ratio > 1.0 {
+        counts_for_scale_up(counts, target.current_replicas, rollout)
+    } else {
+        counts
+    };
+    let PodCounts { unready, missing, .. } = rebalanced_counts;
+    let include_unready = unready > 0 && ratio > 1.0;
+    let (replicas, rule, rebalanced_ratio) = if !include_unready && missing == 0 {
         let within = target.tolerances.contain(ratio);
         counted = counts.ready;
         let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
         (replicas, rule, None)
     } else {
         if ratio < 1.0 {
-            total += i128::from(target_milli) * counts.missing as i128;
-            counted += counts.missing;
+            total += i128::from(target_milli) * missing as i128;
+            counted += missing;
         } else if ratio > 1.0 {
-            counted += counts.missing;
+            counted += missing;
         }
         if include_unready {
-            counted += counts.unready;
+            counted += unready;
         }
         let new_ratio = ratio_of(average(total, counted));
         let within = target.tolerances.contain(new_ratio);
@@ -82,7 +127,7 @@ fn propose(
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
-    Proposal {
+    let proposal = Proposal {
         replicas,
         usage,
         utilization: None,
@@ -92,7 +137,8 @@ fn propose(
         pods: Some(counts),
         counted: Some(counted),
         total: None,
-    }
+    };
+    without_surge(proposal, target.current_replicas, target.tolerances, rollout)
 }
 
 /// `total / counted`, truncated to whole milli-units, or 0 if nothing is counted.

@@ -48,17 +48,26 @@
 //!
 //! [algorithm details]: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
 
+mod aggregate;
+mod amount;
 mod average;
 mod object;
+mod rules;
+mod surge;
 #[cfg(test)]
 mod tests;
 mod utilization;
 
+pub(crate) use amount::amount;
+pub(crate) use average::average_value_with;
 pub use average::{AverageTarget, average_value};
+pub(crate) use object::value_with;
 pub use object::{
     ValueTarget, external_average_value, external_total, object_average_value, value,
 };
-pub(crate) use utilization::request;
+use rules::RuleChanges;
+pub(crate) use rules::{AverageRules, PodAverage, SkippedPods};
+pub(crate) use utilization::utilization_with;
 pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
@@ -103,6 +112,9 @@ pub enum Rule {
     /// With unready and missing pods included, the ratio asks for the opposite direction, so
     /// nothing changes.
     DirectionReversed,
+    /// The pods are not above the target on average, and only pods beyond the desired replicas
+    /// would raise those, so nothing changes (see [`Rollout`](crate::settings::Rollout)).
+    SurgeIgnored,
 }
 
 /// Why there is no proposal. The texts match the reference controller, because conditions and
@@ -164,6 +176,37 @@ pub enum CalculationError {
         /// The pod.
         pod: String,
     },
+    /// A container has no limit for the resource.
+    #[error("missing limit for {resource} in container {container} of Pod {pod}")]
+    MissingLimit {
+        /// The resource.
+        resource: String,
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: String,
+    },
+    /// The limit of a container is too long to be read.
+    #[error(
+        "unreadable limit for {resource} in container {container} of Pod {pod}: {}",
+        QuantityError::TooLong
+    )]
+    UnreadableLimit {
+        /// The resource.
+        resource: String,
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: String,
+    },
+    /// The pod-level limit of a pod is too long to be read.
+    #[error("unreadable pod-level limit for {resource} in Pod {pod}: {}", QuantityError::TooLong)]
+    UnreadablePodLevelLimit {
+        /// The resource.
+        resource: String,
+        /// The pod.
+        pod: String,
+    },
     /// A pod has no container of that name.
     #[error("container {container} not found in Pod {pod}")]
     NoContainer {
@@ -175,8 +218,8 @@ pub enum CalculationError {
 }
 
 impl CalculationError {
-    /// Whether the target's pods lack a readable request for the resource, so that utilization is
-    /// undefined until the pod template changes.
+    /// Whether the target's pods lack a readable request or limit for the resource, so that
+    /// utilization is undefined until the pod template changes.
     pub fn is_missing_request(&self) -> bool {
         matches!(
             self,
@@ -185,6 +228,22 @@ impl CalculationError {
                 | Self::MissingPodLevelRequest { .. }
                 | Self::UnreadableRequest { .. }
                 | Self::UnreadablePodLevelRequest { .. }
+                | Self::MissingLimit { .. }
+                | Self::UnreadableLimit { .. }
+                | Self::UnreadablePodLevelLimit { .. }
+        )
+    }
+}
+
+impl CalculationError {
+    /// Whether a pod lacks the container, or its request or limit, so that it can be left out.
+    pub(crate) fn allows_skipping(&self) -> bool {
+        matches!(
+            self,
+            Self::MissingRequest { .. }
+                | Self::MissingPodLevelRequest { .. }
+                | Self::MissingLimit { .. }
+                | Self::NoContainer { .. }
         )
     }
 }

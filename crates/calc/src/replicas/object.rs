@@ -1,11 +1,16 @@
 use super::{CalculationError, Proposal, Rule, ceil_to_replicas};
-use crate::{api::Pod, pods::PodCounts, quantity::MilliValue, settings::Tolerances};
+use crate::{
+    api::Pod,
+    pods::PodCounts,
+    quantity::MilliValue,
+    settings::{Rollout, Tolerances},
+};
 
 /// A target for one value: that of an Object metric, or the sum of an External metric's series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueTarget {
     /// The current replicas: the target's `spec.replicas` for [`value`], its `status.replicas` for
-    /// the averages.
+    /// the averages, unless the surge of a rollout is ignored.
     pub replicas: i32,
     /// The value, or the average by replica, to reach.
     pub target: MilliValue,
@@ -23,7 +28,21 @@ pub fn value<'a>(
     usage: MilliValue,
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> Result<Proposal, CalculationError> {
+    value_with(target, Rollout::CountSurge, usage, pods)
+}
+
+/// Like [`value`]. If the surge is ignored, at most the desired replicas count.
+pub(crate) fn value_with<'a>(
+    target: &ValueTarget,
+    rollout: Rollout,
+    usage: MilliValue,
+    pods: impl IntoIterator<Item = &'a Pod>,
+) -> Result<Proposal, CalculationError> {
     let ratio = usage.as_milli() as f64 / target.target.as_milli() as f64;
+    let counted = |pods: PodCounts| match rollout {
+        Rollout::CountSurge => pods.ready,
+        Rollout::IgnoreSurge => pods.ready.min(usize::try_from(target.replicas).unwrap_or(0)),
+    };
     let proposal = |replicas, rule, pods: Option<PodCounts>| Proposal {
         replicas,
         usage,
@@ -32,7 +51,7 @@ pub fn value<'a>(
         rebalanced_ratio: None,
         rule,
         pods,
-        counted: pods.map(|pods| pods.ready),
+        counted: pods.map(counted),
         total: None,
     };
     if target.replicas == 0 {
@@ -42,7 +61,8 @@ pub fn value<'a>(
         return Ok(proposal(target.replicas, Rule::WithinTolerance, None));
     }
     let counts = count_ready(pods).ok_or(CalculationError::NoReadyPods)?;
-    Ok(proposal(ceil_to_replicas(ratio * counts.ready as f64), Rule::Proportional, Some(counts)))
+    let replicas = ceil_to_replicas(ratio * counted(counts) as f64);
+    Ok(proposal(replicas, Rule::Proportional, Some(counts)))
 }
 
 /// Counts ready and unready pods, or returns `None` if there are no pods at all.

@@ -469,7 +469,7 @@ fn requests_by_container_and_pod(
 #[test]
 fn ignored_pods_must_request_the_resource() {
     let mut all = pods("rt");
-    all[1].requests = requesting(json!({ "containers": [{ "name": "x" }] })).requests;
+    all[1].resources = requesting(json!({ "containers": [{ "name": "x" }] })).resources;
     let failed = utilized(&all, &[Some(500)], 50, 1).unwrap_err().to_string();
     assert_eq!(failed, "missing request for cpu in container x of Pod 1");
     // A missing sample is reported first.

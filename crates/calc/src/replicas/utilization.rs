@@ -1,10 +1,17 @@
-use super::{CalculationError, Proposal, average::average, proportional, rebalanced, saturate};
+use super::{
+    AverageRules, CalculationError, PodAverage, Proposal, RuleChanges,
+    aggregate::ranked,
+    amount::amount,
+    average::average,
+    proportional, rebalanced, saturate,
+    surge::{counts_for_scale_up, without_surge},
+};
 use crate::{
-    api::{ContainerRequests, Pod, ResourceName, ResourceRequest},
+    api::{Pod, ResourceName},
     pods::{PodClass, PodCounts, classify},
     quantity::MilliValue,
     readings::PodSamples,
-    settings::{Readiness, Tolerances},
+    settings::{Aggregate, MetricSettings, Readiness, Requests, Rollout, Tolerances},
 };
 
 /// A target for the average usage of a resource in percent of the pods' requests.
@@ -37,10 +44,15 @@ struct Totals {
     unready_requests: i128,
     /// The missing pods, with the usage that a scale-down assumes.
     missing: Sums,
-    /// The number of samples of ignored and unready pods, which don't count.
+    /// The number of samples of pods that don't count.
     samples_dropped: usize,
     /// The first pod without a request.
     request_error: Option<CalculationError>,
+    /// Usage and request of each ready pod, if the aggregate is not the mean.
+    values: Vec<(i64, i64)>,
+    /// The usage that the status shows, if it is not the mean.
+    shown_usage: Option<MilliValue>,
+    changes: RuleChanges,
 }
 
 /// The proposal of a Resource or ContainerResource metric with an `averageUtilization` target.
@@ -54,71 +66,167 @@ pub fn utilization<'a>(
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let totals = totals(target, pods, samples, readiness)?;
+    let average = utilization_with(target, AverageRules::default(), pods, samples, readiness)?;
+    Ok(average.proposal)
+}
+
+/// Like [`utilization`], with the settings of the metric.
+pub(crate) fn utilization_with<'a>(
+    target: &UtilizationTarget<'_>,
+    rules: AverageRules<'_>,
+    pods: impl IntoIterator<Item = &'a Pod>,
+    samples: &PodSamples,
+    readiness: &Readiness,
+) -> Result<PodAverage, CalculationError> {
+    let mut totals = totals(target, rules.metric, pods, samples, readiness)?;
     // Samples of pods that the selector doesn't match are in this count, though in no sum.
     let counted = samples.len().saturating_sub(totals.samples_dropped);
     if counted == 0 {
         return Err(CalculationError::NoSamples);
     }
-    if let Some(error) = totals.request_error {
+    if let Some(error) = totals.request_error.take() {
         return Err(error);
     }
-    propose(target, &totals, counted)
+    totals.aggregate(rules.metric.aggregate)?;
+    let proposal = propose(target, &totals, counted, rules.rollout)?;
+    let counting = || propose(target, &totals, counted, Rollout::CountSurge);
+    let with_surge = (rules.rollout == Rollout::IgnoreSurge).then(counting).transpose()?;
+    let mut changes = totals.changes;
+    changes.set_surge(&proposal, with_surge.as_ref());
+    Ok(PodAverage { proposal, changes })
 }
 
 fn totals<'a>(
     target: &UtilizationTarget<'_>,
+    settings: &MetricSettings,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
     readiness: &Readiness,
 ) -> Result<Totals, CalculationError> {
     let is_cpu = *target.resource == ResourceName::Cpu;
-    // For a scale-down, a missing pod is assumed to use its whole request, or the target if that is
-    // more.
-    let assumed_percent = i128::from(target.target.max(100));
     let mut totals = Totals::default();
     for pod in pods {
         let sample = samples.get(&pod.name);
         let class = classify(pod, sample, is_cpu, readiness);
-        totals.counts.add(class);
-        let request = match request(pod, target.container, target.resource) {
-            Ok(request) => i128::from(request.as_milli()),
+        let usage = sample.map(|sample| sample.value);
+        totals.add(target, settings, pod, class, usage);
+    }
+    let counts = &totals.counts;
+    let is_any_left = counts.ready + counts.unready + counts.missing > 0;
+    match totals.changes.skipped.error.take() {
+        Some(error) if !is_any_left => Err(error),
+        _ if counts.total() == 0 => Err(CalculationError::NoPods),
+        _ => Ok(totals),
+    }
+}
+
+impl Totals {
+    fn add(
+        &mut self,
+        target: &UtilizationTarget<'_>,
+        settings: &MetricSettings,
+        pod: &Pod,
+        class: PodClass,
+        usage: Option<MilliValue>,
+    ) {
+        let request = amount(pod, target.container, target.resource, settings);
+        if is_resized(target, settings, pod, &request) {
+            self.changes.resized += 1;
+        }
+        let request = match request {
+            Ok(request) => request.as_milli(),
+            Err(error) if settings.skips(&error) => {
+                if class != PodClass::Ignored {
+                    self.samples_dropped += usize::from(usage.is_some());
+                    self.changes.skipped.add(pod, class, error);
+                    return;
+                }
+                0
+            }
             Err(error) => {
-                totals.request_error.get_or_insert(error);
+                self.request_error.get_or_insert(error);
                 0
             }
         };
-        let usage = sample.map_or(0, |sample| i128::from(sample.value.as_milli()));
+        self.counts.add(class);
+        let (sampled, usage) = (usage.is_some(), usage.map_or(0, MilliValue::as_milli));
+        if class == PodClass::Ready && settings.aggregate != Aggregate::Average {
+            self.values.push((usage, request));
+        }
+        let (usage, request) = (i128::from(usage), i128::from(request));
         match class {
             PodClass::Ready => {
-                totals.ready.usage += usage;
-                totals.ready.requests += request;
+                self.ready.usage += usage;
+                self.ready.requests += request;
             }
             PodClass::Missing => {
-                totals.missing.usage += request * assumed_percent / 100;
-                totals.missing.requests += request;
+                // For a scale-down, a missing pod is assumed to use its whole request, or the
+                // target if that is more.
+                let assumed_percent = i128::from(target.target.max(100));
+                self.missing.usage += request * assumed_percent / 100;
+                self.missing.requests += request;
             }
             PodClass::Unready => {
-                totals.unready_requests += request;
-                totals.samples_dropped += usize::from(sample.is_some());
+                self.unready_requests += request;
+                self.samples_dropped += usize::from(sampled);
             }
-            PodClass::Ignored => totals.samples_dropped += usize::from(sample.is_some()),
+            PodClass::Ignored => self.samples_dropped += usize::from(sampled),
         }
     }
-    if totals.counts.total() == 0 { Err(CalculationError::NoPods) } else { Ok(totals) }
+
+    /// Replaces the usage of the ready pods, as if each had the aggregate of their utilizations.
+    fn aggregate(&mut self, aggregate: Aggregate) -> Result<(), CalculationError> {
+        if aggregate == Aggregate::Average {
+            return Ok(());
+        }
+        // A request of zero has no utilization.
+        self.values.retain(|(_, request)| *request > 0);
+        let by_utilization = |(usage, request): &(i64, i64), (other_usage, other_request): &_| {
+            let (usage, request) = (i128::from(*usage), i128::from(*request));
+            let (other_usage, other_request): (i64, i64) = (*other_usage, *other_request);
+            (usage * i128::from(other_request)).cmp(&(i128::from(other_usage) * request))
+        };
+        let (usage, request) = ranked(&mut self.values, aggregate, by_utilization)
+            .ok_or(CalculationError::NothingRequested)?;
+        let mean = self.ready.usage as f64 / self.ready.requests as f64;
+        let values = self.values.len();
+        self.changes.set_aggregate(values, usage as f64 / request as f64, mean);
+        self.shown_usage = Some(MilliValue::from_milli(usage));
+        let percent = i128::from(usage) * 100 / i128::from(request);
+        // All sums by 100, so that the whole percentage survives the division by the requests.
+        self.ready.usage = percent.saturating_mul(self.ready.requests);
+        for sum in [
+            &mut self.ready.requests,
+            &mut self.missing.usage,
+            &mut self.missing.requests,
+            &mut self.unready_requests,
+        ] {
+            *sum = sum.saturating_mul(100);
+        }
+        Ok(())
+    }
 }
 
 fn propose(
     target: &UtilizationTarget<'_>,
     totals: &Totals,
     mut counted: usize,
+    rollout: Rollout,
 ) -> Result<Proposal, CalculationError> {
     let (percent, ratio) = ratio(totals.ready, target.target)?;
     let counts = totals.counts;
-    let include_unready = counts.unready > 0 && ratio > 1.0;
-    let (replicas, rule, rebalanced_ratio) = if !include_unready && counts.missing == 0 {
+    let rebalanced_counts = if ratio > 1.0 {
+        counts_for_scale_up(counts, target.current_replicas, rollout)
+    } else {
+        counts
+    };
+    let PodCounts { unready, missing, .. } = rebalanced_counts;
+    let skipped = &totals.changes.skipped;
+    let included = |counted| skipped.included(counted, ratio, target.current_replicas);
+    let include_unready = unready > 0 && ratio > 1.0;
+    let (replicas, rule, rebalanced_ratio) = if !include_unready && missing == 0 {
         let within = target.tolerances.contain(ratio);
-        counted = counts.ready;
+        counted = included(counts.ready);
         let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
         (replicas, rule, None)
     } else {
@@ -126,23 +234,24 @@ fn propose(
         if ratio < 1.0 {
             sums.usage += totals.missing.usage;
             sums.requests += totals.missing.requests;
-            counted += counts.missing;
+            counted += missing;
         } else if ratio > 1.0 {
-            sums.requests += totals.missing.requests;
-            counted += counts.missing;
+            sums.requests += part(totals.missing.requests, missing, counts.missing);
+            counted += missing;
         }
         if include_unready {
-            sums.requests += totals.unready_requests;
-            counted += counts.unready;
+            sums.requests += part(totals.unready_requests, unready, counts.unready);
+            counted += unready;
         }
+        counted = included(counted);
         let (_, new_ratio) = self::ratio(sums, target.target)?;
         let within = target.tolerances.contain(new_ratio);
         let (replicas, rule) =
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
-    let usage = average(totals.ready.usage, counts.ready);
-    Ok(Proposal {
+    let usage = totals.shown_usage.unwrap_or_else(|| average(totals.ready.usage, counts.ready));
+    let proposal = Proposal {
         replicas,
         usage,
         utilization: Some(percent),
@@ -152,85 +261,36 @@ fn propose(
         pods: Some(counts),
         counted: Some(counted),
         total: None,
-    })
+    };
+    Ok(without_surge(proposal, target.current_replicas, target.tolerances, rollout))
+}
+
+/// The part of a sum over `all` pods that `some` of them have on average.
+fn part(sum: i128, some: usize, all: usize) -> i128 {
+    if some == all { sum } else { sum.saturating_mul(some as i128) / (all.max(1) as i128) }
 }
 
 /// The utilization in whole percent, and the ratio of it to the target.
 fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
-    let percent =
-        (sums.usage * 100).checked_div(sums.requests).ok_or(CalculationError::NothingRequested)?;
+    let percent = sums
+        .usage
+        .saturating_mul(100)
+        .checked_div(sums.requests)
+        .ok_or(CalculationError::NothingRequested)?;
     let percent = saturate(percent).clamp(i32::MIN.into(), i32::MAX.into());
     let percent = i32::try_from(percent).unwrap_or(i32::MAX);
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
-/// The request for a resource by a pod or one of its containers.
-pub(crate) fn request(
+/// Whether the actual request or limit of a pod counts, and is another one than that of its spec.
+fn is_resized(
+    target: &UtilizationTarget<'_>,
+    settings: &MetricSettings,
     pod: &Pod,
-    container: Option<&str>,
-    resource: &ResourceName,
-) -> Result<MilliValue, CalculationError> {
-    let Some(name) = container else { return whole_pod_request(pod, resource) };
-    let container =
-        pod.requests.containers.iter().find(|candidate| candidate.name.as_ref() == name);
-    let container = container.ok_or_else(|| CalculationError::NoContainer {
-        container: name.to_owned(),
-        pod: pod.name.to_string(),
-    })?;
-    container_request(pod, container, resource)
-}
-
-fn whole_pod_request(pod: &Pod, resource: &ResourceName) -> Result<MilliValue, CalculationError> {
-    if let Some(pod_level) = &pod.requests.pod_level {
-        return pod_level_request(pod, pod_level, resource);
+    actual: &Result<MilliValue, CalculationError>,
+) -> bool {
+    settings.requests == Requests::Actual && pod.resources.actual.is_some() && {
+        let of_spec = MetricSettings { requests: Requests::Spec, ..settings.clone() };
+        amount(pod, target.container, target.resource, &of_spec) != *actual
     }
-    let mut sum = MilliValue::ZERO;
-    for container in &pod.requests.containers {
-        sum = sum.saturating_add(container_request(pod, container, resource)?);
-    }
-    Ok(sum)
-}
-
-fn pod_level_request(
-    pod: &Pod,
-    requests: &[ResourceRequest],
-    resource: &ResourceName,
-) -> Result<MilliValue, CalculationError> {
-    let request = find(requests, resource);
-    if let Some(ResourceRequest { amount: Some(amount), .. }) = request {
-        return Ok(*amount);
-    }
-    let is_missing = request.is_none();
-    let (resource, pod) = (resource.to_string(), pod.name.to_string());
-    Err(if is_missing {
-        CalculationError::MissingPodLevelRequest { resource, pod }
-    } else {
-        CalculationError::UnreadablePodLevelRequest { resource, pod }
-    })
-}
-
-fn container_request(
-    pod: &Pod,
-    container: &ContainerRequests,
-    resource: &ResourceName,
-) -> Result<MilliValue, CalculationError> {
-    let request = find(&container.requests, resource);
-    if let Some(ResourceRequest { amount: Some(amount), .. }) = request {
-        return Ok(*amount);
-    }
-    let is_missing = request.is_none();
-    let (resource, pod) = (resource.to_string(), pod.name.to_string());
-    let container = container.name.to_string();
-    Err(if is_missing {
-        CalculationError::MissingRequest { resource, container, pod }
-    } else {
-        CalculationError::UnreadableRequest { resource, container, pod }
-    })
-}
-
-fn find<'a>(
-    requests: &'a [ResourceRequest],
-    resource: &ResourceName,
-) -> Option<&'a ResourceRequest> {
-    requests.iter().find(|request| request.resource == *resource)
 }

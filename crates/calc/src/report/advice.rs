@@ -18,6 +18,7 @@ use crate::{
     plan::{PlanKind, ScaleReadError, SelectorRejection},
     pods::PodClass,
     replicas::Rule,
+    settings::UtilizationOf,
 };
 
 /// Samples that are older, beyond the window over which they were measured, show an old load.
@@ -180,6 +181,14 @@ fn about_failure(
             )
         }
         MetricFailure::NotRead => format!("No value of {name} was given."),
+        MetricFailure::TooOld => {
+            let (_, server) = api(&metric.source_type);
+            format!(
+                "Check why the samples of {name} are old: {} may have stopped measuring. Or raise \
+                 max-sample-age.",
+                server.replacen("An adapter", "the adapter", 1)
+            )
+        }
         MetricFailure::NoPods => format!(
             "No pod matches the target's selector. Check that the target's pods exist and carry \
              its labels: kubectl get pods --selector '{selector}' --namespace {namespace}"
@@ -197,8 +206,13 @@ fn about_failure(
         }
         MetricFailure::MissingRequest => {
             let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
+            let of = inputs.settings.metric(index).utilization_of;
+            let (all, one) = match of {
+                UtilizationOf::Requests => ("requests", "request"),
+                UtilizationOf::Limits => ("limits", "limit"),
+            };
             format!(
-                "A utilization is a percentage of requests. Set the request in every container of \
+                "A utilization is a percentage of {all}. Set the {one} in every container of \
                  every pod that the selector matches (missing in {}), or use a target of type \
                  AverageValue, or a ContainerResource metric.",
                 names(without.map(|pod| pod.name.as_str()))
@@ -242,7 +256,7 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
     let Some(source) = metric.and_then(|metric| metric.container_resource.as_ref()) else {
         return false;
     };
-    let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.requests.containers);
+    let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.resources.spec.containers);
     !containers.any(|container| *container.name == source.container)
 }
 

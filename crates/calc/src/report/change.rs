@@ -11,7 +11,7 @@ use crate::{
     history::Direction,
     pause::Pause,
     quantity::MilliValue,
-    readings::{PodSample, Reading},
+    readings::{PodSample, Reading, Sample},
     settings::after,
 };
 
@@ -94,8 +94,10 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
         Some(Ok(Reading::Pods(samples))) => Reading::Pods(
             samples.iter().map(|(pod, sample)| (pod, PodSample { value, ..*sample })).collect(),
         ),
-        Some(Ok(Reading::Object(_))) => Reading::Object(value),
-        Some(Ok(Reading::External(_))) => Reading::External(vec![value]),
+        Some(Ok(Reading::Object(sample))) => Reading::Object(Sample { value, ..*sample }),
+        Some(Ok(Reading::External(Sample { timestamp, .. }))) => {
+            Reading::External(Sample { value: vec![value], timestamp: *timestamp })
+        }
         Some(Err(_)) | None => return,
     };
     inputs.readings.insert(metric, Ok(reading));
@@ -167,7 +169,7 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
     explanation.proposed_replicas?;
     let now = match inputs.readings.get(metric)?.as_ref().ok()? {
         Reading::Pods(_) => explanation.usage?,
-        Reading::Object(value) => *value,
+        Reading::Object(sample) => sample.value,
         Reading::External(_) => explanation.total.or(explanation.usage)?,
     };
     let is_other = |milli: i64| {

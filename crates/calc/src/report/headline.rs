@@ -55,7 +55,8 @@ pub(super) fn unseen(inputs: &Inputs, decision: &Decision<'_>) -> Vec<(usize, Me
     let reported = failed.filter_map(|(index, (spec, _))| {
         let value = status_value(spec, status.current_metrics.get(index)?)?;
         let has_pods = status.current_replicas > 0;
-        let measurement = Measurement::of_value(spec, value, target_value(spec)?, has_pods);
+        let of = inputs.settings.metric(index).utilization_of;
+        let measurement = Measurement::of_value(spec, of, value, target_value(spec)?, has_pods);
         Some((index, measurement))
     });
     reported.collect()

@@ -9,9 +9,9 @@ use crate::{
     explain::{Explanation, MetricExplanation, TargetValue, metric_name},
     pods::{PodClass, class_reason},
     quantity::MilliValue,
-    readings::{PodSamples, Reading},
-    replicas::request,
-    settings::Readiness,
+    readings::{PodSample, PodSamples, Reading},
+    replicas::amount,
+    settings::{MetricSettings, Readiness},
 };
 
 /// A metric: what was read, what it asks for, and which pods count.
@@ -53,7 +53,7 @@ pub struct PodReport {
     pub sampled_at: Option<Timestamp>,
     /// The length of that window.
     pub window_seconds: Option<i64>,
-    /// Its request, for a utilization target. Absent if it has none.
+    /// Its request or limit, for a utilization target. Absent if it has none.
     #[serde(rename = "requestMilli")]
     pub request: Option<MilliValue>,
 }
@@ -77,7 +77,7 @@ pub(super) fn report(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricRe
         .zip(&explanation.metrics)
         .map(|((index, spec), explanation)| {
             let reading = inputs.readings.get(index).and_then(|reading| reading.as_ref().ok());
-            MetricReport::new(inputs, spec, explanation.clone(), reading)
+            MetricReport::new(inputs, index, spec, explanation.clone(), reading)
         })
         .collect()
 }
@@ -91,6 +91,7 @@ impl MetricReport {
 
     fn new(
         inputs: &Inputs,
+        index: usize,
         spec: &MetricSpec,
         explanation: MetricExplanation,
         reading: Option<&Reading>,
@@ -99,8 +100,10 @@ impl MetricReport {
         let (pod_list, unselected_samples) = match reading {
             Some(Reading::Pods(samples)) => {
                 let readiness = Readiness::new(inputs.now, &inputs.settings);
-                let pods =
-                    pods().map(|pod| averaged_pod(spec, &explanation, pod, samples, &readiness));
+                let settings = inputs.settings.metric(index);
+                let pods = pods().map(|pod| {
+                    averaged_pod(spec, settings, &explanation, pod, samples, &readiness)
+                });
                 (pods.collect(), unselected(inputs, samples))
             }
             // The ratio is multiplied by the number of pods that run and are ready.
@@ -108,7 +111,7 @@ impl MetricReport {
             _ => (Vec::new(), None),
         };
         let series = match reading {
-            Some(Reading::External(values)) => Some(values.len()),
+            Some(Reading::External(values)) => Some(values.value.len()),
             _ => None,
         };
         Self {
@@ -125,6 +128,7 @@ impl MetricReport {
 /// A pod in an average over pods.
 fn averaged_pod(
     spec: &MetricSpec,
+    settings: &MetricSettings,
     explanation: &MetricExplanation,
     pod: &Pod,
     samples: &PodSamples,
@@ -136,22 +140,26 @@ fn averaged_pod(
     let resource = resource.map(ResourceName::from);
     let needs_request =
         !matches!(explanation.target, Some(TargetValue::Value(_))) && resource.is_some();
-    let sample = samples.get(&pod.name);
+    let is_too_old = |sample: &PodSample| settings.is_too_old(sample.timestamp, readiness.now);
+    let sample = samples.get(&pod.name).filter(|sample| !is_too_old(sample));
     let reason = class_reason(pod, sample, resource == Some(ResourceName::Cpu), readiness);
     let request = resource.filter(|_| needs_request);
+    let request = request.map(|name| amount(pod, container, &name, settings));
+    let (class, why) = match &request {
+        Some(Err(error)) if settings.skips(error) => {
+            (PodClass::Ignored, "is left out because it lacks the request or limit")
+        }
+        _ => (reason.class(), reason.text()),
+    };
     PodReport {
         name: pod.name.to_string(),
-        class: reason.class(),
-        why: reason.text(),
+        class,
+        why,
         usage: sample.map(|sample| sample.value),
         sampled_at: sample.map(|sample| sample.timestamp),
         window_seconds: sample.map(|sample| sample.window.as_secs()),
-        request: request.and_then(|resource| request_of(pod, container, &resource)),
+        request: request.and_then(Result::ok),
     }
-}
-
-fn request_of(pod: &Pod, container: Option<&str>, resource: &ResourceName) -> Option<MilliValue> {
-    request(pod, container, resource).ok()
 }
 
 /// A pod that the ratio of a single value is multiplied by.

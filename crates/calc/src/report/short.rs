@@ -66,7 +66,7 @@ impl State {
 impl ShortReport {
     /// Reads the status. The settings are those of the controller, as far as they are known.
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
-        let measured = largest(hpa);
+        let measured = largest(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
         let measured = measured.map(|(measurement, _)| measurement.to_string());
@@ -173,12 +173,13 @@ fn missing(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String> {
 }
 
 /// The metric with the largest ratio of value to target.
-fn largest(hpa: &HorizontalPodAutoscaler) -> Option<(Measurement, f64)> {
-    let measured = metrics(hpa).filter_map(|(spec, status)| {
+fn largest(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<(Measurement, f64)> {
+    let measured = metrics(hpa).enumerate().filter_map(|(index, (spec, status))| {
         let (value, target) = (status_value(spec, status)?, target_value(spec)?);
         let ratio = value.as_f64() / target.as_f64();
         let has_pods = hpa.status.current_replicas > 0;
-        let measurement = Measurement::of_value(spec, value, target, has_pods);
+        let of = settings.metric(index).utilization_of;
+        let measurement = Measurement::of_value(spec, of, value, target, has_pods);
         ratio.is_finite().then_some((measurement, ratio))
     });
     measured.max_by(|a, b| a.1.total_cmp(&b.1))

@@ -480,7 +480,7 @@ fn thresholds_are_round_numbers_as_kubectl_prints_them(
     let source = json!({ "metric": { "name": "queue" }, "target": target });
     let metric = json!({ "type": "External", "external": source });
     let mut inputs = inputs(json!({ "metrics": [metric], "minReplicas": 0 }));
-    let reading = Reading::External(vec![crate::MilliValue::from_milli(milli)]);
+    let reading = Reading::External(vec![crate::MilliValue::from_milli(milli)].into());
     inputs.readings = [(0, Ok(reading))].into_iter().collect();
     if milli == 0 {
         inputs.scale.as_mut().unwrap().spec_replicas = 0;

@@ -161,7 +161,8 @@ impl Report {
                 let kind = if is_by_pod(metric) { "average " } else { "" };
                 write!(f, "when {kind}{} {crossing} {value}", metric.name)?;
                 if let Some(utilization) = utilization {
-                    write!(f, " ({utilization}% of requests)")?;
+                    let of = metric.explanation.utilization_of.as_str();
+                    write!(f, " ({utilization}% of {of})")?;
                 }
                 writeln!(f, "; now {now}")
             }
@@ -210,7 +211,8 @@ fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     match (explanation.target, explanation.usage, explanation.utilization) {
         (Some(TargetValue::Utilization(target)), Some(usage), Some(percent)) => {
             let usage = quantity(metric, usage);
-            write!(f, "{percent}% of requests ({usage} per pod), target {target}%")?;
+            let of = explanation.utilization_of.as_str();
+            write!(f, "{percent}% of {of} ({usage} per pod), target {target}%")?;
         }
         (Some(TargetValue::Value(target)), Some(usage), _) => {
             write!(f, "{}, target {}", quantity(metric, usage), quantity(metric, target))?;
@@ -258,13 +260,20 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
                 ": unready and missing pods would reverse the direction, so nothing changes"
             )?;
         }
+        (Some(Rule::SurgeIgnored), ..) => {
+            write!(
+                f,
+                ": only pods beyond the desired replicas would raise it, so nothing changes"
+            )?;
+        }
         (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
         _ => {}
     }
-    match explanation.proposed_replicas {
-        Some(proposed) => writeln!(f, "; proposes {proposed}"),
-        None => writeln!(f),
+    if let Some(proposed) = explanation.proposed_replicas {
+        write!(f, "; proposes {proposed}")?;
     }
+    explanation.effects.iter().try_for_each(|effect| write!(f, "; {effect}"))?;
+    writeln!(f)
 }
 
 fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {

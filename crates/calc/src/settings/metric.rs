@@ -1,10 +1,10 @@
 //! What one metric's settings can be.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::fallback::Fallback;
-use crate::quantity::MilliValue;
+use super::{before, fallback::Fallback};
+use crate::{api::GO_ZERO_TIME, quantity::MilliValue, replicas::CalculationError};
 
 /// The settings of one metric. The default is exactly the reference.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,14 +26,44 @@ pub struct MetricSettings {
     pub activation: Option<MilliValue>,
 }
 
+impl MetricSettings {
+    /// Whether a pod is left out because of this error.
+    pub(crate) fn skips(&self, error: &CalculationError) -> bool {
+        self.missing_requests == MissingRequests::SkipPod && error.allows_skipping()
+    }
+
+    /// Whether a sample is older than [`MetricSettings::max_sample_age`]. Go's zero time stands for
+    /// no time, and is not old.
+    pub(crate) fn is_too_old(&self, timestamp: Timestamp, now: Timestamp) -> bool {
+        let limit = self.max_sample_age;
+        limit.is_some_and(|limit| timestamp < before(now, limit) && timestamp > GO_ZERO_TIME)
+    }
+}
+
 /// What a utilization is a percentage of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UtilizationOf {
     /// The requests, as in the reference.
     #[default]
     Requests,
     /// The limits.
     Limits,
+}
+
+impl UtilizationOf {
+    /// `requests` or `limits`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Limits => "limits",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::Requests
+    }
 }
 
 /// Which requests and limits of a pod count.
@@ -71,6 +101,19 @@ pub enum Aggregate {
     P99,
     /// The highest value.
     Max,
+}
+
+impl Aggregate {
+    /// The word in an annotation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Average => "average",
+            Self::P90 => "p90",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Max => "max",
+        }
+    }
 }
 
 /// Which pods of the selector count.

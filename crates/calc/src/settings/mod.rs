@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub(crate) use self::resolve::duration_text;
 pub use self::{
     bounds::{Day, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
@@ -98,7 +99,7 @@ pub struct Settings {
 }
 
 /// What holds for a metric without settings of its own.
-static DEFAULT_METRIC: MetricSettings = MetricSettings {
+pub(crate) static DEFAULT_METRIC: MetricSettings = MetricSettings {
     fallback: None,
     utilization_of: UtilizationOf::Requests,
     requests: Requests::Spec,

@@ -387,7 +387,7 @@ fn no_metric(types: &[MetricSourceType]) -> String {
     format!("the autoscaler has no such metric of type {}", names.join(", "))
 }
 
-pub(super) fn duration_text(duration: SignedDuration) -> String {
+pub(crate) fn duration_text(duration: SignedDuration) -> String {
     format!("{duration:#}").replace(' ', "")
 }
 

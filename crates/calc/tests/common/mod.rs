@@ -104,7 +104,7 @@ impl Scenario {
             ..SelectedPods::default()
         });
         let read = |read: Option<i64>| match read {
-            Some(value) => Ok(Reading::External(vec![MilliValue::from_units(value)])),
+            Some(value) => Ok(Reading::External(vec![MilliValue::from_units(value)].into())),
             None => Err(ReadError::fetch(MetricsApi::External, "down")),
         };
         let readings = values.into_iter().map(read).enumerate().collect();

@@ -168,8 +168,8 @@ pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<
             continue;
         }
         let reading = match spec.source_type {
-            MetricSourceType::Object => Reading::Object(value),
-            MetricSourceType::External => Reading::External(vec![value]),
+            MetricSourceType::Object => Reading::Object(value.into()),
+            MetricSourceType::External => Reading::External(vec![value].into()),
             _ => continue,
         };
         inputs.readings.insert(index, Ok(reading));

@@ -347,7 +347,7 @@ mod tests {
             "spec": { "containers": [{ "name": "app", "resources": resources }] },
         }));
         let pod = pod.decode().expect("a valid object");
-        let containers = pod.requests.containers.iter();
+        let containers = pod.resources.spec.containers.iter();
         let amounts: Vec<_> = containers.flat_map(|it| &it.requests).map(|it| it.amount).collect();
         assert_eq!(amounts, [None]);
     }

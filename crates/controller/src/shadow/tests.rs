@@ -26,7 +26,7 @@ use crate::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn readings(value: MilliValue) -> Readings {
-    Readings::from_iter([(0, Ok(Reading::External(vec![value])))])
+    Readings::from_iter([(0, Ok(Reading::External(vec![value].into())))])
 }
 
 fn now() -> Timestamp {
@@ -252,7 +252,7 @@ fn last_inputs_are_kept_until_the_spec_changes() {
         earlier.iter().map(|inputs| inputs.readings.get(0).cloned()).collect()
     };
     let of_jobs = |jobs: &[i64]| -> Vec<_> {
-        let reading = |jobs: &i64| Reading::External(vec![MilliValue::from_milli(*jobs)]);
+        let reading = |jobs: &i64| Reading::External(vec![MilliValue::from_milli(*jobs)].into());
         jobs.iter().map(|jobs| Some(Ok(reading(jobs)))).collect()
     };
     assert_eq!(add(&mut record, Some(1)), of_jobs(&[]));

@@ -364,7 +364,7 @@ struct Schedule;
 impl MetricReader for Schedule {
     async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut readings = Readings::new();
-        readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200))));
+        readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200).into())));
         (readings, Vec::new())
     }
 }

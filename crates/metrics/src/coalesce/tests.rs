@@ -139,9 +139,9 @@ async fn different_requests_are_sent_separately() {
         assert_eq!(one, two);
         let Ok(Reading::Pods(samples)) = one else { panic!("{one:?}") };
         assert_eq!(samples.get("web-1").unwrap().value.as_milli(), 1500);
-        let value = Ok(Reading::Object(MilliValue::from_units(7)));
+        let value = Ok(Reading::Object(MilliValue::from_units(7).into()));
         assert_eq!((three, four), (value.clone(), value));
-        let series = Ok(Reading::External([1, 2].map(MilliValue::from_units).to_vec()));
+        let series = Ok(Reading::External([1, 2].map(MilliValue::from_units).to_vec().into()));
         assert_eq!((five, six), (series.clone(), series));
     }
     let mut requests = source.take_requests();

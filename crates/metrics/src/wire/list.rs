@@ -25,7 +25,7 @@ const SHORT_LIST: usize = 64;
 ///
 /// let body = br#"{ "kind": "ExternalMetricValueList", "items": [{ "value": "404m" }] }"#;
 /// let items = decode_list::<ExternalMetricValue>(body)?;
-/// assert_eq!(external_values(&items).map(|values| values[0].as_milli()), Ok(404));
+/// assert_eq!(external_values(&items).map(|values| values.value[0].as_milli()), Ok(404));
 /// # Ok::<(), hpa_metrics::wire::WireError>(())
 /// ```
 pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {

@@ -3,11 +3,11 @@
 use hpa_calc::{
     MilliValue,
     api::ResourceName,
-    readings::{MetricsApi, PodSample, PodSamples, ReadError},
+    readings::{MetricsApi, PodSample, PodSamples, ReadError, Sample},
 };
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-use super::{ExternalMetricValue, MetricValue, PodMetrics};
+use super::{ExternalMetricValue, MetricValue, PodMetrics, field::zero_time};
 
 /// The window of a custom metric without one.
 pub const DEFAULT_WINDOW: SignedDuration = SignedDuration::from_mins(1);
@@ -80,13 +80,13 @@ where
         .collect())
 }
 
-/// Returns the value of a metric of one object.
+/// Returns the value of a metric of one object, and its time.
 ///
 /// If the number of items is not one, the result is [`ReadError::Fetch`] with the text of the
 /// reference's client.
-pub fn object_value(items: &[MetricValue]) -> Result<MilliValue, ReadError> {
+pub fn object_value(items: &[MetricValue]) -> Result<Sample<MilliValue>, ReadError> {
     match items {
-        [item] => Ok(item.value),
+        [item] => Ok(Sample { value: item.value, timestamp: known_time(item.timestamp) }),
         _ => Err(ReadError::Fetch {
             api: MetricsApi::Custom,
             message: format!(
@@ -97,13 +97,27 @@ pub fn object_value(items: &[MetricValue]) -> Result<MilliValue, ReadError> {
     }
 }
 
-/// Returns the value of every series, in the order of the response.
+/// Returns the value of every series, in the order of the response, and the time of the oldest.
 ///
 /// Without items, the result is [`ReadError::Empty`].
-pub fn external_values<'a, I>(items: I) -> Result<Vec<MilliValue>, ReadError>
+pub fn external_values<'a, I>(items: I) -> Result<Sample<Vec<MilliValue>>, ReadError>
 where
     I: IntoIterator<Item = &'a ExternalMetricValue>,
 {
-    let values: Vec<MilliValue> = items.into_iter().map(|item| item.value).collect();
-    if values.is_empty() { Err(ReadError::Empty(MetricsApi::External)) } else { Ok(values) }
+    let mut timestamp: Option<Timestamp> = None;
+    let values = items.into_iter().map(|item| {
+        let times = [timestamp, known_time(item.timestamp)];
+        timestamp = times.into_iter().flatten().min();
+        item.value
+    });
+    let value: Vec<MilliValue> = values.collect();
+    if value.is_empty() {
+        return Err(ReadError::Empty(MetricsApi::External));
+    }
+    Ok(Sample { value, timestamp })
+}
+
+/// The time of a value, unless it is Go's zero time, which stands for none.
+fn known_time(time: Timestamp) -> Option<Timestamp> {
+    (time > zero_time()).then_some(time)
 }

@@ -39,6 +39,6 @@ impl MetricsClient for ScheduleClient {
             .schedules
             .value(&schedule)
             .map_err(|error| ReadError::fetch(MetricsApi::Custom, error))?;
-        Ok(Reading::Object(MilliValue::from_units(value)))
+        Ok(Reading::Object(MilliValue::from_units(value).into()))
     }
 }

@@ -46,12 +46,9 @@ impl ReplicaMismatch {
 mod tests {
     use std::sync::Arc;
 
-    use hpa_calc::api::PodRequests;
-
     use super::*;
 
     fn pod(phase: PodPhase, terminating: bool) -> Pod {
-        let requests = PodRequests { containers: Box::new([]), pod_level: None };
         Pod {
             name: "web-0".into(),
             labels: Arc::new([]),
@@ -59,7 +56,7 @@ mod tests {
             phase,
             start_time: None,
             ready: None,
-            requests: Arc::new(requests),
+            resources: Arc::default(),
             controller: None,
         }
     }

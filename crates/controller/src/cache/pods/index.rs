@@ -12,7 +12,7 @@ use crate::cache::watch_age::WatchAge;
 /// Pods by namespace, name and labels.
 ///
 /// One informer writes, any number of reconciles read. Writes to one namespace don't block readers
-/// of another. Pods of a namespace share equal label sets and equal requests.
+/// of another. Pods of a namespace share equal label sets, and equal requests and limits.
 #[derive(Debug, Default)]
 pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
@@ -139,7 +139,7 @@ impl PodIndex {
 
 #[cfg(test)]
 impl PodIndex {
-    /// The number of distinct label sets, label pairs and requests of a namespace.
+    /// The number of distinct label sets, label pairs and resources of a namespace.
     pub(super) fn interned(&self, namespace: &str) -> (usize, usize, usize) {
         self.shard(namespace).map_or((0, 0, 0), |shard| shard.read().interned())
     }

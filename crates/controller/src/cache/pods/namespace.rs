@@ -8,7 +8,7 @@ use std::{
 
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::{
-    api::{Pod, PodRequests},
+    api::{Pod, PodResources},
     selector::Selector,
 };
 
@@ -25,8 +25,8 @@ pub(super) struct Namespace {
     groups: HashMap<Labels, Vec<Arc<Pod>>>,
     /// The label sets that contain a pair of key and value.
     by_pair: HashMap<(Box<str>, Box<str>), HashSet<ByAddress>>,
-    /// The number of pods that share requests.
-    requests: HashMap<Arc<PodRequests>, usize>,
+    /// The number of pods that share requests and limits.
+    resources: HashMap<Arc<PodResources>, usize>,
 }
 
 impl Namespace {
@@ -39,7 +39,7 @@ impl Namespace {
         // The old pod is removed last, so that a group shared by both survives.
         let old = self.by_name.take(&*pod.name);
         let pod = equal.unwrap_or_else(|| self.intern(pod));
-        *self.requests.entry(Arc::clone(&pod.requests)).or_insert(0) += 1;
+        *self.resources.entry(Arc::clone(&pod.resources)).or_insert(0) += 1;
         match old {
             // Compares the contents, because a pod that is shared with the cache before a list may
             // have another allocation of an equal label set.
@@ -49,13 +49,13 @@ impl Namespace {
                         *slot = Arc::clone(&pod);
                     }
                 });
-                self.release_requests(&old);
+                self.release_resources(&old);
             }
             old => {
                 self.join_group(&pod);
                 if let Some(ByName(old)) = old {
                     self.leave_group(&old);
-                    self.release_requests(&old);
+                    self.release_resources(&old);
                 }
             }
         }
@@ -65,7 +65,7 @@ impl Namespace {
     pub(super) fn delete(&mut self, name: &str) -> bool {
         let Some(ByName(pod)) = self.by_name.take(name) else { return false };
         self.leave_group(&pod);
-        self.release_requests(&pod);
+        self.release_resources(&pod);
         true
     }
 
@@ -105,7 +105,7 @@ impl Namespace {
         selected
     }
 
-    /// Shares labels, requests and owner with the pods that have equal ones.
+    /// Shares labels, resources and owner with the pods that have equal ones.
     fn intern(&self, mut pod: Pod) -> Arc<Pod> {
         if let Some((labels, group)) = self.groups.get_key_value(&pod.labels) {
             pod.labels = Arc::clone(labels);
@@ -116,8 +116,8 @@ impl Namespace {
                 pod.controller.clone_from(&sibling.controller);
             }
         }
-        if let Some((requests, _)) = self.requests.get_key_value(&pod.requests) {
-            pod.requests = Arc::clone(requests);
+        if let Some((resources, _)) = self.resources.get_key_value(&pod.resources) {
+            pod.resources = Arc::clone(resources);
         }
         Arc::new(pod)
     }
@@ -172,17 +172,17 @@ impl Namespace {
         }
     }
 
-    fn release_requests(&mut self, pod: &Pod) {
-        let Some(pods) = self.requests.get_mut(&pod.requests) else { return };
+    fn release_resources(&mut self, pod: &Pod) {
+        let Some(pods) = self.resources.get_mut(&pod.resources) else { return };
         *pods -= 1;
         if *pods == 0 {
-            self.requests.remove(&pod.requests);
+            self.resources.remove(&pod.resources);
         }
     }
 
     #[cfg(test)]
     pub(super) fn interned(&self) -> (usize, usize, usize) {
-        (self.groups.len(), self.by_pair.len(), self.requests.len())
+        (self.groups.len(), self.by_pair.len(), self.resources.len())
     }
 }
 

@@ -5,7 +5,10 @@ use std::{
 
 use hpa_calc::{
     MilliValue,
-    api::{ContainerRequests, Pod, PodPhase, PodRequests, ResourceName, ResourceRequest},
+    api::{
+        ContainerResources, Pod, PodPhase, PodResources, ResourceAmount, ResourceAmounts,
+        ResourceName,
+    },
     selector::Selector,
 };
 use proptest::prelude::*;
@@ -17,11 +20,12 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     let mut labels: Vec<(Box<str>, Box<str>)> =
         labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
     labels.sort_unstable();
-    let requests = Box::new([ResourceRequest {
+    let requests = Box::new([ResourceAmount {
         resource: ResourceName::Cpu,
         amount: Some(MilliValue::from_milli(milli)),
     }]);
-    let container = ContainerRequests { name: "main".into(), requests };
+    let container = ContainerResources { name: "main".into(), requests, limits: Box::default() };
+    let spec = ResourceAmounts { containers: Box::new([container]), ..ResourceAmounts::default() };
     Pod {
         name: name.into(),
         labels: labels.into(),
@@ -29,7 +33,7 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
         phase: PodPhase::Running,
         start_time: None,
         ready: None,
-        requests: Arc::new(PodRequests { containers: Box::new([container]), pod_level: None }),
+        resources: Arc::new(PodResources { spec, actual: None }),
         controller: None,
     }
 }
@@ -110,13 +114,13 @@ fn selector_that_matches_nothing_selects_nothing() {
 }
 
 #[test]
-fn equal_labels_and_requests_are_shared_and_freed_with_the_last_pod() {
+fn equal_labels_and_resources_are_shared_and_freed_with_the_last_pod() {
     let index = shop();
     // front, canary, db; app=web, app=db, tier=front, tier=canary; 100 and 200.
     assert_eq!(index.interned("shop"), (3, 4, 2));
     let pods = index.select("shop", &Selector::parse("app=web,tier=front").unwrap());
     assert!(Arc::ptr_eq(&pods[0].labels, &pods[1].labels));
-    assert!(Arc::ptr_eq(&pods[0].requests, &pods[1].requests));
+    assert!(Arc::ptr_eq(&pods[0].resources, &pods[1].resources));
 
     assert!(index.delete("shop", "web-canary"));
     assert_eq!(index.interned("shop"), (2, 3, 2));
@@ -257,7 +261,7 @@ proptest! {
         prop_assert_eq!(selected.iter().map(AsRef::as_ref).collect::<Vec<_>>(), expected);
         let sets: BTreeSet<_> = model.values().map(|pod| &pod.labels).collect();
         let pairs: BTreeSet<_> = sets.iter().flat_map(|set| set.iter()).collect();
-        let requests: HashSet<_> = model.values().map(|pod| &pod.requests).collect();
-        prop_assert_eq!(index.interned("ns"), (sets.len(), pairs.len(), requests.len()));
+        let resources: HashSet<_> = model.values().map(|pod| &pod.resources).collect();
+        prop_assert_eq!(index.interned("ns"), (sets.len(), pairs.len(), resources.len()));
     }
 }

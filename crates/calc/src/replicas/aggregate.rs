@@ -1,0 +1,56 @@
+//! One value for the samples of the ready pods, other than their mean.
+//!
+//! The calculation goes on as if every ready pod had this value, so that unready and missing pods
+//! count as for the mean: for a scale-up with no usage, for a scale-down as if at the target. So
+//! missing pods never lead to fewer replicas, and starting pods never to more.
+
+use std::cmp::Ordering;
+
+use crate::settings::Aggregate;
+
+/// The value at the rank of the aggregate: the smallest one that the given part of all values
+/// doesn't exceed (nearest rank). `None` for the mean, or if there are no values.
+pub(super) fn ranked<T: Copy>(
+    values: &mut [T],
+    aggregate: Aggregate,
+    compare: impl FnMut(&T, &T) -> Ordering,
+) -> Option<T> {
+    let percent = match aggregate {
+        Aggregate::Average => return None,
+        Aggregate::P90 => 90,
+        Aggregate::P95 => 95,
+        Aggregate::P99 => 99,
+        Aggregate::Max => 100,
+    };
+    let rank = (values.len() * percent).div_ceil(100);
+    let index = rank.checked_sub(1)?;
+    let (_, value, _) = values.select_nth_unstable_by(index, compare);
+    Some(*value)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::none(0, Aggregate::P90, None)]
+    #[case::one(1, Aggregate::P90, Some(1))]
+    #[case::p90_of_nine(9, Aggregate::P90, Some(9))]
+    #[case::p90_of_ten(10, Aggregate::P90, Some(9))]
+    #[case::p90_of_eleven(11, Aggregate::P90, Some(10))]
+    #[case::p95_of_twenty(20, Aggregate::P95, Some(19))]
+    #[case::p99_of_hundred(100, Aggregate::P99, Some(99))]
+    #[case::p99_of_fewer(99, Aggregate::P99, Some(99))]
+    #[case::max(100, Aggregate::Max, Some(100))]
+    #[case::mean(100, Aggregate::Average, None)]
+    fn rank_is_the_nearest(
+        #[case] count: i64,
+        #[case] aggregate: Aggregate,
+        #[case] expected: Option<i64>,
+    ) {
+        let mut values: Vec<i64> = (1..=count).rev().collect();
+        assert_eq!(ranked(&mut values, aggregate, i64::cmp), expected);
+    }
+}

@@ -1,0 +1,111 @@
+//! The request or limit of a pod that a utilization is a percentage of.
+
+use super::CalculationError;
+use crate::{
+    api::{ContainerResources, Pod, ResourceAmount, ResourceAmounts, ResourceName},
+    quantity::MilliValue,
+    settings::{MetricSettings, Requests, UtilizationOf},
+};
+
+/// The request of a pod or of one of its containers, or the limit, as the settings say.
+pub(crate) fn amount(
+    pod: &Pod,
+    container: Option<&str>,
+    resource: &ResourceName,
+    settings: &MetricSettings,
+) -> Result<MilliValue, CalculationError> {
+    let all = match settings.requests {
+        Requests::Spec => &pod.resources.spec,
+        Requests::Actual => pod.resources.actual(),
+    };
+    let finder = Finder { pod, all, resource, of: settings.utilization_of };
+    match container {
+        None => finder.whole_pod(),
+        Some(name) => {
+            let container = all.containers.iter().find(|candidate| *candidate.name == *name);
+            let container = container.ok_or_else(|| CalculationError::NoContainer {
+                container: name.to_owned(),
+                pod: pod.name.to_string(),
+            })?;
+            finder.of_container(container)
+        }
+    }
+}
+
+struct Finder<'a> {
+    pod: &'a Pod,
+    all: &'a ResourceAmounts,
+    resource: &'a ResourceName,
+    of: UtilizationOf,
+}
+
+impl Finder<'_> {
+    fn whole_pod(&self) -> Result<MilliValue, CalculationError> {
+        match (self.of, &self.all.pod_level_requests) {
+            (UtilizationOf::Requests, Some(requests)) => return self.pod_level_request(requests),
+            (UtilizationOf::Requests, None) => {}
+            (UtilizationOf::Limits, _) => {
+                if let Some(limit) = self.find(&self.all.pod_level_limits) {
+                    let (resource, pod) = self.names();
+                    let unreadable = || CalculationError::UnreadablePodLevelLimit { resource, pod };
+                    return limit.amount.ok_or_else(unreadable);
+                }
+            }
+        }
+        let mut sum = MilliValue::ZERO;
+        for container in &self.all.containers {
+            sum = sum.saturating_add(self.of_container(container)?);
+        }
+        Ok(sum)
+    }
+
+    fn pod_level_request(
+        &self,
+        requests: &[ResourceAmount],
+    ) -> Result<MilliValue, CalculationError> {
+        let request = self.find(requests);
+        if let Some(ResourceAmount { amount: Some(amount), .. }) = request {
+            return Ok(*amount);
+        }
+        let (resource, pod) = self.names();
+        Err(if request.is_none() {
+            CalculationError::MissingPodLevelRequest { resource, pod }
+        } else {
+            CalculationError::UnreadablePodLevelRequest { resource, pod }
+        })
+    }
+
+    fn of_container(&self, container: &ContainerResources) -> Result<MilliValue, CalculationError> {
+        let found = self.find(match self.of {
+            UtilizationOf::Requests => &container.requests,
+            UtilizationOf::Limits => &container.limits,
+        });
+        if let Some(ResourceAmount { amount: Some(amount), .. }) = found {
+            return Ok(*amount);
+        }
+        let (resource, pod) = self.names();
+        let container = container.name.to_string();
+        Err(match (self.of, found.is_none()) {
+            (UtilizationOf::Requests, true) => {
+                CalculationError::MissingRequest { resource, container, pod }
+            }
+            (UtilizationOf::Requests, false) => {
+                CalculationError::UnreadableRequest { resource, container, pod }
+            }
+            (UtilizationOf::Limits, true) => {
+                CalculationError::MissingLimit { resource, container, pod }
+            }
+            (UtilizationOf::Limits, false) => {
+                CalculationError::UnreadableLimit { resource, container, pod }
+            }
+        })
+    }
+
+    fn names(&self) -> (String, String) {
+        (self.resource.to_string(), self.pod.name.to_string())
+    }
+
+    fn find<'b>(&self, amounts: &'b [ResourceAmount]) -> Option<&'b ResourceAmount> {
+        amounts.iter().find(|amount| amount.resource == *self.resource)
+    }
+}

@@ -1,0 +1,54 @@
+//! The rules of `rollout=ignore-surge`: pods beyond the desired replicas, as during a rollout, don't
+//! raise the answer (kubernetes#138505).
+//!
+//! - The tolerance is that of the load by desired replica: if the total within it needs no other
+//!   replicas, nothing changes, however many pods share the load for the moment.
+//! - Pods that are below the target on average never ask for more than the desired replicas. So
+//!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. More load than
+//!   the pods of the surge can take raises the average, and scales up at once.
+//! - Of the pods without a sample that counts, those beyond the desired replicas don't count for a
+//!   scale-up: they would hide that the others are above the target.
+
+use super::{Proposal, Rule};
+use crate::{
+    pods::PodCounts,
+    settings::{Rollout, Tolerances},
+};
+
+/// The pods of a scale-up: without unready and missing ones beyond the desired replicas.
+pub(super) fn counts_for_scale_up(
+    counts: PodCounts,
+    current_replicas: i32,
+    rollout: Rollout,
+) -> PodCounts {
+    if rollout == Rollout::CountSurge {
+        return counts;
+    }
+    let pods = counts.ready + counts.unready + counts.missing;
+    let surge = pods.saturating_sub(usize::try_from(current_replicas).unwrap_or(0));
+    let unready = counts.unready.saturating_sub(surge);
+    let missing = counts.missing.saturating_sub(surge - (counts.unready - unready));
+    PodCounts { unready, missing, ..counts }
+}
+
+/// The proposal of an average over pods without what the surge adds to it.
+pub(super) fn without_surge(
+    proposal: Proposal,
+    current_replicas: i32,
+    tolerances: Tolerances,
+    rollout: Rollout,
+) -> Proposal {
+    if rollout == Rollout::CountSurge || current_replicas <= 0 {
+        return proposal;
+    }
+    let ratio = proposal.rebalanced_ratio.unwrap_or(proposal.ratio);
+    let counted = proposal.counted.unwrap_or(0) as f64;
+    let rule = if tolerances.contain(ratio * counted / f64::from(current_replicas)) {
+        Rule::WithinTolerance
+    } else if ratio <= 1.0 && proposal.replicas > current_replicas {
+        Rule::SurgeIgnored
+    } else {
+        return proposal;
+    };
+    Proposal { replicas: current_replicas, rule, ..proposal }
+}

@@ -1,0 +1,511 @@
+//! Decisions of autoscalers whose metrics have settings of their own.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::Arc;
+
+use hpa_calc::{
+    Conclusion, History, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading,
+    Readings, Sample, Scale, SelectedPods, Settings, history::Recommendation,
+    settings::SettingPolicy,
+};
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    Timestamp::from_second(100_000).unwrap()
+}
+
+/// An autoscaler without limits on its decisions, with one metric and these settings.
+fn hpa(metric: &Value, settings: &[(&str, &str)]) -> HorizontalPodAutoscaler {
+    let annotation = |(name, value): &(&str, &str)| {
+        (format!("autoscaling.hpa-rs.dev/{name}"), Value::from(*value))
+    };
+    let annotations: serde_json::Map<_, _> = settings.iter().map(annotation).collect();
+    let policy = json!({ "type": "Pods", "value": 10_000, "periodSeconds": 15 });
+    let rules = json!({ "stabilizationWindowSeconds": 0, "policies": [policy] });
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 1, "maxReplicas": 10_000, "metrics": [metric],
+            "behavior": { "scaleUp": rules, "scaleDown": rules },
+        },
+    }))
+    .unwrap()
+}
+
+fn resource(name: &str, target: &Value) -> Value {
+    json!({ "type": "Resource", "resource": { "name": name, "target": target } })
+}
+
+fn utilization(percent: i32) -> Value {
+    json!({ "type": "Utilization", "averageUtilization": percent })
+}
+
+/// A pod that has been ready for long, with these resources of its container.
+fn pod(name: &str, resources: &Value, status: &Value) -> Arc<Pod> {
+    let mut pod = json!({
+        "metadata": { "name": name },
+        "spec": { "containers": [{ "name": "app", "resources": resources }] },
+        "status": {
+            "phase": "Running",
+            "startTime": "1970-01-01T00:00:00Z",
+            "conditions": [{ "type": "Ready", "status": "True",
+                "lastTransitionTime": "1970-01-01T00:01:00Z" }],
+        },
+    });
+    for (member, value) in status.as_object().unwrap() {
+        pod["status"][member] = value.clone();
+    }
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+fn sample(milli: i64, age: i64) -> PodSample {
+    PodSample {
+        value: MilliValue::from_milli(milli),
+        timestamp: now() - SignedDuration::from_secs(age),
+        window: SignedDuration::from_secs(30),
+    }
+}
+
+fn samples(values: &[(&str, i64)]) -> Reading {
+    Reading::Pods(values.iter().map(|(pod, milli)| (*pod, sample(*milli, 10))).collect())
+}
+
+fn decide(
+    hpa: &HorizontalPodAutoscaler,
+    (spec_replicas, status_replicas): (i32, i32),
+    pods: &[Arc<Pod>],
+    reading: Reading,
+) -> Conclusion {
+    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
+    assert_eq!(resolved.problems, []);
+    let scale = Scale { spec_replicas, status_replicas, selector: "app=web".into() };
+    let select = |_: &_| SelectedPods::new(pods.to_vec());
+    let plan = Plan::new(hpa, Ok(scale), &resolved.settings, select);
+    let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
+    let history = History { recommendations: vec![long_ago], ..History::default() };
+    let readings = Readings::from_iter([(0, Ok(reading))]);
+    plan.decide(readings, history, now()).conclude(Ok(()), now())
+}
+
+fn sentence(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> String {
+    conclusion.explanation.sentence(hpa)
+}
+
+fn condition<'a>(conclusion: &'a Conclusion, name: &str) -> Option<&'a str> {
+    let mut conditions = conclusion.status.conditions.iter();
+    let condition = conditions.find(|one| one.condition_type.as_str() == name)?;
+    Some(&condition.message)
+}
+
+#[test]
+fn utilization_is_of_limits() {
+    let resources = json!({ "requests": { "cpu": "100m" }, "limits": { "cpu": "1" } });
+    let pods = [pod("a", &resources, &json!({})), pod("b", &resources, &json!({}))];
+    let metric = resource("cpu", &utilization(50));
+    let reading = samples(&[("a", 700), ("b", 800)]);
+    let of_requests = hpa(&metric, &[]);
+    let conclusion = decide(&of_requests, (2, 2), &pods, reading.clone());
+    assert_eq!(conclusion.scaled_to, Some(30));
+    let of_limits = hpa(&metric, &[("utilization-of", "limits")]);
+    let conclusion = decide(&of_limits, (2, 2), &pods, reading);
+    assert_eq!(conclusion.scaled_to, Some(3));
+    assert_eq!(
+        sentence(&of_limits, &conclusion),
+        "cpu is at 75% of limits, target 50%; utilization-of: the target is a percentage of limits"
+    );
+    let active = condition(&conclusion, "ScalingActive").unwrap();
+    assert!(active.ends_with("cpu resource utilization (percentage of limit)"), "{active}");
+    let current = conclusion.status.current_metrics[0].resource.as_ref().unwrap();
+    assert_eq!(current.current.average_utilization, Some(75));
+}
+
+#[rstest]
+#[case::container(
+    json!({ "requests": { "cpu": "1" }, "limits": { "memory": "1Gi" } }),
+    "missing limit for cpu in container app of Pod a"
+)]
+#[case::unreadable(
+    json!({ "limits": { "cpu": "7".repeat(72_000) } }),
+    "unreadable limit for cpu in container app of Pod a"
+)]
+fn pod_without_a_limit_fails_the_metric(#[case] resources: Value, #[case] text: &str) {
+    let hpa = hpa(&resource("cpu", &utilization(50)), &[("utilization-of", "limits")]);
+    let pods = [pod("a", &resources, &json!({}))];
+    let conclusion = decide(&hpa, (1, 1), &pods, samples(&[("a", 700)]));
+    assert_eq!(conclusion.scaled_to, None);
+    let error = conclusion.error.unwrap().to_string();
+    assert!(error.contains(text), "{error}");
+}
+
+#[test]
+fn pod_level_limit_counts_before_those_of_containers() {
+    let mut hpa = hpa(&resource("cpu", &utilization(50)), &[("utilization-of", "limits")]);
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": { "name": "a" },
+        "spec": {
+            "resources": { "limits": { "cpu": "2" } },
+            "containers": [{ "name": "app", "resources": { "limits": { "memory": "1" } } }],
+        },
+        "status": { "phase": "Running", "startTime": "1970-01-01T00:00:00Z", "conditions": [
+            { "type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z" },
+        ] },
+    }))
+    .unwrap();
+    let pods = [Arc::new(pod)];
+    let conclusion = decide(&hpa, (1, 1), &pods, samples(&[("a", 2000)]));
+    assert_eq!(conclusion.scaled_to, Some(2));
+    // Memory has no pod-level limit, so the limits of the containers count.
+    hpa.spec.metrics = vec![serde_json::from_value(resource("memory", &utilization(50))).unwrap()];
+    let conclusion = decide(&hpa, (1, 1), &pods, samples(&[("a", 2000)]));
+    assert_eq!(conclusion.scaled_to, Some(4));
+}
+
+#[test]
+fn actual_requests_count_during_a_resize() {
+    let resources = json!({ "requests": { "cpu": "4" } });
+    let applied = json!({ "requests": { "cpu": "1" } });
+    let status = json!({ "containerStatuses": [{ "name": "app", "resources": applied }] });
+    let pods = [pod("a", &resources, &status), pod("b", &resources, &status)];
+    let metric = resource("cpu", &utilization(50));
+    let reading = samples(&[("a", 900), ("b", 900)]);
+    let conclusion = decide(&hpa(&metric, &[]), (2, 2), &pods, reading.clone());
+    assert_eq!(conclusion.scaled_to, Some(1));
+    let actual = hpa(&metric, &[("requests", "actual")]);
+    let conclusion = decide(&actual, (2, 2), &pods, reading.clone());
+    assert_eq!(conclusion.scaled_to, Some(4));
+    assert_eq!(
+        sentence(&actual, &conclusion),
+        "cpu is at 90% of requests, target 50%; requests: 2 pods with other applied requests than \
+            those of the spec"
+    );
+    // Without a resize, the setting has no effect.
+    let pods = [pod("a", &applied, &status), pod("b", &applied, &status)];
+    let conclusion = decide(&actual, (2, 2), &pods, reading);
+    assert_eq!(sentence(&actual, &conclusion), "cpu is at 90% of requests, target 50%");
+}
+
+const REQUESTING: &str = r#"{ "requests": { "cpu": "1" } }"#;
+
+/// Ready pods that request one CPU, and pods that request none.
+fn pods(requesting: &[&str], others: &[&str]) -> Vec<Arc<Pod>> {
+    let requests: Value = serde_json::from_str(REQUESTING).unwrap();
+    let requesting = requesting.iter().map(|name| pod(name, &requests, &json!({})));
+    requesting.chain(others.iter().map(|name| pod(name, &json!({}), &json!({})))).collect()
+}
+
+fn names(prefix: char, count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("{prefix}{index:03}")).collect()
+}
+
+#[test]
+fn pods_without_a_request_are_left_out_and_named() {
+    let hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
+    let reading = samples(&[("a", 800), ("b", 1000), ("x", 5000)]);
+    // They count as if they used as much as the others, as far as the target has replicas.
+    for (replicas, expected) in [(3, 6), (2, 4)] {
+        let all = pods(&["a", "b"], &["x"]);
+        let conclusion = decide(&hpa, (replicas, replicas), &all, reading.clone());
+        assert_eq!(conclusion.scaled_to, Some(expected));
+        assert_eq!(
+            sentence(&hpa, &conclusion),
+            "cpu is at 90% of requests, target 50%; missing-requests: 1 pod without requests of \
+                cpu left out: x"
+        );
+        assert_eq!(
+            condition(&conclusion, "PodsSkipped"),
+            Some("1 pod without requests of cpu left out: x")
+        );
+    }
+}
+
+#[test]
+fn condition_of_skipped_pods_ends_with_them() {
+    let mut hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
+    let reading = samples(&[("a", 500)]);
+    let others = names('x', 7);
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    hpa.status = decide(&hpa, (1, 1), &pods(&["a"], &others), reading.clone()).status;
+    let message = &hpa.status.conditions.iter();
+    let message = message.clone().find(|one| one.condition_type.as_str() == "PodsSkipped").unwrap();
+    assert_eq!(
+        message.message,
+        "7 pods without requests of cpu left out: x000, x001, x002, x003, x004 and 2 more"
+    );
+    // It stays while the metric can't be read.
+    let unread = decide(&hpa, (1, 1), &pods(&["a"], &others), jobs(0));
+    assert!(unread.error.is_some() && condition(&unread, "PodsSkipped").is_some());
+    let conclusion = decide(&hpa, (1, 1), &pods(&["a"], &[]), reading);
+    assert_eq!(condition(&conclusion, "PodsSkipped"), None);
+}
+
+#[test]
+fn metric_fails_if_all_pods_lack_the_request() {
+    let metric = resource("cpu", &utilization(50));
+    let reading = samples(&[("x", 500), ("y", 500)]);
+    for settings in [&[][..], &[("missing-requests", "skip-pod")]] {
+        let hpa = hpa(&metric, settings);
+        let conclusion = decide(&hpa, (2, 2), &pods(&[], &["x", "y"]), reading.clone());
+        let error = conclusion.error.unwrap().to_string();
+        let expected = "missing request for cpu in container app of Pod x";
+        assert!(error.ends_with(expected), "{error}");
+        assert_eq!(conclusion.scaled_to, None);
+    }
+}
+
+#[test]
+fn skipped_pods_do_not_halve_the_replicas() {
+    let hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
+    let (with, without) = (names('a', 5), names('x', 5));
+    let [with_names, without_names] =
+        [&with, &without].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
+    let values: Vec<_> = with_names.iter().map(|name| (*name, 440)).collect();
+    let all = pods(&with_names, &without_names);
+    // 88 % of the target need nine of ten replicas.
+    assert_eq!(decide(&hpa, (10, 10), &all, samples(&values)).scaled_to, Some(9));
+}
+
+fn pods_metric(target: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": target });
+    json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": target } })
+}
+
+fn external(target: &Value) -> Value {
+    json!({ "type": "External", "external": { "metric": { "name": "jobs" }, "target": target } })
+}
+
+#[rstest]
+#[case::mean("average", None, "rps is at 1.9 per pod, target 2; within tolerance")]
+#[case::p90(
+    "p90",
+    Some(5),
+    "rps is at 1 per pod, target 2; aggregate: p90 of 10 pods, 0.53 times their mean"
+)]
+#[case::max(
+    "max",
+    Some(50),
+    "rps is at 10 per pod, target 2; aggregate: max of 10 pods, 5.26 times their mean"
+)]
+fn hot_pod_counts(#[case] aggregate: &str, #[case] replicas: Option<i32>, #[case] text: &str) {
+    let hpa = hpa(&pods_metric("2"), &[("aggregate", aggregate)]);
+    let all = names('a', 10);
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let mut values: Vec<_> = all.iter().map(|name| (*name, 1000)).collect();
+    values[4].1 = 10_000;
+    let conclusion = decide(&hpa, (10, 10), &pods(&all, &[]), samples(&values));
+    assert_eq!(conclusion.scaled_to, replicas);
+    assert_eq!(sentence(&hpa, &conclusion), text);
+    let active = condition(&conclusion, "ScalingActive").unwrap();
+    let name = if aggregate == "average" { "rps" } else { &format!("rps ({aggregate})") };
+    assert!(active.ends_with(&format!("pods metric {name}")), "{active}");
+}
+
+#[test]
+fn aggregate_of_utilizations_is_that_of_single_pods() {
+    let hpa = hpa(&resource("cpu", &utilization(50)), &[("aggregate", "max")]);
+    let large = json!({ "requests": { "cpu": "4" } });
+    let small = json!({ "requests": { "cpu": "333m" } });
+    let none = json!({ "requests": { "cpu": "0" } });
+    let all = [
+        pod("large", &large, &json!({})),
+        pod("small", &small, &json!({})),
+        pod("none", &none, &json!({})),
+    ];
+    let reading = samples(&[("large", 2000), ("small", 317), ("none", 100)]);
+    let conclusion = decide(&hpa, (3, 3), &all, reading);
+    // 317 of 333 are 95 %, which is 1.9 times the target.
+    assert_eq!(conclusion.scaled_to, Some(6));
+    let current = &conclusion.status.current_metrics[0].resource.as_ref().unwrap().current;
+    assert_eq!(current.average_utilization, Some(95));
+    assert_eq!(current.average_value.as_ref().unwrap().to_string(), "317m");
+    let active = condition(&conclusion, "ScalingActive").unwrap();
+    assert!(active.ends_with("cpu resource utilization (percentage of request, max)"), "{active}");
+}
+
+#[rstest]
+#[case::missing_pods_count_at_the_target("Running", 400, 7)]
+#[case::unready_pods_count_as_idle("Pending", 4000, 20)]
+fn aggregate_counts_other_pods_like_the_mean(
+    #[case] phase: &str,
+    #[case] milli: i64,
+    #[case] replicas: i32,
+) {
+    let hpa = hpa(&pods_metric("1"), &[("aggregate", "max")]);
+    let all = names('a', 5);
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let others = names('x', 5);
+    let status = json!({ "phase": phase });
+    let mut pods = pods(&all, &[]);
+    pods.extend(others.iter().map(|name| pod(name, &json!({}), &status)));
+    let values: Vec<_> = all.iter().map(|name| (*name, milli)).collect();
+    let conclusion = decide(&hpa, (10, 10), &pods, samples(&values));
+    assert_eq!(conclusion.scaled_to, Some(replicas));
+}
+
+fn jobs(milli: i64) -> Reading {
+    Reading::External(vec![MilliValue::from_milli(milli)].into())
+}
+
+#[rstest]
+#[case::within_tolerance_of_the_surge("count-surge", 15_000, 15)]
+#[case::surge_is_ignored("ignore-surge", 10_500, 10)]
+#[case::rise_scales_up("ignore-surge", 15_000, 15)]
+#[case::fall_scales_down("ignore-surge", 5_000, 5)]
+fn rollout_of_an_external_average(#[case] rollout: &str, #[case] load: i64, #[case] expected: i32) {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let hpa = hpa(&external(&target), &[("rollout", rollout)]);
+    let conclusion = decide(&hpa, (10, 15), &[], jobs(load));
+    assert_eq!(conclusion.scaled_to.unwrap_or(10), expected);
+}
+
+#[test]
+fn rollout_is_named_where_it_changed_the_answer() {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let hpa = hpa(&external(&target), &[("rollout", "ignore-surge")]);
+    let conclusion = decide(&hpa, (10, 15), &[], jobs(10_500));
+    assert_eq!(
+        sentence(&hpa, &conclusion),
+        "jobs is at 1.05 per pod, target 1; within tolerance; rollout: the metric asks for 10, \
+            with the surge for 11"
+    );
+    let conclusion = decide(&hpa, (10, 15), &[], jobs(20_000));
+    assert_eq!(sentence(&hpa, &conclusion), "jobs is at 2 per pod, target 1");
+}
+
+#[rstest]
+#[case::surge_is_not_multiplied(1200, 12)]
+#[case::below_the_target(800, 8)]
+fn rollout_of_a_value(#[case] value: i64, #[case] expected: i32) {
+    let hpa =
+        hpa(&external(&json!({ "type": "Value", "value": "1" })), &[("rollout", "ignore-surge")]);
+    let all = names('a', 15);
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let conclusion = decide(&hpa, (10, 15), &pods(&all, &[]), jobs(value));
+    assert_eq!(conclusion.scaled_to, Some(expected));
+}
+
+#[rstest]
+#[case::same_load(15, 700, 10)]
+#[case::usage_that_each_pod_adds(15, 880, 10)]
+#[case::more_than_the_surge_can_take(15, 1200, 18)]
+#[case::less(15, 400, 6)]
+#[case::starting_pods_do_not_hide_the_load(10, 1200, 12)]
+fn rollout_of_an_average_over_pods(
+    #[case] ready: usize,
+    #[case] milli: i64,
+    #[case] expected: i32,
+) {
+    let hpa = hpa(&pods_metric("1"), &[("rollout", "ignore-surge")]);
+    let all = names('a', ready);
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    let mut pods = pods(&all, &[]);
+    let starting = names('x', 15 - ready);
+    let pending = json!({ "phase": "Pending" });
+    pods.extend(starting.iter().map(|name| pod(name, &json!({}), &pending)));
+    let values: Vec<_> = all.iter().map(|name| (*name, milli)).collect();
+    let conclusion = decide(&hpa, (10, 15), &pods, samples(&values));
+    assert_eq!(conclusion.scaled_to.unwrap_or(10), expected);
+}
+
+#[rstest]
+#[case::none(None, 1, Some(1))]
+#[case::below("5".into(), 4999, None)]
+#[case::at("5".into(), 5000, None)]
+#[case::above("5".into(), 5001, Some(6))]
+fn activation_scales_up_from_zero_only_above_its_value(
+    #[case] activation: Option<&str>,
+    #[case] value: i64,
+    #[case] expected: Option<i32>,
+    #[values("AverageValue", "Value")] target_type: &str,
+) {
+    let target = match target_type {
+        "Value" => json!({ "type": "Value", "value": "1" }),
+        _ => json!({ "type": "AverageValue", "averageValue": "1" }),
+    };
+    let settings: Vec<_> = activation.iter().map(|value| ("activation", *value)).collect();
+    let mut hpa = hpa(&external(&target), &settings);
+    hpa.spec.min_replicas = Some(0);
+    let scaled_to_zero = json!({ "type": "ScaledToZero", "status": "True" });
+    hpa.status = serde_json::from_value(json!({ "conditions": [scaled_to_zero] })).unwrap();
+    let conclusion = decide(&hpa, (0, 0), &[], jobs(value));
+    assert_eq!(conclusion.scaled_to, expected);
+    if activation.is_some() && expected.is_none() {
+        let text = sentence(&hpa, &conclusion);
+        assert!(text.contains("activation: "), "{text}");
+    }
+    // Above zero, it has no effect.
+    let conclusion = decide(&hpa, (1, 1), &pods(&["a"], &[]), jobs(value));
+    let without = value.max(0).unsigned_abs().div_ceil(1000);
+    assert_eq!(u64::from(conclusion.scaled_to.unwrap_or(1).unsigned_abs()), without.max(1));
+}
+
+#[test]
+fn old_samples_of_pods_are_missing() {
+    let hpa = hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
+    let reading = |values: &[(&str, i64, i64)]| {
+        let samples = values.iter().map(|(pod, milli, age)| (*pod, sample(*milli, *age)));
+        Reading::Pods(samples.collect())
+    };
+    let all = pods(&["a", "b"], &[]);
+    // At the limit, a sample counts.
+    let conclusion = decide(&hpa, (2, 2), &all, reading(&[("a", 400, 10), ("b", 400, 300)]));
+    assert_eq!(conclusion.scaled_to, Some(1));
+    // A missing pod counts at the target.
+    let conclusion = decide(&hpa, (2, 2), &all, reading(&[("a", 400, 10), ("b", 400, 301)]));
+    assert_eq!(conclusion.scaled_to, None);
+    let text = sentence(&hpa, &conclusion);
+    assert!(text.ends_with("; max-sample-age: 1 sample too old to count"), "{text}");
+    let conclusion = decide(&hpa, (2, 2), &all, reading(&[("a", 400, 500), ("b", 400, 380)]));
+    let error = conclusion.error.unwrap().to_string();
+    let expected = "unable to get metric rps: the newest sample is more than 6m old, \
+        max-sample-age is 5m";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[rstest]
+#[case::at_the_limit(Some(300), None)]
+#[case::too_old(Some(301), Some("more than 5m old, max-sample-age is 5m"))]
+#[case::hours(Some(9000), Some("more than 2h old, max-sample-age is 5m"))]
+#[case::ahead(Some(-60), None)]
+#[case::without_a_time(None, None)]
+fn old_value_fails_the_metric(
+    #[case] age: Option<i64>,
+    #[case] text: Option<&str>,
+    #[values("Object", "External")] source_type: &str,
+) {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metric = match source_type {
+        "External" => external(&target),
+        _ => json!({ "type": "Object", "object": {
+            "describedObject": { "kind": "Service", "name": "s" },
+            "metric": { "name": "jobs" }, "target": target,
+        } }),
+    };
+    let hpa = hpa(&metric, &[("max-sample-age", "5m")]);
+    let timestamp = age.map(|age| now() - SignedDuration::from_secs(age));
+    let value = MilliValue::from_units(5);
+    let reading = match source_type {
+        "External" => Reading::External(Sample { value: vec![value], timestamp }),
+        _ => Reading::Object(Sample { value, timestamp }),
+    };
+    let conclusion = decide(&hpa, (1, 1), &[], reading);
+    match text {
+        None => assert_eq!(conclusion.scaled_to, Some(5)),
+        Some(text) => {
+            assert_eq!(conclusion.scaled_to, None);
+            let sentence = sentence(&hpa, &conclusion);
+            assert!(sentence.ends_with(text), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn sample_with_the_zero_time_of_go_is_not_old() {
+    let hpa = hpa(&pods_metric("1"), &[("max-sample-age", "5m")]);
+    let timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
+    let reading =
+        Reading::Pods([("a", PodSample { timestamp, ..sample(3000, 0) })].into_iter().collect());
+    assert_eq!(decide(&hpa, (1, 1), &pods(&["a"], &[]), reading).scaled_to, Some(3));
+}

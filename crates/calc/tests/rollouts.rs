@@ -1,0 +1,187 @@
+//! Rollouts under `rollout=ignore-surge`: the metrics alone never ask for more replicas than before,
+//! as long as the whole load stays the same.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::Arc;
+
+use hpa_calc::{
+    History, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, Reading, Readings, Scale,
+    SelectedPods, Settings, history::Recommendation, settings::SettingPolicy,
+};
+use jiff::{SignedDuration, Timestamp};
+use proptest::{collection::vec, prelude::*, sample::select};
+use serde_json::{Value, json};
+
+fn now() -> Timestamp {
+    Timestamp::from_second(100_000).unwrap()
+}
+
+/// The target by pod, in milli-units.
+const TARGET: i64 = 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    External,
+    Object,
+    Pods,
+    Utilization,
+}
+
+fn hpa(kind: Kind, rollout: &str) -> HorizontalPodAutoscaler {
+    let average = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metric = json!({ "name": "m" });
+    let metric = match kind {
+        Kind::External => json!({ "type": "External",
+            "external": { "metric": metric, "target": average } }),
+        Kind::Object => json!({ "type": "Object", "object": { "metric": metric, "target": average,
+            "describedObject": { "kind": "Service", "name": "s" } } }),
+        Kind::Pods => json!({ "type": "Pods", "pods": { "metric": metric, "target": average } }),
+        Kind::Utilization => json!({ "type": "Resource", "resource": { "name": "cpu",
+            "target": { "type": "Utilization", "averageUtilization": 50 } } }),
+    };
+    let policy = json!({ "type": "Pods", "value": 10_000, "periodSeconds": 15 });
+    let rules = json!({ "stabilizationWindowSeconds": 0, "policies": [policy] });
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop",
+            "annotations": { "autoscaling.hpa-rs.dev/rollout": rollout } },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 1, "maxReplicas": 10_000, "metrics": [metric],
+            "behavior": { "scaleUp": rules, "scaleDown": rules },
+        },
+    }))
+    .unwrap()
+}
+
+/// One moment of a rollout, in percent of the replicas before it.
+#[derive(Clone, Debug)]
+struct Moment {
+    /// Pods that serve the load and are measured.
+    ready: i32,
+    /// Pods that serve it, but are not measured.
+    missing: i32,
+    unready: i32,
+}
+
+fn moments() -> impl Strategy<Value = Moment> {
+    (30..200_i32, 0..50_i32, 0..100_i32).prop_map(|(ready, missing, unready)| Moment {
+        ready,
+        missing,
+        unready,
+    })
+}
+
+fn pod(name: &str, phase: &str) -> Arc<Pod> {
+    let pod: Value = json!({
+        "metadata": { "name": name },
+        "spec": { "containers": [{ "name": "app",
+            "resources": { "requests": { "cpu": "2" } } }] },
+        "status": { "phase": phase, "startTime": "1970-01-01T00:00:00Z", "conditions": [
+            { "type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z" },
+        ] },
+    });
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+/// The replicas after a reconcile in which the pods share the load evenly.
+fn reconcile(
+    hpa: &HorizontalPodAutoscaler,
+    kind: Kind,
+    replicas: i32,
+    load: i64,
+    pods_now: [i32; 3],
+) -> i32 {
+    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
+    assert_eq!(resolved.problems, []);
+    let [ready, missing, unready] = pods_now;
+    let mut pods = Vec::new();
+    let mut samples = Vec::new();
+    let by_pod = load / i64::from(ready + missing).max(1);
+    for index in 0..ready + missing {
+        let name = format!("web-{index}");
+        pods.push(pod(&name, "Running"));
+        let sample = PodSample {
+            value: MilliValue::from_milli(by_pod),
+            timestamp: now(),
+            window: SignedDuration::from_secs(30),
+        };
+        if index < ready {
+            samples.push((name, sample));
+        }
+    }
+    pods.extend((0..unready).map(|index| pod(&format!("new-{index}"), "Pending")));
+    let scale = Scale {
+        spec_replicas: replicas,
+        status_replicas: ready + missing + unready,
+        selector: "app=web".into(),
+    };
+    let select = |_: &_| SelectedPods::new(pods);
+    let plan = Plan::new(hpa, Ok(scale), &resolved.settings, select);
+    let value = MilliValue::from_milli(load);
+    let reading = match kind {
+        Kind::External => Reading::External(vec![value].into()),
+        Kind::Object => Reading::Object(value.into()),
+        Kind::Pods | Kind::Utilization => Reading::Pods(samples.into_iter().collect()),
+    };
+    let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
+    let history = History { recommendations: vec![long_ago], ..History::default() };
+    let decision = plan.decide(Readings::from_iter([(0, Ok(reading))]), history, now());
+    decision.scale_to().unwrap_or(replicas)
+}
+
+/// The number of pods at a moment of a rollout.
+fn counts(moment: &Moment, replicas: i32) -> [i32; 3] {
+    let part = |percent: i32| replicas * percent / 100;
+    [part(moment.ready).max(1), part(moment.missing), part(moment.unready)]
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    select(vec![Kind::External, Kind::Object, Kind::Pods, Kind::Utilization])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn constant_load_never_scales_up_during_a_rollout(
+        kind in kinds(), replicas in 1..60_i32, percent in 91..110_i64, moments in vec(moments(), 1..8)
+    ) {
+        let hpa = hpa(kind, "ignore-surge");
+        let load = i64::from(replicas) * TARGET * percent / 100;
+        prop_assume!(reconcile(&hpa, kind, replicas, load, [replicas, 0, 0]) == replicas);
+        let mut current = replicas;
+        for moment in &moments {
+            current = reconcile(&hpa, kind, current, load, counts(moment, replicas));
+            prop_assert!(current <= replicas, "{} of {}: {:?}", current, replicas, moment);
+        }
+        // Of the whole load, the value is exact, so that the rollout ends where it began.
+        if matches!(kind, Kind::External | Kind::Object) {
+            prop_assert_eq!(current, replicas);
+        }
+    }
+
+    #[test]
+    fn rising_load_scales_up_during_a_rollout(
+        kind in kinds(), replicas in 2..60_i32, surge in 0..100_i32
+    ) {
+        let hpa = hpa(kind, "ignore-surge");
+        // More than all pods can take.
+        let pods = replicas + replicas * surge / 100;
+        let load = i64::from(pods) * TARGET * 3 / 2;
+        prop_assert!(reconcile(&hpa, kind, replicas, load, [pods, 0, 0]) > replicas);
+        // The surge doesn't change the answer, but that a utilization is a whole percentage.
+        let expected = reconcile(&hpa, kind, replicas, load, [replicas, 0, 0]);
+        let actual = reconcile(&hpa, kind, replicas, load, [pods, 0, 0]);
+        prop_assert!(actual.abs_diff(expected) <= 1 + expected.unsigned_abs() / 25);
+    }
+}
+
+#[test]
+fn without_the_setting_a_rollout_ratchets() {
+    let hpa = hpa(Kind::External, "count-surge");
+    assert_eq!(reconcile(&hpa, Kind::External, 10, 14_500, [15, 0, 0]), 15);
+}
