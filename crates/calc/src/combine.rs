@@ -3,11 +3,12 @@
 use crate::{
     api::{ConditionReason, MetricSpec, MetricStatus},
     event::{Event, EventReason},
-    explain::MetricExplanation,
+    explain::{MetricExplanation, SettingEffect, TargetValue},
     metric::{
         Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
     },
     readings::{MetricQuery, Readings},
+    replicas::Proposal,
 };
 
 /// The combined result of all metrics.
@@ -60,8 +61,8 @@ pub(crate) fn combine(
         let context = &context.for_metric(spec);
         match evaluate(spec, query, reading, context) {
             Ok(evaluated) => {
-                explanations.push(explain(&evaluated, context));
-                let EvaluatedMetric { proposal, name, status, .. } = evaluated;
+                let EvaluatedMetric { proposal, name, target, status, effects } = evaluated;
+                explanations.push(explain(&name, &proposal, target, effects, context));
                 statuses.push(status);
                 if largest.replicas == 0 || proposal.replicas > largest.replicas {
                     let replicas = proposal.replicas;
@@ -116,13 +117,18 @@ fn resolve(
     Ok((largest, Some(message)))
 }
 
-fn explain(evaluated: &EvaluatedMetric, context: &Context<'_>) -> MetricExplanation {
-    let EvaluatedMetric { proposal, name, target, .. } = evaluated;
+fn explain(
+    name: &str,
+    proposal: &Proposal,
+    target: TargetValue,
+    effects: Vec<SettingEffect>,
+    context: &Context<'_>,
+) -> MetricExplanation {
     MetricExplanation {
-        metric: name.clone(),
+        metric: name.to_owned(),
         usage: Some(proposal.usage),
         utilization: proposal.utilization,
-        target: Some(*target),
+        target: Some(target),
         ratio: Some(proposal.ratio),
         rebalanced_ratio: proposal.rebalanced_ratio,
         tolerances: Some((context.tolerances.up, context.tolerances.down)),
@@ -133,6 +139,7 @@ fn explain(evaluated: &EvaluatedMetric, context: &Context<'_>) -> MetricExplanat
         total: proposal.total,
         error: None,
         failure: None,
+        effects,
     }
 }
 

@@ -38,8 +38,27 @@ pub struct Explanation {
     pub limited_by: Option<ConditionReason>,
     /// The desired replicas.
     pub desired_replicas: i32,
+    /// What settings of the autoscaler changed in the decision, other than in single metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SettingEffect>,
     /// The decision in a few words.
     pub summary: Summary,
+}
+
+/// What a setting of the autoscaler changed in a decision (see [`crate::settings`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettingEffect {
+    /// The setting's name, as in the table [`SETTINGS`](crate::settings::SETTINGS).
+    pub setting: &'static str,
+    /// What it changed.
+    pub text: String,
+}
+
+impl fmt::Display for SettingEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.setting, self.text)
+    }
 }
 
 /// A decision in a few words.
@@ -97,6 +116,9 @@ pub struct MetricExplanation {
     pub error: Option<String>,
     /// The kind of the error.
     pub failure: Option<MetricFailure>,
+    /// What settings changed for the metric.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SettingEffect>,
 }
 
 /// What kind of failure leaves a metric without a proposal.
@@ -192,7 +214,7 @@ impl fmt::Display for Explanation {
         if let Some(by) = &self.limited_by {
             write!(f, "; {by} at {}", self.desired_replicas)?;
         }
-        Ok(())
+        self.effects.iter().try_for_each(|effect| write!(f, "; {effect}"))
     }
 }
 
@@ -224,7 +246,7 @@ impl fmt::Display for MetricExplanation {
                 pods.ready, pods.unready, pods.missing, pods.ignored
             )?;
         }
-        Ok(())
+        self.effects.iter().try_for_each(|effect| write!(f, " [{effect}]"))
     }
 }
 
@@ -280,6 +302,7 @@ mod tests {
             proposed_replicas: Some(3),
             pods: Some(PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 }),
             usage: Some(MilliValue::from_milli(7)),
+            effects: vec![SettingEffect { setting: "aggregate", text: "p90".to_owned() }],
             ..MetricExplanation::default()
         };
         let explanation = Explanation {
@@ -292,15 +315,18 @@ mod tests {
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
             desired_replicas: 2,
+            effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
             summary: Summary::NoChange,
         };
         assert_eq!(
             explanation.to_string(),
             "keep 2; External: gone; *pods metric m 1500m/1000m ratio 1.500 proposes 3; cpu \
-                75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4); \
-                ScaleUpStabilized at 3; TooManyReplicas at 2"
+                75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4) \
+                [aggregate: p90]; ScaleUpStabilized at 3; TooManyReplicas at 2; bounds: office \
+                hours"
         );
     }
+
     #[rstest]
     #[case::rescale(Summary::Rescale("All metrics below target".into()), "2 -> 5")]
     #[case::rescale_without_reason(Summary::Rescale(String::new()), "2 -> 5")]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    Explanation, MetricExplanation, Summary, TargetValue,
+    Explanation, MetricExplanation, SettingEffect, Summary, TargetValue,
     format::{minutes, number},
     measurement::{Measurement, metric_name},
 };
@@ -71,8 +71,23 @@ impl Explanation {
             return "no metric was read".to_owned();
         };
         let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);
-        let parts = [Some(measured), rebalanced, self.limit(hpa)];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let parts = [Some(measured), rebalanced, self.limit(hpa)].into_iter().flatten();
+        let effects = self.main_effects().map(ToString::to_string);
+        parts.chain(effects).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What settings changed in the decision: of each setting the first effect, those on the metric
+    /// with the largest proposal before those on others.
+    fn main_effects(&self) -> impl Iterator<Item = &SettingEffect> {
+        let winner = self.winner.and_then(|index| self.metrics.get(index));
+        let of_metrics = winner.into_iter().chain(&self.metrics).flat_map(|metric| &metric.effects);
+        let mut main: Vec<&SettingEffect> = Vec::new();
+        for effect in of_metrics.chain(&self.effects) {
+            if !main.iter().any(|other| other.setting == effect.setting) {
+                main.push(effect);
+            }
+        }
+        main.into_iter()
     }
 
     /// The metric with the largest proposal, or else the first that could be read.
@@ -300,6 +315,31 @@ mod tests {
             explain(&cpu(), &explanation),
             "cpu is at 120% of requests, target 60%; without the pause, scaled to 8"
         );
+    }
+
+    #[test]
+    fn effects_of_settings_are_named_once_each() {
+        let effect = |setting, text: &str| SettingEffect { setting, text: text.to_owned() };
+        let mut explanation = explanation(4, 4, 4);
+        let other = MetricExplanation {
+            effects: vec![effect("rollout", "other"), effect("aggregate", "other")],
+            ..MetricExplanation::default()
+        };
+        explanation.metrics[0].effects = vec![effect("aggregate", "p90")];
+        explanation.metrics.insert(0, other);
+        explanation.winner = Some(1);
+        explanation.effects = vec![effect("bounds", "9 to 17")];
+        assert_eq!(
+            explain(&hpa_with_two_metrics(), &explanation),
+            "cpu is at 120% of requests, target 60%; metrics ask for 4; aggregate: p90; rollout: \
+                other; bounds: 9 to 17"
+        );
+    }
+
+    fn hpa_with_two_metrics() -> HorizontalPodAutoscaler {
+        let mut hpa = queue();
+        hpa.spec.metrics.extend(cpu().spec.metrics);
+        hpa
     }
 
     #[test]

@@ -39,7 +39,13 @@ pub(super) fn pods(
         ..Default::default()
     };
     let name = format!("pods metric {name}");
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+    Ok(EvaluatedMetric {
+        proposal,
+        name,
+        target: TargetValue::Value(target),
+        status,
+        effects: Vec::new(),
+    })
 }
 
 /// A Resource or ContainerResource metric.
@@ -74,7 +80,8 @@ impl Resource<'_> {
                 format!("{} container resource utilization (percentage of request)", self.name)
             }
         };
-        Ok(EvaluatedMetric { proposal, name, target, status: self.status(&resource, &proposal) })
+        let status = self.status(&resource, &proposal);
+        Ok(EvaluatedMetric { proposal, name, target, status, effects: Vec::new() })
     }
 
     fn propose(

@@ -13,7 +13,7 @@ use crate::{
         MetricSourceType, MetricSpec, MetricStatus, ObjectMetricSource, Pod, PodsMetricSource,
         ResourceMetricSource, Scale,
     },
-    explain::{MetricFailure, TargetValue},
+    explain::{MetricFailure, SettingEffect, TargetValue},
     quantity::MilliValue,
     readings::{MetricQuery, ReadError, Reading},
     replicas::{AverageTarget, Proposal, ValueTarget},
@@ -46,6 +46,7 @@ pub(crate) struct EvaluatedMetric {
     pub(crate) name: String,
     pub(crate) target: TargetValue,
     pub(crate) status: MetricStatus,
+    pub(crate) effects: Vec<SettingEffect>,
 }
 
 /// A metric without a proposal, with the two texts that the reference has for the error.

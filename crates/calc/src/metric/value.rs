@@ -52,7 +52,13 @@ pub(super) fn object(
         object: Some(status.into()),
         ..Default::default()
     };
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+    Ok(EvaluatedMetric {
+        proposal,
+        name,
+        target: TargetValue::Value(target),
+        status,
+        effects: Vec::new(),
+    })
 }
 
 /// The name of an External metric in conditions and events. The reference also gives it to an
@@ -95,7 +101,13 @@ pub(super) fn external(
         ..Default::default()
     };
     let name = external_name(metric);
-    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+    Ok(EvaluatedMetric {
+        proposal,
+        name,
+        target: TargetValue::Value(target),
+        status,
+        effects: Vec::new(),
+    })
 }
 
 fn value_status(usage: MilliValue) -> MetricValueStatus {

@@ -261,10 +261,11 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
         _ => {}
     }
-    match explanation.proposed_replicas {
-        Some(proposed) => writeln!(f, "; proposes {proposed}"),
-        None => writeln!(f),
+    if let Some(proposed) = explanation.proposed_replicas {
+        write!(f, "; proposes {proposed}")?;
     }
+    explanation.effects.iter().try_for_each(|effect| write!(f, "; {effect}"))?;
+    writeln!(f)
 }
 
 fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
