@@ -13,6 +13,7 @@ use crate::{
     combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
     explain::{Explanation, Summary},
+    fallback::Fallbacks,
     go_text,
     history::{Direction, History},
     messages,
@@ -184,6 +185,7 @@ impl<'a> Plan<'a> {
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
+        decision.clear_fallback_condition();
         decision.apply_pause();
         decision.report_settings();
         decision
@@ -279,6 +281,10 @@ impl Decision<'_> {
         if !self.settings.scale_to_zero {
             self.draft.remove(&ConditionType::ScaledToZero);
         }
+        let failing = std::mem::take(&mut self.history.failing_metrics);
+        let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, self.draft.now());
+        fallbacks.end_others("scaling is disabled");
+        self.set_fallbacks(fallbacks);
         self.explanation.summary = Summary::ScalingDisabled;
     }
 
@@ -368,10 +374,14 @@ impl Decision<'_> {
             readiness: Readiness::new(now, self.settings),
             exact_schedules: self.settings.exact_schedules,
         };
+        let failing = std::mem::take(&mut self.history.failing_metrics);
+        let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, now);
         let CombinedMetrics { result, statuses, events, explanations } =
-            combine(&self.hpa.spec.metrics, &plan.queries, readings, &context);
+            combine(&self.hpa.spec.metrics, &plan.queries, readings, &context, &mut fallbacks);
+        fallbacks.end_others("the metric or its fallback has changed");
         self.metrics = statuses;
         self.events.extend(events);
+        self.set_fallbacks(fallbacks);
         self.explanation.metrics = explanations;
         match result {
             Err(failure) => {
@@ -412,7 +422,7 @@ impl Decision<'_> {
     }
 
     fn normalize(&mut self, largest: LargestProposal, now: Timestamp) {
-        let LargestProposal { replicas, winner, metric } = largest;
+        let LargestProposal { replicas, winner, metric, is_fallback } = largest;
         self.draft.set(
             ConditionType::ScalingActive,
             true,
@@ -421,6 +431,7 @@ impl Decision<'_> {
         );
         let proposed = replicas.max(0);
         let mut reason = match proposed {
+            _ if is_fallback && proposed != self.current => metric,
             _ if proposed > self.current => format!("{metric} above target"),
             _ if proposed < self.current => "All metrics below target".to_owned(),
             _ => String::new(),

@@ -66,8 +66,9 @@ impl Explanation {
             Summary::Rescale(text) if self.winner.is_none() => return text.clone(),
             _ => {}
         }
-        let Some(measured) = self.measurement(hpa).map(|measurement| measurement.to_string())
-        else {
+        let measurement = self.measurement(hpa).map(|measurement| measurement.to_string());
+        // The winner may be the fallback of a metric that failed.
+        let Some(measured) = measurement.or_else(|| self.failures(hpa)) else {
             return "no metric was read".to_owned();
         };
         let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);

@@ -27,7 +27,8 @@ pub use self::{
 use crate::{
     api::{Condition, HorizontalPodAutoscaler, Scale},
     decide::Decision,
-    explain::Reason,
+    explain::{Reason, SettingEffect},
+    fallback::failures_by_status,
     history::{History, Recommendation},
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::Readings,
@@ -82,7 +83,8 @@ impl Inputs {
             // as the first one after a start does.
             let replicas = self.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
             let old = Recommendation { replicas, at: Timestamp::MIN };
-            History { recommendations: vec![old], ..History::default() }
+            let failing_metrics = failures_by_status(&self.hpa, &self.readings);
+            History { recommendations: vec![old], failing_metrics, ..History::default() }
         })
     }
 }
@@ -124,6 +126,9 @@ pub struct Report {
     pub proposed_replicas: Option<i32>,
     /// `minReplicas` and `maxReplicas`.
     pub bounds: Bounds,
+    /// What settings of the autoscaler changed, other than in single metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SettingEffect>,
     /// How the proposal is limited before the bounds. Absent if there was none.
     pub limits: Option<ReplicaLimits>,
     /// Whether recommendations and scale events were known. If not, stabilization and policies
@@ -171,6 +176,7 @@ impl Report {
                 min_replicas: hpa.spec.effective_min_replicas(),
                 max_replicas: hpa.spec.max_replicas,
             },
+            effects: explanation.effects.clone(),
             limits,
             history_known: history.is_some(),
             changes: change::find(inputs, &decision),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{ConditionType, MetricSourceType},
-    explain::{TargetValue, minutes, number},
+    explain::{MetricExplanation, TargetValue, minutes, number},
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
@@ -99,6 +99,9 @@ impl Report {
         }
         let bounds = self.bounds;
         writeln!(f, "  bounds: {} to {} replicas", bounds.min_replicas, bounds.max_replicas)?;
+        for effect in &self.effects {
+            writeln!(f, "  {effect}")?;
+        }
         match (self.desired_replicas, self.scale_to) {
             (Some(desired), None) if Some(desired) != self.current_replicas => {
                 writeln!(f, "  answer: {desired}, which is not written")
@@ -205,7 +208,8 @@ fn print_metric(
 fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     let explanation = &metric.explanation;
     if let Some(error) = &explanation.error {
-        return writeln!(f, "failed: {error}");
+        write!(f, "failed: {error}")?;
+        return print_proposal(f, explanation);
     }
     match (explanation.target, explanation.usage, explanation.utilization) {
         (Some(TargetValue::Utilization(target)), Some(usage), Some(percent)) => {
@@ -261,6 +265,10 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
         _ => {}
     }
+    print_proposal(f, explanation)
+}
+
+fn print_proposal(f: &mut Formatter<'_>, explanation: &MetricExplanation) -> Result {
     if let Some(proposed) = explanation.proposed_replicas {
         write!(f, "; proposes {proposed}")?;
     }
