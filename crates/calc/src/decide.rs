@@ -12,16 +12,19 @@ use crate::{
     behavior::EffectiveBehavior,
     combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
-    explain::{Explanation, Summary},
+    explain::{Explanation, SettingEffect, Summary},
     fallback::Fallbacks,
     go_text,
     history::{Direction, History},
     messages,
     metric::Context,
     normalize::NormalizeInput,
-    plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
+    plan::{
+        MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero,
+        out_of_bounds,
+    },
     readings::Readings,
-    settings::{PodSelection, Readiness, Settings, Tolerances},
+    settings::{Bounds, BoundsChange, PodSelection, Readiness, Settings, Tolerances},
     status::StatusDraft,
     validation::MAX_METRICS,
 };
@@ -35,6 +38,8 @@ pub struct Decision<'a> {
     pub(crate) draft: StatusDraft,
     pub(crate) outcome: Outcome,
     pub(crate) current: i32,
+    /// The effective bounds at the time of the decision.
+    pub(crate) bounds: Bounds,
     pub(crate) metrics: Vec<MetricStatus>,
     pub(crate) events: Vec<Event>,
     pub(crate) history: History,
@@ -144,12 +149,19 @@ impl<'a> Plan<'a> {
     pub fn decide(self, readings: Readings, mut history: History, now: Timestamp) -> Decision<'a> {
         let Self { hpa, settings, scale, kind } = self;
         let current = scale.spec_replicas;
+        let bounds = settings.bounds_at(&hpa.spec, now);
+        let is_scheduled = settings.bounds.is_some();
         let explanation = Explanation {
             current_replicas: current,
             desired_replicas: current,
+            bounds: is_scheduled.then_some(bounds),
             ..Explanation::default()
         };
         let is_scale_known = !matches!(kind, PlanKind::ScaleUnavailable(_));
+        let unplanned = (is_scale_known && is_scheduled)
+            .then(|| out_of_bounds(hpa, &scale, settings, bounds))
+            .flatten();
+        let kind = unplanned.unwrap_or(kind);
         if is_scale_known {
             history.record_initial(current, now);
         }
@@ -159,6 +171,7 @@ impl<'a> Plan<'a> {
             draft: StatusDraft::new(hpa, now),
             outcome: Outcome::Unchanged,
             current,
+            bounds,
             metrics: Vec::new(),
             events: Vec::new(),
             history,
@@ -177,17 +190,20 @@ impl<'a> Plan<'a> {
         match kind {
             PlanKind::ScaleUnavailable(error) => decision.scale_unavailable(&error),
             PlanKind::Disabled => decision.disabled(),
-            PlanKind::AboveMax => decision.rescale(hpa.spec.max_replicas, ABOVE_MAX.to_owned()),
-            PlanKind::BelowMin => {
-                decision.rescale(hpa.spec.effective_min_replicas(), BELOW_MIN.to_owned());
+            PlanKind::AboveMax => {
+                let is_of_spec = bounds.max_replicas == hpa.spec.max_replicas;
+                let reason = if is_of_spec { ABOVE_MAX } else { ABOVE_SCHEDULED_MAX };
+                decision.rescale(bounds.max_replicas, reason.to_owned());
             }
+            PlanKind::BelowMin => decision.rescale_to_min(),
             PlanKind::TooManyMetrics => decision.too_many_metrics(),
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
+        decision.explain_bounds(now);
         decision.clear_fallback_condition();
         decision.apply_pause();
-        decision.report_settings();
+        decision.report_settings(now);
         decision
     }
 }
@@ -196,6 +212,8 @@ impl<'a> Plan<'a> {
 const MAX_SETTING_LEN: usize = 100;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
+const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
 impl Decision<'_> {
     /// The replicas to write to the target's scale, or `None` to leave it.
@@ -251,7 +269,7 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, other than those that have a
     /// condition of their own.
-    fn report_settings(&mut self) {
+    fn report_settings(&mut self, now: Timestamp) {
         let applied = self.settings.applied.iter();
         let texts: Vec<String> = applied
             .filter(|applied| !["pause", "dry-run"].contains(&applied.name))
@@ -261,9 +279,43 @@ impl Decision<'_> {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
         }
-        let message = texts.join(", ");
+        let mut message = texts.join(", ");
+        if self.settings.bounds.is_some() {
+            message = format!("{message}; {}", self.bounds_text(now));
+        }
         let reason = ConditionReason::SetOnAutoscaler;
         self.draft.set(ConditionType::CustomSettings, true, reason, message);
+    }
+
+    /// The bounds by the schedule, and their next change.
+    fn bounds_text(&self, now: Timestamp) -> String {
+        let bounds = self.bounds;
+        match self.settings.next_bounds_change(&self.hpa.spec, now) {
+            Some(BoundsChange { at, bounds: next, .. }) => {
+                format!("{bounds} until {at:.0}, then {next}")
+            }
+            None => bounds.to_string(),
+        }
+    }
+
+    /// Explains the schedule, if the answer is another one because of it.
+    fn explain_bounds(&mut self, now: Timestamp) {
+        let of_spec = Bounds::of_spec(&self.hpa.spec);
+        if self.bounds == of_spec {
+            return;
+        }
+        let Explanation { desired_replicas: desired, limited_by, winner, .. } = &self.explanation;
+        let is_bound = winner.is_none() && *desired != self.current;
+        let is_bound = is_bound
+            || matches!(
+                limited_by,
+                Some(ConditionReason::TooFewReplicas | ConditionReason::TooManyReplicas)
+            );
+        let is_allowed = (of_spec.min_replicas..=of_spec.max_replicas).contains(desired);
+        if is_bound || !is_allowed {
+            let text = format!("{}, without the schedule {of_spec}", self.bounds_text(now));
+            self.explanation.effects.push(SettingEffect { setting: "bounds", text });
+        }
     }
 
     pub(crate) fn fail(&mut self, error: ReconcileError) {
@@ -286,6 +338,13 @@ impl Decision<'_> {
         fallbacks.end_others("scaling is disabled");
         self.set_fallbacks(fallbacks);
         self.explanation.summary = Summary::ScalingDisabled;
+    }
+
+    fn rescale_to_min(&mut self) {
+        let min = self.bounds.min_replicas;
+        let is_of_spec = min == self.hpa.spec.effective_min_replicas();
+        let reason = if is_of_spec { BELOW_MIN } else { BELOW_SCHEDULED_MIN };
+        self.rescale(min, reason.to_owned());
     }
 
     fn rescale(&mut self, to: i32, reason: String) {
@@ -415,9 +474,9 @@ impl Decision<'_> {
     /// Applies `minReplicas` to a target at zero replicas, although no proposal could be computed
     /// (see [`Settings::strict_scale_to_zero`]).
     fn scale_from_zero_to_min(&mut self) {
-        let min = self.hpa.spec.effective_min_replicas();
+        let min = self.bounds.min_replicas;
         if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {
-            self.rescale(min, BELOW_MIN.to_owned());
+            self.rescale_to_min();
         }
     }
 
@@ -437,7 +496,8 @@ impl Decision<'_> {
             _ => String::new(),
         };
         let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
-        let input = NormalizeInput { spec, settings, current, now };
+        let bounds = self.bounds;
+        let input = NormalizeInput { spec, settings, bounds, current, now };
         let normalized = input.normalize(proposed, &mut self.history);
         let (able_reason, able_message) = match &normalized.stabilization {
             Some(limit) => (limit.reason.clone(), limit.message),
@@ -452,7 +512,7 @@ impl Decision<'_> {
             limit.message,
         );
         let mut desired = normalized.replicas;
-        let min = spec.effective_min_replicas();
+        let min = bounds.min_replicas;
         if current == 0 && min != 0 && desired < min && is_scaled_to_zero(self.hpa, settings) {
             desired = min;
             if reason.is_empty() {

@@ -108,6 +108,91 @@ impl Run {
     }
 }
 
+fn bounds(entries: Value) -> Value {
+    json!({ "bounds": entries })
+}
+
+#[test]
+fn scheduled_bounds_apply_at_the_minute() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 6, "maxReplicas": 8 });
+    let mut run = Run::new(3, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(599, Some(3)), 3);
+    let message = run.condition("CustomSettings").unwrap();
+    let next = "; 1 to 20 replicas until 2026-01-05T12:10:00Z, then 6 to 8 replicas";
+    assert!(message.ends_with(next), "{message}");
+    let started = run.reconcile(600, &[Some(3)]);
+    assert_eq!(run.replicas, 6);
+    assert_eq!(
+        events(&started),
+        ["Normal SuccessfulRescale: New size: 6; reason: Current number of replicas below the \
+          scheduled minReplicas"]
+    );
+    assert_eq!(
+        started.explanation.sentence(&run.hpa),
+        "Current number of replicas below the scheduled minReplicas; bounds: 6 to 8 replicas until \
+         2026-01-05T12:20:00Z, then 1 to 20 replicas, without the schedule 1 to 20 replicas"
+    );
+    assert_eq!(run.replicas_at(615, Some(12)), 8);
+    let limited = run.reconcile(630, &[Some(12)]).explanation.sentence(&run.hpa);
+    assert_eq!(
+        limited,
+        "m is at 12 per pod, target 1; maxReplicas is 8, metrics ask for 12; bounds: 6 to 8 \
+         replicas until 2026-01-05T12:20:00Z, then 1 to 20 replicas, without the schedule 1 to 20 \
+         replicas"
+    );
+    assert_eq!(run.replicas_at(1199, Some(3)), 6);
+    let ended = run.reconcile(1200, &[Some(3)]);
+    assert_eq!((run.replicas, ended.explanation.effects), (3, vec![]));
+}
+
+#[test]
+fn replicas_above_the_scheduled_maximum_are_removed_at_once() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "maxReplicas": 4 });
+    let mut run = Run::new(9, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(599, Some(9)), 9);
+    assert_eq!(run.replicas_at(600, None), 4, "without a metric");
+}
+
+#[test]
+fn scheduled_zero_and_back() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 0 });
+    let mut run = Run::new(2, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(0, Some(0)), 1);
+    assert_eq!(run.replicas_at(600, Some(0)), 0);
+    assert!(run.condition("ScaledToZero").unwrap().starts_with("True"));
+    assert_eq!(run.replicas_at(1199, Some(0)), 0);
+    assert_eq!(run.replicas_at(1200, Some(0)), 1, "the minimum of the spec");
+}
+
+#[test]
+fn schedule_does_not_wake_a_target_that_a_user_scaled_to_zero() {
+    let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 3 });
+    let mut run = Run::new(0, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(0, Some(9)), 0);
+    assert!(run.condition("ScalingActive").unwrap().starts_with("False ScalingDisabled"));
+}
+
+#[test]
+fn pause_applies_to_scheduled_bounds() {
+    let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
+    let mut annotations = bounds(json!([entry]));
+    annotations["pause"] = json!("up");
+    let mut run = Run::new(3, annotations);
+    assert_eq!(run.replicas_at(0, Some(3)), 3);
+    assert_eq!(run.hpa.status.desired_replicas, 6);
+}
+
+#[test]
+fn report_has_the_effective_bounds_and_their_next_change() {
+    let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
+    let run = Run::new(6, bounds(json!([entry])));
+    let text = run.inputs(0, &[Some(3)]).report().to_string();
+    let line = "  bounds: 6 to 20 replicas; 1 to 20 replicas from 2026-01-05T13:00:00Z (in \
+                1:00:00), by the schedule\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("minReplicas is 6, metrics ask for 3; bounds: "), "{text}");
+}
+
 fn fallback(replicas: i32, behavior: &str) -> Value {
     let fallback =
         json!({ "replicas": replicas, "failureDurationSeconds": 60, "behavior": behavior });

@@ -74,11 +74,15 @@ impl Workers {
         item.done();
     }
 
-    /// The time at which a metric is known to change, if that is before the periodic reconcile,
-    /// which stays due.
+    /// The time at which a metric is known to change, or a schedule changes the bounds, if that is
+    /// before the periodic reconcile, which stays due.
     fn before_change(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
         let now = self.reconciler.clock.now();
-        let Some(change) = self.forecast.next_change(&autoscaler.object(), now) else {
+        let (hpa, effective) = autoscaler.object_with_settings(&self.reconciler.settings);
+        let bounds = effective.settings.next_bounds_change(&hpa.spec, now);
+        let of_metrics = self.forecast.next_change(&hpa, now);
+        let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
+        let Some(change) = changes.min() else {
             return periodic;
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();

@@ -13,7 +13,9 @@ pub use self::{
     measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };
-use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
+use crate::{
+    api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule, settings::Bounds,
+};
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
 /// in one line; [`Explanation::sentence`] prints what matters most.
@@ -38,6 +40,9 @@ pub struct Explanation {
     pub limited_by: Option<ConditionReason>,
     /// The desired replicas.
     pub desired_replicas: i32,
+    /// The effective `minReplicas` and `maxReplicas`, if a schedule sets them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
     /// What settings of the autoscaler changed in the decision, other than in single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
@@ -315,6 +320,7 @@ mod tests {
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
             desired_replicas: 2,
+            bounds: None,
             effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
             summary: Summary::NoChange,
         };

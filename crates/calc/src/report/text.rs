@@ -16,6 +16,7 @@ use crate::{
     pods::PodClass,
     quantity::MilliValue,
     replicas::Rule,
+    settings::BoundsChange,
 };
 
 impl Display for Report {
@@ -98,7 +99,14 @@ impl Report {
             print_rate(f, "scale-down", "at least", rate, self.at)?;
         }
         let bounds = self.bounds;
-        writeln!(f, "  bounds: {} to {} replicas", bounds.min_replicas, bounds.max_replicas)?;
+        write!(f, "  bounds: {bounds}")?;
+        match self.next_bounds {
+            Some(BoundsChange { at, bounds, .. }) => {
+                let (at, from_now) = (time(at), from_now(at, self.at));
+                writeln!(f, "; {bounds} from {at} ({from_now}), by the schedule")?;
+            }
+            None => writeln!(f)?,
+        }
         for effect in &self.effects {
             writeln!(f, "  {effect}")?;
         }

@@ -9,7 +9,7 @@ use hpa_calc::{
     history::Direction,
     plan::{Plan, SelectedPods},
     selector::Selector,
-    settings::PodSelection,
+    settings::{PodSelection, Settings},
 };
 use hpa_lease::Instants;
 use jiff::Timestamp;
@@ -124,7 +124,7 @@ impl<'a> Attempt<'a> {
     /// - after a failed reconcile: the target may be gone.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         if self.autoscaler.scale_is_trusted()
-            && !may_be_at_zero(self.hpa)
+            && !may_be_at_zero(self.hpa, self.settings)
             && let Some(cached) = self.reconciler.cached_target(self.hpa).await
         {
             return Ok(cached);
@@ -261,6 +261,9 @@ impl Decided<'_> {
 }
 
 /// Whether the target may be at zero because of the autoscaler.
-fn may_be_at_zero(hpa: &HorizontalPodAutoscaler) -> bool {
-    hpa.spec.min_replicas == Some(0) || is_scaled_to_zero(&hpa.status)
+fn may_be_at_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
+    let mut scheduled = settings.bounds.iter().flat_map(|entries| entries.iter());
+    hpa.spec.min_replicas == Some(0)
+        || is_scaled_to_zero(&hpa.status)
+        || scheduled.any(|entry| entry.min_replicas == Some(0))
 }
