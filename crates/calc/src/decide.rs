@@ -24,7 +24,9 @@ use crate::{
         out_of_bounds,
     },
     readings::Readings,
-    settings::{Bounds, BoundsChange, PodSelection, Readiness, Settings, Tolerances},
+    settings::{
+        Bounds, BoundsChange, PodSelection, Readiness, Settings, Tolerances, after, before,
+    },
     status::StatusDraft,
     validation::MAX_METRICS,
 };
@@ -480,6 +482,25 @@ impl Decision<'_> {
         }
     }
 
+    /// Whether the last replica stays, because the metrics have not asked for zero for as long as
+    /// the setting says. A reconcile that can't decide on the metrics changes nothing.
+    fn is_held_from_zero(&mut self, proposed: i32, now: Timestamp) -> bool {
+        let delay = self.settings.zero_after;
+        if delay.is_zero() || proposed > 0 || self.current == 0 {
+            self.history.zero_since = None;
+            return false;
+        }
+        let since = *self.history.zero_since.get_or_insert(now);
+        self.bounds.min_replicas == 0 && since > before(now, delay)
+    }
+
+    fn explain_hold(&mut self) {
+        let Some(since) = self.history.zero_since else { return };
+        let at = after(since, self.settings.zero_after);
+        let text = format!("to 0 replicas at {at:.0}, if the metrics ask for it until then");
+        self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
+    }
+
     fn normalize(&mut self, largest: LargestProposal, now: Timestamp) {
         let LargestProposal { replicas, winner, metric, is_fallback } = largest;
         self.draft.set(
@@ -495,8 +516,12 @@ impl Decision<'_> {
             _ if proposed < self.current => "All metrics below target".to_owned(),
             _ => String::new(),
         };
+        let is_held = self.is_held_from_zero(proposed, now);
         let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
-        let bounds = self.bounds;
+        let mut bounds = self.bounds;
+        if is_held {
+            bounds.min_replicas = 1;
+        }
         let input = NormalizeInput { spec, settings, bounds, current, now };
         let normalized = input.normalize(proposed, &mut self.history);
         let (able_reason, able_message) = match &normalized.stabilization {
@@ -511,6 +536,9 @@ impl Decision<'_> {
             limit.reason.clone(),
             limit.message,
         );
+        if is_held && limit.reason == ConditionReason::TooFewReplicas {
+            self.explain_hold();
+        }
         let mut desired = normalized.replicas;
         let min = bounds.min_replicas;
         if current == 0 && min != 0 && desired < min && is_scaled_to_zero(self.hpa, settings) {

@@ -18,9 +18,9 @@ use crate::{
     event::{Event, EventReason},
     explain::{MetricFailure, SettingEffect},
     go_text,
-    history::FailingMetric,
+    history::{FailingMetric, History},
     readings::Readings,
-    settings::{Fallback, FallbackBehavior, Settings, before},
+    settings::{Fallback, FallbackBehavior, Settings, after, before},
 };
 
 /// How long a metric must be read without a failure until its failure ends: two sync periods of the
@@ -220,6 +220,22 @@ pub(crate) fn failures_by_status(
             recovering_since: None,
         })
         .collect()
+}
+
+/// When the fallback of a metric starts or ends, if the readings stay as they are.
+pub(crate) fn next_change(
+    fallback: Fallback,
+    spec: &MetricSpec,
+    history: &History,
+) -> Option<Timestamp> {
+    let metric = identity(spec)?;
+    let state = history.failing_metrics.iter().find(|state| state.metric == metric)?;
+    let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
+    Some(match (state.recovering_since, state.fallback_since) {
+        (Some(since), _) => after(since, RECOVERY),
+        (None, None) => after(state.since, delay),
+        (None, Some(_)) => return None,
+    })
 }
 
 fn described(spec: &MetricSpec) -> String {

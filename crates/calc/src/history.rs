@@ -76,6 +76,9 @@ pub struct History {
     /// The metrics with a fallback that can't be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing_metrics: Vec<FailingMetric>,
+    /// Since when the metrics have asked for zero replicas, if a setting delays that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero_since: Option<Timestamp>,
 }
 
 impl History {
@@ -92,7 +95,8 @@ impl History {
             let FailingMetric { since, fallback_since, recovering_since, .. } = metric;
             [Some(since), fallback_since.as_mut(), recovering_since.as_mut()]
         });
-        for at in recommended.chain(scaled).chain(failing.flatten()).chain(&mut self.extra_pods_since) {
+        let since = self.extra_pods_since.iter_mut().chain(&mut self.zero_since);
+        for at in recommended.chain(scaled).chain(failing.flatten()).chain(since) {
             *at = after(*at, span);
         }
     }

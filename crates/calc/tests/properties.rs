@@ -354,6 +354,19 @@ proptest! {
     }
 
     #[test]
+    fn delay_of_zero_changes_nothing_above_zero(scenario in scenarios(1..4)) {
+        let mut settings = Settings::default();
+        let without = scenario.reconcile(Ok(()));
+        settings.zero_after = SignedDuration::from_hours(1);
+        let with = scenario.reconcile_by(&settings, scenario.api_pods(), Ok(()));
+        let expected = match without.scaled_to {
+            Some(0) => Some(1).filter(|_| scenario.scale.spec_replicas > 1),
+            other => other,
+        };
+        prop_assert_eq!(with.scaled_to, expected);
+    }
+
+    #[test]
     fn fallback_of_a_metric_that_has_just_failed_changes_nothing(scenario in scenarios(1..4)) {
         let fallback = json!({ "replicas": 17, "failureDurationSeconds": 30 });
         let mut metric = MetricSettings::default();

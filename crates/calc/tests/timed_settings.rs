@@ -193,6 +193,81 @@ fn report_has_the_effective_bounds_and_their_next_change() {
     assert!(text.contains("minReplicas is 6, metrics ask for 3; bounds: "), "{text}");
 }
 
+/// Like [`Run::new`], from zero replicas, with `zero-after` of one minute.
+fn slow_to_zero(replicas: i32) -> Run {
+    let spec = json!({ "minReplicas": 0 });
+    Run::with_spec(replicas, spec, json!({ "zero-after": "1m" }))
+}
+
+#[test]
+fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
+    let mut run = slow_to_zero(3);
+    let held = run.reconcile(0, &[Some(0)]);
+    assert_eq!((run.replicas, held.status.desired_replicas), (1, 1));
+    assert!(run.condition("ScaledToZero").unwrap().starts_with("False"));
+    let report = run.inputs(15, &[Some(0)]).report();
+    assert_eq!(
+        report.sentence,
+        "stays at 1: m is at 0 per pod, target 1; the last replica stays, metrics ask for 0; \
+         zero-after: to 0 replicas at 2026-01-05T12:01:00Z, if the metrics ask for it until then"
+    );
+    let text = report.to_string();
+    assert!(text.contains("scales to 0 at 2026-01-05T12:01:00Z"), "{text}");
+    assert_eq!(run.replicas_at(59, Some(0)), 1);
+    assert_eq!(run.replicas_at(60, Some(0)), 0);
+    assert!(run.condition("ScaledToZero").unwrap().starts_with("True"));
+    assert_eq!(run.replicas_at(75, Some(1)), 1, "up again at once");
+}
+
+#[test]
+fn any_other_proposal_starts_the_time_to_zero_again() {
+    let mut run = slow_to_zero(1);
+    run.reconcile(0, &[Some(0)]);
+    run.reconcile(30, &[Some(1)]);
+    run.reconcile(45, &[Some(0)]);
+    assert_eq!(run.replicas_at(104, Some(0)), 1);
+    assert_eq!(run.replicas_at(105, Some(0)), 0);
+}
+
+#[test]
+fn failed_reading_neither_scales_to_zero_nor_starts_the_time_again() {
+    let mut run = slow_to_zero(1);
+    run.reconcile(0, &[Some(0)]);
+    assert_eq!(run.replicas_at(60, None), 1);
+    assert_eq!(run.replicas_at(75, Some(0)), 0);
+}
+
+#[test]
+fn time_to_zero_starts_again_after_zero() {
+    let mut run = slow_to_zero(1);
+    run.reconcile(0, &[Some(0)]);
+    assert_eq!(run.replicas_at(60, Some(0)), 0);
+    run.reconcile(75, &[Some(0)]);
+    run.replicas = 2;
+    assert_eq!(run.replicas_at(90, Some(0)), 1);
+    assert_eq!(run.replicas_at(149, Some(0)), 1);
+    assert_eq!(run.replicas_at(150, Some(0)), 0);
+}
+
+#[test]
+fn time_to_zero_passes_with_stabilization() {
+    let behavior = json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } });
+    let spec = json!({ "minReplicas": 0, "behavior": behavior });
+    let mut run = Run::with_spec(2, spec, json!({ "zero-after": "1m" }));
+    let replicas: Vec<_> = (0..=5).map(|step| run.replicas_at(step * 15, Some(0))).collect();
+    // The first recommendation is the current replicas.
+    assert_eq!(replicas, [2, 2, 2, 2, 0, 0]);
+}
+
+#[test]
+fn fallback_reports_when_it_starts() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    let text = run.inputs(15, &[None]).report().to_string();
+    let line = "  scales to 5 at 2026-01-05T12:01:00Z (in 0:45), if the metrics stay as they are\n";
+    assert!(text.contains(line), "{text}");
+}
+
 fn fallback(replicas: i32, behavior: &str) -> Value {
     let fallback =
         json!({ "replicas": replicas, "failureDurationSeconds": 60, "behavior": behavior });

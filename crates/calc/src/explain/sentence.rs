@@ -134,6 +134,9 @@ impl Explanation {
             Reason::Paused => {
                 return Some(format!("without the pause, scaled to {desired}"));
             }
+            Reason::MinReplicas if self.effects.iter().any(|it| it.setting == "zero-after") => {
+                "the last replica stays".to_owned()
+            }
             Reason::MinReplicas => format!("minReplicas is {}", bounds.min_replicas),
             Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
             Reason::Policy if stabilized == proposed => {

@@ -17,7 +17,7 @@ use crate::k8s::differential::optional;
 pub(crate) const HEADERS: [&str; 1] = [r#"{"version":1,"of":4,"written":"2026-01-01T00:00:00Z"}"#];
 pub(crate) const SNAPSHOTS: [&str; 1] = [r#"{"hpa":"shop/web","desired":3,"scaled":1767225600,
     "recommendations":[[5,1767225600000],[4,1767225601000]],"ups":[[2,1767225600000]],
-    "downs":[[1,1767225599000]],"failing":[[18446744073709551615,1767225599000,null,1]]}"#];
+    "downs":[[1,1767225599000]],"failing":[[18446744073709551615,1767225599000,null,1]],"zero":5}"#];
 
 /// Whether the header can be decoded. Panics if the result differs from plain decoding.
 pub(crate) fn check_header(body: &[u8]) -> bool {
@@ -58,8 +58,8 @@ fn plain_header(body: &[u8]) -> Plain<(u32, usize, Timestamp)> {
 }
 
 fn plain_snapshot(body: &[u8]) -> Plain<HistorySnapshot> {
-    let fields = ["hpa", "desired", "scaled", "recommendations", "ups", "downs", "failing"];
-    let [hpa, desired, scaled, recommendations, ups, downs, failing] =
+    let fields = ["hpa", "desired", "scaled", "recommendations", "ups", "downs", "failing", "zero"];
+    let [hpa, desired, scaled, recommendations, ups, downs, failing, zero] =
         Document::parse(body)?.struct_fields(fields)?;
     Ok(HistorySnapshot {
         hpa: hpa.map_or(Ok(String::new()), Document::decode)?,
@@ -69,6 +69,7 @@ fn plain_snapshot(body: &[u8]) -> Plain<HistorySnapshot> {
         scale_ups: points(ups)?,
         scale_downs: points(downs)?,
         failing_metrics: failures(failing)?,
+        zero_since: optional(zero)?,
     })
 }
 

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 /// number of stored failing metrics: of any further one, the failure starts again.
 const MAX_POINTS: usize = 32;
 
-/// A failure is not restored if the last leader ended longer ago: nobody knows whether the metric
-/// could be read since then.
-const MAX_FAILURE_GAP: SignedDuration = SignedDuration::from_hours(1);
+/// Failures and a wait for zero are not restored if the last leader ended longer ago: the metrics
+/// may have had other values since then.
+const MAX_GAP: SignedDuration = SignedDuration::from_hours(1);
 
 /// Larger than any number of replicas in a cluster, which has at most 150,000 pods. A
 /// recommendation can be larger if a metric is absurd; it is stored as this number.
@@ -54,6 +54,9 @@ pub(super) struct HistorySnapshot {
     pub(super) scale_downs: Vec<Point>,
     #[serde(rename = "failing", skip_serializing_if = "Vec::is_empty")]
     pub(super) failing_metrics: Vec<Failure>,
+    /// Since when the metrics have asked for zero replicas, as a Unix time in milliseconds.
+    #[serde(rename = "zero", skip_serializing_if = "Option::is_none")]
+    pub(super) zero_since: Option<i64>,
 }
 
 impl HistorySnapshot {
@@ -86,6 +89,7 @@ impl HistorySnapshot {
             scale_ups: events(&history.scale_ups),
             scale_downs: events(&history.scale_downs),
             failing_metrics: history.failing_metrics.iter().take(MAX_POINTS).map(failure).collect(),
+            zero_since: history.zero_since.map(milliseconds),
         }
     }
 
@@ -114,6 +118,7 @@ impl HistorySnapshot {
             || self.scale_ups.last() != stored.scale_ups.last()
             || self.scale_downs.last() != stored.scale_downs.last()
             || self.failing_metrics != stored.failing_metrics
+            || self.zero_since != stored.zero_since
     }
 
     /// The history at `now`, given that the last recommendation held until `valid_until`. A scaling
@@ -148,21 +153,16 @@ impl HistorySnapshot {
         };
         let window = longest_window(spec, settings);
         let recommendations = points(&snapshot.recommendations, window).into_iter();
+        let is_recent = now.duration_since(valid_until) <= MAX_GAP;
+        let failing = snapshot.failing_metrics.iter().filter(|_| is_recent);
         History {
             recommendations: recommendations
                 .map(|(replicas, at)| Recommendation { replicas, at })
                 .collect(),
             scale_ups: events(&snapshot.scale_ups),
             scale_downs: events(&snapshot.scale_downs),
-            failing_metrics: if now.duration_since(valid_until) > MAX_FAILURE_GAP {
-                Vec::new()
-            } else {
-                snapshot
-                    .failing_metrics
-                    .iter()
-                    .filter_map(|it| restored_failure(*it, now))
-                    .collect()
-            },
+            failing_metrics: failing.filter_map(|it| restored_failure(*it, now)).collect(),
+            zero_since: snapshot.zero_since.filter(|_| is_recent).and_then(|at| until(at, now)),
         }
     }
 
@@ -196,9 +196,14 @@ fn failure(metric: &FailingMetric) -> Failure {
     (metric, milliseconds(since), optional(fallback_since), optional(recovering_since))
 }
 
+/// The time, not after `now`. `None` if it is invalid.
+fn until(milliseconds: i64, now: Timestamp) -> Option<Timestamp> {
+    Some(Timestamp::from_millisecond(milliseconds).ok()?.min(now))
+}
+
 /// The failure, with times that are not after `now`. `None` if a time is invalid.
 fn restored_failure(failure: Failure, now: Timestamp) -> Option<FailingMetric> {
-    let time = |at| Some(Timestamp::from_millisecond(at).ok()?.min(now));
+    let time = |at| until(at, now);
     let (metric, since, fallback_since, recovering_since) = failure;
     Some(FailingMetric {
         metric,

@@ -184,6 +184,17 @@ fn failing_metrics_are_restored() {
 }
 
 #[test]
+fn wait_for_zero_is_restored() {
+    let history = History { zero_since: Some(at(9_900)), ..recommended(&[(0, 9_990)]) };
+    let stored = snapshot(&history, 1, None);
+    assert!(stored.must_replace(&snapshot(&recommended(&[(0, 9_990)]), 1, None)));
+    let zero_since = |now| restore(&stored, &status(1, None), 10_000, now).zero_since;
+    assert_eq!(zero_since(10_060), Some(at(9_900)));
+    assert_eq!(zero_since(9_800), Some(at(9_800)), "the clock is behind");
+    assert_eq!(zero_since(10_000 + 3601), None, "unknown for too long");
+}
+
+#[test]
 fn failing_metrics_are_limited_and_a_change_is_stored() {
     let stored = snapshot(&with_failures(100), 5, None);
     assert_eq!(stored.failing_metrics.len(), 32);
