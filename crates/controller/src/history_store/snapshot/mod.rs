@@ -163,6 +163,7 @@ impl HistorySnapshot {
             scale_downs: events(&snapshot.scale_downs),
             failing_metrics: failing.filter_map(|it| restored_failure(*it, now)).collect(),
             zero_since: snapshot.zero_since.filter(|_| is_recent).and_then(|at| until(at, now)),
+            ..History::default()
         }
     }
 
