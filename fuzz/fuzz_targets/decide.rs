@@ -128,6 +128,7 @@ impl Input<'_> {
             recommendations: self.recommendations.iter().map(recommendation).collect(),
             scale_ups: self.scale_events.iter().map(event).collect(),
             scale_downs: self.scale_events.iter().map(event).collect(),
+            ..History::default()
         }
     }
 

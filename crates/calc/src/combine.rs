@@ -4,6 +4,7 @@ use crate::{
     api::{ConditionReason, MetricSpec, MetricStatus},
     event::{Event, EventReason},
     explain::{MetricExplanation, SettingEffect, TargetValue},
+    fallback::{FallbackProposal, Fallbacks},
     metric::{
         Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
     },
@@ -28,6 +29,8 @@ pub(crate) struct LargestProposal {
     pub(crate) winner: Option<usize>,
     /// The metric's name in conditions and events.
     pub(crate) metric: String,
+    /// Whether it is the proposal of the metric's fallback.
+    pub(crate) is_fallback: bool,
 }
 
 /// Why there is no proposal.
@@ -43,30 +46,34 @@ pub(crate) struct NoProposal {
 ///
 /// The largest proposal wins. If some metrics failed, the others decide unless they would scale
 /// down, since a failed metric might have asked for more (API reference of `spec.metrics`;
-/// kubernetes#99514).
+/// kubernetes#99514). A failed metric with an active fallback has a proposal, so that it blocks
+/// nothing.
 pub(crate) fn combine(
     specs: &[MetricSpec],
     queries: &[Result<MetricQuery, MetricSpecError>],
     readings: Readings,
     context: &Context<'_>,
+    fallbacks: &mut Fallbacks<'_>,
 ) -> CombinedMetrics {
     let mut statuses = Vec::with_capacity(specs.len());
     let mut events = Vec::new();
     let mut explanations = Vec::with_capacity(specs.len());
     let mut largest = LargestProposal::default();
     let mut first_failed: Option<FailedMetric> = None;
-    let mut failed = 0_usize;
+    let (mut failed, mut without_proposal) = (0_usize, 0_usize);
     let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
         let context = &context.for_metric(index, spec);
-        match evaluate(spec, query, reading, context) {
+        let evaluated = evaluate(spec, query, reading, context);
+        let failure = evaluated.as_ref().err().map(|error| error.kind);
+        let fallback = fallbacks.observe(index, spec, failure);
+        match evaluated {
             Ok(evaluated) => {
                 let EvaluatedMetric { proposal, name, target, status, effects } = evaluated;
                 explanations.push(explain(&name, &proposal, target, effects, context));
                 statuses.push(status);
-                if largest.replicas == 0 || proposal.replicas > largest.replicas {
-                    let replicas = proposal.replicas;
-                    largest = LargestProposal { replicas, winner: Some(index), metric: name };
+                if fallback.is_none() {
+                    largest.add(index, proposal.replicas, name, false);
                 }
             }
             Err(error) => {
@@ -80,41 +87,68 @@ pub(crate) fn combine(
                 });
                 statuses.push(status_without_value(spec));
                 failed += 1;
+                without_proposal += usize::from(fallback.is_none());
                 first_failed.get_or_insert(error);
             }
         }
+        if let Some(FallbackProposal { replicas, name, effect }) = fallback {
+            if let Some(explanation) = explanations.last_mut() {
+                explanation.proposed_replicas = Some(replicas);
+                explanation.effects.push(effect);
+            }
+            largest.add(index, replicas, name, true);
+        }
     }
-    let current = context.scale.spec_replicas;
-    let result = resolve(largest, first_failed, failed, specs.len(), current);
+    let failures = Failures { first: first_failed, count: failed, without_proposal };
+    let result = failures.resolve(largest, specs.len(), context.scale.spec_replicas);
     CombinedMetrics { result, statuses, events, explanations }
 }
 
-fn resolve(
-    largest: LargestProposal,
-    first_failed: Option<FailedMetric>,
-    failed: usize,
-    total: usize,
-    current: i32,
-) -> Result<(LargestProposal, Option<String>), NoProposal> {
-    if total == 0 {
-        // The API server defaults an empty list, so this is an object that it never saw. Without
-        // the check, the target would be scaled to `minReplicas`.
-        let message = "no metrics are set".to_owned();
-        return Err(NoProposal {
-            reason: ConditionReason::InvalidMetricSourceType,
-            cause: message.clone(),
-            message,
-        });
+impl LargestProposal {
+    fn add(&mut self, index: usize, replicas: i32, metric: String, is_fallback: bool) {
+        if self.replicas == 0 || replicas > self.replicas {
+            *self = Self { replicas, winner: Some(index), metric, is_fallback };
+        }
     }
-    let Some(first) = first_failed else { return Ok((largest, None)) };
-    let message = format!(
-        "invalid metrics ({failed} invalid out of {total}), first error is: {}",
-        first.wrapped
-    );
-    if failed >= total || largest.replicas < current {
-        return Err(NoProposal { reason: first.reason, cause: first.cause, message });
+}
+
+/// The metrics that failed.
+struct Failures {
+    first: Option<FailedMetric>,
+    count: usize,
+    /// How many of them have no active fallback.
+    without_proposal: usize,
+}
+
+impl Failures {
+    fn resolve(
+        self,
+        largest: LargestProposal,
+        total: usize,
+        current: i32,
+    ) -> Result<(LargestProposal, Option<String>), NoProposal> {
+        let Self { first, count, without_proposal } = self;
+        if total == 0 {
+            // The API server defaults an empty list, so this is an object that it never saw. Without
+            // the check, the target would be scaled to `minReplicas`.
+            let message = "no metrics are set".to_owned();
+            return Err(NoProposal {
+                reason: ConditionReason::InvalidMetricSourceType,
+                cause: message.clone(),
+                message,
+            });
+        }
+        let Some(first) = first else { return Ok((largest, None)) };
+        let message = format!(
+            "invalid metrics ({count} invalid out of {total}), first error is: {}",
+            first.wrapped
+        );
+        let blocks_scale_down = without_proposal > 0 && largest.replicas < current;
+        if without_proposal >= total || blocks_scale_down {
+            return Err(NoProposal { reason: first.reason, cause: first.cause, message });
+        }
+        Ok((largest, Some(message)))
     }
-    Ok((largest, Some(message)))
 }
 
 fn explain(
@@ -189,7 +223,9 @@ mod tests {
             settings: &Settings::default(),
             metric: &DEFAULT_METRIC,
         };
-        combine(&specs, &queries, readings.enumerate().collect(), &context)
+        let (settings, now) = (Settings::default(), Timestamp::UNIX_EPOCH);
+        let mut fallbacks = Fallbacks::new(&settings, Vec::new(), current, now);
+        combine(&specs, &queries, readings.enumerate().collect(), &context, &mut fallbacks)
     }
 
     #[rstest]

@@ -135,7 +135,7 @@ impl Decision<'_> {
         self.settings.scale_to_zero
             && self.current > 0
             && to == 0
-            && spec.effective_min_replicas() == 0
+            && self.bounds.min_replicas == 0
             && has_object_or_external_metric(&spec.metrics)
     }
 

@@ -12,15 +12,22 @@ use crate::{
     behavior::EffectiveBehavior,
     combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
-    explain::{Explanation, Summary},
+    explain::{Explanation, SettingEffect, Summary},
+    fallback::Fallbacks,
     go_text,
     history::{Direction, History},
     messages,
     metric::{Context, MISSING_REQUESTS},
     normalize::NormalizeInput,
-    plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
+    plan::{
+        MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero,
+        out_of_bounds,
+    },
     readings::Readings,
-    settings::{DEFAULT_METRIC, PodSelection, Readiness, Settings, Tolerances},
+    settings::{
+        Bounds, BoundsChange, DEFAULT_METRIC, PodSelection, Readiness, Settings, Tolerances, after,
+        before,
+    },
     status::StatusDraft,
     validation::MAX_METRICS,
 };
@@ -34,6 +41,8 @@ pub struct Decision<'a> {
     pub(crate) draft: StatusDraft,
     pub(crate) outcome: Outcome,
     pub(crate) current: i32,
+    /// The effective bounds at the time of the decision.
+    pub(crate) bounds: Bounds,
     pub(crate) metrics: Vec<MetricStatus>,
     pub(crate) events: Vec<Event>,
     pub(crate) history: History,
@@ -143,12 +152,19 @@ impl<'a> Plan<'a> {
     pub fn decide(self, readings: Readings, mut history: History, now: Timestamp) -> Decision<'a> {
         let Self { hpa, settings, scale, kind } = self;
         let current = scale.spec_replicas;
+        let bounds = settings.bounds_at(&hpa.spec, now);
+        let is_scheduled = settings.bounds.is_some();
         let explanation = Explanation {
             current_replicas: current,
             desired_replicas: current,
+            bounds: is_scheduled.then_some(bounds),
             ..Explanation::default()
         };
         let is_scale_known = !matches!(kind, PlanKind::ScaleUnavailable(_));
+        let unplanned = (is_scale_known && is_scheduled)
+            .then(|| out_of_bounds(hpa, &scale, settings, bounds))
+            .flatten();
+        let kind = unplanned.unwrap_or(kind);
         if is_scale_known {
             history.record_initial(current, now);
         }
@@ -158,6 +174,7 @@ impl<'a> Plan<'a> {
             draft: StatusDraft::new(hpa, now),
             outcome: Outcome::Unchanged,
             current,
+            bounds,
             metrics: Vec::new(),
             events: Vec::new(),
             history,
@@ -176,16 +193,20 @@ impl<'a> Plan<'a> {
         match kind {
             PlanKind::ScaleUnavailable(error) => decision.scale_unavailable(&error),
             PlanKind::Disabled => decision.disabled(),
-            PlanKind::AboveMax => decision.rescale(hpa.spec.max_replicas, ABOVE_MAX.to_owned()),
-            PlanKind::BelowMin => {
-                decision.rescale(hpa.spec.effective_min_replicas(), BELOW_MIN.to_owned());
+            PlanKind::AboveMax => {
+                let is_of_spec = bounds.max_replicas == hpa.spec.max_replicas;
+                let reason = if is_of_spec { ABOVE_MAX } else { ABOVE_SCHEDULED_MAX };
+                decision.rescale(bounds.max_replicas, reason.to_owned());
             }
+            PlanKind::BelowMin => decision.rescale_to_min(),
             PlanKind::TooManyMetrics => decision.too_many_metrics(),
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
+        decision.explain_bounds(now);
+        decision.clear_fallback_condition();
         decision.apply_pause();
-        decision.report_settings();
+        decision.report_settings(now);
         decision
     }
 }
@@ -196,6 +217,8 @@ const MAX_SETTING_LEN: usize = 100;
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
+const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
 impl Decision<'_> {
     /// The replicas to write to the target's scale, or `None` to leave it.
@@ -251,7 +274,7 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, other than those that have a
     /// condition of their own.
-    fn report_settings(&mut self) {
+    fn report_settings(&mut self, now: Timestamp) {
         let applied = self.settings.applied.iter();
         let texts: Vec<String> = applied
             .filter(|applied| !["pause", "dry-run"].contains(&applied.name))
@@ -261,7 +284,10 @@ impl Decision<'_> {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
         }
-        let message = texts.join(", ");
+        let mut message = texts.join(", ");
+        if self.settings.bounds.is_some() {
+            message = format!("{message}; {}", self.bounds_text(now));
+        }
         let reason = ConditionReason::SetOnAutoscaler;
         self.draft.set(ConditionType::CustomSettings, true, reason, message);
     }
@@ -288,6 +314,37 @@ impl Decision<'_> {
         }
     }
 
+    /// The bounds by the schedule, and their next change.
+    fn bounds_text(&self, now: Timestamp) -> String {
+        let bounds = self.bounds;
+        match self.settings.next_bounds_change(&self.hpa.spec, now) {
+            Some(BoundsChange { at, bounds: next, .. }) => {
+                format!("{bounds} until {at:.0}, then {next}")
+            }
+            None => bounds.to_string(),
+        }
+    }
+
+    /// Explains the schedule, if the answer is another one because of it.
+    fn explain_bounds(&mut self, now: Timestamp) {
+        let of_spec = Bounds::of_spec(&self.hpa.spec);
+        if self.bounds == of_spec {
+            return;
+        }
+        let Explanation { desired_replicas: desired, limited_by, winner, .. } = &self.explanation;
+        let is_bound = winner.is_none() && *desired != self.current;
+        let is_bound = is_bound
+            || matches!(
+                limited_by,
+                Some(ConditionReason::TooFewReplicas | ConditionReason::TooManyReplicas)
+            );
+        let is_allowed = (of_spec.min_replicas..=of_spec.max_replicas).contains(desired);
+        if is_bound || !is_allowed {
+            let text = format!("{}, without the schedule {of_spec}", self.bounds_text(now));
+            self.explanation.effects.push(SettingEffect { setting: "bounds", text });
+        }
+    }
+
     pub(crate) fn fail(&mut self, error: ReconcileError) {
         self.explanation.summary = Summary::Failed(error.to_string());
         self.error = Some(error);
@@ -303,7 +360,18 @@ impl Decision<'_> {
         if !self.settings.scale_to_zero {
             self.draft.remove(&ConditionType::ScaledToZero);
         }
+        let failing = std::mem::take(&mut self.history.failing_metrics);
+        let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, self.draft.now());
+        fallbacks.end_others("scaling is disabled");
+        self.set_fallbacks(fallbacks);
         self.explanation.summary = Summary::ScalingDisabled;
+    }
+
+    fn rescale_to_min(&mut self) {
+        let min = self.bounds.min_replicas;
+        let is_of_spec = min == self.hpa.spec.effective_min_replicas();
+        let reason = if is_of_spec { BELOW_MIN } else { BELOW_SCHEDULED_MIN };
+        self.rescale(min, reason.to_owned());
     }
 
     fn rescale(&mut self, to: i32, reason: String) {
@@ -393,10 +461,14 @@ impl Decision<'_> {
             settings: self.settings,
             metric: &DEFAULT_METRIC,
         };
+        let failing = std::mem::take(&mut self.history.failing_metrics);
+        let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, now);
         let CombinedMetrics { result, statuses, events, explanations } =
-            combine(&self.hpa.spec.metrics, &plan.queries, readings, &context);
+            combine(&self.hpa.spec.metrics, &plan.queries, readings, &context, &mut fallbacks);
+        fallbacks.end_others("the metric or its fallback has changed");
         self.metrics = statuses;
         self.events.extend(events);
+        self.set_fallbacks(fallbacks);
         self.explanation.metrics = explanations;
         self.report_skipped_pods();
         match result {
@@ -431,14 +503,33 @@ impl Decision<'_> {
     /// Applies `minReplicas` to a target at zero replicas, although no proposal could be computed
     /// (see [`Settings::strict_scale_to_zero`]).
     fn scale_from_zero_to_min(&mut self) {
-        let min = self.hpa.spec.effective_min_replicas();
+        let min = self.bounds.min_replicas;
         if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {
-            self.rescale(min, BELOW_MIN.to_owned());
+            self.rescale_to_min();
         }
     }
 
+    /// Whether the last replica stays, because the metrics have not asked for zero for as long as
+    /// the setting says. A reconcile that can't decide on the metrics changes nothing.
+    fn is_held_from_zero(&mut self, proposed: i32, now: Timestamp) -> bool {
+        let delay = self.settings.zero_after;
+        if delay.is_zero() || proposed > 0 || self.current == 0 {
+            self.history.zero_since = None;
+            return false;
+        }
+        let since = *self.history.zero_since.get_or_insert(now);
+        self.bounds.min_replicas == 0 && since > before(now, delay)
+    }
+
+    fn explain_hold(&mut self) {
+        let Some(since) = self.history.zero_since else { return };
+        let at = after(since, self.settings.zero_after);
+        let text = format!("to 0 replicas at {at:.0}, if the metrics ask for it until then");
+        self.explanation.effects.push(SettingEffect { setting: "zero-after", text });
+    }
+
     fn normalize(&mut self, largest: LargestProposal, now: Timestamp) {
-        let LargestProposal { replicas, winner, metric } = largest;
+        let LargestProposal { replicas, winner, metric, is_fallback } = largest;
         self.draft.set(
             ConditionType::ScalingActive,
             true,
@@ -447,12 +538,18 @@ impl Decision<'_> {
         );
         let proposed = replicas.max(0);
         let mut reason = match proposed {
+            _ if is_fallback && proposed != self.current => metric,
             _ if proposed > self.current => format!("{metric} above target"),
             _ if proposed < self.current => "All metrics below target".to_owned(),
             _ => String::new(),
         };
+        let is_held = self.is_held_from_zero(proposed, now);
         let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
-        let input = NormalizeInput { spec, settings, current, now };
+        let mut bounds = self.bounds;
+        if is_held {
+            bounds.min_replicas = 1;
+        }
+        let input = NormalizeInput { spec, settings, bounds, current, now };
         let normalized = input.normalize(proposed, &mut self.history);
         let (able_reason, able_message) = match &normalized.stabilization {
             Some(limit) => (limit.reason.clone(), limit.message),
@@ -466,8 +563,11 @@ impl Decision<'_> {
             limit.reason.clone(),
             limit.message,
         );
+        if is_held && limit.reason == ConditionReason::TooFewReplicas {
+            self.explain_hold();
+        }
         let mut desired = normalized.replicas;
-        let min = spec.effective_min_replicas();
+        let min = bounds.min_replicas;
         if current == 0 && min != 0 && desired < min && is_scaled_to_zero(self.hpa, settings) {
             desired = min;
             if reason.is_empty() {

@@ -56,6 +56,10 @@ pub enum EventReason {
     InvalidMetricSourceType,
     /// The target's selector does not parse.
     InvalidSelector,
+    /// The fallback of a metric is no longer active. The reference has no such event.
+    MetricFallbackEnded,
+    /// The fallback of a metric is active. The reference has no such event.
+    MetricFallbackStarted,
     /// The target has no selector.
     SelectorRequired,
     /// The target's scale was written.
@@ -81,6 +85,8 @@ impl EventReason {
             Self::InvalidAnnotation => "InvalidAnnotation",
             Self::InvalidMetricSourceType => "InvalidMetricSourceType",
             Self::InvalidSelector => "InvalidSelector",
+            Self::MetricFallbackEnded => "MetricFallbackEnded",
+            Self::MetricFallbackStarted => "MetricFallbackStarted",
             Self::SelectorRequired => "SelectorRequired",
             Self::SuccessfulRescale => "SuccessfulRescale",
         }

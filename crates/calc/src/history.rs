@@ -37,12 +37,28 @@ pub enum Direction {
     Down,
 }
 
+/// A metric that can't be read, for its fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailingMetric {
+    /// Identifies what is read, so that another metric doesn't inherit this.
+    pub metric: u64,
+    /// The time of its first failure.
+    pub since: Timestamp,
+    /// When its fallback became active, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_since: Option<Timestamp>,
+    /// Since when it is read without a failure, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovering_since: Option<Timestamp>,
+}
+
 /// The history of one autoscaler.
 ///
 /// Keep it from one reconcile to the next: take it from [`Conclusion::history`], pass it to
 /// [`Plan::decide`]. It belongs to the object's UID; a re-created autoscaler starts with an empty
 /// history. Its size is limited by the decisions within the stabilization windows and policy
-/// periods, since new entries replace outdated ones.
+/// periods, since new entries replace outdated ones, and by the number of metrics.
 ///
 /// [`Conclusion::history`]: crate::conclude::Conclusion::history
 /// [`Plan::decide`]: crate::plan::Plan::decide
@@ -57,6 +73,12 @@ pub struct History {
     /// Since when the selector has matched more pods than the target has, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_pods_since: Option<Timestamp>,
+    /// The metrics with a fallback that can't be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing_metrics: Vec<FailingMetric>,
+    /// Since when the metrics have asked for zero replicas, if a setting delays that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero_since: Option<Timestamp>,
 }
 
 impl History {
@@ -69,7 +91,12 @@ impl History {
             self.recommendations.iter_mut().map(|recommendation| &mut recommendation.at);
         let scaled =
             self.scale_ups.iter_mut().chain(&mut self.scale_downs).map(|event| &mut event.at);
-        for at in recommended.chain(scaled).chain(&mut self.extra_pods_since) {
+        let failing = self.failing_metrics.iter_mut().flat_map(|metric| {
+            let FailingMetric { since, fallback_since, recovering_since, .. } = metric;
+            [Some(since), fallback_since.as_mut(), recovering_since.as_mut()]
+        });
+        let since = self.extra_pods_since.iter_mut().chain(&mut self.zero_since);
+        for at in recommended.chain(scaled).chain(failing.flatten()).chain(since) {
             *at = after(*at, span);
         }
     }

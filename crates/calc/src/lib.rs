@@ -72,6 +72,7 @@ pub mod decide;
 pub mod defaults;
 pub mod event;
 pub mod explain;
+mod fallback;
 pub mod go_duration;
 pub mod go_text;
 pub mod history;

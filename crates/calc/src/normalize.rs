@@ -7,7 +7,7 @@ use crate::{
     behavior::{EffectiveBehavior, scale_up_limit},
     history::{Direction, History, Recommendation},
     messages,
-    settings::{Settings, before},
+    settings::{Bounds, Settings, before},
 };
 
 /// Why a number of replicas was limited, as a condition's reason and message.
@@ -41,6 +41,7 @@ impl Normalized {
 pub(crate) struct NormalizeInput<'a> {
     pub(crate) spec: &'a HorizontalPodAutoscalerSpec,
     pub(crate) settings: &'a Settings,
+    pub(crate) bounds: Bounds,
     pub(crate) current: i32,
     pub(crate) now: Timestamp,
 }
@@ -76,7 +77,7 @@ impl NormalizeInput<'_> {
         history.add_recommendation(recommendation, |old| old.at < cutoff);
         let stabilization = (stabilized != proposed).then_some(SCALE_DOWN_STABILIZED);
         let (max, max_reason) = self.max(scale_up_limit(self.current));
-        let min = self.spec.effective_min_replicas();
+        let min = self.bounds.min_replicas;
         let (replicas, limit) = if stabilized < min {
             (min, TOO_FEW)
         } else if stabilized > max {
@@ -154,7 +155,7 @@ impl NormalizeInput<'_> {
             }
         } else if stabilized < self.current {
             let rate = behavior.down().limit(self.current, history, self.now).min(self.current);
-            let bound = self.spec.effective_min_replicas();
+            let bound = self.bounds.min_replicas;
             let (min, reason) =
                 if bound < rate { (rate, SCALE_DOWN_LIMIT) } else { (bound, TOO_FEW) };
             if stabilized < min {
@@ -166,7 +167,7 @@ impl NormalizeInput<'_> {
 
     /// The maximum of the replicas: the smaller of `maxReplicas` and the rate limit.
     fn max(&self, rate: i32) -> (i32, LimitReason) {
-        let bound = self.spec.max_replicas;
+        let bound = self.bounds.max_replicas;
         if bound > rate { (rate, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
     }
 }
@@ -229,7 +230,8 @@ mod tests {
         history: &mut History,
     ) -> Normalized {
         let spec = serde_json::from_value(spec).unwrap();
-        NormalizeInput { spec: &spec, settings: &settings, current, now: at(0) }
+        let bounds = Bounds::of_spec(&spec);
+        NormalizeInput { spec: &spec, settings: &settings, bounds, current, now: at(0) }
             .normalize(proposed, history)
     }
 

@@ -7,7 +7,7 @@ use crate::{
     metric::{MetricSpecError, query},
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
-    settings::Settings,
+    settings::{Bounds, Settings},
     validation::MAX_METRICS,
 };
 
@@ -69,7 +69,8 @@ pub struct Plan<'a> {
     pub(crate) kind: PlanKind,
 }
 
-/// The kinds of reconciles.
+/// The kinds of reconciles. With a schedule of bounds, the time of the decision determines the
+/// bounds, and a plan that isn't within them is replaced then.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
     /// The scale could not be read.
@@ -110,7 +111,8 @@ impl<'a> Plan<'a> {
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
     /// called at most once, and only if metrics are needed. They are not needed if the scale could
     /// not be read, if the target is at zero replicas but was not scaled there by this autoscaler,
-    /// or if its replicas are out of bounds.
+    /// or if its replicas are out of bounds. With a schedule of bounds, they are needed even then,
+    /// because the decision determines the bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,
@@ -170,15 +172,13 @@ fn plan_kind(
     settings: &Settings,
     select: impl FnOnce(&Selector) -> SelectedPods,
 ) -> PlanKind {
-    let (current, spec) = (scale.spec_replicas, &hpa.spec);
-    if current == 0 {
-        if !may_scale_from_zero(hpa, settings) {
-            return PlanKind::Disabled;
+    let spec = &hpa.spec;
+    if settings.bounds.is_none() {
+        if let Some(kind) = out_of_bounds(hpa, scale, settings, Bounds::of_spec(spec)) {
+            return kind;
         }
-    } else if current > spec.max_replicas {
-        return PlanKind::AboveMax;
-    } else if current < spec.effective_min_replicas() {
-        return PlanKind::BelowMin;
+    } else if scale.spec_replicas == 0 && !is_scaled_to_zero(hpa, settings) {
+        return PlanKind::Disabled;
     }
     if spec.metrics.len() > MAX_METRICS {
         return PlanKind::TooManyMetrics;
@@ -202,12 +202,26 @@ fn plan_kind(
     PlanKind::Metrics(MetricsPlan { selector, pods, queries })
 }
 
+/// What to do without metrics, if the replicas are not within the bounds.
+pub(crate) fn out_of_bounds(
+    hpa: &HorizontalPodAutoscaler,
+    scale: &Scale,
+    settings: &Settings,
+    bounds: Bounds,
+) -> Option<PlanKind> {
+    match scale.spec_replicas {
+        0 => (!may_scale_from_zero(hpa, settings, bounds)).then_some(PlanKind::Disabled),
+        current if current > bounds.max_replicas => Some(PlanKind::AboveMax),
+        current if current < bounds.min_replicas => Some(PlanKind::BelowMin),
+        _ => None,
+    }
+}
+
 /// Whether the autoscaler may scale its target up from zero replicas: it scaled the target to zero,
 /// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021).
-fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
-    let spec = &hpa.spec;
+fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings, bounds: Bounds) -> bool {
     is_scaled_to_zero(hpa, settings)
-        && (spec.effective_min_replicas() != 0 || has_object_or_external_metric(&spec.metrics))
+        && (bounds.min_replicas != 0 || has_object_or_external_metric(&hpa.spec.metrics))
 }
 
 pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {

@@ -12,6 +12,7 @@ use hpa_calc::{
     history::{Direction, Recommendation, ScaleEvent},
     pods::PodCounts,
     report::Trigger,
+    settings::{MetricSettings, ScheduledBounds},
     validation::{ValidationOptions, validate},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -235,10 +236,26 @@ impl Scenario {
         pods: Vec<Arc<Pod>>,
         written: Result<(), ScaleWriteError>,
     ) -> Conclusion {
-        let settings = Settings::default();
+        self.reconcile_by(&Settings::default(), pods, written)
+    }
+
+    fn reconcile_by(
+        &self,
+        settings: &Settings,
+        pods: Vec<Arc<Pod>>,
+        written: Result<(), ScaleWriteError>,
+    ) -> Conclusion {
         let plan =
-            Plan::new(&self.hpa, Ok(self.scale.clone()), &settings, |_| SelectedPods::new(pods));
+            Plan::new(&self.hpa, Ok(self.scale.clone()), settings, |_| SelectedPods::new(pods));
         plan.decide(self.readings(), self.history.clone(), at(0)).conclude(written, at(0))
+    }
+
+    /// What a reconcile with these settings does, other than explaining them.
+    fn effect_of(&self, settings: &Settings) -> String {
+        let mut conclusion = self.reconcile_by(settings, self.api_pods(), Ok(()));
+        conclusion.history.failing_metrics.clear();
+        conclusion.explanation.bounds = None;
+        format!("{conclusion:?}")
     }
 
     fn inputs(&self) -> Inputs {
@@ -320,6 +337,45 @@ proptest! {
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
+
+    #[test]
+    fn schedule_with_the_bounds_of_the_spec_changes_nothing(scenario in scenarios(1..4)) {
+        let spec = &scenario.hpa.spec;
+        let entry: ScheduledBounds = serde_json::from_value(json!({
+            "start": "00:00",
+            "end": "00:00",
+            "minReplicas": spec.effective_min_replicas(),
+            "maxReplicas": spec.max_replicas,
+        })).unwrap();
+        let mut settings = Settings::default();
+        let without = scenario.effect_of(&settings);
+        settings.bounds = Some(vec![entry].into());
+        prop_assert_eq!(scenario.effect_of(&settings), without);
+    }
+
+    #[test]
+    fn delay_of_zero_changes_nothing_above_zero(scenario in scenarios(1..4)) {
+        let mut settings = Settings::default();
+        let without = scenario.reconcile(Ok(()));
+        settings.zero_after = SignedDuration::from_hours(1);
+        let with = scenario.reconcile_by(&settings, scenario.api_pods(), Ok(()));
+        let expected = match without.scaled_to {
+            Some(0) => Some(1).filter(|_| scenario.scale.spec_replicas > 1),
+            other => other,
+        };
+        prop_assert_eq!(with.scaled_to, expected);
+    }
+
+    #[test]
+    fn fallback_of_a_metric_that_has_just_failed_changes_nothing(scenario in scenarios(1..4)) {
+        let fallback = json!({ "replicas": 17, "failureDurationSeconds": 30 });
+        let mut metric = MetricSettings::default();
+        metric.fallback = Some(serde_json::from_value(fallback).unwrap());
+        let mut settings = Settings::default();
+        let without = scenario.effect_of(&settings);
+        settings.metrics = Some(vec![metric; scenario.hpa.spec.metrics.len()].into());
+        prop_assert_eq!(scenario.effect_of(&settings), without);
+    }
 
     #[test]
     fn written_scale_is_within_bounds_and_differs(scenario in scenarios(1..4)) {

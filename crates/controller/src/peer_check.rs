@@ -16,7 +16,8 @@ pub struct ActivePeer {
     pub age: SignedDuration,
     /// How many other autoscalers have such a write.
     pub others: usize,
-    /// How long before the start a peer counts as active: two sync periods.
+    /// How long before the start a peer counts as active: two sync periods, of the longest one if
+    /// autoscalers have their own.
     pub window: SignedDuration,
 }
 
@@ -42,15 +43,22 @@ pub(crate) fn active_peer(
     sync_period: Duration,
     now: Timestamp,
 ) -> Option<ActivePeer> {
-    let window = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
-    let window = window.saturating_mul(2);
-    let mut recent: Vec<_> = autoscalers
-        .all()
-        .into_iter()
-        .filter(|(_, autoscaler)| !autoscaler.settings(settings).settings.dry_run)
-        .filter_map(|(key, autoscaler)| Some((key, autoscaler.last_peer_write()?)))
-        .filter(|(_, write)| now.duration_since(write.at) <= window)
-        .collect();
+    let period = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
+    let mut window = period.saturating_mul(2);
+    let mut recent = Vec::new();
+    for (key, autoscaler) in autoscalers.all() {
+        let effective = autoscaler.settings(settings);
+        let Some(write) = autoscaler.last_peer_write().filter(|_| !effective.settings.dry_run)
+        else {
+            continue;
+        };
+        // The peer may not know the setting, so that only a longer one counts.
+        let own = effective.settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
+        if now.duration_since(write.at) <= own {
+            window = window.max(own);
+            recent.push((key, write));
+        }
+    }
     // By name, if the times are equal.
     recent.sort_unstable_by_key(|(key, write)| (Reverse(write.at), key.clone()));
     let others = recent.len().saturating_sub(1);
@@ -106,6 +114,22 @@ mod tests {
                     30s";
         let writes = [("web", 100), ("api", 105), ("old", 10)];
         assert_eq!(found(&writes, 104).as_deref(), Some(text), "the API server's clock is ahead");
+    }
+
+    #[test]
+    fn longer_period_of_an_autoscaler_counts() {
+        let autoscalers = autoscalers(&[("web", 100)]);
+        for (period, expected) in [("1m", 120), ("5s", 30)] {
+            let key = HpaKey::new("shop", "web");
+            let mut changed = HorizontalPodAutoscaler::default();
+            let annotation = "autoscaling.hpa-rs.dev/sync-period".to_owned();
+            changed.metadata.annotations.insert(annotation, period.into());
+            autoscalers.apply(&key, changed, Origin::List);
+            let settings = SettingSource::default();
+            let is_active =
+                |age: i64| active_peer(&autoscalers, &settings, PERIOD, at(100 + age)).is_some();
+            assert!(is_active(expected) && !is_active(expected + 1), "{period}");
+        }
     }
 
     #[test]

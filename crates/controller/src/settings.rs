@@ -1,6 +1,6 @@
 //! The effective settings of single autoscalers: flags, annotations, fields.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::HorizontalPodAutoscaler,
@@ -13,6 +13,35 @@ pub struct SettingSource {
     /// Those of an autoscaler without settings of its own.
     defaults: Arc<EffectiveSettings>,
     policy: SettingPolicy,
+}
+
+/// The time between the periodic reconciles of one autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SyncPeriod {
+    of_controller: Duration,
+    own: Option<Duration>,
+}
+
+impl SyncPeriod {
+    pub(crate) fn new(of_controller: Duration, settings: &Settings) -> Self {
+        let own = settings.sync_period.and_then(|period| Duration::try_from(period).ok());
+        Self { of_controller, own }
+    }
+
+    pub(crate) fn length(self) -> Duration {
+        self.own.unwrap_or(self.of_controller)
+    }
+
+    /// Whether it is a setting of the autoscaler. Then it is the delay after the end of a reconcile;
+    /// the controller's counts from when a reconcile was due (KEP-6003).
+    pub(crate) fn is_own(self) -> bool {
+        self.own.is_some()
+    }
+
+    /// How much longer it is than the controller's.
+    pub(crate) fn excess(self) -> Duration {
+        self.length().saturating_sub(self.of_controller)
+    }
 }
 
 /// The effective settings of one autoscaler.

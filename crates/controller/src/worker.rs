@@ -14,6 +14,7 @@ use crate::{
     metrics::Telemetry,
     queue::{WorkItem, WorkQueue},
     reconcile::{Reconciler, WorkerSlot, WorkerSlots},
+    settings::SyncPeriod,
 };
 
 /// All workers. A reconcile has a worker while it computes, reads or writes objects, and none while
@@ -44,11 +45,11 @@ impl Workers {
     }
 
     async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, slot: WorkerSlot) {
-        let Self { queue, reconciler, telemetry, sync_period, suspension, .. } = &*self;
+        let Self { queue, reconciler, telemetry, suspension, .. } = &*self;
         suspension.check();
         let started = Instant::now();
         let key = item.key().clone();
-        telemetry.dequeued(&key, started - due, *sync_period);
+        telemetry.dequeued(&key, started - due, self.period(&key));
         // A panic on one autoscaler must not stop the others.
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
@@ -56,12 +57,14 @@ impl Workers {
             error!("reconcile panicked; retrying at the next sync");
         }
         if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
+            let period = self.period(&key);
             // Counts from when the key was due, so that a slow reconcile does not delay the next
-            // ones.
-            let next = match autoscaler.next_due(due, *sync_period) {
+            // ones, unless the autoscaler has a period of its own.
+            let from = if period.is_own() { Instant::now() } else { due };
+            let next = match autoscaler.next_due(from, period.length()) {
                 NextDue::Early(next) => next,
                 NextDue::Periodic(next) => {
-                    telemetry.scheduled(&key, next);
+                    telemetry.scheduled(&key, next, period);
                     self.before_change(&autoscaler, next)
                 }
             };
@@ -74,11 +77,22 @@ impl Workers {
         item.done();
     }
 
-    /// The time at which a metric is known to change, if that is before the periodic reconcile,
-    /// which stays due.
+    fn period(&self, key: &HpaKey) -> SyncPeriod {
+        let settings = &self.reconciler.settings;
+        let effective = self.reconciler.autoscalers.get(key).map(|it| it.settings(settings));
+        let settings = effective.as_ref().map_or(settings.flags(), |it| &it.settings);
+        SyncPeriod::new(self.sync_period, settings)
+    }
+
+    /// The time at which a metric is known to change, or a schedule changes the bounds, if that is
+    /// before the periodic reconcile, which stays due.
     fn before_change(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
         let now = self.reconciler.clock.now();
-        let Some(change) = self.forecast.next_change(&autoscaler.object(), now) else {
+        let (hpa, effective) = autoscaler.object_with_settings(&self.reconciler.settings);
+        let bounds = effective.settings.next_bounds_change(&hpa.spec, now);
+        let of_metrics = self.forecast.next_change(&hpa, now);
+        let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
+        let Some(change) = changes.min() else {
             return periodic;
         };
         let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();

@@ -11,6 +11,9 @@ open_enum! {
         /// Whether the autoscaler has settings of its own (see [`crate::settings`]). The reference
         /// has no such condition.
         CustomSettings = "CustomSettings",
+        /// Whether the fallback of a metric is active (KEP-5679). The reference has no such
+        /// condition.
+        ExternalMetricFallbackActive = "ExternalMetricFallbackActive",
         /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
         /// condition.
         Paused = "Paused",
@@ -43,7 +46,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// The reason of a condition: those of the reference controller, and two of this project.
+    /// The reason of a condition: those of the reference controller, and those of this project.
     ConditionReason {
         /// Several autoscalers select the same pods.
         AmbiguousSelector = "AmbiguousSelector",
@@ -65,6 +68,10 @@ open_enum! {
         FailedGetScale = "FailedGetScale",
         /// The target's scale could not be written.
         FailedUpdateScale = "FailedUpdateScale",
+        /// A metric with a fallback has failed for long. The reference has no such reason.
+        FallbackActive = "FallbackActive",
+        /// No fallback is active any more. The reference has no such reason.
+        FallbackEnded = "FallbackEnded",
         /// The metric's type is unknown.
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.

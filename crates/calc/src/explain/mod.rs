@@ -15,8 +15,11 @@ pub use self::{
     sentence::Reason,
 };
 use crate::{
-    api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule,
-    settings::UtilizationOf,
+    api::ConditionReason,
+    pods::PodCounts,
+    quantity::MilliValue,
+    replicas::Rule,
+    settings::{Bounds, UtilizationOf},
 };
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
@@ -42,6 +45,9 @@ pub struct Explanation {
     pub limited_by: Option<ConditionReason>,
     /// The desired replicas.
     pub desired_replicas: i32,
+    /// The effective `minReplicas` and `maxReplicas`, if a schedule sets them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
     /// What settings of the autoscaler changed in the decision, other than in single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
@@ -324,6 +330,7 @@ mod tests {
             stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
             desired_replicas: 2,
+            bounds: None,
             effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
             summary: Summary::NoChange,
         };

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     api::{ConditionReason, HorizontalPodAutoscaler},
     replicas::Rule,
+    settings::Bounds,
 };
 
 /// What determined the desired replicas.
@@ -63,11 +64,15 @@ impl Explanation {
             Summary::ScalingDisabled => {
                 return "autoscaling is off because another client scaled it to 0".to_owned();
             }
-            Summary::Rescale(text) if self.winner.is_none() => return text.clone(),
+            Summary::Rescale(text) if self.winner.is_none() => {
+                let effects = self.main_effects().map(ToString::to_string);
+                return std::iter::once(text.clone()).chain(effects).collect::<Vec<_>>().join("; ");
+            }
             _ => {}
         }
-        let Some(measured) = self.measurement(hpa).map(|measurement| measurement.to_string())
-        else {
+        let measurement = self.measurement(hpa).map(|measurement| measurement.to_string());
+        // The winner may be the fallback of a metric that failed.
+        let Some(measured) = measurement.or_else(|| self.failures(hpa)) else {
             return "no metric was read".to_owned();
         };
         let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);
@@ -120,6 +125,7 @@ impl Explanation {
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
         let stabilized = self.stabilized_replicas.unwrap_or(proposed);
         let desired = self.desired_replicas;
+        let bounds = self.bounds.unwrap_or_else(|| Bounds::of_spec(&hpa.spec));
         let limit = match self.reason() {
             Reason::Metrics if desired == self.current_replicas => {
                 return winner.map(|winner| rule(winner, desired));
@@ -128,8 +134,11 @@ impl Explanation {
             Reason::Paused => {
                 return Some(format!("without the pause, scaled to {desired}"));
             }
-            Reason::MinReplicas => format!("minReplicas is {}", hpa.spec.effective_min_replicas()),
-            Reason::MaxReplicas => format!("maxReplicas is {}", hpa.spec.max_replicas),
+            Reason::MinReplicas if self.effects.iter().any(|it| it.setting == "zero-after") => {
+                "the last replica stays".to_owned()
+            }
+            Reason::MinReplicas => format!("minReplicas is {}", bounds.min_replicas),
+            Reason::MaxReplicas => format!("maxReplicas is {}", bounds.max_replicas),
             Reason::Policy if stabilized == proposed => {
                 format!("policies allow {desired} for now")
             }

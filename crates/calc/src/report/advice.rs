@@ -53,7 +53,10 @@ pub(super) fn advise(
         })
     });
     advice.extend(failed);
-    let has_failed = metrics.iter().any(|metric| metric.explanation.failure.is_some());
+    let blocks = |metric: &MetricReport| {
+        metric.explanation.failure.is_some() && metric.explanation.proposed_replicas.is_none()
+    };
+    let has_failed = metrics.iter().any(blocks);
     if has_failed && metrics.iter().any(|metric| metric.explanation.failure.is_none()) {
         advice.push(
             "While a metric fails, the autoscaler scales up by the others, but not down."

@@ -8,7 +8,8 @@ use crate::{
     api::ConditionReason,
     behavior::EffectiveBehavior,
     decide::Decision,
-    history::Direction,
+    fallback,
+    history::{Direction, History},
     pause::Pause,
     quantity::MilliValue,
     readings::{PodSample, Reading, Sample},
@@ -111,7 +112,9 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
         .then(|| Trigger::Unpause.into_change(inputs));
     let Some(proposed) = explanation.proposed_replicas else {
-        return unpause.into_iter().collect();
+        // Settings may change the answer.
+        let by_time = decision.error().and_then(|_| find_time(inputs, answer));
+        return unpause.into_iter().chain(by_time).collect();
     };
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
     let bound = match explanation.limited_by {
@@ -152,6 +155,7 @@ fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
             times.extend(events.map(|event| after(event.at, period)));
         }
     }
+    times.extend(times_of_settings(inputs, history));
     // A window includes its start if there is no behavior.
     let tick = SignedDuration::from_millis(i64::from(!behavior.is_set()));
     let mut times: Vec<_> = times.into_iter().map(|time| after(time, tick)).collect();
@@ -160,6 +164,20 @@ fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
     times.dedup();
     let changes = times.into_iter().map(|at| Trigger::Time { at }.into_change(inputs));
     changes.into_iter().find(|change| change.replicas != answer)
+}
+
+/// When settings that depend on time change something.
+fn times_of_settings(inputs: &Inputs, history: &History) -> Vec<Timestamp> {
+    let Inputs { hpa, settings, now, .. } = inputs;
+    let mut times: Vec<_> =
+        settings.next_bounds_change(&hpa.spec, *now).map(|change| change.at).into_iter().collect();
+    times.extend(history.zero_since.map(|since| after(since, settings.zero_after)));
+    for (index, spec) in hpa.spec.metrics.iter().enumerate() {
+        if let Some(fallback) = settings.metric(index).fallback {
+            times.extend(fallback::next_change(fallback, spec, history));
+        }
+    }
+    times
 }
 
 /// The nearest value of a metric that leads to more replicas if it rises, or fewer if it falls.

@@ -94,17 +94,6 @@ pub struct PolicyReport {
     pub next_change_at: Option<Timestamp>,
 }
 
-/// `minReplicas` and `maxReplicas`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Bounds {
-    /// The effective `minReplicas`.
-    pub min_replicas: i32,
-    /// `maxReplicas`.
-    pub max_replicas: i32,
-}
-
 impl ReplicaLimits {
     pub(super) fn new(inputs: &Inputs, proposed: i32, stabilized: i32) -> Self {
         let Inputs { hpa, settings, scale, now, .. } = inputs;
@@ -137,7 +126,8 @@ fn stabilization(
 ) -> Stabilization {
     let current = inputs.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
     let (spec, settings, now) = (&inputs.hpa.spec, &inputs.settings, inputs.now);
-    let input = NormalizeInput { spec, settings, current, now };
+    let bounds = settings.bounds_at(spec, now);
+    let input = NormalizeInput { spec, settings, bounds, current, now };
     let recent = |direction| input.recent(direction, history);
     let direction = if stabilized > proposed { Direction::Down } else { Direction::Up };
     let holds = |replicas: i32| match direction {

@@ -19,19 +19,21 @@ use serde::Serialize;
 
 pub use self::{
     change::{Change, Trigger},
-    limits::{Bounds, HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
+    limits::{HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
     short::{ShortReport, State},
     text::Words,
 };
+pub use crate::settings::Bounds;
 use crate::{
     api::{Condition, HorizontalPodAutoscaler, Scale},
     decide::Decision,
-    explain::Reason,
+    explain::{Reason, SettingEffect},
+    fallback::failures_by_status,
     history::{History, Recommendation},
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::Readings,
-    settings::Settings,
+    settings::{BoundsChange, Settings},
 };
 
 /// Everything that a decision depends on.
@@ -82,7 +84,8 @@ impl Inputs {
             // as the first one after a start does.
             let replicas = self.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
             let old = Recommendation { replicas, at: Timestamp::MIN };
-            History { recommendations: vec![old], ..History::default() }
+            let failing_metrics = failures_by_status(&self.hpa, &self.readings);
+            History { recommendations: vec![old], failing_metrics, ..History::default() }
         })
     }
 }
@@ -122,8 +125,14 @@ pub struct Report {
     pub winner: Option<usize>,
     /// The largest proposal.
     pub proposed_replicas: Option<i32>,
-    /// `minReplicas` and `maxReplicas`.
+    /// The effective `minReplicas` and `maxReplicas`.
     pub bounds: Bounds,
+    /// When a schedule changes the bounds next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_bounds: Option<BoundsChange>,
+    /// What settings of the autoscaler changed, other than in single metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SettingEffect>,
     /// How the proposal is limited before the bounds. Absent if there was none.
     pub limits: Option<ReplicaLimits>,
     /// Whether recommendations and scale events were known. If not, stabilization and policies
@@ -167,10 +176,9 @@ impl Report {
             scale_to: decision.scale_to(),
             winner: explanation.winner,
             proposed_replicas: explanation.proposed_replicas,
-            bounds: Bounds {
-                min_replicas: hpa.spec.effective_min_replicas(),
-                max_replicas: hpa.spec.max_replicas,
-            },
+            bounds: decision.bounds,
+            next_bounds: inputs.settings.next_bounds_change(&hpa.spec, *now),
+            effects: explanation.effects.clone(),
             limits,
             history_known: history.is_some(),
             changes: change::find(inputs, &decision),

@@ -203,8 +203,8 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
                 missing.join(" and ")
             );
         }
-        State::AtMaximum => format!("maxReplicas is {}", spec.max_replicas),
-        State::AtMinimum => format!("minReplicas is {}", spec.effective_min_replicas()),
+        State::AtMaximum => bound(hpa, "maxReplicas", spec.max_replicas),
+        State::AtMinimum => bound(hpa, "minReplicas", spec.effective_min_replicas()),
         State::Scaling => {
             format!("scaled from {} to {}", status.current_replicas, status.desired_replicas)
         }
@@ -214,6 +214,15 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
         State::Steady => return measured.unwrap_or_else(|| "no metric is reported".to_owned()),
     };
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
+}
+
+/// The bound that the desired replicas are at. If it isn't that of the spec, it comes from a
+/// setting.
+fn bound(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
+    let desired = hpa.status.desired_replicas;
+    let has_settings = hpa.status.is_true(&ConditionType::CustomSettings);
+    let bound = if has_settings { desired } else { of_spec };
+    format!("{name} is {bound}")
 }
 
 /// The cause in the message of a condition that prevents scaling, without the texts that the

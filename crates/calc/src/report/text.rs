@@ -11,11 +11,12 @@ use super::{
 };
 use crate::{
     api::{ConditionType, MetricSourceType},
-    explain::{TargetValue, minutes, number},
+    explain::{MetricExplanation, TargetValue, minutes, number},
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
     replicas::Rule,
+    settings::BoundsChange,
 };
 
 impl Display for Report {
@@ -98,7 +99,17 @@ impl Report {
             print_rate(f, "scale-down", "at least", rate, self.at)?;
         }
         let bounds = self.bounds;
-        writeln!(f, "  bounds: {} to {} replicas", bounds.min_replicas, bounds.max_replicas)?;
+        write!(f, "  bounds: {bounds}")?;
+        match self.next_bounds {
+            Some(BoundsChange { at, bounds, .. }) => {
+                let (at, from_now) = (time(at), from_now(at, self.at));
+                writeln!(f, "; {bounds} from {at} ({from_now}), by the schedule")?;
+            }
+            None => writeln!(f)?,
+        }
+        for effect in &self.effects {
+            writeln!(f, "  {effect}")?;
+        }
         match (self.desired_replicas, self.scale_to) {
             (Some(desired), None) if Some(desired) != self.current_replicas => {
                 writeln!(f, "  answer: {desired}, which is not written")
@@ -206,7 +217,8 @@ fn print_metric(
 fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     let explanation = &metric.explanation;
     if let Some(error) = &explanation.error {
-        return writeln!(f, "failed: {error}");
+        write!(f, "failed: {error}")?;
+        return print_proposal(f, explanation);
     }
     match (explanation.target, explanation.usage, explanation.utilization) {
         (Some(TargetValue::Utilization(target)), Some(usage), Some(percent)) => {
@@ -269,6 +281,10 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
         _ => {}
     }
+    print_proposal(f, explanation)
+}
+
+fn print_proposal(f: &mut Formatter<'_>, explanation: &MetricExplanation) -> Result {
     if let Some(proposed) = explanation.proposed_replicas {
         write!(f, "; proposes {proposed}")?;
     }

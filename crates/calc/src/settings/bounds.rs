@@ -1,6 +1,25 @@
 //! A schedule of `minReplicas` and `maxReplicas`.
+//!
+//! Times are those of the entry's time zone, by the tz database in jiff. If the clocks skip the
+//! start or the end of an entry, it is later by what they skip. If they show it twice, the first
+//! one counts. An entry whose start and end are then the same doesn't hold on that day.
 
+use std::sync::LazyLock;
+
+use jiff::{
+    SignedDuration, Timestamp, ToSpan,
+    civil::{Date, Weekday},
+    tz::{TimeZone, TimeZoneDatabase},
+};
 use serde::{Deserialize, Serialize};
+
+use super::{Settings, after};
+use crate::{api::HorizontalPodAutoscalerSpec, plan::has_object_or_external_metric};
+
+/// Compiled in, so that no file of the host can change a decision.
+static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+/// The maximum length of a time zone's name in bytes.
+const MAX_ZONE_LEN: usize = 64;
 
 /// The maximum number of entries of a schedule.
 pub(super) const MAX_ENTRIES: usize = 50;
@@ -16,9 +35,9 @@ pub struct ScheduledBounds {
     pub start: TimeOfDay,
     /// When the entry ends. If it is not after `start`, the entry ends on the next day.
     pub end: TimeOfDay,
-    /// The IANA name of the time zone. The default is `UTC`.
-    #[serde(default = "utc")]
-    pub time_zone: String,
+    /// The time zone, by its IANA name. The default is `UTC`.
+    #[serde(default = "utc", with = "zone_name")]
+    pub time_zone: TimeZone,
     /// `minReplicas` during the entry. If several entries hold, the highest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
@@ -53,8 +72,153 @@ pub struct TimeOfDay {
     minutes: u16,
 }
 
-fn utc() -> String {
-    "UTC".to_owned()
+fn utc() -> TimeZone {
+    TimeZone::UTC
+}
+
+/// Reads and writes a time zone as its IANA name.
+mod zone_name {
+    use std::borrow::Cow;
+
+    use jiff::tz::TimeZone;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::{MAX_ZONE_LEN, TIME_ZONES};
+
+    pub(super) fn serialize<S: Serializer>(
+        zone: &TimeZone,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(zone.iana_name().unwrap_or("UTC"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<TimeZone, D::Error> {
+        let name = Cow::<'_, str>::deserialize(deserializer)?;
+        let zone = (name.len() <= MAX_ZONE_LEN).then(|| TIME_ZONES.get(&name).ok()).flatten();
+        let zone = zone.filter(|zone| zone.iana_name().is_some() && !zone.is_unknown());
+        zone.ok_or_else(|| D::Error::custom(format_args!("unknown time zone {name:?}")))
+    }
+}
+
+/// `minReplicas` and `maxReplicas` at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The effective `minReplicas`.
+    pub min_replicas: i32,
+    /// The effective `maxReplicas`.
+    pub max_replicas: i32,
+}
+
+/// The next change of the bounds by the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct BoundsChange {
+    /// When they change.
+    pub at: Timestamp,
+    /// The bounds from then on.
+    pub bounds: Bounds,
+}
+
+impl Bounds {
+    /// Those of a spec, without a schedule.
+    pub fn of_spec(spec: &HorizontalPodAutoscalerSpec) -> Self {
+        let (min_replicas, max_replicas) = (spec.effective_min_replicas(), spec.max_replicas);
+        Self { min_replicas, max_replicas }
+    }
+}
+
+impl std::fmt::Display for Bounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} to {} replicas", self.min_replicas, self.max_replicas)
+    }
+}
+
+impl Settings {
+    /// The effective bounds at a time: those of the entries of the schedule that hold, else those
+    /// of the spec. Of several entries, the highest minimum and the highest maximum count. If the
+    /// minimum is above the maximum, the maximum is raised. Without a metric that can scale up from
+    /// zero, the minimum of a schedule is at least 1.
+    pub fn bounds_at(&self, spec: &HorizontalPodAutoscalerSpec, now: Timestamp) -> Bounds {
+        match &self.bounds {
+            None => Bounds::of_spec(spec),
+            Some(entries) => self.combined(spec, entries.iter().filter(|entry| entry.holds(now))),
+        }
+    }
+
+    /// The next change of the bounds after a time, if a schedule changes them.
+    pub fn next_bounds_change(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        now: Timestamp,
+    ) -> Option<BoundsChange> {
+        let entries = self.bounds.as_deref()?;
+        // Most schedules change within a day, and each at most every two weeks: a time of the week
+        // may not exist in one of them.
+        [2, 8, 15].into_iter().find_map(|days| self.change_within(days, spec, entries, now))
+    }
+
+    fn combined<'a>(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        entries: impl Iterator<Item = &'a ScheduledBounds> + Clone,
+    ) -> Bounds {
+        let of_spec = Bounds::of_spec(spec);
+        let min = entries.clone().filter_map(|entry| entry.min_replicas).max();
+        let max = entries.filter_map(|entry| entry.max_replicas).max();
+        let may_be_zero = self.scale_to_zero && has_object_or_external_metric(&spec.metrics);
+        let min = min.map(|min| if may_be_zero { min } else { min.max(1) });
+        let min_replicas = min.unwrap_or(of_spec.min_replicas);
+        let max_replicas = max.unwrap_or(of_spec.max_replicas).max(min_replicas);
+        Bounds { min_replicas, max_replicas }
+    }
+
+    fn change_within(
+        &self,
+        days: i32,
+        spec: &HorizontalPodAutoscalerSpec,
+        entries: &[ScheduledBounds],
+        now: Timestamp,
+    ) -> Option<BoundsChange> {
+        let mut holds = vec![false; entries.len()];
+        let mut edges: Vec<(Timestamp, usize, bool)> = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            for (start, end) in entry.occurrences(now, days).filter(|(_, end)| *end > now) {
+                if start > now {
+                    edges.push((start, index, true));
+                } else if let Some(holds) = holds.get_mut(index) {
+                    *holds = true;
+                }
+                edges.push((end, index, false));
+            }
+        }
+        // Of the same entry, an end before a start, if one occurrence follows the other.
+        edges.sort_unstable();
+        let combined = |holds: &[bool]| {
+            let entries = entries.iter().zip(holds).filter(|(_, holds)| **holds);
+            self.combined(spec, entries.map(|(entry, _)| entry))
+        };
+        let current = combined(&holds);
+        // Later, some occurrences are missing.
+        let limit = after(now, SignedDuration::from_hours(i64::from(days - 1) * 24));
+        for edges in edges.chunk_by(|one, other| one.0 == other.0) {
+            for (_, index, starts) in edges {
+                if let Some(holds) = holds.get_mut(*index) {
+                    *holds = *starts;
+                }
+            }
+            let (at, ..) = *edges.first().filter(|(at, ..)| *at <= limit)?;
+            let bounds = combined(&holds);
+            if bounds != current {
+                return Some(BoundsChange { at, bounds });
+            }
+        }
+        None
+    }
 }
 
 impl TimeOfDay {
@@ -100,7 +264,51 @@ impl<'de> Deserialize<'de> for TimeOfDay {
     }
 }
 
+impl Day {
+    fn weekday(self) -> Weekday {
+        match self {
+            Self::Mon => Weekday::Monday,
+            Self::Tue => Weekday::Tuesday,
+            Self::Wed => Weekday::Wednesday,
+            Self::Thu => Weekday::Thursday,
+            Self::Fri => Weekday::Friday,
+            Self::Sat => Weekday::Saturday,
+            Self::Sun => Weekday::Sunday,
+        }
+    }
+}
+
 impl ScheduledBounds {
+    fn holds(&self, now: Timestamp) -> bool {
+        self.occurrences(now, 0).any(|(start, end)| (start..end).contains(&now))
+    }
+
+    /// The times from which and until which the entry holds, by their start: from those that may
+    /// not have ended to those that start within some days.
+    fn occurrences(
+        &self,
+        now: Timestamp,
+        days: i32,
+    ) -> impl Iterator<Item = (Timestamp, Timestamp)> + '_ {
+        let today = self.time_zone.to_datetime(now).date();
+        // Time zones have skipped whole days.
+        (-2..=days).filter_map(move |day| {
+            let date = today.checked_add(day.days()).ok()?;
+            let is_start =
+                self.days.is_empty() || self.days.iter().any(|day| day.weekday() == date.weekday());
+            let end_date = if self.end > self.start { date } else { date.tomorrow().ok()? };
+            let start = self.timestamp(date, self.start).filter(|_| is_start)?;
+            let end = self.timestamp(end_date, self.end)?;
+            (start < end).then_some((start, end))
+        })
+    }
+
+    fn timestamp(&self, date: Date, time: TimeOfDay) -> Option<Timestamp> {
+        let (hours, minutes) = time.parts();
+        let time = date.at(i8::try_from(hours).ok()?, i8::try_from(minutes).ok()?, 0, 0);
+        self.time_zone.to_timestamp(time).ok()
+    }
+
     /// Why the entry can't be used, if it can't.
     pub(crate) fn problem(&self) -> Option<String> {
         match (self.min_replicas, self.max_replicas) {

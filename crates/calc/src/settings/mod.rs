@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::resolve::duration_text;
 pub use self::{
-    bounds::{Day, ScheduledBounds, TimeOfDay},
+    bounds::{Bounds, BoundsChange, Day, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
@@ -88,7 +88,7 @@ pub struct Settings {
     pub pods: PodSelection,
     /// Whether the surge of a rollout counts.
     pub rollout: Rollout,
-    /// The schedule of `minReplicas` and `maxReplicas`.
+    /// The schedule of `minReplicas` and `maxReplicas`, see [`Settings::bounds_at`].
     pub bounds: Option<Arc<[ScheduledBounds]>>,
     /// How long the metrics must have asked for zero replicas before the target is scaled there.
     pub zero_after: SignedDuration,

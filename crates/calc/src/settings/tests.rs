@@ -28,6 +28,157 @@ fn behavior_overrides_tolerance(#[case] spec: Value, #[case] up: f64, #[case] do
     assert_eq!(Tolerances::for_spec(&spec, &Settings::default()), Tolerances { up, down });
 }
 
+/// The settings with this schedule, for an autoscaler from 2 to 10 replicas with an External
+/// metric.
+fn scheduled(entries: Value) -> (HorizontalPodAutoscalerSpec, Settings) {
+    let external = json!({ "type": "External", "external": { "metric": { "name": "m" } } });
+    let spec = json!({ "minReplicas": 2, "maxReplicas": 10, "metrics": [external] });
+    let bounds: Vec<ScheduledBounds> = serde_json::from_value(entries).unwrap();
+    let settings = Settings { bounds: Some(bounds.into()), ..Settings::default() };
+    (serde_json::from_value(spec).unwrap(), settings)
+}
+
+fn bounds_at(entries: Value, time: &str) -> (i32, i32) {
+    let (spec, settings) = scheduled(entries);
+    let bounds = settings.bounds_at(&spec, time.parse().unwrap());
+    (bounds.min_replicas, bounds.max_replicas)
+}
+
+/// The changes after a time: when, and the bounds from then on.
+fn changes(entries: Value, time: &str, count: usize) -> Vec<String> {
+    let (spec, settings) = scheduled(entries);
+    let mut now: Timestamp = time.parse().unwrap();
+    let change = || {
+        let change = settings.next_bounds_change(&spec, now)?;
+        assert_eq!(settings.bounds_at(&spec, change.at), change.bounds);
+        let tick = SignedDuration::from_nanos(1);
+        assert_ne!(settings.bounds_at(&spec, change.at - tick), change.bounds);
+        now = change.at;
+        Some(format!("{}: {}", change.at, change.bounds))
+    };
+    std::iter::from_fn(change).take(count).collect()
+}
+
+fn entry(start: &str, end: &str, zone: &str) -> Value {
+    json!({ "start": start, "end": end, "timeZone": zone, "minReplicas": 5 })
+}
+
+#[rstest]
+#[case::before("08:00", "20:00", "2026-01-05T07:59:59.999999999Z", 2)]
+#[case::start("08:00", "20:00", "2026-01-05T08:00:00Z", 5)]
+#[case::just_before_the_end("08:00", "20:00", "2026-01-05T19:59:59Z", 5)]
+#[case::end("08:00", "20:00", "2026-01-05T20:00:00Z", 2)]
+#[case::evening_of_the_night("22:00", "06:00", "2026-01-05T22:00:00Z", 5)]
+#[case::morning_of_the_night("22:00", "06:00", "2026-01-06T05:59:00Z", 5)]
+#[case::after_the_night("22:00", "06:00", "2026-01-06T06:00:00Z", 2)]
+#[case::whole_day("00:00", "00:00", "2026-01-05T23:59:59Z", 5)]
+#[case::next_whole_day("00:00", "00:00", "2026-01-06T00:00:00Z", 5)]
+fn entry_holds_from_its_start_to_its_end(
+    #[case] start: &str,
+    #[case] end: &str,
+    #[case] time: &str,
+    #[case] min: i32,
+) {
+    assert_eq!(bounds_at(json!([entry(start, end, "UTC")]), time), (min, 10));
+}
+
+#[rstest]
+#[case::friday_night("2026-01-09T23:00:00Z", 5)]
+#[case::which_ends_on_saturday("2026-01-10T05:00:00Z", 5)]
+#[case::saturday_night("2026-01-10T23:00:00Z", 2)]
+#[case::thursday_night("2026-01-09T05:00:00Z", 2)]
+fn days_are_those_of_the_start(#[case] time: &str, #[case] min: i32) {
+    let mut entry = entry("22:00", "06:00", "UTC");
+    entry["days"] = json!(["Fri"]);
+    assert_eq!(bounds_at(json!([entry]), time), (min, 10));
+}
+
+#[rstest]
+#[case::highest_of_each(json!([[4, 8], [3, 20], [null, 9]]), (4, 20))]
+#[case::only_minimum(json!([[4, null]]), (4, 10))]
+#[case::only_maximum(json!([[null, 4]]), (2, 4))]
+#[case::lower_minimum(json!([[1, null]]), (1, 10))]
+#[case::maximum_is_raised(json!([[30, null]]), (30, 30))]
+#[case::maximum_of_another_entry_is_raised(json!([[12, null], [null, 4]]), (12, 12))]
+#[case::zero(json!([[0, null]]), (0, 10))]
+fn entries_are_combined(#[case] entries: Value, #[case] expected: (i32, i32)) {
+    let entries = entries.as_array().unwrap().iter().map(|bounds| {
+        json!({ "start": "00:00", "end": "00:00", "minReplicas": bounds[0], "maxReplicas": bounds[1] })
+    });
+    assert_eq!(bounds_at(entries.collect(), "2026-01-05T12:00:00Z"), expected);
+}
+
+#[test]
+fn scheduled_zero_needs_a_metric_that_exists_without_pods() {
+    let entry = json!({ "start": "00:00", "end": "00:00", "minReplicas": 0 });
+    let (mut spec, settings) = scheduled(json!([entry]));
+    let now = Timestamp::UNIX_EPOCH;
+    let off = settings.clone().with_scale_to_zero(false);
+    assert_eq!(off.bounds_at(&spec, now).min_replicas, 1);
+    spec.metrics.clear();
+    assert_eq!(settings.bounds_at(&spec, now).min_replicas, 1);
+}
+
+#[rstest]
+// In 2026, the clocks of Berlin skip 02:00 to 03:00 on March 29 and show it twice on October 25.
+#[case::before_the_gap("01:30", "04:00", "2026-03-28T12:00:00Z", &["2026-03-29T00:30:00Z", "2026-03-29T02:00:00Z"])]
+#[case::start_in_the_gap("02:30", "04:00", "2026-03-28T12:00:00Z", &["2026-03-29T01:30:00Z", "2026-03-29T02:00:00Z"])]
+#[case::end_in_the_gap("01:00", "02:30", "2026-03-28T12:00:00Z", &["2026-03-29T00:00:00Z", "2026-03-29T01:30:00Z"])]
+#[case::gap_leaves_nothing("02:00", "03:00", "2026-03-28T12:00:00Z", &["2026-03-30T00:00:00Z", "2026-03-30T01:00:00Z"])]
+#[case::start_in_the_fold("02:30", "04:00", "2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T03:00:00Z"])]
+#[case::end_in_the_fold("01:00", "02:30", "2026-10-24T12:00:00Z", &["2026-10-24T23:00:00Z", "2026-10-25T00:30:00Z"])]
+#[case::around_the_fold("01:00", "04:00", "2026-10-24T12:00:00Z", &["2026-10-24T23:00:00Z", "2026-10-25T03:00:00Z"])]
+fn entry_follows_the_clocks(
+    #[case] start: &str,
+    #[case] end: &str,
+    #[case] time: &str,
+    #[case] expected: &[&str],
+) {
+    let found = changes(json!([entry(start, end, "Europe/Berlin")]), time, 2);
+    let bounds = ["5 to 10 replicas", "2 to 10 replicas"];
+    let expected: Vec<_> =
+        expected.iter().zip(bounds).map(|(at, bounds)| format!("{at}: {bounds}")).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn next_change_is_one_of_the_bounds() {
+    let whole_day = json!({ "start": "00:00", "end": "00:00", "minReplicas": 5 });
+    assert_eq!(changes(json!([whole_day]), "2026-01-05T12:00:00Z", 1), [""; 0]);
+    let weaker = json!({ "start": "08:00", "end": "20:00", "minReplicas": 4 });
+    assert_eq!(changes(json!([whole_day, weaker]), "2026-01-05T12:00:00Z", 1), [""; 0]);
+    let weekly = json!({ "days": ["Sun"], "start": "02:00", "end": "03:00", "maxReplicas": 20,
+        "timeZone": "Europe/Berlin" });
+    // On the 29th, the clocks skip it.
+    assert_eq!(
+        changes(json!([weekly]), "2026-03-22T02:00:00Z", 2),
+        ["2026-04-05T00:00:00Z: 2 to 20 replicas", "2026-04-05T01:00:00Z: 2 to 10 replicas"]
+    );
+    let back_to_back = [("08:00", "12:00", 5), ("12:00", "14:00", 5), ("14:00", "16:00", 6)]
+        .map(|(start, end, min)| json!({ "start": start, "end": end, "minReplicas": min }));
+    assert_eq!(
+        changes(json!(back_to_back), "2026-01-05T08:00:00Z", 2),
+        ["2026-01-05T14:00:00Z: 6 to 10 replicas", "2026-01-05T16:00:00Z: 2 to 10 replicas"]
+    );
+}
+
+#[rstest]
+#[case("Europe/Atlantis")]
+#[case("+02:00")]
+#[case("../../etc/passwd")]
+#[case("")]
+fn unknown_time_zone_is_an_error(#[case] zone: &str) {
+    let error = serde_json::from_value::<ScheduledBounds>(entry("08:00", "20:00", zone));
+    assert!(error.unwrap_err().to_string().contains("unknown time zone"));
+}
+
+#[test]
+fn time_zone_is_written_by_its_name() {
+    let entry = entry("08:00", "20:00", "Europe/Berlin");
+    let read: ScheduledBounds = serde_json::from_value(entry.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), entry);
+}
+
 #[test]
 fn time_arithmetic_saturates() {
     let (long, back) = (SignedDuration::MAX, SignedDuration::MIN);

@@ -64,7 +64,7 @@ impl DebugView {
         let autoscalers = sources.autoscalers.all();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
-        let finished = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().finished;
+        let finished = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().counts_from();
         let oldest = working_since.map(|since| {
             let times = autoscalers.iter().map(|(_, autoscaler)| finished(autoscaler).max(since));
             times.min().map_or(Duration::ZERO, |oldest| oldest.elapsed()).as_secs_f64()

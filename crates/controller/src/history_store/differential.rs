@@ -9,7 +9,7 @@ use serde::de::Error;
 
 use super::{
     shard,
-    snapshot::{HistorySnapshot, Point},
+    snapshot::{Failure, HistorySnapshot, Point},
 };
 use crate::k8s::differential::optional;
 
@@ -17,7 +17,7 @@ use crate::k8s::differential::optional;
 pub(crate) const HEADERS: [&str; 1] = [r#"{"version":1,"of":4,"written":"2026-01-01T00:00:00Z"}"#];
 pub(crate) const SNAPSHOTS: [&str; 1] = [r#"{"hpa":"shop/web","desired":3,"scaled":1767225600,
     "recommendations":[[5,1767225600000],[4,1767225601000]],"ups":[[2,1767225600000]],
-    "downs":[[1,1767225599000]]}"#];
+    "downs":[[1,1767225599000]],"failing":[[18446744073709551615,1767225599000,null,1]],"zero":5}"#];
 
 /// Whether the header can be decoded. Panics if the result differs from plain decoding.
 pub(crate) fn check_header(body: &[u8]) -> bool {
@@ -58,8 +58,8 @@ fn plain_header(body: &[u8]) -> Plain<(u32, usize, Timestamp)> {
 }
 
 fn plain_snapshot(body: &[u8]) -> Plain<HistorySnapshot> {
-    let fields = ["hpa", "desired", "scaled", "recommendations", "ups", "downs"];
-    let [hpa, desired, scaled, recommendations, ups, downs] =
+    let fields = ["hpa", "desired", "scaled", "recommendations", "ups", "downs", "failing", "zero"];
+    let [hpa, desired, scaled, recommendations, ups, downs, failing, zero] =
         Document::parse(body)?.struct_fields(fields)?;
     Ok(HistorySnapshot {
         hpa: hpa.map_or(Ok(String::new()), Document::decode)?,
@@ -68,6 +68,8 @@ fn plain_snapshot(body: &[u8]) -> Plain<HistorySnapshot> {
         recommendations: points(recommendations)?,
         scale_ups: points(ups)?,
         scale_downs: points(downs)?,
+        failing_metrics: failures(failing)?,
+        zero_since: optional(zero)?,
     })
 }
 
@@ -76,13 +78,20 @@ fn points(list: Option<Document<'_>>) -> Plain<Vec<Point>> {
     elements.into_iter().map(Document::decode).collect()
 }
 
-/// At most 64 recommendations and 32 scale events of each kind, up to 1,000,000 replicas.
+fn failures(list: Option<Document<'_>>) -> Plain<Vec<Failure>> {
+    let elements = list.map_or(Ok(Vec::new()), Document::elements)?;
+    elements.into_iter().map(Document::decode).collect()
+}
+
+/// At most 64 recommendations, 32 scale events of each kind, up to 1,000,000 replicas, and 32
+/// failing metrics.
 fn is_plausible(snapshot: &HistorySnapshot) -> bool {
     let events = [&snapshot.scale_ups, &snapshot.scale_downs];
     snapshot.desired_replicas >= 0
         && snapshot.recommendations.len() <= 64
         && snapshot.recommendations.iter().all(|(replicas, _)| (0..=1_000_000).contains(replicas))
         && events.iter().all(|events| events.len() <= 32)
+        && snapshot.failing_metrics.len() <= 32
         && events.iter().all(|events| events.iter().all(|(n, _)| (1..=1_000_000).contains(n)))
 }
 

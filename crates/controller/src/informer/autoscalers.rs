@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use hpa_calc::api::HorizontalPodAutoscaler;
@@ -208,7 +209,10 @@ impl Informers {
     fn queue_distributed(&self, keys: BTreeSet<HpaKey>, initial_delay: InitialDelay) {
         let count = keys.len();
         for (index, key) in keys.into_iter().enumerate() {
-            self.queue.add_after(key, initial_delay.delay(index, count));
+            let autoscaler = self.caches.autoscalers.get(&key);
+            let own = autoscaler.and_then(|it| it.settings(&self.settings).settings.sync_period);
+            let limit = own.map_or(Duration::MAX, |own| own.unsigned_abs());
+            self.queue.add_after(key, initial_delay.delay(index, count).min(limit));
         }
     }
 }

@@ -179,11 +179,12 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
 }
 
 /// The longest time since an autoscaler's last reconcile, or since the workers started if that is
-/// later.
+/// later. A sync period of the autoscaler's own that is longer than the controller's doesn't count.
 fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> MetricFamily {
     let now = Instant::now();
     let age = |(_, autoscaler): &CachedAutoscaler| {
-        now.saturating_duration_since(autoscaler.last_reconcile.lock().finished.max(working_since))
+        let counts_from = autoscaler.last_reconcile.lock().counts_from();
+        now.saturating_duration_since(counts_from.max(working_since))
     };
     let oldest = autoscalers.iter().map(age).max().unwrap_or_default();
     Family::gauge(

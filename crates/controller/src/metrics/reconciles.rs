@@ -17,6 +17,7 @@ use crate::{
     k8s::RequestObserver,
     key::HpaKey,
     reconcile::{Finished, Observer, Reconciled},
+    settings::SyncPeriod,
     shadow::Verdict,
 };
 
@@ -92,7 +93,7 @@ impl Telemetry {
     }
 
     /// A worker took an autoscaler from the queue.
-    pub(crate) fn dequeued(&self, key: &HpaKey, lateness: Duration, period: Duration) {
+    pub(crate) fn dequeued(&self, key: &HpaKey, lateness: Duration, period: SyncPeriod) {
         self.counters.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
         let Some(due) =
             self.autoscaler(key).and_then(|autoscaler| autoscaler.last_reconcile.lock().next_due)
@@ -102,18 +103,21 @@ impl Telemetry {
         let now = Instant::now();
         // An autoscaler that was queued early, because it changed, has no delay.
         if now.checked_sub(lateness).is_some_and(|queued_for| queued_for >= due)
-            && !period.is_zero()
+            && !period.length().is_zero()
         {
             let delay = now.duration_since(due).as_secs_f64();
-            let ratio = 1.0 + delay / period.as_secs_f64();
-            self.counters.delay_ratio.with_label_values(&["global"]).observe(ratio);
+            let ratio = 1.0 + delay / period.length().as_secs_f64();
+            let source = if period.is_own() { "spec" } else { "global" };
+            self.counters.delay_ratio.with_label_values(&[source]).observe(ratio);
         }
     }
 
     /// The next periodic reconcile of an autoscaler is scheduled.
-    pub(crate) fn scheduled(&self, key: &HpaKey, due: Instant) {
+    pub(crate) fn scheduled(&self, key: &HpaKey, due: Instant, period: SyncPeriod) {
         if let Some(autoscaler) = self.autoscaler(key) {
-            autoscaler.last_reconcile.lock().next_due = Some(due);
+            let mut last = autoscaler.last_reconcile.lock();
+            last.next_due = Some(due);
+            last.excess = period.excess();
         }
     }
 

@@ -6,7 +6,10 @@ use hpa_calc::{
     explain::{Explanation, MetricExplanation},
     history::{Direction, History},
     readings::MetricsApi,
+    settings::Settings,
 };
+use jiff::SignedDuration;
+use rstest::rstest;
 use tokio::time::advance;
 
 use super::*;
@@ -15,6 +18,7 @@ use crate::{
     cache::{ErrorClass, Origin},
     key::AutoscalerApi,
     reconcile::{Finished, Observer, Reconciled},
+    settings::SyncPeriod,
 };
 
 const fn seconds(seconds: u64) -> Duration {
@@ -90,7 +94,7 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     telemetry.reconciled(&Reconciled {
         key: &key,
         hpa: &hpa,
-        settings: &hpa_calc::Settings::default(),
+        settings: &Settings::default(),
         conclusion: &conclusion,
         at: Timestamp::UNIX_EPOCH,
         duration: Duration::ZERO,
@@ -115,11 +119,11 @@ async fn exposition_matches_the_recorded_one() {
     telemetry.peer_wrote(&key("web"));
     telemetry.counters.observe_sample_age(MetricsApi::Resource, seconds(12));
     sources.queue.add(key("web"));
-    telemetry.dequeued(&key("web"), Duration::from_micros(3), seconds(15));
+    telemetry.dequeued(&key("web"), Duration::from_micros(3), global(15));
     telemetry.processed(Duration::from_millis(2));
-    telemetry.scheduled(&key("web"), Instant::now() + seconds(15));
+    telemetry.scheduled(&key("web"), Instant::now() + seconds(15), global(15));
     advance(seconds(18)).await;
-    telemetry.dequeued(&key("web"), seconds(3), seconds(15));
+    telemetry.dequeued(&key("web"), seconds(3), global(15));
     let requests = &telemetry.counters;
     requests.requests.with_label_values(&["200", "10.0.0.1:443", "GET"]).inc();
     requests.request_seconds.with_label_values(&["10.0.0.1:443", "GET"]).observe(0.02);
@@ -175,17 +179,24 @@ async fn series_per_autoscaler_are_limited() {
     assert_eq!(text.matches("\nhpa_controller_proposed_replicas{").count(), METRICS_PER_AUTOSCALER);
 }
 
+#[rstest]
+#[case::of_the_controller("global", None, 10)]
+#[case::of_the_autoscaler("spec", Some(10), 15)]
 #[tokio::test(start_paused = true)]
-async fn only_periodic_reconciles_have_a_delay_ratio() {
+async fn only_periodic_reconciles_have_a_delay_ratio(
+    #[case] source: &str,
+    #[case] own: Option<i64>,
+    #[case] of_controller: u64,
+) {
     let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
     let ratio = |telemetry: &Telemetry, suffix: &str| {
         let name = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio";
-        value(&telemetry.render(), &format!("{name}_{suffix}{{period_source=\"global\"}}"))
+        value(&telemetry.render(), &format!("{name}_{suffix}{{period_source=\"{source}\"}}"))
     };
-    let period = seconds(10);
+    let period = period(of_controller, own);
     telemetry.dequeued(&key("web"), Duration::ZERO, period);
     assert_eq!(ratio(&telemetry, "count"), None, "the first reconcile");
-    telemetry.scheduled(&key("web"), Instant::now() + period);
+    telemetry.scheduled(&key("web"), Instant::now() + seconds(10), period);
     advance(seconds(4)).await;
     telemetry.dequeued(&key("web"), seconds(1), period);
     assert_eq!(ratio(&telemetry, "count"), None, "a changed spec");
@@ -193,6 +204,30 @@ async fn only_periodic_reconciles_have_a_delay_ratio() {
     telemetry.dequeued(&key("web"), seconds(5), period);
     assert_eq!(ratio(&telemetry, "count"), Some(1.0));
     assert_eq!(ratio(&telemetry, "sum"), Some(1.5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn longer_period_of_an_autoscaler_is_not_late() {
+    let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
+    telemetry.set_working(true);
+    let oldest = || value(&telemetry.render(), "hpa_controller_oldest_reconcile_seconds");
+    finish(&telemetry, "web", None, None);
+    telemetry.scheduled(&key("web"), Instant::now() + seconds(3600), period(15, Some(3600)));
+    advance(seconds(3600)).await;
+    assert_eq!(oldest(), Some(15.0));
+    telemetry.scheduled(&key("web"), Instant::now() + seconds(5), period(15, Some(5)));
+    assert_eq!(oldest(), Some(3600.0));
+}
+
+/// The sync period of an autoscaler, its own if it has one.
+fn period(of_controller: u64, own: Option<i64>) -> SyncPeriod {
+    let mut settings = Settings::default();
+    settings.sync_period = own.map(SignedDuration::from_secs);
+    SyncPeriod::new(seconds(of_controller), &settings)
+}
+
+fn global(of_controller: u64) -> SyncPeriod {
+    period(of_controller, None)
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use hpa_calc::{
     history::Direction,
     plan::{Plan, SelectedPods},
     selector::Selector,
-    settings::PodSelection,
+    settings::{PodSelection, Settings},
 };
 use hpa_lease::Instants;
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ use super::{
     read::Target,
     report::log_conclusion,
     status_patch::is_scaled_to_zero,
-    write_scale::{ScaleNotWritten, ScaleWrite},
+    write_scale::{MAX_POD_AGE, ScaleNotWritten, ScaleWrite},
 };
 use crate::{
     cache::ErrorClass,
@@ -121,10 +121,13 @@ impl<'a> Attempt<'a> {
     ///   zero that a user set;
     /// - before the first GET, and after a scale write that failed: the cache may lack what a
     ///   predecessor or that write did;
-    /// - after a failed reconcile: the target may be gone.
+    /// - after a failed reconcile: the target may be gone;
+    /// - if the autoscaler's own sync period is long: what contradicts the cache is counted in
+    ///   reconciles, and a request in a minute costs nothing.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         if self.autoscaler.scale_is_trusted()
-            && !may_be_at_zero(self.hpa)
+            && !may_be_at_zero(self.hpa, self.settings)
+            && !self.settings.sync_period.is_some_and(|own| own.unsigned_abs() > MAX_POD_AGE)
             && let Some(cached) = self.reconciler.cached_target(self.hpa).await
         {
             return Ok(cached);
@@ -261,6 +264,9 @@ impl Decided<'_> {
 }
 
 /// Whether the target may be at zero because of the autoscaler.
-fn may_be_at_zero(hpa: &HorizontalPodAutoscaler) -> bool {
-    hpa.spec.min_replicas == Some(0) || is_scaled_to_zero(&hpa.status)
+fn may_be_at_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
+    let mut scheduled = settings.bounds.iter().flat_map(|entries| entries.iter());
+    hpa.spec.min_replicas == Some(0)
+        || is_scaled_to_zero(&hpa.status)
+        || scheduled.any(|entry| entry.min_replicas == Some(0))
 }

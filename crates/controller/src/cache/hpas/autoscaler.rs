@@ -276,7 +276,8 @@ impl Autoscaler {
     /// When the next reconcile is due, after one that was due at `due`.
     pub(crate) fn next_due(&self, due: Instant, period: Duration) -> NextDue {
         if let Some(kept) = self.kept_due.lock().take().filter(|kept| *kept > due) {
-            return NextDue::Periodic(kept);
+            // The period may be shorter now.
+            return NextDue::Periodic(kept.min(due + period));
         }
         self.early_retries.lock().next_due(due, period)
     }
@@ -404,5 +405,8 @@ mod tests {
         // It was late, so that the periodic one is past.
         autoscaler.keep_due(seconds(30));
         assert_eq!(autoscaler.next_due(seconds(31), period), NextDue::Periodic(seconds(46)));
+        autoscaler.keep_due(seconds(46));
+        let shorter = Duration::from_secs(5);
+        assert_eq!(autoscaler.next_due(seconds(32), shorter), NextDue::Periodic(seconds(37)));
     }
 }

@@ -1,5 +1,7 @@
 //! The outcome of an autoscaler's last reconcile, for metrics.
 
+use std::time::Duration;
+
 use hpa_calc::decide::ReconcileError;
 use tokio::time::Instant;
 
@@ -30,6 +32,8 @@ pub(crate) struct LastReconcile {
     pub(crate) error: Option<ErrorClass>,
     /// Before the first reconcile, when the autoscaler was first seen.
     pub(crate) finished: Instant,
+    /// How much longer its own sync period is than the controller's.
+    pub(crate) excess: Duration,
     /// When the next periodic reconcile is due.
     pub(crate) next_due: Option<Instant>,
     /// Only recorded for per-autoscaler metrics.
@@ -42,9 +46,18 @@ impl Default for LastReconcile {
             desired_replicas: None,
             error: None,
             finished: Instant::now(),
+            excess: Duration::ZERO,
             next_due: None,
             detail: None,
         }
+    }
+}
+
+impl LastReconcile {
+    /// When it finished, or later by as much as its own sync period is longer than the controller's:
+    /// only what is beyond the period is late.
+    pub(crate) fn counts_from(&self) -> Instant {
+        self.finished + self.excess
     }
 }
 

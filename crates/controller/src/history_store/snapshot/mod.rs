@@ -7,15 +7,20 @@ use hpa_calc::{
     EffectiveBehavior,
     api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
     behavior::MAX_POLICY_PERIOD,
-    history::{History, Recommendation, ScaleEvent},
+    history::{FailingMetric, History, Recommendation, ScaleEvent},
     settings::Settings,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of stored points of each kind: the largest and the smallest recommendations,
-/// scale-ups, scale-downs. If there are more, those closest in time are merged.
+/// scale-ups, scale-downs. If there are more, those closest in time are merged. Also the maximum
+/// number of stored failing metrics: of any further one, the failure starts again.
 const MAX_POINTS: usize = 32;
+
+/// Failures and a wait for zero are not restored if the last leader ended longer ago: the metrics
+/// may have had other values since then.
+const MAX_GAP: SignedDuration = SignedDuration::from_hours(1);
 
 /// Larger than any number of replicas in a cluster, which has at most 150,000 pods. A
 /// recommendation can be larger if a metric is absurd; it is stored as this number.
@@ -23,6 +28,10 @@ const MAX_REPLICAS: i32 = 1_000_000;
 
 /// A number of replicas, and a Unix time in milliseconds.
 pub(super) type Point = (i32, i64);
+
+/// A metric that fails: its identity, since when it fails, since when its fallback is active, and
+/// since when it is read again. The times are Unix times in milliseconds.
+pub(super) type Failure = (u64, i64, Option<i64>, Option<i64>);
 
 /// The stored history of one autoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +52,11 @@ pub(super) struct HistorySnapshot {
     pub(super) scale_ups: Vec<Point>,
     #[serde(rename = "downs")]
     pub(super) scale_downs: Vec<Point>,
+    #[serde(rename = "failing", skip_serializing_if = "Vec::is_empty")]
+    pub(super) failing_metrics: Vec<Failure>,
+    /// Since when the metrics have asked for zero replicas, as a Unix time in milliseconds.
+    #[serde(rename = "zero", skip_serializing_if = "Option::is_none")]
+    pub(super) zero_since: Option<i64>,
 }
 
 impl HistorySnapshot {
@@ -74,6 +88,8 @@ impl HistorySnapshot {
             recommendations: window_extremes(&recent),
             scale_ups: events(&history.scale_ups),
             scale_downs: events(&history.scale_downs),
+            failing_metrics: history.failing_metrics.iter().take(MAX_POINTS).map(failure).collect(),
+            zero_since: history.zero_since.map(milliseconds),
         }
     }
 
@@ -89,6 +105,7 @@ impl HistorySnapshot {
             && is_valid(&self.recommendations, 2 * MAX_POINTS, 0)
             && is_valid(&self.scale_ups, MAX_POINTS, 1)
             && is_valid(&self.scale_downs, MAX_POINTS, 1)
+            && self.failing_metrics.len() <= MAX_POINTS
     }
 
     /// Whether this snapshot has to replace `stored`. A renewal of the last recommendation doesn't
@@ -100,6 +117,8 @@ impl HistorySnapshot {
             || self.last_scale_time != stored.last_scale_time
             || self.scale_ups.last() != stored.scale_ups.last()
             || self.scale_downs.last() != stored.scale_downs.last()
+            || self.failing_metrics != stored.failing_metrics
+            || self.zero_since != stored.zero_since
     }
 
     /// The history at `now`, given that the last recommendation held until `valid_until`. A scaling
@@ -134,14 +153,17 @@ impl HistorySnapshot {
         };
         let window = longest_window(spec, settings);
         let recommendations = points(&snapshot.recommendations, window).into_iter();
+        let is_recent = now.duration_since(valid_until) <= MAX_GAP;
+        let failing = snapshot.failing_metrics.iter().filter(|_| is_recent);
         History {
             recommendations: recommendations
                 .map(|(replicas, at)| Recommendation { replicas, at })
                 .collect(),
             scale_ups: events(&snapshot.scale_ups),
             scale_downs: events(&snapshot.scale_downs),
-            // It is reported again after the same time.
-            extra_pods_since: None,
+            failing_metrics: failing.filter_map(|it| restored_failure(*it, now)).collect(),
+            zero_since: snapshot.zero_since.filter(|_| is_recent).and_then(|at| until(at, now)),
+            ..History::default()
         }
     }
 
@@ -167,6 +189,29 @@ impl HistorySnapshot {
             events.push((change, at));
         }
     }
+}
+
+fn failure(metric: &FailingMetric) -> Failure {
+    let FailingMetric { metric, since, fallback_since, recovering_since } = *metric;
+    let optional = |time: Option<Timestamp>| time.map(milliseconds);
+    (metric, milliseconds(since), optional(fallback_since), optional(recovering_since))
+}
+
+/// The time, not after `now`. `None` if it is invalid.
+fn until(milliseconds: i64, now: Timestamp) -> Option<Timestamp> {
+    Some(Timestamp::from_millisecond(milliseconds).ok()?.min(now))
+}
+
+/// The failure, with times that are not after `now`. `None` if a time is invalid.
+fn restored_failure(failure: Failure, now: Timestamp) -> Option<FailingMetric> {
+    let time = |at| until(at, now);
+    let (metric, since, fallback_since, recovering_since) = failure;
+    Some(FailingMetric {
+        metric,
+        since: time(since)?,
+        fallback_since: fallback_since.and_then(time),
+        recovering_since: recovering_since.and_then(time),
+    })
 }
 
 /// The longest stabilization window of an autoscaler.

@@ -158,6 +158,69 @@ fn snapshot_differs_if_the_successor_needs_the_change() {
     assert!(snapshot(&scaled, 8, Some(9_000)).must_replace(&stored), "a scale event");
 }
 
+fn failing(metric: u64) -> FailingMetric {
+    let (fallback_since, recovering_since) = (Some(at(9_960)), None);
+    FailingMetric { metric, since: at(9_900), fallback_since, recovering_since }
+}
+
+fn with_failures(count: u64) -> History {
+    let failing_metrics = (0..count).map(failing).collect();
+    History { failing_metrics, ..recommended(&[(5, 9_990)]) }
+}
+
+#[test]
+fn failing_metrics_are_restored() {
+    let stored = snapshot(&with_failures(2), 5, None);
+    assert_eq!(
+        restore(&stored, &status(5, None), 10_050, 10_060).failing_metrics,
+        [0, 1].map(failing)
+    );
+    let clock_is_behind = restore(&stored, &status(5, None), 9_950, 9_950).failing_metrics;
+    assert_eq!(clock_is_behind[0].fallback_since, Some(at(9_950)));
+    let hour = 3600;
+    let after =
+        |gap: i64| restore(&stored, &status(5, None), 10_000, 10_000 + gap).failing_metrics.len();
+    assert_eq!((after(hour), after(hour + 1)), (2, 0), "unknown for too long");
+}
+
+#[test]
+fn wait_for_zero_is_restored() {
+    let history = History { zero_since: Some(at(9_900)), ..recommended(&[(0, 9_990)]) };
+    let stored = snapshot(&history, 1, None);
+    assert!(stored.must_replace(&snapshot(&recommended(&[(0, 9_990)]), 1, None)));
+    let zero_since = |now| restore(&stored, &status(1, None), 10_000, now).zero_since;
+    assert_eq!(zero_since(10_060), Some(at(9_900)));
+    assert_eq!(zero_since(9_800), Some(at(9_800)), "the clock is behind");
+    assert_eq!(zero_since(10_000 + 3601), None, "unknown for too long");
+}
+
+#[test]
+fn failing_metrics_are_limited_and_a_change_is_stored() {
+    let stored = snapshot(&with_failures(100), 5, None);
+    assert_eq!(stored.failing_metrics.len(), 32);
+    assert!(stored.is_valid());
+    assert!(snapshot(&with_failures(1), 5, None).must_replace(&snapshot(
+        &with_failures(0),
+        5,
+        None
+    )));
+    assert!(!stored.must_replace(&stored.clone()));
+}
+
+#[test]
+fn snapshots_of_other_versions_are_readable() {
+    let older: HistorySnapshot =
+        serde_json::from_value(json!({ "hpa": "shop/web" })).expect("JSON");
+    assert_eq!(older.failing_metrics, []);
+    let newer = json!({ "hpa": "shop/web", "failing": [[1, 2, null, null]], "later": {} });
+    assert_eq!(
+        serde_json::from_value::<HistorySnapshot>(newer).expect("JSON").failing_metrics.len(),
+        1
+    );
+    let without = serde_json::to_string(&snapshot(&with_failures(0), 5, None)).expect("JSON");
+    assert!(!without.contains("failing"), "{without}");
+}
+
 #[test]
 fn snapshot_has_a_maximum_size() {
     // Each recommendation is the largest of some window.

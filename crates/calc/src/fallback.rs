@@ -1,0 +1,260 @@
+//! Fallbacks: what metrics propose while they can't be read.
+//!
+//! A metric fails from the first failed reading until it has been read for [`RECOVERY`] without a
+//! failure. So a source that flaps neither ends the failure nor starts it again with each reading.
+//! Once the metric has failed for as long as its [`Fallback`] says, the next failed reading
+//! activates the fallback. From then until the failure ends, the fallback is the metric's proposal,
+//! also for the readings that succeed.
+//!
+//! Reconciles that read no metrics change nothing. A target at zero replicas that the autoscaler
+//! didn't scale there ends all failures. A metric whose spec can't be queried has no fallback: it
+//! is not an outage.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricSourceType, MetricSpec},
+    decide::Decision,
+    event::{Event, EventReason},
+    explain::{MetricFailure, SettingEffect},
+    go_text,
+    history::{FailingMetric, History},
+    readings::Readings,
+    settings::{Fallback, FallbackBehavior, Settings, after, before},
+};
+
+/// How long a metric must be read without a failure until its failure ends: two sync periods of the
+/// default length.
+pub(crate) const RECOVERY: SignedDuration = SignedDuration::from_secs(30);
+
+/// The maximum length of the condition's message, in characters.
+const MAX_MESSAGE_LEN: usize = 1000;
+
+/// The fallbacks of one decision.
+pub(crate) struct Fallbacks<'a> {
+    settings: &'a Settings,
+    now: Timestamp,
+    /// The target's replicas.
+    current: i32,
+    /// Failures before this decision whose metrics have not been observed yet.
+    before: Vec<FailingMetric>,
+    /// The failures after it.
+    pub(crate) after: Vec<FailingMetric>,
+    /// What the active fallbacks propose, for the condition.
+    pub(crate) active: Vec<String>,
+    pub(crate) events: Vec<Event>,
+}
+
+/// The proposal of an active fallback.
+pub(crate) struct FallbackProposal {
+    pub(crate) replicas: i32,
+    /// The name in conditions and events.
+    pub(crate) name: String,
+    pub(crate) effect: SettingEffect,
+}
+
+impl<'a> Fallbacks<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        before: Vec<FailingMetric>,
+        current: i32,
+        now: Timestamp,
+    ) -> Self {
+        let (after, active, events) = (Vec::new(), Vec::new(), Vec::new());
+        Self { settings, now, current, before, after, active, events }
+    }
+
+    /// Observes the reading of a metric: why it failed, or `None`. Returns the proposal of its
+    /// fallback, if that is active.
+    pub(crate) fn observe(
+        &mut self,
+        index: usize,
+        spec: &MetricSpec,
+        failure: Option<MetricFailure>,
+    ) -> Option<FallbackProposal> {
+        let fallback = self.settings.metric(index).fallback?;
+        if failure == Some(MetricFailure::InvalidSpec) {
+            return None;
+        }
+        let metric = identity(spec)?;
+        let state = match self.after.iter().find(|state| state.metric == metric) {
+            // A metric that the spec has twice.
+            Some(state) => *state,
+            None => self.next_state(metric, spec, fallback, failure.is_some())?,
+        };
+        state.fallback_since?;
+        let replicas = fallback.proposal(self.current);
+        let name = described(spec);
+        let since = format!("{:.0}", state.since);
+        self.active.push(format!("{name} fails since {since}, {replicas} replicas proposed"));
+        let text = match state.recovering_since {
+            None => format!("{replicas} replicas, because it fails since {since}"),
+            Some(at) => format!(
+                "{replicas} replicas, until it has been read for {}s; it failed from {since} to \
+                 {at:.0}",
+                RECOVERY.as_secs()
+            ),
+        };
+        let effect = SettingEffect { setting: "fallback", text };
+        Some(FallbackProposal { replicas, name: format!("the fallback of {name}"), effect })
+    }
+
+    /// Stores and returns the state of a metric after its reading; `None` if it doesn't fail.
+    fn next_state(
+        &mut self,
+        metric: u64,
+        spec: &MetricSpec,
+        fallback: Fallback,
+        has_failed: bool,
+    ) -> Option<FailingMetric> {
+        let position = self.before.iter().position(|state| state.metric == metric);
+        let known = position.map(|position| self.before.swap_remove(position));
+        let new =
+            FailingMetric { metric, since: self.now, fallback_since: None, recovering_since: None };
+        let mut state = known.or(has_failed.then_some(new))?;
+        if has_failed {
+            state.recovering_since = None;
+        } else {
+            let since = *state.recovering_since.get_or_insert(self.now);
+            if since <= before(self.now, RECOVERY) {
+                if state.fallback_since.is_some() {
+                    self.ended(&format!("{} can be read again", described(spec)));
+                }
+                return None;
+            }
+        }
+        let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
+        if has_failed && state.fallback_since.is_none() && state.since <= before(self.now, delay) {
+            state.fallback_since = Some(self.now);
+            let (name, replicas) = (described(spec), fallback.proposal(self.current));
+            self.events.push(Event::warning(
+                EventReason::MetricFallbackStarted,
+                format!(
+                    "{name} has failed since {:.0}: its fallback proposes {replicas} replicas",
+                    state.since
+                ),
+            ));
+        }
+        self.after.push(state);
+        Some(state)
+    }
+
+    /// Ends the failures that were not observed, because of this.
+    pub(crate) fn end_others(&mut self, why: &str) {
+        let ended = std::mem::take(&mut self.before);
+        if ended.iter().any(|state| state.fallback_since.is_some()) {
+            self.ended(why);
+        }
+    }
+
+    fn ended(&mut self, why: &str) {
+        let message = format!("{why}: the fallback has ended");
+        self.events.push(Event::normal(EventReason::MetricFallbackEnded, message));
+    }
+}
+
+impl Decision<'_> {
+    /// Stores the failures after a decision, and reports the fallbacks.
+    pub(crate) fn set_fallbacks(&mut self, fallbacks: Fallbacks<'_>) {
+        let Fallbacks { after, active, events, .. } = fallbacks;
+        self.events.extend(events);
+        self.history.failing_metrics = after;
+        if !active.is_empty() {
+            let message = go_text::cut(active.join("; "), MAX_MESSAGE_LEN);
+            self.draft.set(
+                ConditionType::ExternalMetricFallbackActive,
+                true,
+                ConditionReason::FallbackActive,
+                message,
+            );
+        }
+    }
+
+    /// Resets the condition if no fallback is active any more, and removes it if no metric has one.
+    pub(crate) fn clear_fallback_condition(&mut self) {
+        let condition_type = ConditionType::ExternalMetricFallbackActive;
+        let metrics = self.settings.metrics.iter().flat_map(|metrics| metrics.iter());
+        if !metrics.into_iter().any(|metric| metric.fallback.is_some()) {
+            self.draft.remove(&condition_type);
+        } else if self.draft.status.is_true(&condition_type)
+            && !self.history.failing_metrics.iter().any(|state| state.fallback_since.is_some())
+        {
+            let reason = ConditionReason::FallbackEnded;
+            self.draft.set(condition_type, false, reason, "no fallback is active");
+        }
+    }
+}
+
+impl Fallback {
+    /// The replicas that it proposes for a target with `current` replicas.
+    fn proposal(self, current: i32) -> i32 {
+        match self.behavior {
+            FallbackBehavior::Static => self.replicas,
+            FallbackBehavior::CurrentReplicas => current,
+            FallbackBehavior::CurrentReplicasIfHigher => current.max(self.replicas),
+            FallbackBehavior::CurrentReplicasIfLower => current.min(self.replicas),
+        }
+    }
+}
+
+/// The failures that a stored status implies, for a decision without a history: if a fallback is
+/// active by the status, it is that of every metric that fails.
+pub(crate) fn failures_by_status(
+    hpa: &HorizontalPodAutoscaler,
+    readings: &Readings,
+) -> Vec<FailingMetric> {
+    let active = hpa.status.condition(&ConditionType::ExternalMetricFallbackActive);
+    let active =
+        active.filter(|_| hpa.status.is_true(&ConditionType::ExternalMetricFallbackActive));
+    let Some(since) = active.and_then(|condition| condition.last_transition_time) else {
+        return Vec::new();
+    };
+    let metrics = hpa.spec.metrics.iter().enumerate();
+    let failed = metrics.filter(|(index, _)| !matches!(readings.get(*index), Some(Ok(_))));
+    failed
+        .filter_map(|(_, spec)| identity(spec))
+        .map(|metric| FailingMetric {
+            metric,
+            since,
+            fallback_since: Some(since),
+            recovering_since: None,
+        })
+        .collect()
+}
+
+/// When the fallback of a metric starts or ends, if the readings stay as they are.
+pub(crate) fn next_change(
+    fallback: Fallback,
+    spec: &MetricSpec,
+    history: &History,
+) -> Option<Timestamp> {
+    let metric = identity(spec)?;
+    let state = history.failing_metrics.iter().find(|state| state.metric == metric)?;
+    let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
+    Some(match (state.recovering_since, state.fallback_since) {
+        (Some(since), _) => after(since, RECOVERY),
+        (None, None) => after(state.since, delay),
+        (None, Some(_)) => return None,
+    })
+}
+
+fn described(spec: &MetricSpec) -> String {
+    format!("{} metric {}", spec.source_type, spec.metric_name())
+}
+
+/// Identifies what is read for a metric, without its target: the FNV-1a hash of its JSON, the same
+/// in every process. `None` for metrics that have no fallback.
+fn identity(spec: &MetricSpec) -> Option<u64> {
+    let json = match &spec.source_type {
+        MetricSourceType::Pods => serde_json::to_vec(&spec.pods.as_ref()?.metric),
+        MetricSourceType::External => serde_json::to_vec(&spec.external.as_ref()?.metric),
+        MetricSourceType::Object => {
+            let source = spec.object.as_ref()?;
+            serde_json::to_vec(&(&source.described_object, &source.metric))
+        }
+        _ => return None,
+    };
+    let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
+    let bytes = spec.source_type.as_str().bytes().chain(json.ok()?);
+    Some(bytes.fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(prime)))
+}

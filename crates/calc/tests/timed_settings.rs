@@ -1,0 +1,465 @@
+//! Settings whose effect depends on time, in reconciles one after the other.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use hpa_calc::{
+    Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Plan, ReadError,
+    Reading, Readings, Scale, SelectedPods, Settings, settings::SettingPolicy,
+};
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use common::{conditions, events, external, hpa};
+
+const START: &str = "2026-01-05T12:00:00Z";
+
+/// An autoscaler that is reconciled at any times. Its scale is what it wrote last.
+struct Run {
+    hpa: HorizontalPodAutoscaler,
+    settings: Settings,
+    history: History,
+    replicas: i32,
+    start: Timestamp,
+}
+
+impl Run {
+    /// From 1 to 20 replicas by the External metric `m`, without stabilization, with these
+    /// annotations.
+    fn new(replicas: i32, annotations: Value) -> Self {
+        Self::with_spec(replicas, json!({}), annotations)
+    }
+
+    fn with_spec(replicas: i32, spec: Value, annotations: Value) -> Self {
+        let mut all = json!({
+            "minReplicas": 1,
+            "maxReplicas": 20,
+            "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } },
+        });
+        all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let history = History::default();
+        let start = START.parse().unwrap();
+        let settings = Settings::default();
+        let mut run = Self { hpa: hpa(all, json!({})), settings, history, replicas, start };
+        run.annotate(annotations);
+        run
+    }
+
+    /// Replaces the annotations.
+    fn annotate(&mut self, annotations: Value) {
+        self.hpa.metadata.annotations = annotations
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(name, value)| {
+                let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+                (format!("autoscaling.hpa-rs.dev/{name}"), text)
+            })
+            .collect();
+        let resolved = Settings::default().for_autoscaler(&self.hpa, &SettingPolicy::default());
+        assert_eq!(resolved.problems, []);
+        self.settings = resolved.settings;
+    }
+
+    fn at(&self, second: i64) -> Timestamp {
+        self.start + SignedDuration::from_secs(second)
+    }
+
+    fn inputs(&self, second: i64, values: &[Option<i64>]) -> Inputs {
+        let read = |value: &Option<i64>| match value {
+            Some(value) => Ok(Reading::External(vec![MilliValue::from_units(*value)])),
+            None => Err(ReadError::fetch(MetricsApi::External, "down")),
+        };
+        let scale = Scale { spec_replicas: self.replicas, ..common::scale(self.replicas) };
+        Inputs {
+            hpa: self.hpa.clone(),
+            scale: Ok(scale),
+            settings: self.settings.clone(),
+            selected: SelectedPods::default(),
+            readings: values.iter().map(read).enumerate().collect::<Readings>(),
+            history: Some(self.history.clone()),
+            now: self.at(second),
+        }
+    }
+
+    fn reconcile(&mut self, second: i64, values: &[Option<i64>]) -> Conclusion {
+        let Inputs { hpa, scale, settings, selected, readings, history, now } =
+            self.inputs(second, values);
+        let plan = Plan::new(&hpa, scale, &settings, |_| selected);
+        let decision = plan.decide(readings, history.unwrap(), now);
+        let conclusion = decision.conclude(Ok(()), now);
+        self.history = conclusion.history.clone();
+        self.hpa.status = conclusion.status.clone();
+        self.replicas = conclusion.scaled_to.unwrap_or(self.replicas);
+        conclusion
+    }
+
+    /// The replicas after a reconcile with one metric.
+    fn replicas_at(&mut self, second: i64, value: Option<i64>) -> i32 {
+        self.reconcile(second, &[value]);
+        self.replicas
+    }
+
+    fn condition(&self, name: &str) -> Option<String> {
+        let mut found = self.hpa.status.conditions.iter();
+        let found = found.find(|condition| condition.condition_type.as_str() == name)?;
+        Some(format!("{} {}: {}", found.status, found.reason, found.message))
+    }
+}
+
+fn bounds(entries: Value) -> Value {
+    json!({ "bounds": entries })
+}
+
+#[test]
+fn scheduled_bounds_apply_at_the_minute() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 6, "maxReplicas": 8 });
+    let mut run = Run::new(3, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(599, Some(3)), 3);
+    let message = run.condition("CustomSettings").unwrap();
+    let next = "; 1 to 20 replicas until 2026-01-05T12:10:00Z, then 6 to 8 replicas";
+    assert!(message.ends_with(next), "{message}");
+    let started = run.reconcile(600, &[Some(3)]);
+    assert_eq!(run.replicas, 6);
+    assert_eq!(
+        events(&started),
+        ["Normal SuccessfulRescale: New size: 6; reason: Current number of replicas below the \
+          scheduled minReplicas"]
+    );
+    assert_eq!(
+        started.explanation.sentence(&run.hpa),
+        "Current number of replicas below the scheduled minReplicas; bounds: 6 to 8 replicas until \
+         2026-01-05T12:20:00Z, then 1 to 20 replicas, without the schedule 1 to 20 replicas"
+    );
+    assert_eq!(run.replicas_at(615, Some(12)), 8);
+    let limited = run.reconcile(630, &[Some(12)]).explanation.sentence(&run.hpa);
+    assert_eq!(
+        limited,
+        "m is at 12 per pod, target 1; maxReplicas is 8, metrics ask for 12; bounds: 6 to 8 \
+         replicas until 2026-01-05T12:20:00Z, then 1 to 20 replicas, without the schedule 1 to 20 \
+         replicas"
+    );
+    assert_eq!(run.replicas_at(1199, Some(3)), 6);
+    let ended = run.reconcile(1200, &[Some(3)]);
+    assert_eq!((run.replicas, ended.explanation.effects), (3, vec![]));
+}
+
+#[test]
+fn replicas_above_the_scheduled_maximum_are_removed_at_once() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "maxReplicas": 4 });
+    let mut run = Run::new(9, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(599, Some(9)), 9);
+    assert_eq!(run.replicas_at(600, None), 4, "without a metric");
+}
+
+#[test]
+fn scheduled_zero_and_back() {
+    let entry = json!({ "start": "12:10", "end": "12:20", "minReplicas": 0 });
+    let mut run = Run::new(2, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(0, Some(0)), 1);
+    assert_eq!(run.replicas_at(600, Some(0)), 0);
+    assert!(run.condition("ScaledToZero").unwrap().starts_with("True"));
+    assert_eq!(run.replicas_at(1199, Some(0)), 0);
+    assert_eq!(run.replicas_at(1200, Some(0)), 1, "the minimum of the spec");
+}
+
+#[test]
+fn schedule_does_not_wake_a_target_that_a_user_scaled_to_zero() {
+    let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 3 });
+    let mut run = Run::new(0, bounds(json!([entry])));
+    assert_eq!(run.replicas_at(0, Some(9)), 0);
+    assert!(run.condition("ScalingActive").unwrap().starts_with("False ScalingDisabled"));
+}
+
+#[test]
+fn pause_applies_to_scheduled_bounds() {
+    let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
+    let mut annotations = bounds(json!([entry]));
+    annotations["pause"] = json!("up");
+    let mut run = Run::new(3, annotations);
+    assert_eq!(run.replicas_at(0, Some(3)), 3);
+    assert_eq!(run.hpa.status.desired_replicas, 6);
+}
+
+#[test]
+fn report_has_the_effective_bounds_and_their_next_change() {
+    let entry = json!({ "start": "12:00", "end": "13:00", "minReplicas": 6 });
+    let run = Run::new(6, bounds(json!([entry])));
+    let text = run.inputs(0, &[Some(3)]).report().to_string();
+    let line = "  bounds: 6 to 20 replicas; 1 to 20 replicas from 2026-01-05T13:00:00Z (in \
+                1:00:00), by the schedule\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("minReplicas is 6, metrics ask for 3; bounds: "), "{text}");
+}
+
+/// Like [`Run::new`], from zero replicas, with `zero-after` of one minute.
+fn slow_to_zero(replicas: i32) -> Run {
+    let spec = json!({ "minReplicas": 0 });
+    Run::with_spec(replicas, spec, json!({ "zero-after": "1m" }))
+}
+
+#[test]
+fn last_replica_stays_until_the_metrics_have_asked_for_zero_for_long_enough() {
+    let mut run = slow_to_zero(3);
+    let held = run.reconcile(0, &[Some(0)]);
+    assert_eq!((run.replicas, held.status.desired_replicas), (1, 1));
+    assert!(run.condition("ScaledToZero").unwrap().starts_with("False"));
+    let report = run.inputs(15, &[Some(0)]).report();
+    assert_eq!(
+        report.sentence,
+        "stays at 1: m is at 0 per pod, target 1; the last replica stays, metrics ask for 0; \
+         zero-after: to 0 replicas at 2026-01-05T12:01:00Z, if the metrics ask for it until then"
+    );
+    let text = report.to_string();
+    assert!(text.contains("scales to 0 at 2026-01-05T12:01:00Z"), "{text}");
+    assert_eq!(run.replicas_at(59, Some(0)), 1);
+    assert_eq!(run.replicas_at(60, Some(0)), 0);
+    assert!(run.condition("ScaledToZero").unwrap().starts_with("True"));
+    assert_eq!(run.replicas_at(75, Some(1)), 1, "up again at once");
+}
+
+#[test]
+fn any_other_proposal_starts_the_time_to_zero_again() {
+    let mut run = slow_to_zero(1);
+    run.reconcile(0, &[Some(0)]);
+    run.reconcile(30, &[Some(1)]);
+    run.reconcile(45, &[Some(0)]);
+    assert_eq!(run.replicas_at(104, Some(0)), 1);
+    assert_eq!(run.replicas_at(105, Some(0)), 0);
+}
+
+#[test]
+fn failed_reading_neither_scales_to_zero_nor_starts_the_time_again() {
+    let mut run = slow_to_zero(1);
+    run.reconcile(0, &[Some(0)]);
+    assert_eq!(run.replicas_at(60, None), 1);
+    assert_eq!(run.replicas_at(75, Some(0)), 0);
+}
+
+#[test]
+fn time_to_zero_starts_again_after_zero() {
+    let mut run = slow_to_zero(1);
+    run.reconcile(0, &[Some(0)]);
+    assert_eq!(run.replicas_at(60, Some(0)), 0);
+    run.reconcile(75, &[Some(0)]);
+    run.replicas = 2;
+    assert_eq!(run.replicas_at(90, Some(0)), 1);
+    assert_eq!(run.replicas_at(149, Some(0)), 1);
+    assert_eq!(run.replicas_at(150, Some(0)), 0);
+}
+
+#[test]
+fn time_to_zero_passes_with_stabilization() {
+    let behavior = json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } });
+    let spec = json!({ "minReplicas": 0, "behavior": behavior });
+    let mut run = Run::with_spec(2, spec, json!({ "zero-after": "1m" }));
+    let replicas: Vec<_> = (0..=5).map(|step| run.replicas_at(step * 15, Some(0))).collect();
+    // The first recommendation is the current replicas.
+    assert_eq!(replicas, [2, 2, 2, 2, 0, 0]);
+}
+
+#[test]
+fn fallback_reports_when_it_starts() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    let text = run.inputs(15, &[None]).report().to_string();
+    let line = "  scales to 5 at 2026-01-05T12:01:00Z (in 0:45), if the metrics stay as they are\n";
+    assert!(text.contains(line), "{text}");
+}
+
+fn fallback(replicas: i32, behavior: &str) -> Value {
+    let fallback =
+        json!({ "replicas": replicas, "failureDurationSeconds": 60, "behavior": behavior });
+    json!({ "fallback": fallback })
+}
+
+const FALLBACK: &str = "ExternalMetricFallbackActive";
+
+#[rstest]
+#[case::fixed("static", 8, 5, 5)]
+#[case::fixed_upwards("static", 3, 5, 5)]
+#[case::current("currentReplicas", 8, 5, 8)]
+#[case::higher("currentReplicasIfHigher", 8, 5, 8)]
+#[case::not_higher("currentReplicasIfHigher", 3, 5, 5)]
+#[case::lower("currentReplicasIfLower", 3, 5, 3)]
+#[case::not_lower("currentReplicasIfLower", 8, 5, 5)]
+#[case::maximum("static", 8, 50, 16)]
+#[case::minimum("static", 8, 0, 1)]
+fn fallback_applies_after_the_failure_duration(
+    #[case] behavior: &str,
+    #[case] current: i32,
+    #[case] replicas: i32,
+    #[case] expected: i32,
+) {
+    let mut run = Run::new(current, fallback(replicas, behavior));
+    for second in [0, 30, 59] {
+        assert_eq!(run.replicas_at(second, None), current);
+        assert_eq!(run.condition(FALLBACK), None);
+    }
+    assert_eq!(run.replicas_at(60, None), expected, "within policies and bounds");
+    assert!(run.condition(FALLBACK).unwrap().starts_with("True FallbackActive: "));
+}
+
+#[test]
+fn fallback_is_reported_once_each_way_and_the_metric_still_counts_as_failed() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    let started = run.reconcile(60, &[None]);
+    assert_eq!(
+        events(&started)[1..],
+        [
+            "Warning MetricFallbackStarted: External metric m has failed since \
+             2026-01-05T12:00:00Z: its fallback proposes 5 replicas",
+            "Normal SuccessfulRescale: New size: 5; reason: the fallback of External metric m",
+        ]
+    );
+    assert_eq!(started.status.current_metrics[0].external.as_ref().unwrap().current.value, None);
+    assert!(started.error.as_ref().is_some_and(hpa_calc::ReconcileError::is_partial));
+    assert_eq!(
+        run.condition(FALLBACK).unwrap(),
+        "True FallbackActive: External metric m fails since 2026-01-05T12:00:00Z, 5 replicas \
+         proposed"
+    );
+    let metric = &started.explanation.metrics[0];
+    assert_eq!((metric.error.as_deref(), metric.proposed_replicas), (Some("down"), Some(5)));
+    let sentence = run.inputs(75, &[None]).report().sentence;
+    assert_eq!(
+        sentence,
+        "stays at 5: m cannot be read: down; metrics ask for 5; fallback: 5 replicas, because it \
+         fails since 2026-01-05T12:00:00Z"
+    );
+    assert_eq!(events(&run.reconcile(75, &[None])).len(), 1, "only the failure itself");
+    for second in [90, 105] {
+        assert_eq!(events(&run.reconcile(second, &[Some(9)])), [""; 0]);
+        assert_eq!(run.replicas, 5);
+    }
+    let ended = run.reconcile(120, &[Some(9)]);
+    let ended = &events(&ended)[0];
+    assert_eq!(
+        ended,
+        "Normal MetricFallbackEnded: External metric m can be read again: the fallback has ended"
+    );
+    assert_eq!(run.replicas, 9);
+    assert_eq!(run.condition(FALLBACK).unwrap(), "False FallbackEnded: no fallback is active");
+    run.annotate(json!({}));
+    run.reconcile(135, &[Some(9)]);
+    assert_eq!(run.condition(FALLBACK), None, "without the setting");
+}
+
+#[test]
+fn flapping_source_neither_ends_the_failure_nor_changes_the_replicas() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    run.reconcile(15, &[Some(8)]);
+    run.reconcile(30, &[None]);
+    run.reconcile(45, &[Some(8)]);
+    assert_eq!(run.replicas_at(60, None), 5, "failed for 60s in spite of single successes");
+    for step in 0..40 {
+        let value = (step % 3 != 0).then_some(12);
+        assert_eq!(run.replicas_at(75 + step * 15, value), 5);
+    }
+}
+
+#[test]
+fn failure_ends_if_the_metric_is_read_for_long_enough() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    for second in [15, 30, 45] {
+        run.reconcile(second, &[Some(8)]);
+    }
+    assert_eq!(run.history.failing_metrics, []);
+    assert_eq!(run.replicas_at(60, None), 8, "a new failure");
+    assert_eq!(run.replicas_at(119, None), 8);
+    assert_eq!(run.replicas_at(120, None), 5);
+}
+
+#[test]
+fn changed_metric_does_not_inherit_a_failure() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    run.reconcile(60, &[None]);
+    run.hpa.spec.metrics = serde_json::from_value(json!([external("other")])).unwrap();
+    let changed = run.reconcile(75, &[None]);
+    assert_eq!(run.replicas, 5);
+    let ended = "Normal MetricFallbackEnded: the metric or its fallback has changed: the fallback \
+                 has ended";
+    assert!(events(&changed).iter().any(|event| event == ended), "{:?}", events(&changed));
+    assert!(run.condition(FALLBACK).unwrap().starts_with("False FallbackEnded"));
+}
+
+#[test]
+fn another_target_keeps_the_failure() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    let target = &mut run.hpa.spec.metrics[0].external.as_mut().unwrap().target;
+    target.average_value = Some("2".parse().unwrap());
+    assert_eq!(run.replicas_at(60, None), 5);
+}
+
+#[test]
+fn fallback_is_one_proposal_among_others() {
+    let spec = json!({ "metrics": [external("a"), external("b")] });
+    let text = json!({ "a": { "replicas": 5, "failureDurationSeconds": 60 } }).to_string();
+    let mut run = Run::with_spec(8, spec, json!({ "fallback": text }));
+    run.reconcile(0, &[None, Some(2)]);
+    assert_eq!(run.replicas, 8, "a failed metric blocks a scale-down");
+    run.reconcile(60, &[None, Some(7)]);
+    assert_eq!(run.replicas, 7, "the other metric asks for more");
+    run.reconcile(75, &[None, Some(2)]);
+    assert_eq!(run.replicas, 5);
+    let blocked = run.reconcile(90, &[None, None]);
+    assert_eq!(run.replicas, 5, "b has no fallback");
+    assert!(!conditions(&blocked).is_empty());
+    run.reconcile(105, &[None, None]);
+    assert_eq!(run.replicas, 5);
+}
+
+#[test]
+fn fallback_stops_when_scaling_is_disabled() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    run.reconcile(60, &[None]);
+    run.replicas = 0;
+    let disabled = run.reconcile(75, &[None]);
+    assert_eq!(
+        events(&disabled),
+        ["Normal MetricFallbackEnded: scaling is disabled: the fallback has ended"]
+    );
+    run.replicas = 8;
+    assert_eq!(run.replicas_at(90, None), 8);
+}
+
+#[test]
+fn fallback_scales_from_zero() {
+    let spec = json!({ "minReplicas": 0 });
+    let mut run = Run::with_spec(3, spec, fallback(5, "static"));
+    assert_eq!(run.replicas_at(0, Some(0)), 0);
+    run.reconcile(15, &[None]);
+    // As the policies allow.
+    assert_eq!(run.replicas_at(75, None), 4);
+    assert_eq!(run.replicas_at(90, None), 5);
+}
+
+#[test]
+fn without_a_history_the_status_says_that_the_fallback_is_active() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    run.reconcile(60, &[None]);
+    run.replicas = 8;
+    let mut inputs = run.inputs(75, &[None]);
+    inputs.history = None;
+    assert_eq!(inputs.answer(), 5);
+    inputs.readings =
+        [(0, Ok(Reading::External(vec![MilliValue::from_units(7)])))].into_iter().collect();
+    assert_eq!(inputs.answer(), 7);
+}
+
+#[test]
+fn history_survives_a_clock_step() {
+    let mut run = Run::new(8, fallback(5, "static"));
+    run.reconcile(0, &[None]);
+    run.history.shift(SignedDuration::from_secs(1000));
+    assert_eq!(run.replicas_at(1059, None), 8);
+    assert_eq!(run.replicas_at(1060, None), 5);
+}

@@ -1,0 +1,120 @@
+//! Settings whose effect depends on time, in virtual time.
+
+#![allow(clippy::expect_used, reason = "a wrong assumption fails the test")]
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_controller::{Clock, Dependencies, k8s::Clients};
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
+};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+/// When the autoscaler is created. The controller runs since 0.
+const CREATED: u64 = 20_000;
+
+/// A running controller, and an autoscaler of a target with 2 replicas.
+struct Cluster {
+    clock: VirtualClock,
+    metrics: Arc<SettableMetrics>,
+    testbed: Testbed,
+    controller: RunningController,
+}
+
+impl Cluster {
+    async fn start(annotations: Value) -> Self {
+        let clock = VirtualClock::start();
+        let server_clock = clock.clone();
+        let metrics = Arc::new(SettableMetrics::new(0, 2));
+        let testbed = Testbed::new(Config {
+            metrics: Some(metrics.clone()),
+            clock: Arc::new(move || server_clock.now()),
+            ..Config::default()
+        });
+        testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
+        let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+        let dependencies = Dependencies {
+            clock: Arc::new(clock.clone()),
+            ..Dependencies::new(clients, &options())
+        };
+        let controller = RunningController::start(dependencies, options());
+        let cluster = Self { clock, metrics, testbed, controller };
+        cluster.at(0).await;
+        cluster.annotate(annotations);
+        cluster
+    }
+
+    /// Creates the autoscaler, or replaces its annotations.
+    fn annotate(&self, annotations: Value) {
+        let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
+        hpa["metadata"]["annotations"] = annotations;
+        self.testbed.apply_all([hpa]);
+    }
+
+    /// Waits until so many milliseconds after the creation.
+    async fn at(&self, millis: u64) {
+        self.clock.until(Duration::from_millis(CREATED + millis)).await;
+    }
+
+    /// Sets the metric at a time, and checks when the target is scaled to it.
+    async fn check_reaction(&self, set: u64, value: i64, scaled: u64) {
+        self.at(set).await;
+        self.metrics.set_value(value);
+        let before = self.testbed.replicas("web");
+        self.at(scaled - 100).await;
+        assert_eq!(self.testbed.replicas("web"), before, "before {scaled}");
+        self.at(scaled + 1000).await;
+        assert_eq!(i64::from(self.testbed.replicas("web")), value, "after {scaled}");
+    }
+}
+
+fn period(text: &str) -> Value {
+    json!({ "autoscaling.hpa-rs.dev/sync-period": text })
+}
+
+#[rstest]
+#[case::shorter("5s", 11_000, 15_000)]
+#[case::longer("1m", 16_000, 60_000)]
+#[case::below_the_floor("3s", 11_000, 15_000)]
+#[tokio::test(start_paused = true)]
+async fn autoscaler_is_reconciled_with_its_own_period(
+    #[case] text: &str,
+    #[case] set: u64,
+    #[case] scaled: u64,
+) {
+    let cluster = Cluster::start(period(text)).await;
+    cluster.check_reaction(set, 3, scaled).await;
+    cluster.controller.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_period_takes_effect_at_once() {
+    let cluster = Cluster::start(period("1h")).await;
+    cluster.at(20_000).await;
+    cluster.annotate(period("5s"));
+    cluster.check_reaction(21_000, 3, 25_000).await;
+    cluster.controller.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_reconciles_at_the_minute_of_a_change_of_the_bounds() {
+    let cluster = Cluster::start(json!({})).await;
+    let minute = 60 - cluster.clock.now().as_second().rem_euclid(60);
+    let start = cluster.clock.now() + jiff::SignedDuration::from_secs(minute + 60);
+    let time = |at: jiff::Timestamp| at.strftime("%H:%M").to_string();
+    let end = start + jiff::SignedDuration::from_secs(600);
+    let entry = json!([{ "start": time(start), "end": time(end), "minReplicas": 6 }]);
+    let annotations = json!({
+        "autoscaling.hpa-rs.dev/bounds": entry.to_string(),
+        "autoscaling.hpa-rs.dev/sync-period": "1h",
+    });
+    cluster.annotate(annotations);
+    let delay = u64::try_from(minute + 60).expect("positive") * 1000;
+    cluster.at(delay - 500).await;
+    assert_eq!(cluster.testbed.replicas("web"), 2);
+    cluster.at(delay + 500).await;
+    assert_eq!(cluster.testbed.replicas("web"), 6);
+    cluster.controller.stop().await;
+}
