@@ -8,6 +8,7 @@ use crate::{
 };
 
 /// The request of a pod or of one of its containers, or the limit, as the settings say.
+#[inline]
 pub(crate) fn amount(
     pod: &Pod,
     container: Option<&str>,
@@ -75,17 +76,27 @@ impl Finder<'_> {
         })
     }
 
+    #[inline]
     fn of_container(&self, container: &ContainerResources) -> Result<MilliValue, CalculationError> {
         let found = self.find(match self.of {
             UtilizationOf::Requests => &container.requests,
             UtilizationOf::Limits => &container.limits,
         });
-        if let Some(ResourceAmount { amount: Some(amount), .. }) = found {
-            return Ok(*amount);
+        match found {
+            Some(ResourceAmount { amount: Some(amount), .. }) => Ok(*amount),
+            _ => Err(self.container_error(container, found)),
         }
+    }
+
+    #[cold]
+    fn container_error(
+        &self,
+        container: &ContainerResources,
+        found: Option<&ResourceAmount>,
+    ) -> CalculationError {
         let (resource, pod) = self.names();
         let container = container.name.to_string();
-        Err(match (self.of, found.is_none()) {
+        match (self.of, found.is_none()) {
             (UtilizationOf::Requests, true) => {
                 CalculationError::MissingRequest { resource, container, pod }
             }
@@ -98,7 +109,7 @@ impl Finder<'_> {
             (UtilizationOf::Limits, false) => {
                 CalculationError::UnreadableLimit { resource, container, pod }
             }
-        })
+        }
     }
 
     fn names(&self) -> (String, String) {

@@ -121,6 +121,7 @@ fn totals<'a>(
 }
 
 impl Totals {
+    #[inline]
     fn add(
         &mut self,
         target: &UtilizationTarget<'_>,
@@ -130,7 +131,7 @@ impl Totals {
         usage: Option<MilliValue>,
     ) {
         let request = amount(pod, target.container, target.resource, settings);
-        if is_resized(target, settings, pod, &request) {
+        if settings.requests == Requests::Actual && is_resized(target, settings, pod) {
             self.changes.resized += 1;
         }
         let request = match request {
@@ -282,15 +283,10 @@ fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
-/// Whether the actual request or limit of a pod counts, and is another one than that of its spec.
-fn is_resized(
-    target: &UtilizationTarget<'_>,
-    settings: &MetricSettings,
-    pod: &Pod,
-    actual: &Result<MilliValue, CalculationError>,
-) -> bool {
-    settings.requests == Requests::Actual && pod.resources.actual.is_some() && {
-        let of_spec = MetricSettings { requests: Requests::Spec, ..settings.clone() };
-        amount(pod, target.container, target.resource, &of_spec) != *actual
-    }
+/// Whether the actual request or limit of a pod is another one than that of its spec.
+#[cold]
+fn is_resized(target: &UtilizationTarget<'_>, settings: &MetricSettings, pod: &Pod) -> bool {
+    let of_spec = MetricSettings { requests: Requests::Spec, ..settings.clone() };
+    let amount = |settings| amount(pod, target.container, target.resource, settings);
+    pod.resources.actual.is_some() && amount(settings) != amount(&of_spec)
 }

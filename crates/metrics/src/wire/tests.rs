@@ -1,7 +1,7 @@
 use hpa_calc::{
     MilliValue,
     api::ResourceName,
-    readings::{MetricsApi, PodSample, ReadError},
+    readings::{MetricsApi, PodSample, ReadError, Sample},
     selector::{Labels, Selector},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -154,7 +154,8 @@ fn both_versions_of_custom_metrics_are_decoded() {
         window: SignedDuration::from_secs(30),
     };
     assert_eq!(pod_samples(&items).unwrap().get("web-1"), Some(&sample));
-    assert_eq!(object_value(&items), Ok(MilliValue::from_milli(500)));
+    let timestamp = Some(sample.timestamp);
+    assert_eq!(object_value(&items), Ok(Sample { value: sample.value, timestamp }));
 }
 
 #[rstest]
@@ -175,8 +176,25 @@ fn external_metrics_are_decoded() {
         {"metricName":"q","metricLabels":{"queue":"a"},"timestamp":null,"value":"404m"},
         {"metricName":"q","metricLabels":null,"value":"12"},{}]}"#;
     let items: Vec<ExternalMetricValue> = decode_list(body).unwrap();
-    assert_eq!(external_values(&items), Ok([404, 12_000, 0].map(MilliValue::from_milli).to_vec()));
+    let value = [404, 12_000, 0].map(MilliValue::from_milli).to_vec();
+    assert_eq!(external_values(&items), Ok(value.into()));
     assert_eq!(items[0].labels.label("queue"), Some("a"));
+}
+
+#[rstest]
+#[case::oldest_series(&["2026-01-01T00:05:00Z", "2026-01-01T00:01:00Z"], Some("2026-01-01T00:01:00Z"))]
+#[case::zero_time_is_none(&["0001-01-01T00:00:00Z", "2026-01-01T00:05:00Z"], Some("2026-01-01T00:05:00Z"))]
+#[case::no_time(&["0001-01-01T00:00:00Z"], None)]
+fn external_value_has_the_time_of_its_oldest_series(
+    #[case] times: &[&str],
+    #[case] expected: Option<&str>,
+) {
+    let item = |time: &&str| format!(r#"{{"timestamp":"{time}","value":"1"}}"#);
+    let items: Vec<_> = times.iter().map(item).collect();
+    let body = format!(r#"{{"items":[{}]}}"#, items.join(","));
+    let items: Vec<ExternalMetricValue> = decode_list(body.as_bytes()).unwrap();
+    let expected: Option<Timestamp> = expected.map(|time| time.parse().unwrap());
+    assert_eq!(external_values(&items).unwrap().timestamp, expected);
 }
 
 #[rstest]

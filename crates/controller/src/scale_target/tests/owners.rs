@@ -27,9 +27,13 @@ fn server(replica_sets: &[(&str, Value)]) -> Server {
     let version = json!({ "groupVersion": "apps/v1", "version": "v1" });
     let group = json!({ "name": "apps", "versions": [version], "preferredVersion": version });
     server.respond("/apis/apps", 200, group);
-    let resource = json!({ "name": "replicasets", "singularName": "", "namespaced": true,
-        "kind": "ReplicaSet", "verbs": ["get"] });
-    let list = json!({ "groupVersion": "apps/v1", "resources": [resource] });
+    let resource = |name, kind| {
+        json!({ "name": name, "singularName": "", "namespaced": true, "kind": kind,
+            "verbs": ["get"] })
+    };
+    let resources =
+        [resource("replicasets", "ReplicaSet"), resource("deployments", "Deployment")];
+    let list = json!({ "groupVersion": "apps/v1", "resources": resources });
     server.respond("/apis/apps/v1", 200, list);
     for (name, owner) in replica_sets {
         let metadata = json!({ "name": name, "uid": name, "ownerReferences": [owner] });
@@ -53,6 +57,8 @@ async fn pods_of_the_targets_replica_sets_are_owned() {
     let web = owner("apps/v1", "Deployment", "web", "web-uid");
     let other = owner("apps/v1", "Deployment", "other", "other-uid");
     let server = server(&[("web-1", web.clone()), ("web-2", web.clone()), ("other-1", other)]);
+    let deployment = json!({ "metadata": { "name": "other", "uid": "other-uid" } });
+    server.respond("/apis/apps/v1/namespaces/shop/deployments/other", 200, deployment);
     let owners = owners(&server);
     let pods = [
         pod("a", &replica_set("web-1")),
