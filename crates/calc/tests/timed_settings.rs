@@ -68,7 +68,7 @@ impl Run {
 
     fn inputs(&self, second: i64, values: &[Option<i64>]) -> Inputs {
         let read = |value: &Option<i64>| match value {
-            Some(value) => Ok(Reading::External(vec![MilliValue::from_units(*value)])),
+            Some(value) => Ok(Reading::External(vec![MilliValue::from_units(*value)].into())),
             None => Err(ReadError::fetch(MetricsApi::External, "down")),
         };
         let scale = Scale { spec_replicas: self.replicas, ..common::scale(self.replicas) };
@@ -451,7 +451,7 @@ fn without_a_history_the_status_says_that_the_fallback_is_active() {
     inputs.history = None;
     assert_eq!(inputs.answer(), 5);
     inputs.readings =
-        [(0, Ok(Reading::External(vec![MilliValue::from_units(7)])))].into_iter().collect();
+        [(0, Ok(Reading::External(vec![MilliValue::from_units(7)].into())))].into_iter().collect();
     assert_eq!(inputs.answer(), 7);
 }
 

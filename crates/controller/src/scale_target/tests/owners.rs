@@ -31,8 +31,7 @@ fn server(replica_sets: &[(&str, Value)]) -> Server {
         json!({ "name": name, "singularName": "", "namespaced": true, "kind": kind,
             "verbs": ["get"] })
     };
-    let resources =
-        [resource("replicasets", "ReplicaSet"), resource("deployments", "Deployment")];
+    let resources = [resource("replicasets", "ReplicaSet"), resource("deployments", "Deployment")];
     let list = json!({ "groupVersion": "apps/v1", "resources": resources });
     server.respond("/apis/apps/v1", 200, list);
     for (name, owner) in replica_sets {
