@@ -14,7 +14,7 @@ use hpa_collectors::{
     collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
     schedules::source::Now,
 };
-use hpa_controller::{
+use hpa_lease::{
     LeaderTask,
     events::{ObjectReference, RecordedEvent},
 };

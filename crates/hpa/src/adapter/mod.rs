@@ -21,10 +21,8 @@ use hpa_collectors::{
     collection::CollectionProvider,
     schedules::source::{ScheduleProvider, Schedules},
 };
-use hpa_controller::{
-    LeaderTask,
-    k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
-};
+use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use hpa_lease::LeaderTask;
 use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config, RuleSet};
