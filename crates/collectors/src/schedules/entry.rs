@@ -10,9 +10,9 @@ use crate::schedules::{
     Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, Window, zone,
 };
 
-/// How many days before and after a time the windows of a repeating entry are computed. Windows
-/// repeat weekly, and those of an entry end in the order of their starts, so the last start up to
-/// that time and the first one after it decide.
+/// The windows of a repeating entry are computed for this many days before and after a time. Windows
+/// repeat weekly and end in the order of their starts, so only the last start up to that time and
+/// the first one after it matter.
 const DAYS_AROUND: i32 = 8;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ enum When {
 }
 
 impl Entry {
-    /// Compiles an entry. Adds what is wrong with it to `problems`.
+    /// Compiles an entry, and adds its errors to `problems`.
     pub(crate) fn new(
         index: usize,
         schedule: &Schedule,

@@ -28,8 +28,6 @@
 //! has no length. Here, such a window ends on the next day, and all days count.
 //! [`Compat::Reference`] reproduces the reference. There is no other difference.
 
-#![warn(missing_docs)]
-
 mod changes;
 pub mod definition;
 mod entry;
