@@ -34,8 +34,7 @@ use tracing::{info, warn};
 use crate::{
     args::{AdapterArguments, DEFAULT_URL, to_std},
     collectors, logging,
-    prometheus_metrics::{RequestMetrics, RuleMetrics},
-    query_exports::QueryCollector,
+    prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
     run::cancel_on_signal,
     scaling_schedules, version,
 };
@@ -215,8 +214,8 @@ impl Sources {
         let permissions = arguments.prometheus.server_permissions();
         let servers = Servers::new(Some(client), requests).permitting(permissions);
         let provider = provider(arguments, config, servers, clients).await?;
-        metrics.register(RuleMetrics::new(provider.clone())?)?;
-        metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
+        metrics.register(rule_metrics(provider.clone())?)?;
+        metrics.register(query_metrics("hpa_adapter", provider.clone())?)?;
         tokio::spawn({
             let provider = provider.clone();
             async move { provider.run(file).await }
