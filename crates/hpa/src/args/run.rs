@@ -5,9 +5,10 @@ use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::{
-    boolean::{BOOL, accept_boolean},
     lease::LeaseArguments,
-    values::{duration, fraction, log_filter, namespace, positive_duration, rate},
+    values::{
+        BOOL, accept_boolean, duration, fraction, log_filter, namespace, positive_duration, rate,
+    },
 };
 
 const RUN_EXAMPLES: &str = "\
