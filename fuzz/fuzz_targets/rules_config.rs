@@ -26,9 +26,7 @@ fuzz_target!(|text: &str| {
             assert!(!issues.is_empty());
             assert!(issues.iter().all(|issue| issue.position.line <= lines), "{issues:?}");
         }
-        Err(ConfigError::Syntax { position, message }) => {
-            assert!(position.line <= lines, "{position}: {message}");
-        }
+        Err(ConfigError::Syntax(error)) => assert!(error.position.line <= lines, "{error}"),
         Err(_) => {}
     }
 });

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use hpa_adapter::metrics_api::{InstalledGroups, RequestInfo};
+use hpa_adapter::metrics_api::RequestInfo;
 use hpa_adapter::{
     Access, AccessReviews, Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions,
     Metrics, Peer, ReviewError, Trust, User, Version,
@@ -11,7 +11,7 @@ use hpa_adapter::{
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
 use hpa_metrics::{
-    Fallback, FixedMapper, ObjectKey, ObjectMetadata,
+    ApiGroups, Fallback, FixedMapper, ObjectKey, ObjectMetadata,
     resource::{ApiResource, ApiResources, GroupResource},
     test_doubles::FixedObjects,
 };
@@ -230,7 +230,7 @@ fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningCo
 
 fn adapter(provider: Arc<PrometheusProvider>) -> Adapter {
     let options = AdapterOptions {
-        groups: InstalledGroups { custom: true, external: true, resource: false },
+        groups: ApiGroups { custom: true, external: true, resource: false },
         compat: Compat::Off,
         port: 443,
         version: Version::default(),

@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::metrics_api::{Group, InstalledGroups};
+use crate::metrics_api::Group;
 use crate::server::{CertificateError, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
-use hpa_metrics::describe;
+use hpa_metrics::{ApiGroups, describe};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
@@ -98,18 +98,13 @@ pub struct CertificateController {
     client: Client,
     service: ServiceName,
     secret: String,
-    groups: InstalledGroups,
+    groups: ApiGroups,
 }
 
 impl CertificateController {
     /// A controller for the API services of these groups that point to the Service. The Secret is
     /// in its namespace.
-    pub fn new(
-        client: Client,
-        service: ServiceName,
-        secret: &str,
-        groups: InstalledGroups,
-    ) -> Self {
+    pub fn new(client: Client, service: ServiceName, secret: &str, groups: ApiGroups) -> Self {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
@@ -181,7 +176,7 @@ impl CertificateController {
 
     fn names(&self) -> impl Iterator<Item = String> + use<'_> {
         let versions = |group: Group| group.versions().iter().map(move |version| (group, version));
-        let all = self.groups.iter().flat_map(versions);
+        let all = Group::of(self.groups).flat_map(versions);
         all.map(|(group, version)| format!("{version}.{}", group.name()))
     }
 

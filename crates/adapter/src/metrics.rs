@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::metrics_api::{Group, InstalledGroups, RequestInfo, ResourceAttributes};
+use crate::metrics_api::{Group, RequestInfo, ResourceAttributes};
+use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use prometheus::{
@@ -232,7 +233,7 @@ const VERBS: [(&str, &str); 11] = [
 ];
 
 impl RequestLabels {
-    pub(crate) fn new(groups: InstalledGroups, info: &RequestInfo) -> Self {
+    pub(crate) fn new(groups: ApiGroups, info: &RequestInfo) -> Self {
         let verb = VERBS.into_iter().find(|(verb, _)| *verb == info.verb);
         let request_verb = ["get", "list", "watch"].into_iter().find(|verb| *verb == info.verb);
         let labels = Self {
@@ -241,7 +242,7 @@ impl RequestLabels {
             ..Self::default()
         };
         let Some(target) = &info.resource else { return labels };
-        let Some(group) = groups.iter().find(|group| group.name() == target.group) else {
+        let Some(group) = Group::of(groups).find(|group| group.name() == target.group) else {
             return labels;
         };
         let version = group.versions().iter().find(|version| **version == target.version);
@@ -399,7 +400,7 @@ mod tests {
         "POST custom.metrics.k8s.io v1beta1 * * cluster custom-metrics"
     )]
     fn labels_have_few_values(#[case] method: &str, #[case] path: &str, #[case] expected: &str) {
-        let groups = InstalledGroups { custom: true, external: true, resource: true };
+        let groups = ApiGroups { custom: true, external: true, resource: true };
         let info = RequestInfo::new(method, path, &Query::default()).unwrap();
         let labels = RequestLabels::new(groups, &info);
         let RequestLabels { verb, group, version, resource, subresource, scope, component, .. } =

@@ -12,11 +12,11 @@ use std::{
 };
 
 use crate::metrics_api::{
-    InstalledGroups, NoRoute, Query, RequestInfo, Route, StatusError, discovery, query,
+    NoRoute, Query, RequestInfo, Route, StatusError, discovery, query,
     status::{Forbidden, bounded},
 };
 use crate::reviews::{ANONYMOUS, Authorizer, LogLimit, ReviewError, User};
-use hpa_metrics::{MetricSource, describe};
+use hpa_metrics::{ApiGroups, MetricSource, describe};
 use hpa_prometheus::rules::Compat;
 use http::{Response, request::Parts};
 use hyper::body::Bytes;
@@ -53,7 +53,7 @@ pub struct Version {
 
 #[derive(Clone, Debug)]
 pub struct AdapterOptions {
-    pub groups: InstalledGroups,
+    pub groups: ApiGroups,
     /// Whether responses are those of the reference also where that can do harm.
     pub compat: Compat,
     /// The port that discovery names.

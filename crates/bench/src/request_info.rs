@@ -37,42 +37,24 @@ const EXTERNAL_METRICS: &str = "external.metrics.k8s.io";
 
 impl RequestInfo {
     pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
-        let mut info = Self::with_verb("", uri);
-        let is_collection = !info.kind.resource.is_empty() && info.name.is_empty();
-        verb(method, is_collection, is_watch(uri)).clone_into(&mut info.kind.verb);
-        info
-    }
-
-    /// Parses a request whose verb is known.
-    pub(crate) fn with_verb(verb: &str, uri: &Uri) -> Self {
-        let segments: Vec<&str> =
-            uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
-        let (group, rest) = match segments.as_slice() {
-            ["api", _, rest @ ..] => ("", rest),
-            ["apis", group, _, rest @ ..] => (*group, rest),
-            _ => ("", [].as_slice()),
-        };
-        let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
-            rest => ("", rest),
-        };
-        let (plural, name, subresource) = match rest {
-            [] => ("", "", ""),
-            [plural] => (*plural, "", ""),
-            [plural, name] => (*plural, *name, ""),
-            [plural, name, subresource, ..] => (*plural, *name, *subresource),
-        };
-        let resource = match (plural, group) {
+        let query = uri.query().unwrap_or_default();
+        let is_watch =
+            query.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"));
+        let info = hpa_testbed::RequestInfo::new(method, uri.path(), is_watch);
+        let resource = match (info.resource.as_str(), info.group.as_str()) {
             ("", _) => String::new(),
             (_, EXTERNAL_METRICS) => EXTERNAL_METRICS.to_owned(),
             (plural, group) => qualified(plural, group),
         };
-        let [verb, subresource] = [verb, subresource].map(ToOwned::to_owned);
-        Self {
-            kind: RequestKind { verb, resource, subresource },
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
+        let kind = RequestKind { verb: info.verb, resource, subresource: info.subresource };
+        Self { kind, namespace: info.namespace, name: info.name }
+    }
+
+    /// Parses a request whose verb is known.
+    pub(crate) fn with_verb(verb: &str, uri: &Uri) -> Self {
+        let mut info = Self::new(&Method::GET, uri);
+        verb.clone_into(&mut info.kind.verb);
+        info
     }
 
     pub(crate) fn is(&self, verbs: &[&str], resource: &str, subresource: &str) -> bool {
@@ -84,23 +66,6 @@ impl RequestInfo {
 /// Joins a resource and its group.
 pub(crate) fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
-}
-
-fn verb(method: &Method, is_collection: bool, is_watch: bool) -> &'static str {
-    match method.as_str() {
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        _ if is_watch => "watch",
-        _ if is_collection => "list",
-        _ => "get",
-    }
-}
-
-fn is_watch(uri: &Uri) -> bool {
-    let query = uri.query().unwrap_or_default();
-    query.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
 }
 
 #[cfg(test)]

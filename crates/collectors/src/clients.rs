@@ -111,7 +111,6 @@ pub(crate) fn authorized(
     call.authorized(scheme, &token).map_err(|source| at(&uri, source))
 }
 
-/// A URL of the operator.
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {
     url::parse(text).map_err(|_| {
         // Credentials are before an `@`.

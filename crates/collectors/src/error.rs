@@ -6,7 +6,7 @@ use std::{io, net::IpAddr, time::Duration};
 use hpa_calc::go_duration::DurationError;
 use hpa_go_compat::proxy::ProxyError;
 use hpa_metrics::describe;
-use hpa_prometheus::client::QueryFailure;
+use hpa_prometheus::{client::QueryFailure, promql::SyntaxError};
 
 use crate::{
     cluster::LookupError, collectors::skipper::QueryError, guarded_http::Refusal,
@@ -35,28 +35,23 @@ pub enum AnnotationError {
     /// The interval is no duration.
     #[error("failed to parse interval value {value} for {metric}: {error}")]
     Interval {
-        /// The value.
         value: String,
         /// Type and name of the metric.
         metric: String,
-        /// What is wrong.
         error: DurationError,
     },
     /// The age is no duration.
     #[error("failed to parse min-pod-ready-age value {value} for {metric}: {error}")]
     MinPodReadyAge {
-        /// The value.
         value: String,
         /// Type and name of the metric.
         metric: String,
-        /// What is wrong.
         error: DurationError,
     },
 }
 
 /// Why a metric can't be collected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "the texts say it")]
 pub enum ConfigError {
     #[error(transparent)]
     Annotation(AnnotationError),
@@ -182,18 +177,12 @@ pub enum FetchError {
     NotConfigured(&'static str),
     /// A setting of the metric can't be used.
     #[error("invalid {key} config value: {value}")]
-    Setting {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-    },
+    Setting { key: &'static str, value: String },
     /// A response isn't what the protocol says.
     #[error("unexpected response of {service}: {problem}")]
     Response {
         /// The kind of server.
         service: &'static str,
-        /// What is wrong.
         problem: &'static str,
     },
     /// A server of the operator refuses a query of the tenant.
@@ -201,7 +190,6 @@ pub enum FetchError {
     Server {
         /// The kind of server.
         service: &'static str,
-        /// Its message.
         message: String,
     },
     /// An annotation has a token, which everybody who can read the autoscaler can read.
@@ -212,7 +200,7 @@ pub enum FetchError {
     TokenInAnnotation,
     /// The operator restricts queries to the series of the namespace.
     #[error("the query can't be restricted to the namespace: {0}")]
-    NotRestricted(&'static str),
+    NotRestricted(SyntaxError),
     /// A pod has no usable address.
     #[error("the pod has no IP address")]
     NoPodIp,
@@ -257,7 +245,6 @@ pub enum HttpError {
     Resolve {
         /// The name.
         host: String,
-        /// What is wrong.
         source: io::Error,
     },
     /// The connection can't be opened.
@@ -265,7 +252,6 @@ pub enum HttpError {
     Connect {
         /// The last address that was tried.
         address: IpAddr,
-        /// What is wrong.
         source: io::Error,
     },
     /// The proxy can't be used.
@@ -334,7 +320,6 @@ pub enum ProxyFailure {
     Connect {
         /// The proxy, without credentials.
         proxy: String,
-        /// What is wrong.
         message: String,
     },
 }

@@ -1,11 +1,11 @@
 //! Problems of annotations and metrics, for events and for lint.
 
 use hpa_calc::{HorizontalPodAutoscaler, validation::MAX_METRICS};
+use hpa_prometheus::promql;
 
 use crate::{
     ConfigError, Environment, MetricConfig, Plan,
     annotations::{Annotations, MetricType},
-    collectors::promql,
     metric_configs,
 };
 
@@ -118,8 +118,8 @@ pub(crate) fn setting_findings(config: &MetricConfig, environment: &Environment)
         warn(format!("the annotations name {annotated}, but the type of the metric is {own_type}"));
     }
     let query = config.value("query").filter(|_| collector.name == "prometheus");
-    if let Some(problem) = query.and_then(promql::syntax_problem) {
-        warn(format!("query: {problem}"));
+    if let Some(error) = query.and_then(|query| promql::parse(query).err()) {
+        warn(format!("query: {error}"));
     }
     findings
 }
@@ -195,7 +195,8 @@ mod tests {
     )]
     #[case::unbalanced(
         &[("external.queue.prometheus/query", "sum(x"), KEY, ENDPOINT],
-        "annotations metric-config.external.queue.prometheus/*: query: a bracket is not closed"
+        "annotations metric-config.external.queue.prometheus/*: query: the query \
+         ends instead of `,` or `)`"
     )]
     #[case::no_metric(
         &[QUERY, KEY, ENDPOINT, ("pods.rps.json-path/path", "/")],

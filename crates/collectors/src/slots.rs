@@ -1,20 +1,15 @@
 //! Permits of which one namespace can have a part only.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
+use hpa_metrics::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A number of permits. One namespace gets at most half of them, so that a tenant whose reads hang
 /// leaves some to others.
 pub(crate) struct Slots {
     all: Arc<Semaphore>,
-    share: usize,
-    /// Those of namespaces that wait or have a permit.
-    namespaces: Mutex<HashMap<String, Weak<Semaphore>>>,
+    namespaces: KeyedSemaphores,
 }
 
 /// A permit of a namespace.
@@ -26,27 +21,16 @@ pub(crate) struct Slot {
 
 impl Slots {
     pub(crate) fn new(count: usize) -> Self {
-        let all = Arc::new(Semaphore::new(count));
-        Self { all, share: count.div_ceil(2), namespaces: Mutex::default() }
+        let namespaces = KeyedSemaphores::new(count.div_ceil(2));
+        Self { all: Arc::new(Semaphore::new(count)), namespaces }
     }
 
     /// Waits for a permit. The namespace's comes first, so that requests that wait for it hold none
     /// of the others. `None` never happens, because neither semaphore is closed.
     pub(crate) async fn acquire(&self, namespace: &str) -> Option<Slot> {
-        let own = self.namespace(namespace).acquire_owned().await.ok()?;
+        let own = self.namespaces.of(namespace).acquire_owned().await.ok()?;
         let all = self.all.clone().acquire_owned().await.ok()?;
         Some(Slot { _all: all, _namespace: own })
-    }
-
-    fn namespace(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut namespaces = self.namespaces.lock();
-        if let Some(slots) = namespaces.get(namespace).and_then(Weak::upgrade) {
-            return slots;
-        }
-        namespaces.retain(|_, slots| slots.strong_count() > 0);
-        let slots = Arc::new(Semaphore::new(self.share));
-        namespaces.insert(namespace.to_owned(), Arc::downgrade(&slots));
-        slots
     }
 
     #[cfg(test)]
@@ -72,6 +56,5 @@ mod tests {
         drop((hostile, first));
         assert_eq!(slots.available(), 4);
         assert!(take("shop").is_some());
-        assert_eq!(slots.namespaces.lock().len(), 1, "unused namespaces are forgotten");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_lease::{Candidate, Clock, Election, SystemClock};
+use hpa_lease::{Candidate, Clock, Election, LeaderTask, SystemClock};
 use hpa_metrics::{
     Coalescing, Isolating, IsolationSettings, KindMapper, KubeMetricsClient, MetricSource,
     MetricsClient,
@@ -21,7 +21,7 @@ use crate::{
     informer::{Informers, ReconcileTrigger},
     k8s::{Clients, FieldManager},
     key::AutoscalerApi,
-    leader::{ControllerLease, Leader, LeaderTask},
+    leader::{ControllerLease, Leader},
     metrics::{ObservedSource, Sources, Telemetry},
     peer_check::{ActivePeer, active_peer},
     queue::{InitialDelay, WorkQueue},

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hpa_lease::{Election, Leadership, LeaseHooks, Predecessor};
+use hpa_lease::{
+    Election, LeaderContext, Leadership, LeaseHooks, Predecessor,
+    events::{EventRecorder, EventWriterConfig},
+};
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::{task::JoinSet, time::Instant};
@@ -13,7 +16,6 @@ use crate::{
     cache::{SuspensionDetector, WatchAges},
     config::Options,
     controller::{Dependencies, RunError},
-    events::{EventRecorder, EventWriterConfig},
     history_store::{HistoryHealth, HistoryStore, StoredUntil},
     informer::{Informers, ScaleInformers},
     queue::InitialDelay,
@@ -22,18 +24,6 @@ use crate::{
     shadow::{ShadowRecords, read_only},
     worker::Workers,
 };
-
-/// What a [`LeaderTask`] works with.
-#[derive(Clone)]
-pub struct LeaderContext {
-    /// Sends write requests only while this instance is the leader.
-    pub client: Client,
-    /// Writes events only while this instance is the leader.
-    pub events: EventRecorder,
-}
-
-/// Work of others that only the leader may do.
-pub type LeaderTask = hpa_lease::LeaderTask<LeaderContext>;
 
 /// The annotation that a lease holder sets if it stores histories for its successor.
 const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";

@@ -31,7 +31,6 @@
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
 //! | [`queue`] | which autoscaler to reconcile when |
 //! | [`informer`] | lists and watches that fill the caches and the queue |
-//! | [`events`] | Kubernetes events |
 //! | [`shadow`] | comparison with a peer controller |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
 //! | `history_store` | histories for the next leader |
@@ -47,7 +46,6 @@ pub mod cache;
 mod config;
 mod controller;
 pub mod debug;
-pub mod events;
 mod hash;
 mod health;
 mod history_store;
@@ -98,9 +96,8 @@ pub mod fuzzing {
 pub use config::Options;
 pub use controller::{Dependencies, RunError, run};
 pub use health::HealthError;
-pub use hpa_lease::{Clock, Instants, SystemClock};
+pub use hpa_lease::{Clock, Instants, LeaderContext, LeaderTask, SystemClock, events};
 pub use key::{AutoscalerApi, HpaKey, Scope};
-pub use leader::{LeaderContext, LeaderTask};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::ActivePeer;
 pub use reconcile::{Finished, Observer, Reconciled};

@@ -3,6 +3,7 @@
 //! ```text
 //!  rules file ──► template (text/template, fmt) ──► queries, labels      hpa-prometheus
 //!             ──► regex (regexp, RE2 syntax)    ──► names of metrics     hpa-prometheus, jsonpath
+//!             ──► yaml (YAML 1.1)            ──► trees with positions hpa-prometheus, hpa lint
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!
@@ -13,6 +14,7 @@
 pub mod proxy;
 pub mod regex;
 pub mod template;
+pub mod yaml;
 
 /// Whether a component reproduces the reference (prometheus-adapter or kube-metrics-adapter) where
 /// that can do harm.

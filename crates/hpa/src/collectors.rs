@@ -14,7 +14,7 @@ use hpa_collectors::{
     collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
     schedules::source::Now,
 };
-use hpa_controller::{
+use hpa_lease::{
     LeaderTask,
     events::{ObjectReference, RecordedEvent},
 };
@@ -23,14 +23,12 @@ use hpa_prometheus::client::Client;
 use jiff::Timestamp;
 use kube::Client as KubeClient;
 use prometheus::{
-    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts,
-    core::{Collector, Desc},
-    proto::MetricFamily,
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, core::Collector,
 };
 
 use crate::{
     args::{CollectorArguments, PrometheusArguments},
-    prometheus_metrics::RequestMetrics,
+    prometheus_metrics::{MetricsOnRead, RequestMetrics},
 };
 
 /// Starts the watches that collectors need. Values are collected when they are asked for.
@@ -41,7 +39,7 @@ pub(crate) fn start(
     client: &KubeClient,
     groups: Vec<AutoscalerGroup>,
     now: Now,
-) -> anyhow::Result<(Arc<Collection>, CollectorMetrics)> {
+) -> anyhow::Result<(Arc<Collection>, MetricsOnRead)> {
     let settings = arguments.collection(compat, prometheus.is_some());
     let objects = Arc::new(KubeObjects::new(client.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
@@ -61,7 +59,14 @@ pub(crate) fn start(
         let (collection, client) = (collection.clone(), client.clone());
         async move { collection.watch(client, &groups).await }
     });
-    let metrics = CollectorMetrics::new(collection.clone(), counters)?;
+    // From the start, so that the first failure is an increase.
+    for collector in collection.status().keys() {
+        counters.seconds.with_label_values(&[*collector]);
+        for result in ["success", "error"] {
+            counters.collections.with_label_values(&[*collector, result]).inc_by(0);
+        }
+    }
+    let metrics = collector_metrics(collection.clone())?.and(counters.all());
     Ok((collection, metrics))
 }
 
@@ -171,14 +176,14 @@ impl Counters {
         })
     }
 
-    fn all(&self) -> [&dyn Collector; 6] {
+    fn all(self) -> [Box<dyn Collector>; 6] {
         [
-            &self.success,
-            &self.error,
-            &self.updates_success,
-            &self.updates_error,
-            &self.collections,
-            &self.seconds,
+            Box::new(self.success),
+            Box::new(self.error),
+            Box::new(self.updates_success),
+            Box::new(self.updates_error),
+            Box::new(self.collections),
+            Box::new(self.seconds),
         ]
     }
 }
@@ -197,58 +202,24 @@ impl CollectionObserver for Counters {
     }
 }
 
-/// Metrics about collectors.
-pub(crate) struct CollectorMetrics {
-    collection: Arc<Collection>,
-    counters: Counters,
-    metrics: GaugeVec,
-    values: GaugeVec,
-    oldest: GaugeVec,
-}
-
-impl CollectorMetrics {
-    fn new(collection: Arc<Collection>, counters: Counters) -> prometheus::Result<Self> {
-        let gauge = |name: &str, help: &str| {
-            GaugeVec::new(Opts::new(format!("hpa_collector_{name}"), help), &["collector"])
-        };
-        // From the start, so that the first failure is an increase.
-        for collector in collection.status().keys() {
-            counters.seconds.with_label_values(&[*collector]);
-            for result in ["success", "error"] {
-                counters.collections.with_label_values(&[*collector, result]).inc_by(0);
-            }
-        }
-        Ok(Self {
-            collection,
-            counters,
-            metrics: gauge("metrics", "Metrics of autoscalers that can be collected")?,
-            values: gauge("values", "Metrics that have a value that may be used")?,
-            oldest: gauge("oldest_value_seconds", "Age of the oldest value that may be used")?,
-        })
-    }
-
-    fn gauges(&self) -> [&GaugeVec; 3] {
-        [&self.metrics, &self.values, &self.oldest]
-    }
-}
-
-impl Collector for CollectorMetrics {
-    fn desc(&self) -> Vec<&Desc> {
-        let counters = self.counters.all().into_iter().flat_map(Collector::desc);
-        counters.chain(self.gauges().into_iter().flat_map(|gauge| gauge.desc())).collect()
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
-    fn collect(&self) -> Vec<MetricFamily> {
-        self.gauges().into_iter().for_each(GaugeVec::reset);
-        for (collector, status) in self.collection.status() {
+/// The state of collectors.
+#[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
+fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<MetricsOnRead> {
+    let gauge = |name: &str, help: &str| {
+        GaugeVec::new(Opts::new(format!("hpa_collector_{name}"), help), &["collector"])
+    };
+    let gauges = [
+        gauge("metrics", "Metrics of autoscalers that can be collected")?,
+        gauge("values", "Metrics that have a value that may be used")?,
+        gauge("oldest_value_seconds", "Age of the oldest value that may be used")?,
+    ];
+    Ok(MetricsOnRead::gauges(gauges, move |[metrics, values, oldest]| {
+        for (collector, status) in collection.status() {
             let labels = [collector];
-            self.metrics.with_label_values(&labels).set(status.metrics as f64);
-            self.values.with_label_values(&labels).set(status.values as f64);
-            let oldest = status.oldest.unwrap_or_default().as_secs_f64();
-            self.oldest.with_label_values(&labels).set(oldest);
+            metrics.with_label_values(&labels).set(status.metrics as f64);
+            values.with_label_values(&labels).set(status.values as f64);
+            let age = status.oldest.unwrap_or_default().as_secs_f64();
+            oldest.with_label_values(&labels).set(age);
         }
-        let counters = self.counters.all().into_iter().flat_map(Collector::collect);
-        counters.chain(self.gauges().into_iter().flat_map(Collector::collect)).collect()
-    }
+    }))
 }

@@ -19,8 +19,7 @@ use crate::{
     args::{RunArguments, to_std},
     cached_pods::CachedPods,
     collectors,
-    prometheus_metrics::{RequestMetrics, RuleMetrics},
-    query_exports::QueryCollector,
+    prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
 };
 
 /// Metrics by rules, and metrics that annotations ask for.
@@ -65,10 +64,8 @@ impl Metrics {
             sources.push(Arc::new(CollectionProvider::new(collection.clone())));
         }
         if let Some(rules) = self.rules {
-            telemetry.attach_collector(Arc::new(QueryCollector::for_provider(
-                "hpa_controller",
-                rules.clone(),
-            )?));
+            let metrics = query_metrics("hpa_controller", rules.clone())?;
+            telemetry.attach_collector(Arc::new(metrics));
             sources.push(rules);
         }
         let source = Arc::new(Routed::new(sources));
@@ -121,7 +118,7 @@ async fn rules(
         Arc::new(CachedPods(pods.clone())),
     );
     let provider = Arc::new(provider.with_context(name)?);
-    telemetry.attach_collector(Arc::new(RuleMetrics::new(provider.clone())?));
+    telemetry.attach_collector(Arc::new(rule_metrics(provider.clone())?));
     // A file that is missing or wrong is an error of the command line. Later, it can be a rotation
     // in progress.
     provider.check_files().await.context("unable to connect to Prometheus")?;

@@ -8,13 +8,13 @@
 //! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `rules`, `schedule`, `convert`, `version`,
 //! `man`, `completions`. The other modules, by subject:
 //!
-//! - `args`, `logging`, `otlp`, `signals`: flags, logs, traces, signals
+//! - `args`, `logging`, `signals`: flags, logs, signals
 //! - `api_client`, `controller_options`: clients of the API server and options, by flags
 //! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API, and how it is read
 //! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
-//! - `prometheus_metrics`, `query_exports`: exported metrics about queries to Prometheus
+//! - `prometheus_metrics`: exported metrics about queries to Prometheus
 
 mod adapter;
 mod api_client;
@@ -41,7 +41,6 @@ mod manifests;
 mod metric_reader;
 mod plugin_completion;
 mod prometheus_metrics;
-mod query_exports;
 mod recommend;
 mod replay;
 mod rules;

@@ -63,54 +63,100 @@ impl Collector for RequestMetrics {
     }
 }
 
-/// The state of the rules when metrics are read.
-pub(crate) struct RuleMetrics {
-    provider: Arc<PrometheusProvider>,
-    series: GaugeVec,
-    metrics: GaugeVec,
-    last_success: GaugeVec,
-    failures: GaugeVec,
+/// Metrics whose values are set when they are read.
+pub(crate) struct MetricsOnRead {
+    metrics: Vec<Box<dyn Collector>>,
+    set: Box<dyn Fn() + Send + Sync>,
 }
 
-impl RuleMetrics {
-    pub(crate) fn new(provider: Arc<PrometheusProvider>) -> prometheus::Result<Self> {
-        let gauge = |name: &str, help: &str| {
-            GaugeVec::new(Opts::new(format!("hpa_adapter_rule_{name}"), help), &["rule", "server"])
+impl MetricsOnRead {
+    /// Gauges of which all series are set by `set`.
+    pub(crate) fn gauges<const N: usize>(
+        gauges: [GaugeVec; N],
+        set: impl Fn([&GaugeVec; N]) + Send + Sync + 'static,
+    ) -> Self {
+        let metrics = gauges.iter().map(|gauge| Box::new(gauge.clone()) as _).collect();
+        let set = move || {
+            gauges.iter().for_each(GaugeVec::reset);
+            set(gauges.each_ref());
         };
-        Ok(Self {
-            provider,
-            series: gauge("series", "Series that a rule matches")?,
-            metrics: gauge("metrics", "Metrics that a rule has")?,
-            last_success: gauge(
-                "last_success_timestamp_seconds",
-                "When the series of a rule were last read",
-            )?,
-            failures: gauge("failures", "How often the series of a rule could not be read")?,
-        })
+        Self { metrics, set: Box::new(set) }
     }
 
-    fn gauges(&self) -> [&GaugeVec; 4] {
-        [&self.series, &self.metrics, &self.last_success, &self.failures]
+    /// Adds metrics that are always up to date.
+    pub(crate) fn and(mut self, others: impl IntoIterator<Item = Box<dyn Collector>>) -> Self {
+        self.metrics.extend(others);
+        self
     }
 }
 
-impl Collector for RuleMetrics {
+impl Collector for MetricsOnRead {
     fn desc(&self) -> Vec<&Desc> {
-        self.gauges().into_iter().flat_map(|gauge| gauge.desc()).collect()
+        self.metrics.iter().flat_map(|metric| metric.desc()).collect()
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
     fn collect(&self) -> Vec<MetricFamily> {
-        self.gauges().into_iter().for_each(GaugeVec::reset);
-        for rule in self.provider.rule_status() {
+        (self.set)();
+        self.metrics.iter().flat_map(|metric| metric.collect()).collect()
+    }
+}
+
+/// The state of the rules.
+#[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
+pub(crate) fn rule_metrics(provider: Arc<PrometheusProvider>) -> prometheus::Result<MetricsOnRead> {
+    let gauge = |name: &str, help: &str| {
+        GaugeVec::new(Opts::new(format!("hpa_adapter_rule_{name}"), help), &["rule", "server"])
+    };
+    let gauges = [
+        gauge("series", "Series that a rule matches")?,
+        gauge("metrics", "Metrics that a rule has")?,
+        gauge("failures", "How often the series of a rule could not be read")?,
+        gauge("last_success_timestamp_seconds", "When the series of a rule were last read")?,
+    ];
+    Ok(MetricsOnRead::gauges(gauges, move |[series, metrics, failures, last_success]| {
+        for rule in provider.rule_status() {
             let labels = [rule.rule.as_str(), rule.server.as_str()];
-            self.series.with_label_values(&labels).set(rule.series as f64);
-            self.metrics.with_label_values(&labels).set(rule.metrics as f64);
-            self.failures.with_label_values(&labels).set(rule.failures as f64);
+            series.with_label_values(&labels).set(rule.series as f64);
+            metrics.with_label_values(&labels).set(rule.metrics as f64);
+            failures.with_label_values(&labels).set(rule.failures as f64);
             if let Some(time) = rule.last_success {
-                self.last_success.with_label_values(&labels).set(time.as_second() as f64);
+                last_success.with_label_values(&labels).set(time.as_second() as f64);
             }
         }
-        self.gauges().into_iter().flat_map(Collector::collect).collect()
-    }
+    }))
+}
+
+/// The counts of queries for custom metrics. The names of the metrics start with `prefix`.
+pub(crate) fn query_metrics(
+    prefix: &str,
+    provider: Arc<PrometheusProvider>,
+) -> prometheus::Result<MetricsOnRead> {
+    let counter = |name: &str, help: &str, labels: &[&str]| {
+        IntCounterVec::new(Opts::new(format!("{prefix}_prometheus_{name}"), help), labels)
+    };
+    let queries = counter(
+        "queries_total",
+        "Queries of custom metrics by rule, for the objects of a request or for all of a namespace",
+        &["rule", "scope", "server"],
+    )?;
+    let reused = counter(
+        "shared_answers_total",
+        "Requests that were answered from the result of an earlier query for the namespace",
+        &["rule", "server"],
+    )?;
+    let metrics: Vec<Box<dyn Collector>> =
+        vec![Box::new(queries.clone()), Box::new(reused.clone())];
+    let set = move || {
+        for counts in provider.query_counts() {
+            let (rule, server) = (counts.rule.as_str(), counts.server.as_str());
+            let set = |counter: &IntCounterVec, labels: &[&str], value: u64| {
+                let counter = counter.with_label_values(labels);
+                counter.inc_by(value.saturating_sub(counter.get()));
+            };
+            set(&queries, &[rule, "request", server], counts.single);
+            set(&queries, &[rule, "namespace", server], counts.shared);
+            set(&reused, &[rule, server], counts.reused);
+        }
+    };
+    Ok(MetricsOnRead { metrics, set: Box::new(set) })
 }

@@ -7,7 +7,8 @@ use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_collectors::schedules::Compat;
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Dependencies, LeaderTask, MetricForecast, Options};
+use hpa_controller::{Dependencies, MetricForecast, Options};
+use hpa_lease::LeaderTask;
 use jiff::Timestamp;
 
 use crate::args::ScalingScheduleArguments;

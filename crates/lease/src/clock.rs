@@ -41,7 +41,6 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// The system clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,

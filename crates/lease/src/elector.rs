@@ -1,7 +1,6 @@
 //! The task that reads, watches and writes the lease.
 
 use std::{
-    error::Error,
     hash::{BuildHasher, RandomState},
     sync::Arc,
     time::Duration,
@@ -15,7 +14,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, ResourceExt,
     api::{PostParams, WatchEvent, WatchParams},
-    core::Status,
 };
 use tokio::{
     sync::watch,
@@ -30,6 +28,7 @@ use crate::{
     decision::{LeaseObservation, LeaseRecord, Step, decide},
     leadership::{Predecessor, State},
     record::annotate,
+    request_error::RequestError,
 };
 
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
@@ -51,40 +50,6 @@ pub(crate) struct Elector {
     watch: Option<LeaseWatch>,
     /// The last request failed.
     is_failing: bool,
-}
-
-/// Why a request for the lease failed.
-#[derive(Debug, thiserror::Error)]
-enum RequestError {
-    /// The API server responded with an error. Prints its message.
-    #[error("{}", .0.message)]
-    Refused(Box<Status>),
-    #[error("{}", with_causes(.0))]
-    Failed(kube::Error),
-    #[error("timed out")]
-    TimedOut,
-}
-
-impl From<kube::Error> for RequestError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Refused(status),
-            error => Self::Failed(error),
-        }
-    }
-}
-
-/// An error and its causes. Errors of kube already contain the first one.
-fn with_causes(error: &dyn Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// How a write of the lease ended.

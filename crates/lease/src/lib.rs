@@ -1,4 +1,5 @@
-//! Leader election by a Lease: which of several instances writes.
+//! Leader election by a Lease: which of several instances writes. And what a leader writes with: a
+//! fenced client, and a recorder of events.
 //!
 //! ```text
 //!   Candidate ──── spawns ───▶ elector ◀── get, watch, create, replace ──▶ Lease
@@ -10,8 +11,9 @@
 //! ```
 //!
 //! [`Candidate`] joins an election. [`lead`] does that in a loop, for work that may start again
-//! after the lease was lost. This crate doesn't know what the leader does; [`LeaseHooks`] is called
-//! with what the lease reveals, and adds annotations to it.
+//! after the lease was lost; [`LeaderTask`] is such work. [`events`] writes Kubernetes events. This
+//! crate doesn't know what the leader does; [`LeaseHooks`] is called with what the lease reveals,
+//! and adds annotations to it.
 //!
 //! Same protocol, flags, defaults and fields as client-go, so that either waits for the other. The
 //! differences:
@@ -27,9 +29,11 @@
 mod clock;
 mod decision;
 mod elector;
+pub mod events;
 mod identity;
 mod leadership;
 mod record;
+mod request_error;
 mod task;
 
 use std::{sync::Arc, time::Duration};
@@ -42,7 +46,7 @@ pub use clock::{Clock, Instants, SystemClock};
 use elector::Elector;
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
-pub use task::{LeaderTask, lead};
+pub use task::{LeaderContext, LeaderTask, lead};
 
 /// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which
 /// must be longer than 1.2 times `retry_period`.

@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
+use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{Candidate, Clock, Election, Leadership};
+use crate::{Candidate, Clock, Election, Leadership, events::EventRecorder};
 
 /// Calls `lead` whenever this instance becomes the leader, until `stop` is cancelled. Drops the
 /// future when the leadership ends, and then takes part in the election again. At the end, releases
@@ -37,30 +38,35 @@ pub async fn lead<F: Future<Output = ()>>(
     }
 }
 
-type Start<C> = dyn Fn(C) -> BoxFuture<'static, ()> + Send + Sync;
+/// What a [`LeaderTask`] works with.
+#[derive(Clone)]
+pub struct LeaderContext {
+    /// Sends write requests only while this instance is the leader.
+    pub client: Client,
+    /// Writes events only while this instance is the leader.
+    pub events: EventRecorder,
+}
 
-/// A task that runs while this instance is the leader. It is aborted when that ends. `C` is what it
-/// works with, such as a client that [`Leadership::fence`] returned.
-pub struct LeaderTask<C>(Arc<Start<C>>);
+type Start = dyn Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync;
 
-impl<C> LeaderTask<C> {
+/// Work that only the leader may do. It is aborted when the leadership ends.
+#[derive(Clone)]
+pub struct LeaderTask(Arc<Start>);
+
+impl LeaderTask {
     /// A task that `start` returns when this instance becomes the leader.
-    pub fn new(start: impl Fn(C) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        start: impl Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(start))
     }
 
-    pub fn run(&self, context: C) -> BoxFuture<'static, ()> {
+    pub fn run(&self, context: LeaderContext) -> BoxFuture<'static, ()> {
         (self.0)(context)
     }
 }
 
-impl<C> Clone for LeaderTask<C> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<C> fmt::Debug for LeaderTask<C> {
+impl fmt::Debug for LeaderTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaderTask").finish_non_exhaustive()
     }

@@ -238,14 +238,14 @@ const MAX_DESCRIPTION: usize = 4096;
 /// Formats an error and its causes in one line of at most 4096 bytes, without credentials of URLs,
 /// for logs and conditions.
 pub fn describe(error: &(dyn Error + 'static)) -> String {
-    let mut text = without_credentials(&chain(error));
+    let mut text = without_credentials(&with_causes(error));
     text.truncate(text.floor_char_boundary(MAX_DESCRIPTION));
     text
 }
 
-/// Joins an error and its causes. A cause is left out if the text before it already
-/// contains it, as in errors of the kube crate.
-fn chain(error: &(dyn Error + 'static)) -> String {
+/// Joins an error and its causes. A cause is left out if the text before it already contains it, as
+/// in errors of the kube crate.
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let text = message(error);
     // The wrapper of the kube crate around every error of a connection.
     let mut text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
@@ -309,7 +309,7 @@ mod tests {
         #[derive(Debug, thiserror::Error)]
         #[error("outer: inner")]
         struct Outer(#[source] std::io::Error);
-        assert_eq!(chain(&Outer(std::io::Error::other("inner"))), "outer: inner");
+        assert_eq!(with_causes(&Outer(std::io::Error::other("inner"))), "outer: inner");
     }
 
     #[test]

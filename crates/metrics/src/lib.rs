@@ -120,8 +120,8 @@ pub mod test_doubles;
 
 pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings, SingleFlight};
-pub use error::{MetricError, NotFound, describe};
-pub use isolate::{Isolating, IsolationSettings};
+pub use error::{MetricError, NotFound, describe, with_causes};
+pub use isolate::{Isolating, IsolationSettings, KeyedSemaphores};
 pub use kube_client::{ClientSettings, KubeMetricsClient, generic_message, percent_encode};
 pub use kube_objects::KubeObjects;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};

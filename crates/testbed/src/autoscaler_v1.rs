@@ -15,8 +15,8 @@ const V2: &str = "autoscaling/v2";
 /// Pairs of a path in v2 and the field in v1.
 type Fields = &'static [(&'static [&'static str], &'static str)];
 
-/// The fields of each metric source.
-const TARGETS: &[(&str, Fields)] = &[
+/// The fields of each metric source in a spec.
+const SOURCES: &[(&str, Fields)] = &[
     ("resource", RESOURCE_TARGET),
     ("containerResource", RESOURCE_TARGET),
     (
@@ -55,45 +55,44 @@ const RESOURCE_TARGET: Fields = &[
     (&["target", "averageValue"], "targetAverageValue"),
 ];
 
-/// The fields of the status of each metric source.
-const CURRENT: &[(&str, Fields)] = &[
-    ("resource", RESOURCE_CURRENT),
-    ("containerResource", RESOURCE_CURRENT),
-    (
-        "pods",
-        &[
-            (&["metric", "name"], "metricName"),
-            (&["metric", "selector"], "selector"),
-            (&["current", "averageValue"], "currentAverageValue"),
-        ],
-    ),
-    (
-        "object",
-        &[
-            (&["describedObject"], "target"),
-            (&["metric", "name"], "metricName"),
-            (&["metric", "selector"], "selector"),
-            (&["current", "value"], "currentValue"),
-            (&["current", "averageValue"], "averageValue"),
-        ],
-    ),
-    (
-        "external",
-        &[
-            (&["metric", "name"], "metricName"),
-            (&["metric", "selector"], "metricSelector"),
-            (&["current", "value"], "currentValue"),
-            (&["current", "averageValue"], "currentAverageValue"),
-        ],
-    ),
-];
+/// The part of a metric that has its values.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Of the spec.
+    Target,
+    /// Of the status.
+    Current,
+}
 
-const RESOURCE_CURRENT: Fields = &[
-    (&["name"], "name"),
-    (&["container"], "container"),
-    (&["current", "averageUtilization"], "currentAverageUtilization"),
-    (&["current", "averageValue"], "currentAverageValue"),
-];
+impl Part {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Current => "current",
+        }
+    }
+
+    /// A field in v2 and v1. The status has `current` instead of `target`.
+    fn field(self, path: &[&'static str], name: &'static str) -> (Vec<&'static str>, String) {
+        match path {
+            ["target", field] => {
+                (vec![self.name(), field], name.replacen("target", self.name(), 1))
+            }
+            path => (path.to_vec(), name.to_owned()),
+        }
+    }
+
+    /// The field of v1 that is never left out.
+    fn required(self, source: &str) -> Option<&'static str> {
+        match (self, source) {
+            (Self::Target, "object") => Some("targetValue"),
+            (Self::Target, "pods") => Some("targetAverageValue"),
+            (Self::Target, _) => None,
+            (Self::Current, "object" | "external") => Some("currentValue"),
+            (Self::Current, _) => Some("currentAverageValue"),
+        }
+    }
+}
 
 pub(crate) fn is_v1(object: &Value) -> bool {
     json::str_at(object, "/apiVersion") == V1
@@ -131,8 +130,11 @@ pub(crate) fn to_v1(object: &Value) -> Value {
     }
     let conditions: Vec<Value> = json::array_at(object, "/status/conditions").cloned().collect();
     for (annotation, values) in [
-        (METRICS, others.into_iter().map(|metric| metric_to_v1(metric, TARGETS)).collect()),
-        (CURRENT_METRICS, statuses.iter().map(|metric| metric_to_v1(metric, CURRENT)).collect()),
+        (METRICS, others.into_iter().map(|metric| metric_to_v1(metric, Part::Target)).collect()),
+        (
+            CURRENT_METRICS,
+            statuses.iter().map(|metric| metric_to_v1(metric, Part::Current)).collect(),
+        ),
         (CONDITIONS, conditions),
     ] {
         if !values.is_empty() {
@@ -148,7 +150,7 @@ pub(crate) fn to_v1(object: &Value) -> Value {
 /// An autoscaler of `autoscaling/v1` in `autoscaling/v2`.
 pub(crate) fn from_v1(mut object: Value) -> Value {
     json::set(&mut object, &["apiVersion"], V2);
-    let mut metrics = take_list(&mut object, METRICS, TARGETS).unwrap_or_default();
+    let mut metrics = take_list(&mut object, METRICS, Part::Target).unwrap_or_default();
     let percent = json::remove(&mut object, &["spec", "targetCPUUtilizationPercentage"]);
     if let Some(percent) = percent.filter(|percent| !percent.is_null()) {
         let target = json!({ "type": "Utilization", "averageUtilization": percent });
@@ -166,7 +168,7 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
         );
     }
     json::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
-    let current = take_list(&mut object, CURRENT_METRICS, CURRENT);
+    let current = take_list(&mut object, CURRENT_METRICS, Part::Current);
     let conditions = take_annotation(&mut object, CONDITIONS);
     if let Some(current) = current {
         json::set(&mut object, &["status", "currentMetrics"], current);
@@ -177,27 +179,19 @@ pub(crate) fn from_v1(mut object: Value) -> Value {
     object
 }
 
-fn metric_to_v1(metric: &Value, sources: &[(&str, Fields)]) -> Value {
+fn metric_to_v1(metric: &Value, part: Part) -> Value {
     let mut v1 = json!({ "type": metric.get("type") });
-    for (source, fields) in sources {
+    for (source, fields) in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
         for (path, name) in *fields {
+            let (path, name) = part.field(path, name);
             let value = path.iter().try_fold(from, |place, field| place.get(field));
             if let Some(value) = value.filter(|value| !value.is_null()) {
-                json::set(&mut to, &[name], value.clone());
+                json::set(&mut to, &[&name], value.clone());
             }
         }
-        // These fields of v1 are never left out.
-        let is_named = |name: &str| fields.iter().any(|(_, own)| *own == name);
-        let required = match *source {
-            "object" if is_named("targetValue") => "targetValue",
-            "object" | "external" if is_named("currentValue") => "currentValue",
-            "pods" if is_named("targetAverageValue") => "targetAverageValue",
-            _ if *source != "external" && is_named("currentAverageValue") => "currentAverageValue",
-            _ => "",
-        };
-        if !required.is_empty() {
+        if let Some(required) = part.required(source) {
             json::set_default(&mut to, &[required], "0");
         }
         json::set(&mut v1, &[source], to);
@@ -205,14 +199,15 @@ fn metric_to_v1(metric: &Value, sources: &[(&str, Fields)]) -> Value {
     v1
 }
 
-fn metric_from_v1(metric: &Value, sources: &[(&str, Fields)]) -> Value {
+fn metric_from_v1(metric: &Value, part: Part) -> Value {
     let mut v2 = json!({ "type": metric.get("type") });
-    for (source, fields) in sources {
+    for (source, fields) in SOURCES {
         let Some(from) = metric.get(source) else { continue };
         let mut to = json!({});
         for (path, name) in *fields {
-            if let Some(value) = from.get(name) {
-                json::set(&mut to, path, value.clone());
+            let (path, name) = part.field(path, name);
+            if let Some(value) = from.get(&name) {
+                json::set(&mut to, &path, value.clone());
             }
         }
         set_target_type(&mut to);
@@ -253,9 +248,9 @@ fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
     serde_json::from_str(text.as_str()?).ok()
 }
 
-fn take_list(object: &mut Value, name: &str, sources: &[(&str, Fields)]) -> Option<Vec<Value>> {
+fn take_list(object: &mut Value, name: &str, part: Part) -> Option<Vec<Value>> {
     let list = take_annotation(object, name)?;
-    Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, sources)).collect())
+    Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, part)).collect())
 }
 
 /// Renames all fields, and leaves out those without a value.

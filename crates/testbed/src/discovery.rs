@@ -89,7 +89,6 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
 const VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// The verbs of a subresource.
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// All groups except the core group with their versions, the metrics APIs included.

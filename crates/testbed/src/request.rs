@@ -30,7 +30,8 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    pub(crate) fn new(method: &Method, path: &str, watch: bool) -> Self {
+    /// `watch` is whether the query asks for a watch.
+    pub fn new(method: &Method, path: &str, watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
         let segments: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).map(decode).collect();

@@ -2,12 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Peer, Trust,
     Version,
 };
-use hpa_metrics::{Catalog, FixedMapper, KubeObjects};
+use hpa_metrics::{ApiGroups, Catalog, FixedMapper, KubeObjects};
 use hpa_prometheus::client::{Client, Settings, Verb, parse_header};
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, Servers};
@@ -124,7 +123,7 @@ impl Flags {
 fn adapter(provider: Arc<PrometheusProvider>, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
     let groups = provider.groups();
     let options = AdapterOptions {
-        groups: InstalledGroups {
+        groups: ApiGroups {
             custom: groups.custom,
             external: groups.external,
             resource: groups.resource,

@@ -10,11 +10,11 @@ mod provider;
 
 use std::sync::Arc;
 
-use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Peer, Trust,
     Version,
 };
+use hpa_metrics::ApiGroups;
 use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ fn check_events(line: &Value, collected: &Collected) -> Result<(), String> {
 
 fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
     let options = AdapterOptions {
-        groups: InstalledGroups { custom: true, external: true, resource: false },
+        groups: ApiGroups { custom: true, external: true, resource: false },
         compat: hpa_prometheus::rules::Compat::Off,
         port: 443,
         version: Version::default(),

@@ -5,7 +5,6 @@
 pub(crate) struct Subject {
     /// The common name. Of several, the last one. It may be empty.
     pub(crate) common_name: String,
-    /// The organizations.
     pub(crate) organizations: Vec<String>,
 }
 

@@ -64,7 +64,6 @@ pub enum Lookup {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustSourceError {
-    /// A file.
     #[error("unable to read {}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("unable to use {}", path.display())]

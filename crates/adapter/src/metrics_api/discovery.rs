@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::metrics_api::group::{Group, GroupVersion, InstalledGroups};
+use hpa_metrics::ApiGroups;
+
+use crate::metrics_api::group::{Group, GroupVersion};
 
 /// A resource as discovery lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -105,8 +107,8 @@ pub fn group(group: Group, versions: Versions) -> Value {
 }
 
 /// The document of all groups: `/apis`.
-pub fn groups(installed: InstalledGroups, versions: Versions, port: u16) -> Value {
-    let groups = installed.iter().map(|group| {
+pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
+    let groups = Group::of(installed).map(|group| {
         let versions = group_versions(group, versions);
         json!({
             "name": group.name(),
@@ -199,10 +201,10 @@ fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value
 }
 
 /// The paths that exist, which `/` and unknown paths list.
-pub fn paths(installed: InstalledGroups, other: &[&str]) -> Value {
+pub fn paths(installed: ApiGroups, other: &[&str]) -> Value {
     let mut paths: Vec<String> = other.iter().map(|path| (*path).to_owned()).collect();
     paths.push("/apis".to_owned());
-    for group in installed.iter() {
+    for group in Group::of(installed) {
         paths.push(format!("/apis/{}", group.name()));
         for version in group.versions() {
             paths.push(format!("/apis/{}", GroupVersion { group, version }));
@@ -231,7 +233,7 @@ pub fn openapi_v3() -> Value {
 mod tests {
     use super::*;
 
-    const ALL: InstalledGroups = InstalledGroups { custom: true, external: true, resource: true };
+    const ALL: ApiGroups = ApiGroups { custom: true, external: true, resource: true };
 
     #[test]
     fn groups_list_the_preferred_version_first() {
@@ -255,7 +257,7 @@ mod tests {
             Group::External => vec![Resource::external("queue", true)],
             Group::Resource => Resource::resource_metrics(),
         };
-        let document = aggregated(ALL.iter(), resources);
+        let document = aggregated(Group::of(ALL), resources);
         let version = &document["items"][0]["versions"][1];
         assert_eq!(version["version"], "v1beta2");
         let pods = &version["resources"][1];
@@ -269,7 +271,7 @@ mod tests {
 
     #[test]
     fn paths_are_sorted() {
-        let installed = InstalledGroups { resource: true, ..InstalledGroups::default() };
+        let installed = ApiGroups { resource: true, ..ApiGroups::default() };
         let expected = ["/apis", "/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/livez"];
         assert_eq!(paths(installed, &["/livez"]), json!({ "paths": expected }));
     }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use hpa_metrics::{FieldRequirement, query::MetadataField};
 
-/// A field selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<Term>,
@@ -23,12 +22,7 @@ struct Term {
 pub enum FieldSelectorError {
     /// A term has no operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
-    Term {
-        /// The selector.
-        selector: String,
-        /// The term.
-        term: String,
-    },
+    Term { selector: String, term: String },
     /// A backslash before a character that needs none.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),

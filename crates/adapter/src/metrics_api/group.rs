@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hpa_metrics::ApiGroups;
+
 /// A metrics API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
@@ -28,6 +30,19 @@ impl Group {
             Self::Custom => "custom.metrics.k8s.io",
             Self::External => "external.metrics.k8s.io",
             Self::Resource => "metrics.k8s.io",
+        }
+    }
+
+    /// The groups of a server, in the order of discovery.
+    pub fn of(groups: ApiGroups) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |group| group.is_in(groups))
+    }
+
+    pub const fn is_in(self, groups: ApiGroups) -> bool {
+        match self {
+            Self::Custom => groups.custom,
+            Self::External => groups.external,
+            Self::Resource => groups.resource,
         }
     }
 
@@ -75,32 +90,5 @@ pub struct GroupVersion {
 impl fmt::Display for GroupVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.group.name(), self.version)
-    }
-}
-
-/// The groups that a server has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InstalledGroups {
-    /// `custom.metrics.k8s.io`
-    pub custom: bool,
-    /// `external.metrics.k8s.io`
-    pub external: bool,
-    /// `metrics.k8s.io`
-    pub resource: bool,
-}
-
-impl InstalledGroups {
-    /// Whether a group is installed.
-    pub const fn contains(self, group: Group) -> bool {
-        match group {
-            Group::Custom => self.custom,
-            Group::External => self.external,
-            Group::Resource => self.resource,
-        }
-    }
-
-    /// The installed groups, in the order of discovery.
-    pub fn iter(self) -> impl Iterator<Item = Group> {
-        Group::ALL.into_iter().filter(move |group| self.contains(*group))
     }
 }

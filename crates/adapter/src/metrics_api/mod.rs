@@ -6,7 +6,7 @@
 //!  method, path, query ──► RequestInfo ──► (authorization)
 //!                              │
 //!                              ▼
-//!  Accept ────────────────► Route::find ──► CustomQuery, ExternalQuery, ResourceQuery
+//!  Accept ────────────────► Route::find ──► request: hpa_metrics::Query
 //!                              │                          │
 //!                              │                          ▼
 //!                              │                    (values of metrics)
@@ -21,7 +21,6 @@
 
 pub mod accept;
 pub mod discovery;
-mod duration;
 pub mod field_selector;
 pub mod group;
 mod protobuf;
@@ -35,9 +34,8 @@ pub mod usage;
 pub mod values;
 
 pub use accept::{Conversion, EncodeError, MediaType};
-pub use group::{CustomVersion, Group, InstalledGroups};
+pub use group::{CustomVersion, Group};
 pub use query::Query;
-pub use request::{CustomQuery, ExternalQuery, ResourceQuery};
 pub use request_info::{RequestInfo, ResourceAttributes};
 pub use route::{NoRoute, Route};
 pub use status::StatusError;

@@ -1,6 +1,9 @@
 //! Requests for metrics, with everything that they select.
 
 use hpa_calc::Selector;
+use hpa_metrics::{
+    CustomQuery, ExternalQuery, Objects, Query as MetricQuery, resource::GroupResource,
+};
 
 use crate::metrics_api::{
     field_selector::FieldSelector,
@@ -9,114 +12,79 @@ use crate::metrics_api::{
     status::StatusError,
 };
 
-/// A request for a custom metric of objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CustomQuery {
-    /// The resource as the client wrote it, with an optional group: `pods`, `deployments.apps`.
-    pub resource: String,
-    /// The namespace. It is empty for objects without one.
-    pub namespace: String,
-    /// The name of the object. `None` for all that the selector selects.
-    pub name: Option<String>,
-    /// The name of the metric.
-    pub metric: String,
-    /// Selects objects.
-    pub object_selector: Selector,
-    /// Selects series of the metric.
-    pub metric_selector: Selector,
-}
-
-impl CustomQuery {
-    /// Reads a request. Metrics of `namespaces/NAME/metrics/METRIC` describe the namespace.
-    pub fn new(attributes: &ResourceAttributes, query: &Query) -> Result<Self, StatusError> {
-        let mut target = attributes.clone();
-        if target.resource == "metrics" && !target.namespace.is_empty() {
-            target = ResourceAttributes {
-                resource: "namespaces".to_owned(),
-                namespace: String::new(),
-                name: target.namespace,
-                subresource: target.name,
-                segments: target.segments + 1,
-                ..target
-            };
-        }
-        if target.segments < 3 {
-            return Err(StatusError::bad_request("invalid request path"));
-        }
-        let options = list_options(query)?;
-        let fields = single_object(options.field_selector, &target.name)?;
-        let name = fields.exact_match("metadata.name").filter(|name| *name != "*");
-        let metric_selector = query.get("metricLabelSelector").unwrap_or_default();
-        let metric_selector = Selector::parse(metric_selector)
-            .map_err(|error| StatusError::unclassified(error.to_string()))?;
-        Ok(Self {
-            name: name.map(str::to_owned),
-            resource: target.resource,
-            namespace: target.namespace,
-            metric: target.subresource,
-            object_selector: options.label_selector,
-            metric_selector,
-        })
+/// The query for a custom metric of objects. Metrics of `namespaces/NAME/metrics/METRIC` describe
+/// the namespace.
+pub fn custom_query(
+    attributes: &ResourceAttributes,
+    query: &Query,
+) -> Result<CustomQuery, StatusError> {
+    let mut target = attributes.clone();
+    if target.resource == "metrics" && !target.namespace.is_empty() {
+        target = ResourceAttributes {
+            resource: "namespaces".to_owned(),
+            namespace: String::new(),
+            name: target.namespace,
+            subresource: target.name,
+            segments: target.segments + 1,
+            ..target
+        };
     }
-
-    /// The resource and its group, which is empty if the client wrote none.
-    pub fn resource_and_group(&self) -> (&str, &str) {
-        self.resource.split_once('.').unwrap_or((&self.resource, ""))
+    if target.segments < 3 {
+        return Err(StatusError::bad_request("invalid request path"));
     }
+    let options = list_options(query)?;
+    let fields = single_object(options.field_selector, &target.name)?;
+    let name = fields.exact_match("metadata.name").filter(|name| *name != "*");
+    let metric_selector = query.get("metricLabelSelector").unwrap_or_default();
+    let metric_selector = Selector::parse(metric_selector)
+        .map_err(|error| StatusError::unclassified(error.to_string()))?;
+    let (resource, group) = target.resource.split_once('.').unwrap_or((&target.resource, ""));
+    Ok(CustomQuery {
+        resource: GroupResource::new(group, resource),
+        namespace: target.namespace,
+        objects: match name {
+            Some(name) => Objects::Named(name.to_owned()),
+            None => Objects::Selected(options.label_selector),
+        },
+        metric: target.subresource,
+        metric_selector,
+    })
 }
 
-/// A request for an external metric.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExternalQuery {
-    pub namespace: String,
-    /// The name of the metric.
-    pub metric: String,
-    /// Selects series of the metric.
-    pub metric_selector: Selector,
-}
-
-impl ExternalQuery {
-    /// Reads a request.
-    pub fn new(attributes: &ResourceAttributes, query: &Query) -> Result<Self, StatusError> {
-        let options = list_options(query)?;
-        single_object(options.field_selector, &attributes.name)?;
-        if options.watch {
-            return Err(StatusError::watch_not_supported("*.external.metrics.k8s.io"));
-        }
-        Ok(Self {
-            namespace: attributes.namespace.clone(),
-            metric: attributes.resource.clone(),
-            metric_selector: options.label_selector,
-        })
+/// The query for an external metric.
+pub fn external_query(
+    attributes: &ResourceAttributes,
+    query: &Query,
+) -> Result<ExternalQuery, StatusError> {
+    let options = list_options(query)?;
+    single_object(options.field_selector, &attributes.name)?;
+    if options.watch {
+        return Err(StatusError::watch_not_supported("*.external.metrics.k8s.io"));
     }
+    Ok(ExternalQuery {
+        namespace: attributes.namespace.clone(),
+        metric: attributes.resource.clone(),
+        metric_selector: options.label_selector,
+    })
 }
 
-/// A request for the metrics of several pods or nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResourceQuery {
-    /// The namespace. It is empty for all, and for nodes.
-    pub namespace: String,
-    /// Selects objects by labels.
-    pub label_selector: Selector,
-    /// Selects objects by name and namespace.
-    pub field_selector: FieldSelector,
-}
-
-impl ResourceQuery {
-    /// Reads a request.
-    pub fn new(attributes: &ResourceAttributes, query: &Query) -> Result<Self, StatusError> {
-        let options = list_options(query)?;
-        let field_selector = single_object(options.field_selector, &attributes.name)?;
-        if options.watch {
-            let resource = format!("{}.metrics.k8s.io", attributes.resource);
-            return Err(StatusError::watch_not_supported(&resource));
-        }
-        Ok(Self {
-            namespace: attributes.namespace.clone(),
-            label_selector: options.label_selector,
-            field_selector,
-        })
+/// The query for the usage of several pods or nodes.
+pub fn usage_query(
+    attributes: &ResourceAttributes,
+    query: &Query,
+) -> Result<MetricQuery, StatusError> {
+    let options = list_options(query)?;
+    let fields = single_object(options.field_selector, &attributes.name)?.requirements();
+    let resource = &attributes.resource;
+    if options.watch {
+        return Err(StatusError::watch_not_supported(&format!("{resource}.metrics.k8s.io")));
     }
+    let objects = Objects::Selected(options.label_selector);
+    if resource == "nodes" {
+        return Ok(MetricQuery::NodeUsage { nodes: objects, fields });
+    }
+    let namespace = attributes.namespace.clone();
+    Ok(MetricQuery::PodUsage { namespace, pods: objects, fields })
 }
 
 fn list_options(query: &Query) -> Result<ListOptions, StatusError> {
@@ -153,7 +121,7 @@ mod tests {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let query = Query::parse(query);
         let info = RequestInfo::new("GET", &format!("{CUSTOM}{path}"), &query).unwrap();
-        CustomQuery::new(&info.resource.unwrap(), &query)
+        custom_query(&info.resource.unwrap(), &query)
             .map_err(|error| format!("{} {}", error.code, error.message))
     }
 
@@ -172,10 +140,13 @@ mod tests {
         #[case] metric: &str,
     ) {
         let query = custom(target).unwrap();
-        assert_eq!(
-            (&*query.namespace, &*query.resource, query.name.as_deref(), &*query.metric),
-            (namespace, resource, name, metric)
-        );
+        let named = match &query.objects {
+            Objects::Named(name) => Some(name.as_str()),
+            Objects::Selected(_) => None,
+        };
+        let (own, resource_name) = (query.namespace.as_str(), query.resource.to_string());
+        assert_eq!((own, &*resource_name, named), (namespace, resource, name));
+        assert_eq!(query.metric, metric);
     }
 
     #[rstest]
@@ -208,7 +179,7 @@ mod tests {
         let query = Query::parse("watch=true");
         let path = "/apis/metrics.k8s.io/v1beta1/pods";
         let info = RequestInfo::new("GET", path, &query).unwrap();
-        let error = ResourceQuery::new(&info.resource.unwrap(), &query).unwrap_err();
+        let error = usage_query(&info.resource.unwrap(), &query).unwrap_err();
         let message = "watch is not supported on resources of kind \"pods.metrics.k8s.io\"";
         assert_eq!((error.code, &*error.message), (405, message));
     }

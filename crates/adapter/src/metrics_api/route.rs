@@ -1,8 +1,10 @@
 //! From a path to what is served there.
 
+use hpa_metrics::ApiGroups;
+
 use crate::metrics_api::{
     accept::Representations,
-    group::{CustomVersion, Group, GroupVersion, InstalledGroups},
+    group::{CustomVersion, Group, GroupVersion},
     status::StatusError,
 };
 
@@ -41,7 +43,7 @@ pub enum NoRoute {
 impl Route {
     /// Finds what a decoded path serves, for a method and the media types that the client accepts.
     pub fn find(
-        groups: InstalledGroups,
+        groups: ApiGroups,
         method: &str,
         path: &str,
         accept: &str,
@@ -58,7 +60,7 @@ impl Route {
         Ok(route)
     }
 
-    fn of_path(groups: InstalledGroups, path: &str) -> Result<Self, NoRoute> {
+    fn of_path(groups: ApiGroups, path: &str) -> Result<Self, NoRoute> {
         if matches!(path, "/apis" | "/apis/") {
             return Ok(Self::Groups);
         }
@@ -66,7 +68,7 @@ impl Route {
         let ["apis", group, rest @ ..] = segments.as_slice() else {
             return Err(NoRoute::UnknownPath);
         };
-        let group = Group::from_name(group).filter(|group| groups.contains(*group));
+        let group = Group::from_name(group).filter(|group| group.is_in(groups));
         let group = group.filter(|_| path.starts_with('/')).ok_or(NoRoute::UnknownPath)?;
         let [version, rest @ ..] = rest else { return Ok(Self::Group(group)) };
         let unknown = || NoRoute::Refused(StatusError::unknown_resource());
@@ -116,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: InstalledGroups = InstalledGroups { custom: true, external: true, resource: true };
+    const ALL: ApiGroups = ApiGroups { custom: true, external: true, resource: true };
     const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta2";
     const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
     const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1";
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn groups_that_are_not_installed_have_no_paths() {
-        let groups = InstalledGroups { custom: true, ..InstalledGroups::default() };
+        let groups = ApiGroups { custom: true, ..ApiGroups::default() };
         let found = Route::find(groups, "GET", RESOURCE, "");
         assert_eq!(found, Err(NoRoute::UnknownPath));
     }

@@ -1,14 +1,14 @@
 //! The other forms of pod and node metrics: tables, and metadata alone.
 
 use hpa_calc::{MilliValue, Quantity, quantity::Format};
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::Serialize;
 
 use crate::metrics_api::{
     accept::Conversion,
     query::Query,
     status::StatusError,
-    usage::{Metadata, Metrics, MetricsKind, MetricsList, MetricsObject, Usage, Values},
-    values::EmptyMetadata,
+    usage::{Metadata, Metrics, MetricsKind, Usage},
+    values::{EmptyMetadata, List},
 };
 
 /// What the rows of a table contain besides the cells.
@@ -20,101 +20,88 @@ enum Include {
 }
 
 /// A response for metrics, in the form that the client asked for. It serializes to the body.
-#[derive(Debug)]
-pub struct Converted<'a>(Form<'a>);
-
-#[derive(Debug)]
-enum Form<'a> {
-    Object(MetricsObject<'a>),
-    List(MetricsList<'a>),
-    Table { version: String, include: Include, kind: MetricsKind, rows: Vec<Metrics<'a>> },
-    Metadata { version: String, metrics: Metrics<'a> },
-    MetadataList { version: String, items: Vec<Metrics<'a>> },
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Converted<'a> {
+    Object(Metrics<'a>),
+    List(List<Metrics<'a>>),
+    Table(Table<'a>),
+    Metadata(PartialObject<'a>),
+    MetadataList(List<PartialObject<'a>>),
 }
 
 impl<'a> Converted<'a> {
-    /// Converts a list.
     pub fn from_list(
-        list: MetricsList<'a>,
+        kind: MetricsKind,
+        items: Vec<Metrics<'a>>,
         conversion: Option<&Conversion>,
         query: &Query,
     ) -> Result<Self, StatusError> {
-        let Some(Conversion { kind, version, .. }) = conversion else {
-            return Ok(Self(Form::List(list)));
-        };
-        let version = format!("meta.k8s.io/{version}");
-        match kind.as_str() {
-            "Table" => {
-                let include = include(query)?;
-                Ok(Self(Form::Table { version, include, kind: list.kind, rows: list.items }))
-            }
-            "PartialObjectMetadataList" => {
-                Ok(Self(Form::MetadataList { version, items: list.items }))
-            }
+        let Some(conversion) = conversion else { return Ok(Self::List(kind.list_of(items))) };
+        let version = api_version(conversion);
+        match conversion.kind.as_str() {
+            "Table" => Ok(Self::Table(Table::new(version, kind, items, include(query)?))),
+            "PartialObjectMetadataList" => Ok(Self::metadata_list(version, &items)),
             _ => Err(StatusError::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list \
                  (*metrics.{})",
-                list.kind.list()
+                kind.list
             ))),
         }
     }
 
-    /// Converts an object.
     pub fn from_object(
-        object: MetricsObject<'a>,
+        kind: MetricsKind,
+        metrics: Metrics<'a>,
         conversion: Option<&Conversion>,
         query: &Query,
     ) -> Result<Self, StatusError> {
-        let Some(Conversion { kind, version, .. }) = conversion else {
-            return Ok(Self(Form::Object(object)));
-        };
-        let version = format!("meta.k8s.io/{version}");
-        match kind.as_str() {
-            "Table" => {
-                let (include, kind) = (include(query)?, object.kind);
-                Ok(Self(Form::Table { version, include, kind, rows: vec![object.metrics] }))
-            }
+        let Some(conversion) = conversion else { return Ok(Self::Object(metrics.with_kind(kind))) };
+        let version = api_version(conversion);
+        match conversion.kind.as_str() {
+            "Table" => Ok(Self::Table(Table::new(version, kind, vec![metrics], include(query)?))),
             "PartialObjectMetadata" => {
-                Ok(Self(Form::Metadata { version, metrics: object.metrics }))
+                Ok(Self::Metadata(PartialObject::new(version, metrics.metadata)))
             }
             _ => Err(StatusError::not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list \
                  (*metrics.{})",
-                object.kind.object()
+                kind.object
             ))),
         }
     }
-}
 
-/// An error if the client asks for metadata of external metrics, which have none. The reference
-/// finds out when it converts the first item.
-pub fn check_external(
-    conversion: Option<&Conversion>,
-    has_items: bool,
-) -> Result<Option<EmptyMetadataList>, StatusError> {
-    let Some(Conversion { kind, version, .. }) = conversion else { return Ok(None) };
-    if kind == "PartialObjectMetadata" {
-        return Err(StatusError::not_acceptable(
-            "you requested PartialObjectMetadata, but the requested object is a list \
-             (*external_metrics.ExternalMetricValueList)",
-        ));
+    fn metadata_list(version: &'static str, items: &[Metrics<'a>]) -> Self {
+        let items = items.iter().map(|item| PartialObject::new(version, item.metadata));
+        Self::MetadataList(List::new("PartialObjectMetadataList", version, items.collect()))
     }
-    if has_items {
-        return Err(StatusError::unclassified("object does not implement the Object interfaces"));
+
+    /// An error if the client asks for metadata of external metrics, which have none. The reference
+    /// finds out when it converts the first item.
+    pub fn from_external(
+        conversion: Option<&Conversion>,
+        has_items: bool,
+    ) -> Result<Option<Self>, StatusError> {
+        let Some(conversion) = conversion else { return Ok(None) };
+        if conversion.kind == "PartialObjectMetadata" {
+            return Err(StatusError::not_acceptable(
+                "you requested PartialObjectMetadata, but the requested object is a list \
+                 (*external_metrics.ExternalMetricValueList)",
+            ));
+        }
+        if has_items {
+            let message = "object does not implement the Object interfaces";
+            return Err(StatusError::unclassified(message));
+        }
+        Ok(Some(Self::metadata_list(api_version(conversion), &[])))
     }
-    Ok(Some(EmptyMetadataList { version: format!("meta.k8s.io/{version}") }))
 }
 
-/// A list of metadata without items.
-#[derive(Clone, Debug)]
-pub struct EmptyMetadataList {
-    version: String,
-}
-
-impl Serialize for EmptyMetadataList {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let list = Form::MetadataList { version: self.version.clone(), items: Vec::new() };
-        Converted(list).serialize(serializer)
+/// The version of a conversion, which is one of `meta.k8s.io`.
+fn api_version(conversion: &Conversion) -> &'static str {
+    match conversion.version.as_str() {
+        "v1beta1" => "meta.k8s.io/v1beta1",
+        _ => "meta.k8s.io/v1",
     }
 }
 
@@ -131,49 +118,37 @@ fn include(query: &Query) -> Result<Include, StatusError> {
     }
 }
 
-impl Serialize for Converted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Form::Object(object) => object.serialize(serializer),
-            Form::List(list) => list.serialize(serializer),
-            Form::Table { version, include, kind, rows } => {
-                let rows = rows.iter().map(|row| Row::new(row, version, *include, *kind));
-                Table {
-                    kind: "Table",
-                    api_version: version,
-                    metadata: EmptyMetadata {},
-                    // The reference has `null` in a table without rows.
-                    column_definitions: (rows.len() > 0).then_some(COLUMNS),
-                    rows: (rows.len() > 0).then(|| rows.collect()),
-                }
-                .serialize(serializer)
-            }
-            Form::Metadata { version, metrics } => {
-                PartialObject { version, metadata: &metrics.metadata }.serialize(serializer)
-            }
-            Form::MetadataList { version, items } => {
-                let items: Vec<_> = items
-                    .iter()
-                    .map(|item| PartialObject { version, metadata: &item.metadata })
-                    .collect();
-                let kind = "PartialObjectMetadataList";
-                crate::metrics_api::values::list(serializer, kind, version, &items)
-            }
-        }
-    }
-}
-
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Table<'a> {
+pub struct Table<'a> {
     kind: &'static str,
-    api_version: &'a str,
+    api_version: &'static str,
     metadata: EmptyMetadata,
     column_definitions: Option<[Column; 4]>,
     rows: Option<Vec<Row<'a>>>,
 }
 
-#[derive(Clone, Copy, Serialize)]
+impl<'a> Table<'a> {
+    fn new(
+        api_version: &'static str,
+        kind: MetricsKind,
+        items: Vec<Metrics<'a>>,
+        include: Include,
+    ) -> Self {
+        let row = |metrics| Row::new(metrics, api_version, include, kind);
+        let rows: Vec<_> = items.into_iter().map(row).collect();
+        Self {
+            kind: "Table",
+            api_version,
+            metadata: EmptyMetadata {},
+            // The reference has `null` in a table without rows.
+            column_definitions: (!rows.is_empty()).then_some(COLUMNS),
+            rows: (!rows.is_empty()).then_some(rows),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
 struct Column {
     name: &'static str,
     r#type: &'static str,
@@ -195,47 +170,44 @@ const COLUMNS: [Column; 4] = [
     Column::new("Window", "duration", ""),
 ];
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Row<'a> {
     cells: [String; 4],
     object: Option<RowObject<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum RowObject<'a> {
     Metadata(PartialObject<'a>),
-    Object(MetricsObject<'a>),
+    Object(Metrics<'a>),
 }
 
 impl<'a> Row<'a> {
     fn new(
-        metrics: &'a Metrics<'_>,
-        version: &'a str,
+        metrics: Metrics<'a>,
+        version: &'static str,
         include: Include,
         kind: MetricsKind,
     ) -> Self {
-        let [cpu, memory] = total(&metrics.values);
+        let name = metrics.metadata.name.to_owned();
+        let [cpu, memory] = total(&metrics);
+        let cells = [name, cpu, memory, metrics.window.clone()];
         let object = match include {
             Include::None => None,
             Include::Metadata => {
-                Some(RowObject::Metadata(PartialObject { version, metadata: &metrics.metadata }))
+                Some(RowObject::Metadata(PartialObject::new(version, metrics.metadata)))
             }
-            Include::Object => {
-                Some(RowObject::Object(MetricsObject { kind, metrics: metrics.clone() }))
-            }
+            Include::Object => Some(RowObject::Object(metrics.with_kind(kind))),
         };
-        let name = metrics.metadata.name.to_owned();
-        Self { cells: [name, cpu, memory, metrics.window_text()], object }
+        Self { cells, object }
     }
 }
 
 /// CPU and memory of a node, or of all containers of a pod. Empty if one of them lacks it.
-fn total(values: &Values<'_>) -> [String; 2] {
-    let usage: Vec<&Usage> = match values {
-        Values::Node(usage) => vec![usage],
-        Values::Pod(containers) => containers.iter().map(|container| &container.usage).collect(),
-    };
+fn total(metrics: &Metrics<'_>) -> [String; 2] {
+    let containers = metrics.containers.iter().flatten().map(|container| &container.usage);
+    let usage: Vec<&Usage> = containers.chain(&metrics.usage).collect();
     let cpu = sum(usage.iter().map(|usage| usage.cpu.as_ref()), Format::DecimalSI);
     let memory = sum(usage.iter().map(|usage| usage.memory.as_ref()), Format::BinarySI);
     [cpu, memory].map(|total| total.map(|total| total.to_string()).unwrap_or_default())
@@ -255,18 +227,16 @@ fn sum<'q>(values: impl Iterator<Item = Option<&'q Quantity>>, format: Format) -
 }
 
 /// The metadata of an object, without the rest.
-#[derive(Debug)]
-struct PartialObject<'a> {
-    version: &'a str,
-    metadata: &'a Metadata<'a>,
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartialObject<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata<'a>,
 }
 
-impl Serialize for PartialObject<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("PartialObjectMetadata", 3)?;
-        object.serialize_field("kind", "PartialObjectMetadata")?;
-        object.serialize_field("apiVersion", self.version)?;
-        object.serialize_field("metadata", self.metadata)?;
-        object.end()
+impl<'a> PartialObject<'a> {
+    fn new(api_version: &'static str, metadata: Metadata<'a>) -> Self {
+        Self { kind: "PartialObjectMetadata", api_version, metadata }
     }
 }

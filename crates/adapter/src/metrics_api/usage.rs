@@ -2,175 +2,169 @@
 
 use std::time::Duration;
 
-use hpa_calc::Quantity;
-use hpa_metrics::wire::ItemLabels;
-use jiff::Timestamp;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use hpa_calc::{Quantity, api::ResourceName, quantity::Format};
+use hpa_metrics::wire::{self, ItemLabels, ItemMeta, NodeMetrics, PodMetrics};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
-use crate::metrics_api::{
-    duration::GoDuration,
-    values::{Seconds, list},
-};
+use crate::metrics_api::values::{List, Seconds};
 
-pub(crate) const API_VERSION: &str = "metrics.k8s.io/v1beta1";
+const API_VERSION: &str = "metrics.k8s.io/v1beta1";
 
-/// The metadata of a pod or node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Metadata<'a> {
-    /// The name.
     pub name: &'a str,
-    /// The namespace. It is empty for nodes.
+    /// Empty for nodes.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: &'a str,
-    /// When the metrics object was created, which is when it was requested.
-    pub creation_timestamp: Timestamp,
-    /// The labels of the pod or node.
-    pub labels: &'a ItemLabels,
+    creation_timestamp: Seconds,
+    #[serde(skip_serializing_if = "ItemLabels::is_empty")]
+    labels: &'a ItemLabels,
 }
 
-/// CPU and memory usage, as far as it was measured.
+/// CPU in cores and memory in bytes, as far as they were measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Usage {
-    /// CPU, in cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity>,
-    /// Memory, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
 }
 
-/// The usage of a container.
 #[derive(Clone, Debug, Serialize)]
 pub struct Container<'a> {
-    /// The name.
-    pub name: &'a str,
-    /// The usage.
+    name: &'a str,
     pub usage: Usage,
 }
 
-/// The usage of a pod or node.
-#[derive(Clone, Debug)]
+/// The usage of a pod or node. It serializes to the body of a response, or to an item of a list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Metrics<'a> {
-    /// The metadata.
+    /// Items of a list have no kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<&'static str>,
     pub metadata: Metadata<'a>,
-    /// When the usage was measured.
-    pub timestamp: Timestamp,
-    /// The time over which it was measured.
-    pub window: Duration,
-    /// The values.
-    pub values: Values<'a>,
+    pub(crate) timestamp: Seconds,
+    pub window: String,
+    /// Those of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub containers: Option<Vec<Container<'a>>>,
+    /// That of a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
-/// The values of a pod or a node.
-#[derive(Clone, Debug)]
-pub enum Values<'a> {
-    /// Those of a pod, by container.
-    Pod(Vec<Container<'a>>),
-    /// Those of a node.
-    Node(Usage),
-}
-
-/// The kind of the described objects.
+/// The kind of metrics, and that of lists of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricsKind {
-    /// `PodMetrics`
-    Pods,
-    /// `NodeMetrics`
-    Nodes,
+pub struct MetricsKind {
+    pub object: &'static str,
+    pub list: &'static str,
+    pub noun: &'static str,
+    /// The resource that errors name if the pod or node doesn't exist, as in the reference.
+    pub missing: &'static str,
 }
 
 impl MetricsKind {
-    /// The kind of an object.
-    pub const fn object(self) -> &'static str {
-        match self {
-            Self::Pods => "PodMetrics",
-            Self::Nodes => "NodeMetrics",
+    pub const PODS: Self =
+        Self { object: "PodMetrics", list: "PodMetricsList", noun: "pod", missing: "pods" };
+    pub const NODES: Self =
+        Self { object: "NodeMetrics", list: "NodeMetricsList", noun: "node", missing: "node" };
+
+    pub(crate) fn list_of(self, items: Vec<Metrics<'_>>) -> List<Metrics<'_>> {
+        List::new(self.list, API_VERSION, items)
+    }
+}
+
+impl<'a> Metrics<'a> {
+    fn new(object: &'a ItemMeta, timestamp: Timestamp, window: SignedDuration) -> Self {
+        let metadata = Metadata {
+            name: &object.name,
+            namespace: &object.namespace,
+            // The metrics object is made for the request.
+            creation_timestamp: Seconds(Timestamp::now()),
+            labels: &object.labels,
+        };
+        let (timestamp, window) = (Seconds(timestamp), go_text(window.unsigned_abs()));
+        let (kind, api_version, containers, usage) = (None, None, None, None);
+        Self { kind, api_version, metadata, timestamp, window, containers, usage }
+    }
+
+    pub(crate) fn with_kind(self, kind: MetricsKind) -> Self {
+        Self { kind: Some(kind.object), api_version: Some(API_VERSION), ..self }
+    }
+}
+
+impl<'a> From<&'a PodMetrics> for Metrics<'a> {
+    fn from(pod: &'a PodMetrics) -> Self {
+        let containers = pod.containers.iter();
+        let containers =
+            containers.map(|own| Container { name: &own.name, usage: Usage::from(&own.usage) });
+        let containers = Some(containers.collect());
+        Self { containers, ..Self::new(&pod.metadata, pod.timestamp, pod.window) }
+    }
+}
+
+impl<'a> From<&'a NodeMetrics> for Metrics<'a> {
+    fn from(node: &'a NodeMetrics) -> Self {
+        let usage = Some(Usage::from(&node.usage));
+        Self { usage, ..Self::new(&node.metadata, node.timestamp, node.window) }
+    }
+}
+
+impl From<&wire::Usage> for Usage {
+    fn from(usage: &wire::Usage) -> Self {
+        let quantity = |resource, format| {
+            usage.get(&resource).map(|milli| Quantity::from_milli(milli, format))
+        };
+        Self {
+            cpu: quantity(ResourceName::Cpu, Format::DecimalSI),
+            memory: quantity(ResourceName::Memory, Format::BinarySI),
         }
     }
+}
 
-    /// The kind of a list.
-    pub const fn list(self) -> &'static str {
-        match self {
-            Self::Pods => "PodMetricsList",
-            Self::Nodes => "NodeMetricsList",
-        }
+/// A duration as Go prints it: `3m0s`, `1h0m0s`, `1.5s`, `250ms`, `0s`.
+fn go_text(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let (unit, name) = match nanos {
+        0 => return "0s".to_owned(),
+        1..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "µs"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let (whole, width) = (nanos / unit, unit.ilog10() as usize);
+    let fraction = match nanos % unit {
+        0 => String::new(),
+        digits => format!(".{}", format!("{digits:0width$}").trim_end_matches('0')),
+    };
+    if name != "s" || whole < 60 {
+        return format!("{whole}{fraction}{name}");
     }
+    let hours = if whole < 3600 { String::new() } else { format!("{}h", whole / 3600) };
+    format!("{hours}{}m{}{fraction}s", whole / 60 % 60, whole % 60)
 }
 
-/// A list of metrics. It serializes to the body of a response.
-#[derive(Clone, Debug)]
-pub struct MetricsList<'a> {
-    /// The kind.
-    pub kind: MetricsKind,
-    /// The items.
-    pub items: Vec<Metrics<'a>>,
-}
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
 
-/// The metrics of a single object. It serializes to the body of a response.
-#[derive(Clone, Debug)]
-pub struct MetricsObject<'a> {
-    /// The kind.
-    pub kind: MetricsKind,
-    /// The metrics.
-    pub metrics: Metrics<'a>,
-}
+    use super::*;
 
-impl Serialize for Metadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut metadata = serializer.serialize_struct("ObjectMeta", 4)?;
-        metadata.serialize_field("name", self.name)?;
-        if !self.namespace.is_empty() {
-            metadata.serialize_field("namespace", self.namespace)?;
-        }
-        metadata.serialize_field("creationTimestamp", &Seconds(self.creation_timestamp))?;
-        if !self.labels.is_empty() {
-            metadata.serialize_field("labels", self.labels)?;
-        }
-        metadata.end()
-    }
-}
-
-impl Metrics<'_> {
-    /// The window as the API prints it.
-    pub(crate) fn window_text(&self) -> String {
-        GoDuration(self.window).to_string()
-    }
-
-    /// Serializes the metrics, with their kind if they are not part of a list.
-    fn encode<S: Serializer>(
-        &self,
-        serializer: S,
-        kind: Option<MetricsKind>,
-    ) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Metrics", 6)?;
-        if let Some(kind) = kind {
-            object.serialize_field("kind", kind.object())?;
-            object.serialize_field("apiVersion", API_VERSION)?;
-        }
-        object.serialize_field("metadata", &self.metadata)?;
-        object.serialize_field("timestamp", &Seconds(self.timestamp))?;
-        object.serialize_field("window", &self.window_text())?;
-        match &self.values {
-            Values::Pod(containers) => object.serialize_field("containers", containers)?,
-            Values::Node(usage) => object.serialize_field("usage", usage)?,
-        }
-        object.end()
-    }
-}
-
-impl Serialize for Metrics<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.encode(serializer, None)
-    }
-}
-
-impl Serialize for MetricsObject<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.metrics.encode(serializer, Some(self.kind))
-    }
-}
-
-impl Serialize for MetricsList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        list(serializer, self.kind.list(), API_VERSION, &self.items)
+    #[rstest]
+    #[case(0, "0s")]
+    #[case(5, "5ns")]
+    #[case(1_500, "1.5µs")]
+    #[case(250_000_000, "250ms")]
+    #[case(1_050_000_000, "1.05s")]
+    #[case(180_000_000_000, "3m0s")]
+    #[case(3_600_000_000_000, "1h0m0s")]
+    #[case(90_061_000_000_000, "25h1m1s")]
+    fn durations_print_as_in_go(#[case] nanos: u64, #[case] text: &str) {
+        assert_eq!(go_text(Duration::from_nanos(nanos)), text);
     }
 }

@@ -2,79 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{
-    Quantity, Selector,
-    go_text::Quoted,
-    selector::{Operator, Requirement},
+use hpa_calc::{Quantity, Selector, go_text::Quoted, selector::Operator};
+use hpa_metrics::{
+    CustomQuery, CustomValues, ExternalValues,
+    wire::{ItemLabels, MetricValue},
 };
-use hpa_metrics::wire::ItemLabels;
 use jiff::Timestamp;
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Serialize, Serializer};
 
 use crate::metrics_api::{group::CustomVersion, status::StatusError};
 
-/// The kind of the objects that a custom metric describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DescribedKind<'a> {
-    /// The group. It is empty for the core group.
-    pub group: &'a str,
-    /// The version.
-    pub version: &'a str,
-    /// The kind.
-    pub kind: &'a str,
+/// A list of a kind. It serializes to the body of a response.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct List<T> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: EmptyMetadata,
+    pub(crate) items: Vec<T>,
 }
 
-/// The value of a custom metric of an object.
-#[derive(Clone, Debug)]
-pub struct CustomItem<'a> {
-    /// The name of the object.
-    pub name: &'a str,
-    /// When the value was measured.
-    pub timestamp: Timestamp,
-    /// The time over which it was measured, in seconds.
-    pub window_seconds: Option<i64>,
-    /// The value.
-    pub value: Quantity,
-}
-
-/// A list of values of a custom metric. It serializes to the body of a response.
-#[derive(Clone, Debug)]
-pub struct CustomList<'a> {
-    /// The version of the API.
-    pub version: CustomVersion,
-    /// The kind of the objects.
-    pub kind: DescribedKind<'a>,
-    /// The namespace of the objects. It is empty for objects without one.
-    pub namespace: &'a str,
-    /// The name of the metric.
-    pub metric: &'a str,
-    /// The selector of series, as the items repeat it.
-    pub selector: Option<LabelSelector<'a>>,
-    /// The values.
-    pub items: Vec<CustomItem<'a>>,
-}
-
-impl Serialize for CustomList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let api_version = format!("custom.metrics.k8s.io/{}", self.version.name());
-        // The reference has this text also for the core group: `/v1`.
-        let object_version = format!("{}/{}", self.kind.group, self.kind.version);
-        let items = self.items.iter().map(|item| EncodedCustomItem {
-            list: self,
-            item,
-            api_version: &object_version,
-        });
-        list(serializer, "MetricValueList", &api_version, &items.collect::<Vec<_>>())
+impl<T> List<T> {
+    pub(crate) fn new(kind: &'static str, api_version: &'static str, items: Vec<T>) -> Self {
+        Self { kind, api_version, metadata: EmptyMetadata {}, items }
     }
 }
 
-struct EncodedCustomItem<'a> {
-    list: &'a CustomList<'a>,
-    item: &'a CustomItem<'a>,
-    api_version: &'a str,
+/// The value of a custom metric of an object. The versions of the API differ in three fields.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomItem<'a> {
+    described_object: DescribedObject<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<MetricIdentifier<'a>>,
+    timestamp: Seconds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_seconds: Option<i64>,
+    value: Quantity,
+    #[expect(clippy::option_option, reason = "v1beta1 has null, v1beta2 has no such field")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<Option<&'a LabelSelector<'a>>>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DescribedObject<'a> {
     kind: &'a str,
@@ -84,40 +58,67 @@ struct DescribedObject<'a> {
     api_version: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct MetricIdentifier<'a> {
     name: &'a str,
     selector: Option<&'a LabelSelector<'a>>,
 }
 
-impl Serialize for EncodedCustomItem<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let CustomList { version, kind, namespace, metric, selector, .. } = self.list;
-        let CustomItem { name, timestamp, window_seconds, value } = self.item;
-        let mut item = serializer.serialize_struct("MetricValue", 6)?;
-        let described =
-            DescribedObject { kind: kind.kind, namespace, name, api_version: self.api_version };
-        item.serialize_field("describedObject", &described)?;
-        let selector = selector.as_ref();
-        match version {
-            CustomVersion::V1Beta1 => item.serialize_field("metricName", metric)?,
-            CustomVersion::V1Beta2 => {
-                item.serialize_field("metric", &MetricIdentifier { name: metric, selector })?;
-            }
+/// What all items of a list of a custom metric repeat.
+#[derive(Clone, Debug)]
+pub struct CustomList<'a> {
+    version: CustomVersion,
+    query: &'a CustomQuery,
+    values: &'a CustomValues,
+    object_version: String,
+    selector: Option<LabelSelector<'a>>,
+}
+
+impl<'a> CustomList<'a> {
+    pub fn new(
+        version: CustomVersion,
+        query: &'a CustomQuery,
+        values: &'a CustomValues,
+    ) -> Result<Self, StatusError> {
+        let selector = match values.items.as_slice() {
+            // Without items, nothing repeats the selector.
+            [] => None,
+            _ => LabelSelector::new(&query.metric_selector)?,
+        };
+        let kind = &values.object_kind;
+        // The reference has this text also for the core group: `/v1`.
+        let object_version = format!("{}/{}", kind.resource.group, kind.version);
+        Ok(Self { version, query, values, object_version, selector })
+    }
+
+    fn item<'s>(&'s self, value: &'s MetricValue) -> CustomItem<'s> {
+        let (metric, selector) = (self.query.metric.as_str(), self.selector.as_ref());
+        let is_v1beta1 = self.version == CustomVersion::V1Beta1;
+        let identifier = MetricIdentifier { name: metric, selector };
+        CustomItem {
+            described_object: DescribedObject {
+                kind: &self.values.object_kind.kind,
+                namespace: &self.query.namespace,
+                name: &value.object,
+                api_version: &self.object_version,
+            },
+            metric_name: is_v1beta1.then_some(metric),
+            metric: (!is_v1beta1).then_some(identifier),
+            timestamp: Seconds(value.timestamp),
+            window: value.window_seconds.filter(|_| is_v1beta1),
+            window_seconds: value.window_seconds.filter(|_| !is_v1beta1),
+            value: value.value.into(),
+            selector: is_v1beta1.then_some(selector),
         }
-        item.serialize_field("timestamp", &Seconds(*timestamp))?;
-        if let Some(window) = window_seconds {
-            let field = match version {
-                CustomVersion::V1Beta1 => "window",
-                CustomVersion::V1Beta2 => "windowSeconds",
-            };
-            item.serialize_field(field, window)?;
-        }
-        item.serialize_field("value", value)?;
-        if *version == CustomVersion::V1Beta1 {
-            item.serialize_field("selector", &selector)?;
-        }
-        item.end()
+    }
+
+    pub fn document(&self) -> List<CustomItem<'_>> {
+        let api_version = match self.version {
+            CustomVersion::V1Beta1 => "custom.metrics.k8s.io/v1beta1",
+            CustomVersion::V1Beta2 => "custom.metrics.k8s.io/v1beta2",
+        };
+        let items = self.values.items.iter().map(|value| self.item(value));
+        List::new("MetricValueList", api_version, items.collect())
     }
 }
 
@@ -162,18 +163,11 @@ impl<'a> LabelSelector<'a> {
                 Operator::GreaterThan => return Err(unsupported("gt")),
                 Operator::LessThan => return Err(unsupported("lt")),
             };
-            object.match_expressions.push(Expression {
-                key,
-                operator,
-                values: values(requirement),
-            });
+            let values = requirement.values().collect();
+            object.match_expressions.push(Expression { key, operator, values });
         }
         Ok(Some(object))
     }
-}
-
-fn values(requirement: &Requirement) -> Vec<&str> {
-    requirement.values().collect()
 }
 
 fn unsupported(operator: &str) -> StatusError {
@@ -182,68 +176,27 @@ fn unsupported(operator: &str) -> StatusError {
 }
 
 /// The value of an external metric.
-#[derive(Clone, Debug)]
-pub struct ExternalItem<'a> {
-    /// The labels of the series.
-    pub labels: Option<&'a ItemLabels>,
-    /// When the value was measured.
-    pub timestamp: Timestamp,
-    /// The time over which it was measured, in seconds.
-    pub window_seconds: Option<i64>,
-    /// The value.
-    pub value: Quantity,
-}
-
-/// A list of values of an external metric. It serializes to the body of a response.
-#[derive(Clone, Debug)]
-pub struct ExternalList<'a> {
-    /// The name of the metric.
-    pub metric: &'a str,
-    /// The values.
-    pub items: Vec<ExternalItem<'a>>,
-}
-
-impl Serialize for ExternalList<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let items = self.items.iter().map(|item| EncodedExternalItem {
-            metric_name: self.metric,
-            metric_labels: item.labels,
-            timestamp: Seconds(item.timestamp),
-            window: item.window_seconds,
-            value: &item.value,
-        });
-        let api_version = "external.metrics.k8s.io/v1beta1";
-        list(serializer, "ExternalMetricValueList", api_version, &items.collect::<Vec<_>>())
-    }
-}
-
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct EncodedExternalItem<'a> {
+pub struct ExternalItem<'a> {
     metric_name: &'a str,
     metric_labels: Option<&'a ItemLabels>,
     timestamp: Seconds,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<i64>,
-    value: &'a Quantity,
+    value: Quantity,
 }
 
-/// Serializes a list of a kind.
-pub(crate) fn list<S: Serializer, T: Serialize>(
-    serializer: S,
-    kind: &str,
-    api_version: &str,
-    items: &[T],
-) -> Result<S::Ok, S::Error> {
-    let mut list = serializer.serialize_struct("List", 4)?;
-    list.serialize_field("kind", kind)?;
-    list.serialize_field("apiVersion", api_version)?;
-    list.serialize_field("metadata", &EmptyMetadata {})?;
-    list.serialize_field("items", items)?;
-    list.end()
+/// The values of an external metric.
+pub fn external_list<'a>(metric: &'a str, values: &'a ExternalValues) -> List<ExternalItem<'a>> {
+    let items = values.items.iter().map(|item| ExternalItem {
+        metric_name: metric,
+        metric_labels: item.labels.as_ref(),
+        timestamp: Seconds(item.timestamp),
+        value: item.value.into(),
+    });
+    List::new("ExternalMetricValueList", "external.metrics.k8s.io/v1beta1", items.collect())
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct EmptyMetadata {}
 
 /// A time without fractions of a second, as the API has it.
@@ -260,6 +213,8 @@ impl Serialize for Seconds {
 
 #[cfg(test)]
 mod tests {
+    use hpa_calc::MilliValue;
+    use hpa_metrics::{Objects, resource::GroupResource, wire::ExternalMetricValue};
     use serde_json::{json, to_value};
 
     use super::*;
@@ -267,20 +222,22 @@ mod tests {
     fn custom(
         version: CustomVersion,
         selector: &Selector,
-        window: Option<i64>,
+        window_seconds: Option<i64>,
     ) -> serde_json::Value {
-        let value: Quantity = "500m".parse().unwrap();
-        let timestamp = Timestamp::from_millisecond(1_700_000_001_999).unwrap();
-        let item = CustomItem { name: "web-0", timestamp, window_seconds: window, value };
-        let list = CustomList {
-            version,
-            kind: DescribedKind { group: "", version: "v1", kind: "Pod" },
-            namespace: "shop",
-            metric: "rps",
-            selector: LabelSelector::new(selector).unwrap(),
-            items: vec![item],
+        let query = CustomQuery {
+            resource: GroupResource::pods(),
+            namespace: "shop".to_owned(),
+            objects: Objects::Named("web-0".to_owned()),
+            metric: "rps".to_owned(),
+            metric_selector: selector.clone(),
         };
-        to_value(list).unwrap()
+        let timestamp = Timestamp::from_millisecond(1_700_000_001_999).unwrap();
+        let value = MilliValue::from_milli(500);
+        let item = MetricValue { object: "web-0".into(), timestamp, window_seconds, value };
+        let mut values = CustomValues { items: vec![item], ..CustomValues::default() };
+        values.object_kind.version = "v1".to_owned();
+        values.object_kind.kind = "Pod".to_owned();
+        to_value(CustomList::new(version, &query, &values).unwrap().document()).unwrap()
     }
 
     #[test]
@@ -326,14 +283,10 @@ mod tests {
 
     #[test]
     fn scalars_have_no_labels() {
-        let value: Quantity = "3".parse().unwrap();
-        let item = ExternalItem {
-            labels: None,
-            timestamp: Timestamp::UNIX_EPOCH,
-            window_seconds: None,
-            value,
-        };
-        let list = to_value(ExternalList { metric: "queue", items: vec![item] }).unwrap();
+        let (timestamp, value) = (Timestamp::UNIX_EPOCH, MilliValue::from_units(3));
+        let item = ExternalMetricValue { labels: None, timestamp, value };
+        let values = ExternalValues { items: vec![item], ..ExternalValues::default() };
+        let list = to_value(external_list("queue", &values)).unwrap();
         let expected = json!([{
             "metricName": "queue", "metricLabels": null, "timestamp": "1970-01-01T00:00:00Z",
             "value": "3",

@@ -5,7 +5,7 @@ use std::{collections::HashSet, pin::Pin};
 use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
-use hpa_metrics::test_doubles::FixedSource;
+use hpa_metrics::{ApiGroups, test_doubles::FixedSource};
 use http::{Request, header};
 use parking_lot::Mutex;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -69,7 +69,7 @@ pub(crate) fn adapter(source: FixedSource, reviews: &Arc<Reviews>, cluster: &Clu
     let authorizer = Authorizer::new(reviews.clone(), &options);
     let metrics = Arc::new(Metrics::new().unwrap());
     let options = AdapterOptions {
-        groups: InstalledGroups { custom: true, external: true, resource: true },
+        groups: ApiGroups { custom: true, external: true, resource: true },
         compat: Compat::Off,
         port: 6443,
         version: Version::default(),

@@ -23,7 +23,6 @@ use crate::{
     stats::Usage,
 };
 
-/// The user of the adapter.
 const ADAPTER_USER: &str = "measured-adapter";
 const SYSTEM: &str = "kube-system";
 /// The service account that requests metrics.

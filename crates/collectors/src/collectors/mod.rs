@@ -5,7 +5,6 @@ pub(crate) mod influx;
 pub(crate) mod nakadi;
 pub(crate) mod pods;
 pub(crate) mod prometheus;
-pub(crate) mod promql;
 pub(crate) mod schedule;
 pub(crate) mod skipper;
 pub(crate) mod sqs;

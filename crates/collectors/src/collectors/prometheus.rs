@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use hpa_calc::MilliValue;
 use hpa_prometheus::{
     client::{Client, InstantQuery, QueryFailure, TimeoutParameter, decode_query},
+    promql,
     rules::results::QueryResult,
 };
 
-use super::{promql, skipper::QueryError};
+use super::skipper::QueryError;
 use crate::{
     Compat,
     config::MetricConfig,

@@ -68,7 +68,6 @@ pub(crate) struct Connection {
 
 /// The next hop of a request.
 pub(crate) enum Route {
-    /// The server.
     Server,
     /// A proxy that forwards it. It needs the whole URL, and maybe a credential.
     Proxy(Option<HeaderValue>),

@@ -15,7 +15,6 @@ pub(crate) trait Resolve: Send + Sync {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The resolver of the system.
 pub(crate) struct SystemResolver {
     slots: Arc<Semaphore>,
 }

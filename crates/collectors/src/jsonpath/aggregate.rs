@@ -1,8 +1,8 @@
-//! One number from several.
+//! Aggregators of several numbers.
 
 use std::str::FromStr;
 
-/// How several numbers become one.
+/// Combines several numbers into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregator {
     /// The mean. Of no numbers, it is NaN.
@@ -11,7 +11,6 @@ pub enum Aggregator {
     Minimum,
     /// The largest. Of no numbers, it is negative and infinite.
     Maximum,
-    /// The sum.
     Sum,
 }
 

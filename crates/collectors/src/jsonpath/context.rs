@@ -1,4 +1,4 @@
-//! Bounds of an evaluation.
+//! Limits of an evaluation.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,7 +9,7 @@ use hpa_go_compat::{Compat, regex::GoRegex};
 
 use crate::jsonpath::{error::EvalError, value::Value};
 
-/// Bounds for documents and evaluations.
+/// Limits of documents and evaluations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Size of a document.

@@ -1,4 +1,4 @@
-//! Why there is no number.
+//! Errors of an extraction.
 
 use std::fmt;
 
@@ -7,20 +7,10 @@ use std::fmt;
 pub enum ExtractError {
     /// The syntax of a path is wrong.
     #[error("invalid path at byte {position}: {problem}")]
-    Path {
-        /// Where it is wrong.
-        position: usize,
-        /// What is wrong.
-        problem: &'static str,
-    },
+    Path { position: usize, problem: &'static str },
     /// The document is not JSON, or exceeds a limit.
     #[error("invalid document at byte {position}: {problem}")]
-    Document {
-        /// Where it is wrong.
-        position: usize,
-        /// What is wrong.
-        problem: &'static str,
-    },
+    Document { position: usize, problem: &'static str },
     /// The path or expression can't be evaluated for the document.
     #[error("evaluation failed: {0}")]
     Evaluation(String),
@@ -50,7 +40,6 @@ pub enum JsonType {
     Bool,
     /// A text.
     String,
-    /// An object.
     Object,
 }
 
@@ -65,7 +54,7 @@ impl fmt::Display for JsonType {
     }
 }
 
-/// In which step an extraction failed.
+/// The step in which an extraction failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The path was refused before any document.
@@ -79,7 +68,6 @@ pub enum ErrorKind {
 }
 
 impl ExtractError {
-    /// In which step it failed.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Path { .. } => ErrorKind::Parse,

@@ -1,4 +1,4 @@
-//! What paths select and expressions calculate.
+//! Evaluates paths and expressions.
 
 use crate::jsonpath::{
     context::Budget,
@@ -137,7 +137,7 @@ impl Selection<'_> {
                 continue;
             }
             if self.left_over.is_some() {
-                // The reference overwrites the value, but not that there is one.
+                // The reference overwrites the value, but keeps the flag that there is one.
                 self.left_over = Some(Value::Missing);
             }
             let Some(key) = self.key_of(&result, &value)? else { continue };
@@ -160,7 +160,7 @@ impl Selection<'_> {
             return Ok(None);
         }
         let key = match integer("a script", result, self.document) {
-            // As the reference, which means to count from the end.
+            // As in the reference, which was meant to count from the end.
             Ok(index) if index < 0 => {
                 let size = i64::try_from(container.children(self.document).len());
                 size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()

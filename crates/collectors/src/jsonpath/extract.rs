@@ -1,4 +1,4 @@
-//! From a document to a number.
+//! Extracts a number from a document.
 
 use crate::jsonpath::{
     Aggregator, Compat, ExtractError, JsonType, Limits,

@@ -25,8 +25,6 @@
 //! a number that a 64-bit float can't represent counts as 0, and whether the factorial of a number
 //! above 20 overflows.
 
-#![warn(missing_docs)]
-
 mod aggregate;
 mod context;
 mod document;

@@ -32,7 +32,7 @@ impl Operator {
     }
 
     /// Whether the operator, on the left, is applied before `next`. `^` always is: the reference
-    /// takes it for a function there.
+    /// treats it as a function there.
     pub(crate) fn binds_before(self, next: Self) -> bool {
         let is_right_associative = self.0 == "**";
         self.0 == "^"

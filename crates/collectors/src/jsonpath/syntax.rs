@@ -116,7 +116,7 @@ impl Step {
     }
 }
 
-/// A compiled expression, or why it is invalid.
+/// A compiled expression, or the error in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     program: Result<Vec<Instruction>, EvalError>,

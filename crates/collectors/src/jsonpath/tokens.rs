@@ -1,4 +1,4 @@
-//! From a path to the texts of its steps, and from a step to its tokens.
+//! Splits a path into steps, and a step into tokens.
 
 use crate::jsonpath::{
     ExtractError,

@@ -1,4 +1,4 @@
-//! When the value of a schedule changes.
+//! Computes when the value of a schedule changes.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,7 +14,6 @@ const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 pub struct Change {
     /// The first instant with the value.
     pub at: Timestamp,
-    /// The value.
     pub value: i64,
 }
 

@@ -7,12 +7,25 @@ use jiff::{
 };
 
 use crate::schedules::{
-    Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, Window, zone,
+    Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
 };
 
-/// How many days before and after a time the windows of a repeating entry are computed. Windows
-/// repeat weekly, and those of an entry end in the order of their starts, so the last start up to
-/// that time and the first one after it decide.
+/// A time in which an entry has its full value, without the ramps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Place of the entry in `spec.schedules`.
+    pub entry: usize,
+    /// The first instant.
+    pub start: Timestamp,
+    /// The first instant after it. It is the start if the window has no length.
+    pub end: Timestamp,
+    /// The value in the window.
+    pub value: i64,
+}
+
+/// The windows of a repeating entry are computed for this many days before and after a time. Windows
+/// repeat weekly and end in the order of their starts, so only the last start up to that time and
+/// the first one after it matter.
 const DAYS_AROUND: i32 = 8;
 
 #[derive(Clone, Debug)]
@@ -36,7 +49,7 @@ enum When {
 }
 
 impl Entry {
-    /// Compiles an entry. Adds what is wrong with it to `problems`.
+    /// Compiles an entry, and adds its errors to `problems`.
     pub(crate) fn new(
         index: usize,
         schedule: &Schedule,

@@ -1,6 +1,6 @@
-//! Why a schedule has no value, and what is wrong with it.
+//! Errors of schedules and of their entries.
 
-/// Why a schedule can't be used, or has no value at a time.
+/// A schedule can't be used, or has no value at a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// The duration of the ramps is below zero.
@@ -28,53 +28,33 @@ impl ScheduleError {
     }
 }
 
-/// What is wrong with an entry. `index` is its place in `spec.schedules`.
+/// An error in an entry. `index` is its place in `spec.schedules`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A `OneTime` entry has no date.
     #[error("spec.schedules[{index}].date: required, because the type is OneTime")]
-    MissingDate {
-        /// The entry.
-        index: usize,
-    },
+    MissingDate { index: usize },
     /// A `Repeating` entry has no period.
     #[error("spec.schedules[{index}].period: required, because the type is Repeating")]
-    MissingPeriod {
-        /// The entry.
-        index: usize,
-    },
+    MissingPeriod { index: usize },
     /// A date is not in the format of RFC 3339.
     #[error("spec.schedules[{index}].{field}: {text:?} is not a date such as 2026-01-31T08:00:00Z")]
     InvalidDate {
-        /// The entry.
         index: usize,
         /// `date` or `endDate`.
         field: &'static str,
-        /// The value.
         text: String,
     },
     /// The start is not a time of day.
     #[error("spec.schedules[{index}].period.startTime: {text:?} is not a time HH:MM")]
-    InvalidStartTime {
-        /// The entry.
-        index: usize,
-        /// The value.
-        text: String,
-    },
+    InvalidStartTime { index: usize, text: String },
     /// The end is not a time of day.
     #[error("spec.schedules[{index}].period.endTime: {text:?} is not a time HH:MM")]
-    InvalidEndTime {
-        /// The entry.
-        index: usize,
-        /// The value.
-        text: String,
-    },
+    InvalidEndTime { index: usize, text: String },
     /// The time zone is not in the database. The default one is used.
     #[error("spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {used}")]
     UnknownTimeZone {
-        /// The entry.
         index: usize,
-        /// The value.
         text: String,
         /// The time zone that is used.
         used: String,

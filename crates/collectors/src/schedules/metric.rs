@@ -15,7 +15,7 @@ pub struct ScheduledMetric {
     problems: Vec<Problem>,
 }
 
-/// How values rise and fall.
+/// The ramps before and after windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ramp {
     pub(crate) duration: SignedDuration,
@@ -46,7 +46,7 @@ impl ScheduledMetric {
         Ok(Self { entries, ramp, compat: settings.compat, problems })
     }
 
-    /// What is wrong with entries, whether it matters at the moment or not.
+    /// The errors of all entries, also of those that don't apply now.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -61,8 +61,8 @@ impl ScheduledMetric {
         self.entries.iter().find_map(Entry::time_zone)
     }
 
-    /// The value at a time. It fails if an entry can't be evaluated. If that is a repeating entry,
-    /// it fails on the days of the entry only, as the reference.
+    /// The value at a time. Fails if an entry can't be evaluated: for a repeating entry, only on its
+    /// days, as in the reference.
     pub fn value_at(&self, now: Timestamp) -> Result<i64, ScheduleError> {
         self.check(now)?;
         Ok(self.valid_value_at(now))

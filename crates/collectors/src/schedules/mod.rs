@@ -28,8 +28,6 @@
 //! has no length. Here, such a window ends on the next day, and all days count.
 //! [`Compat::Reference`] reproduces the reference. There is no other difference.
 
-#![warn(missing_docs)]
-
 mod changes;
 pub mod definition;
 mod entry;
@@ -40,10 +38,10 @@ pub mod source;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod window;
 mod zone;
 
 pub use changes::Change;
+pub use entry::Window;
 pub use error::{Problem, ScheduleError};
 pub use hpa_go_compat::Compat;
 pub use metric::ScheduledMetric;
@@ -51,4 +49,3 @@ pub use settings::Settings;
 pub use spec::{
     ScalingScheduleSpec, ScalingScheduleStatus, Schedule, ScheduleDay, SchedulePeriod, ScheduleType,
 };
-pub use window::Window;

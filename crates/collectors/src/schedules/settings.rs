@@ -1,4 +1,4 @@
-//! What applies to schedules that don't say otherwise.
+//! Defaults of schedules.
 
 use hpa_go_compat::Compat;
 use jiff::{SignedDuration, tz::TimeZoneDatabase};
@@ -12,7 +12,6 @@ pub struct Settings {
     pub default_time_zone: String,
     /// Number of steps of a ramp.
     pub ramp_steps: u32,
-    /// The time zones.
     pub time_zones: TimeZoneDatabase,
     /// With the reference, repeating entries apply within their day only. Otherwise, windows and
     /// ramps continue across midnight.

@@ -54,8 +54,8 @@ pub struct Schedule {
 
 /// Whether an entry has one window, or one on each of some days of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
-#[expect(missing_docs, reason = "a description would make the schema a list of alternatives")]
 pub enum ScheduleType {
+    // Without descriptions, which would make the schema a list of alternatives.
     OneTime,
     Repeating,
 }
@@ -83,7 +83,6 @@ const TIME_PATTERN: &str = "(([0-1][0-9])|([2][0-3])):([0-5][0-9])";
 
 /// A day of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum ScheduleDay {
     Sun,
     Mon,

@@ -218,7 +218,7 @@ async fn query_of_an_autoscaler_reads_its_namespace_only_if_restricted() {
     milli(fetch(settings(), Objects::default(), &object).await);
     let expected = [r#"sum(queue{namespace="shop"})"#, r#"jobs{namespace="shop"}"#];
     assert_eq!(queries(&server), expected);
-    let other = external("prometheus", &[("query", "sum")]);
+    let other = external("prometheus", &[("query", "info(queue)")]);
     let error = error(fetch(settings(), Objects::default(), &other).await);
     assert!(error.starts_with("the query can't be restricted to the namespace"), "{error}");
 }

@@ -195,7 +195,6 @@ pub struct Run {
     pub explanation: Option<Value>,
 }
 
-/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {

@@ -1,17 +1,15 @@
 //! Logs when the API server becomes unreachable, and when it responds again.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use hpa_metrics::describe;
 use http::{Request, Response};
 use parking_lot::Mutex;
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{info, warn};
@@ -112,47 +110,25 @@ pub(super) struct LoggedConnection<S> {
 impl<S, B, C> Service<Request<B>> for LoggedConnection<S>
 where
     S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
+    S::Future: Send + 'static,
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = LoggedFuture<S::Future>;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let responses_before = self.log.responses();
-        LoggedFuture { response: self.inner.call(request), log: self.log.clone(), responses_before }
-    }
-}
-
-pin_project! {
-    /// The response future of [`LoggedConnection`].
-    pub(super) struct LoggedFuture<F> {
-        #[pin]
-        response: F,
-        log: Arc<ConnectionLog>,
-        responses_before: u64,
-    }
-}
-
-impl<F, C> Future for LoggedFuture<F>
-where
-    F: Future<Output = Result<Response<C>, BoxError>>,
-{
-    type Output = Result<Response<C>, BoxError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = ready!(this.response.poll(cx));
-        Poll::Ready(match response {
+        let (log, responses_before) = (self.log.clone(), self.log.responses());
+        Box::pin(self.inner.call(request).map(move |response| match response {
             Ok(response) => {
-                this.log.responded();
+                log.responded();
                 Ok(response)
             }
-            Err(error) => Err(this.log.failed(*this.responses_before, error)),
-        })
+            Err(error) => Err(log.failed(responses_before, error)),
+        }))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
+use futures::{TryFutureExt, future::BoxFuture};
 use http::{Method, Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
@@ -65,10 +65,11 @@ struct PageTooLarge {
 impl<S, B> Service<Request<Body>> for PageSize<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
 {
     type Response = Response<PageBody<B>>;
     type Error = S::Error;
-    type Future = PageFuture<S::Future>;
+    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -82,7 +83,10 @@ where
             *request.uri_mut() = with_limit(request.uri(), objects)?;
             Some(Page { sizes: Arc::clone(&self.sizes), path, objects, bytes: 0 })
         });
-        PageFuture { response: self.inner.call(request), page }
+        Box::pin(self.inner.call(request).map_ok(move |response| {
+            let page = page.filter(|_| response.status().is_success());
+            response.map(|body| PageBody { body, page })
+        }))
     }
 }
 
@@ -138,29 +142,6 @@ impl Page {
 
     fn set_next(&self, objects: u32) {
         self.sizes.lock().insert(self.path.clone(), objects);
-    }
-}
-
-pin_project! {
-    /// The response future of [`PageSize`].
-    pub(super) struct PageFuture<F> {
-        #[pin]
-        response: F,
-        page: Option<Page>,
-    }
-}
-
-impl<F, B, E> Future for PageFuture<F>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-{
-    type Output = Result<Response<PageBody<B>>, E>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = ready!(this.response.poll(cx))?;
-        let page = this.page.take().filter(|_| response.status().is_success());
-        Poll::Ready(Ok(response.map(|body| PageBody { body, page })))
     }
 }
 

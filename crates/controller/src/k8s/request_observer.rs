@@ -1,15 +1,13 @@
 //! Reports every request of a client, for metrics.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
+use futures::{FutureExt, future::BoxFuture};
 use http::{Method, Request, Response, StatusCode};
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
@@ -66,10 +64,11 @@ pub(super) struct ObservedRequests<S> {
 impl<S, B, C> Service<Request<B>> for ObservedRequests<S>
 where
     S: Service<Request<B>, Response = Response<C>>,
+    S::Future: Send + 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ObservedFuture<S::Future>;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -80,30 +79,9 @@ where
         let start = Instant::now();
         let response = self.inner.call(request);
         let (observer, host) = (self.observer.clone(), self.host.clone());
-        ObservedFuture { response, observer, host, method, start }
-    }
-}
-
-pin_project! {
-    /// The response future of [`ObservedRequests`].
-    pub(super) struct ObservedFuture<F> {
-        #[pin]
-        response: F,
-        observer: Arc<dyn RequestObserver>,
-        host: Arc<str>,
-        method: Method,
-        start: Instant,
-    }
-}
-
-impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for ObservedFuture<F> {
-    type Output = Result<Response<C>, E>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = ready!(this.response.poll(cx));
-        let status = response.as_ref().ok().map(Response::status);
-        this.observer.request_finished(this.host, this.method, status, this.start.elapsed());
-        Poll::Ready(response)
+        Box::pin(response.inspect(move |response| {
+            let status = response.as_ref().ok().map(Response::status);
+            observer.request_finished(&host, &method, status, start.elapsed());
+        }))
     }
 }

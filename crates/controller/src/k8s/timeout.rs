@@ -7,11 +7,12 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, Layer, Service};
 
 use super::watch_throttle::is_watch;
@@ -43,11 +44,13 @@ struct DeadlineExceeded;
 impl<S, B> Service<Request<Body>> for RequestTimeout<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
     S::Error: Into<BoxError>,
+    B: 'static,
 {
     type Response = Response<TimeoutBody<B>>;
     type Error = BoxError;
-    type Future = TimeoutFuture<S::Future>;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -56,39 +59,19 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
         let deadline = Instant::now().checked_add(self.timeout);
-        TimeoutFuture { response: self.inner.call(request), deadline, timer: None, is_watch }
-    }
-}
-
-pin_project! {
-    /// The response future of [`RequestTimeout`].
-    pub(super) struct TimeoutFuture<F> {
-        #[pin]
-        response: F,
-        deadline: Option<Instant>,
-        #[pin]
-        timer: Option<Sleep>,
-        is_watch: bool,
-    }
-}
-
-impl<F, B, E> Future for TimeoutFuture<F>
-where
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
-{
-    type Output = Result<Response<TimeoutBody<B>>, BoxError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Poll::Ready(response) = this.response.poll(cx) {
-            let deadline = this.deadline.filter(|_| !*this.is_watch);
+        let response = self.inner.call(request);
+        Box::pin(async move {
+            let response = match deadline {
+                Some(deadline) => {
+                    timeout_at(deadline, response).await.map_err(|_| DeadlineExceeded)?
+                }
+                None => response.await,
+            };
+            let response = response.map_err(Into::into)?;
+            let deadline = deadline.filter(|_| !is_watch);
             let with_deadline = |body| TimeoutBody { body, deadline, timer: None, is_over: false };
-            let response = response.map(|response| response.map(with_deadline));
-            return Poll::Ready(response.map_err(Into::into));
-        }
-        ready!(poll_deadline(this.timer, *this.deadline, cx));
-        Poll::Ready(Err(DeadlineExceeded.into()))
+            Ok::<_, BoxError>(response.map(with_deadline))
+        })
     }
 }
 

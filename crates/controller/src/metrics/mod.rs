@@ -24,6 +24,7 @@ use std::{
 };
 
 use hashbrown::HashMap;
+use hpa_lease::events::DroppedEvents;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::core::Collector;
@@ -31,7 +32,6 @@ use tokio::time::Instant;
 
 use crate::{
     cache::{Autoscalers, WatchAges},
-    events::DroppedEvents,
     health::{Health, HealthError},
     history_store::HistoryHealth,
     key::HpaKey,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hpa_controller::{
-    LeaderContext, LeaderTask,
+use hpa_lease::{
+    Election, ElectionConfig, LeaderContext, LeaderTask, Leadership, SystemClock,
     events::{EventRecorder, EventWriterConfig},
+    identity,
 };
-use hpa_lease::{Election, ElectionConfig, Leadership, SystemClock, identity};
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

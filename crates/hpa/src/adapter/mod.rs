@@ -9,11 +9,11 @@ mod serving;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
-use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Server,
     TokenAuthenticator, Version,
     authentication::{FrontProxyFlags, Lookup, TrustSettings, TrustSource},
+    metrics_api::Group,
     server::ServerOptions,
 };
 use hpa_collectors::collection::AutoscalerGroup;
@@ -21,11 +21,9 @@ use hpa_collectors::{
     collection::CollectionProvider,
     schedules::source::{ScheduleProvider, Schedules},
 };
-use hpa_controller::{
-    LeaderTask,
-    k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
-};
-use hpa_metrics::{DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper, Routed};
+use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use hpa_lease::LeaderTask;
+use hpa_metrics::{ApiGroups, DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config, RuleSet};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
@@ -36,8 +34,7 @@ use tracing::{info, warn};
 use crate::{
     args::{AdapterArguments, DEFAULT_URL, to_std},
     collectors, logging,
-    prometheus_metrics::{RequestMetrics, RuleMetrics},
-    query_exports::QueryCollector,
+    prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
     run::cancel_on_signal,
     scaling_schedules, version,
 };
@@ -115,7 +112,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     });
     tokio::spawn(trust_source.run(authenticator, stop.clone()));
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
-    let names: Vec<&str> = groups.iter().map(hpa_adapter::metrics_api::Group::name).collect();
+    let names: Vec<&str> = Group::of(groups).map(Group::name).collect();
     info!(address = %server.address(), groups = names.join(","), "serving");
     let stopping = adapter.clone();
     let on_stop = stop.clone();
@@ -217,8 +214,8 @@ impl Sources {
         let permissions = arguments.prometheus.server_permissions();
         let servers = Servers::new(Some(client), requests).permitting(permissions);
         let provider = provider(arguments, config, servers, clients).await?;
-        metrics.register(RuleMetrics::new(provider.clone())?)?;
-        metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
+        metrics.register(rule_metrics(provider.clone())?)?;
+        metrics.register(query_metrics("hpa_adapter", provider.clone())?)?;
         tokio::spawn({
             let provider = provider.clone();
             async move { provider.run(file).await }
@@ -361,9 +358,9 @@ async fn provider(
 }
 
 /// The groups that rules exist for, without those that are switched off.
-fn groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> InstalledGroups {
+fn groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
     let groups = source.catalog().groups();
-    InstalledGroups {
+    ApiGroups {
         custom: groups.custom && arguments.custom_metrics,
         external: groups.external && arguments.external_metrics,
         resource: groups.resource && arguments.resource_metrics,

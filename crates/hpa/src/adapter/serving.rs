@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use hpa_adapter::metrics_api::InstalledGroups;
 use hpa_adapter::{
     api_service::{CertificateController, ServiceName},
     authentication::RequestedCertificates,
     certificates::{self, Identity},
     server::{Handshake, ServerOptions, ServingCertificate},
 };
+use hpa_metrics::ApiGroups;
 use jiff::Timestamp;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ pub(super) async fn certificate(
     arguments: &ServingArguments,
     options: ServerOptions,
     client: &kube::Client,
-    groups: InstalledGroups,
+    groups: ApiGroups,
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<ServingCertificate>> {
     let versions = match arguments.tls_min_version.as_str() {

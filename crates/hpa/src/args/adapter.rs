@@ -6,10 +6,9 @@ use jiff::SignedDuration;
 
 use super::{
     LogArguments, PrometheusArguments, SharingArguments,
-    boolean::{BOOL, accept_boolean},
     ignored::IgnoredArguments,
     lease::{self, LeaseArguments},
-    values::{duration, fraction, positive_duration},
+    values::{BOOL, accept_boolean, duration, fraction, positive_duration},
 };
 
 const ADAPTER_EXAMPLES: &str = "\

@@ -13,10 +13,7 @@ use hpa_collectors::{
 use hpa_prometheus::client::Client;
 use jiff::SignedDuration;
 
-use super::{
-    boolean::BOOL,
-    values::{positive_duration, to_std},
-};
+use super::values::{BOOL, positive_duration, to_std};
 
 /// What may be collected, and from where.
 #[derive(Args, Clone, Debug)]

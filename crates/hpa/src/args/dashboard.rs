@@ -1,8 +1,8 @@
 use clap::Args;
 
 use super::{
-    ControllerArguments, KubectlArguments, RulesFileArguments, boolean::accept_boolean,
-    run::AutoscalingArguments,
+    ControllerArguments, KubectlArguments, RulesFileArguments, run::AutoscalingArguments,
+    values::accept_boolean,
 };
 
 const EXAMPLES: &str = "\

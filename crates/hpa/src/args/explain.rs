@@ -5,10 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     ControllerArguments, KubectlArguments, RulesFileArguments,
-    boolean::{BOOL, accept_boolean},
     convert::TargetApi,
     run::AutoscalingArguments,
-    values::positive_duration,
+    values::{BOOL, accept_boolean, positive_duration},
 };
 
 const EXAMPLES: &str = "\

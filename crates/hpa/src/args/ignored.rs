@@ -3,79 +3,35 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, parser::ValueSource};
 
 /// Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores, so
-/// that the arguments of a deployment can stay, and whether they need a value.
-const IGNORED: [(&str, bool); 69] = [
-    ("audit-log-batch-buffer-size", true),
-    ("audit-log-batch-max-size", true),
-    ("audit-log-batch-max-wait", true),
-    ("audit-log-batch-throttle-burst", true),
-    ("audit-log-batch-throttle-enable", false),
-    ("audit-log-batch-throttle-qps", true),
-    ("audit-log-compress", false),
-    ("audit-log-format", true),
-    ("audit-log-maxage", true),
-    ("audit-log-maxbackup", true),
-    ("audit-log-maxsize", true),
-    ("audit-log-mode", true),
-    ("audit-log-path", true),
-    ("audit-log-truncate-enabled", false),
-    ("audit-log-truncate-max-batch-size", true),
-    ("audit-log-truncate-max-event-size", true),
-    ("audit-log-version", true),
-    ("audit-policy-file", true),
-    ("audit-webhook-batch-buffer-size", true),
-    ("audit-webhook-batch-max-size", true),
-    ("audit-webhook-batch-max-wait", true),
-    ("audit-webhook-batch-throttle-burst", true),
-    ("audit-webhook-batch-throttle-enable", false),
-    ("audit-webhook-batch-throttle-qps", true),
-    ("audit-webhook-config-file", true),
-    ("audit-webhook-initial-backoff", true),
-    ("audit-webhook-mode", true),
-    ("audit-webhook-truncate-enabled", false),
-    ("audit-webhook-truncate-max-batch-size", true),
-    ("audit-webhook-truncate-max-event-size", true),
-    ("audit-webhook-version", true),
-    ("contention-profiling", false),
-    ("debug-socket-path", true),
-    ("discovery-interval", true),
-    ("enable-priority-and-fairness", false),
-    ("feature-gates", true),
-    ("add_dir_header", false),
-    ("alsologtostderr", false),
-    ("log-dir", true),
-    ("log_dir", true),
-    ("log_backtrace_at", true),
-    ("log_file", true),
-    ("log_file_max_size", true),
-    ("log-flush-frequency", true),
-    ("log-json-info-buffer-size", true),
-    ("log-json-split-stream", false),
-    ("log-text-info-buffer-size", true),
-    ("log-text-split-stream", false),
-    ("logging-format", true),
-    ("logtostderr", false),
-    ("one_output", false),
-    ("permit-address-sharing", false),
-    ("permit-port-sharing", false),
-    ("profiling", false),
-    ("skip_headers", false),
-    ("skip_log_headers", false),
-    ("stderrthreshold", true),
-    ("tls-cipher-suites", true),
-    ("tls-curve-preferences", true),
-    ("tls-sni-cert-key", true),
-    ("v", true),
-    ("vmodule", true),
-    // Of kube-metrics-adapter.
-    ("disregard-incompatible-hpas", false),
-    ("garbage-collector-interval", true),
-    ("horizontal-pod-autoscaler-tolerance", true),
-    ("kube-client-burst", true),
-    ("kube-client-qps", true),
-    ("metrics-address", true),
-    ("resource-update-interval", true),
-];
+/// that the arguments of a deployment can stay. These need a value.
+const WITH_VALUE: &str = "\
+    audit-log-batch-buffer-size audit-log-batch-max-size audit-log-batch-max-wait \
+    audit-log-batch-throttle-burst audit-log-batch-throttle-qps audit-log-format audit-log-maxage \
+    audit-log-maxbackup audit-log-maxsize audit-log-mode audit-log-path \
+    audit-log-truncate-max-batch-size audit-log-truncate-max-event-size audit-log-version \
+    audit-policy-file audit-webhook-batch-buffer-size audit-webhook-batch-max-size \
+    audit-webhook-batch-max-wait audit-webhook-batch-throttle-burst \
+    audit-webhook-batch-throttle-qps audit-webhook-config-file audit-webhook-initial-backoff \
+    audit-webhook-mode audit-webhook-truncate-max-batch-size \
+    audit-webhook-truncate-max-event-size audit-webhook-version debug-socket-path \
+    discovery-interval feature-gates log-dir log_dir log_backtrace_at log_file log_file_max_size \
+    log-flush-frequency log-json-info-buffer-size log-text-info-buffer-size logging-format \
+    stderrthreshold tls-cipher-suites tls-curve-preferences tls-sni-cert-key v vmodule \
+    garbage-collector-interval horizontal-pod-autoscaler-tolerance kube-client-burst \
+    kube-client-qps metrics-address resource-update-interval";
+/// These need none.
+const WITHOUT_VALUE: &str = "\
+    audit-log-batch-throttle-enable audit-log-compress audit-log-truncate-enabled \
+    audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled contention-profiling \
+    enable-priority-and-fairness add_dir_header alsologtostderr log-json-split-stream \
+    log-text-split-stream logtostderr one_output permit-address-sharing permit-port-sharing \
+    profiling skip_headers skip_log_headers disregard-incompatible-hpas";
+
+/// The names of the flags, and whether they need a value.
+fn ignored() -> impl Iterator<Item = (&'static str, bool)> {
+    let with_value = WITH_VALUE.split_whitespace().map(|name| (name, true));
+    with_value.chain(WITHOUT_VALUE.split_whitespace().map(|name| (name, false)))
+}
 
 /// The ignored flags of a command line.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +45,7 @@ impl clap::FromArgMatches for IgnoredArguments {
         let is_given = |name: &str| {
             matches.value_source(name).is_some_and(|source| source == ValueSource::CommandLine)
         };
-        let given = IGNORED.iter().map(|(name, _)| *name).filter(|name| is_given(name));
+        let given = ignored().map(|(name, _)| name).filter(|name| is_given(name));
         Ok(Self { given: given.collect() })
     }
 
@@ -101,14 +57,14 @@ impl clap::FromArgMatches for IgnoredArguments {
 
 impl Args for IgnoredArguments {
     fn augment_args(command: Command) -> Command {
-        IGNORED.iter().fold(command, |command, (name, needs_value)| {
-            let argument = Arg::new(*name).long(*name).hide(true).action(ArgAction::Append);
-            let argument = if *needs_value {
+        ignored().fold(command, |command, (name, needs_value)| {
+            let argument = Arg::new(name).long(name).hide(true).action(ArgAction::Append);
+            let argument = if needs_value {
                 argument.num_args(1).allow_hyphen_values(true)
             } else {
                 argument.num_args(0..=1).require_equals(true)
             };
-            let argument = if *name == "v" { argument.short('v') } else { argument };
+            let argument = if name == "v" { argument.short('v') } else { argument };
             command.arg(argument.default_missing_value("true"))
         })
     }

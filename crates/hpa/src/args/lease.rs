@@ -1,10 +1,7 @@
 use clap::{Arg, Args};
 use jiff::SignedDuration;
 
-use super::{
-    boolean::BOOL,
-    values::{namespace, positive_duration},
-};
+use super::values::{BOOL, namespace, positive_duration};
 
 /// Flags of leader election and its lease.
 #[derive(Args, Debug)]

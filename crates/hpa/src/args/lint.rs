@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{KubectlArguments, RulesFileArguments, boolean::accept_boolean};
+use super::{KubectlArguments, RulesFileArguments, values::accept_boolean};
 
 const EXAMPLES: &str = "\
 Examples:

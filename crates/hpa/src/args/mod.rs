@@ -4,7 +4,6 @@
 #![expect(clippy::doc_markdown, reason = "clap shows these comments verbatim in --help")]
 
 mod adapter;
-mod boolean;
 mod collectors;
 mod controller;
 mod convert;
@@ -23,12 +22,10 @@ mod recommend;
 mod replay;
 mod rules;
 mod rules_compare;
-mod rules_file;
 mod run;
 mod scaling_schedule;
 mod schedule;
 mod shadow_report;
-mod sharing;
 mod simulate;
 mod status;
 #[cfg(test)]
@@ -55,7 +52,7 @@ pub(crate) use self::{
     lease::LeaseArguments,
     lint::{LintArguments, LintFormat},
     program::{CompletionsArguments, ManArguments, VersionArguments, VersionFormat},
-    prometheus::{DEFAULT_URL, PrometheusArguments},
+    prometheus::{DEFAULT_URL, PrometheusArguments, RulesFileArguments, SharingArguments},
     recommend::{RecommendArguments, RecommendationFormat},
     replay::ReplayArguments,
     rules::{
@@ -63,7 +60,6 @@ pub(crate) use self::{
         RulesArguments, RulesCommand,
     },
     rules_compare::RulesCompareArguments,
-    rules_file::RulesFileArguments,
     run::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
         RunArguments,
@@ -71,7 +67,6 @@ pub(crate) use self::{
     scaling_schedule::{ScalingScheduleArguments, ScheduleDefaults},
     schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
     shadow_report::ShadowReportArguments,
-    sharing::SharingArguments,
     simulate::{SimulateArguments, SimulationFormat},
     status::StatusArguments,
     values::{NO_SETTINGS, to_std},

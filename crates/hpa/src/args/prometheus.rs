@@ -1,15 +1,12 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hpa_prometheus::client::{Authentication, Settings, SettingsError, Verb, parse_header};
 use hpa_prometheus::rules::Compat;
-use hpa_prometheus::source::{PrometheusSettings, ServerPermissions};
+use hpa_prometheus::source::{PrometheusSettings, ServerPermissions, SharingSettings};
 use jiff::SignedDuration;
 
-use super::{
-    boolean::BOOL,
-    values::{bytes, duration, positive_duration, to_std},
-};
+use super::values::{BOOL, bytes, duration, positive_duration, to_std};
 
 /// How to reach Prometheus. The flags that prometheus-adapter has keep their names.
 #[derive(Args, Debug)]
@@ -210,5 +207,58 @@ impl PrometheusArguments {
             compat,
             ..Settings::new("prometheus", url)?
         })
+    }
+}
+
+/// Metrics by the rules of `hpa run --metrics-config`.
+#[derive(Args, Debug)]
+#[command(
+    next_help_heading = "Metrics from Prometheus in the controller (hpa run --metrics-config)"
+)]
+pub(crate) struct RulesFileArguments {
+    /// Read metrics by the rules of this file first, and all others from the metrics APIs: the file
+    /// of hpa run --metrics-config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_config: Option<PathBuf>,
+    /// Connect to `servers` of that file. Implied by --prometheus-url
+    #[arg(long, value_name = BOOL, default_value_t = false)]
+    pub(crate) connect: bool,
+    // Last: a group's heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) prometheus: PrometheusArguments,
+}
+
+/// Whether queries are shared.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SharingArguments {
+    /// Whether autoscalers with the same metric in one namespace share a query to Prometheus. It
+    /// reads all objects of the namespace, and is used for a third of a sync period. hpa rules
+    /// check says which rules allow it
+    #[arg(
+        long,
+        env = "HPA_SHARE_QUERIES",
+        value_name = "MODE",
+        default_value = "auto",
+        help_heading = "Metrics"
+    )]
+    pub(crate) share_queries: ShareQueries,
+}
+
+/// When queries are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShareQueries {
+    /// If it has the same result and needs less queries
+    Auto,
+    /// Never
+    Never,
+}
+
+impl SharingArguments {
+    /// The settings for autoscalers with this sync period.
+    pub(crate) fn settings(self, sync_period: Duration) -> Option<SharingSettings> {
+        match self.share_queries {
+            ShareQueries::Auto => Some(SharingSettings::for_sync_period(sync_period)),
+            ShareQueries::Never => None,
+        }
     }
 }

@@ -6,11 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     KubectlArguments, RulesFileArguments,
-    boolean::accept_boolean,
     convert::TargetApi,
     run::AutoscalingArguments,
     simulate::SimulationFormat,
-    values::{duration, positive_duration, rate},
+    values::{accept_boolean, duration, positive_duration, rate},
 };
 
 const EXAMPLES: &str = "\

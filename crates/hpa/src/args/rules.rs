@@ -4,9 +4,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
     PrometheusArguments,
-    boolean::{BOOL, accept_boolean},
     rules_compare::RulesCompareArguments,
-    values::namespace,
+    values::{BOOL, accept_boolean, namespace},
 };
 
 const CHECK_EXAMPLES: &str = "\

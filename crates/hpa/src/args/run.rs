@@ -6,9 +6,11 @@ use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::{
-    boolean::{BOOL, accept_boolean},
     lease::LeaseArguments,
-    values::{duration, fraction, log_filter, namespace, positive_duration, rate, setting_name},
+    values::{
+        BOOL, accept_boolean, duration, fraction, log_filter, namespace, positive_duration, rate,
+        setting_name,
+    },
 };
 
 const RUN_EXAMPLES: &str = "\

@@ -2,7 +2,7 @@ use clap::Args;
 use hpa_collectors::schedules::{Compat, Settings};
 use jiff::SignedDuration;
 
-use super::{boolean::BOOL, values::duration};
+use super::values::{BOOL, duration};
 
 /// Whether scaling schedules are used.
 #[derive(Args, Clone, Debug)]

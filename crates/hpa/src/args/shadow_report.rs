@@ -2,9 +2,8 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use super::{
-    boolean::accept_boolean,
     run::{AutoscalingArguments, ClusterArguments, LogArguments},
-    values::positive_duration,
+    values::{accept_boolean, positive_duration},
 };
 
 const EXAMPLES: &str = "\

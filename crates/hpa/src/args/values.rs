@@ -2,11 +2,30 @@
 
 use std::time::Duration;
 
+use clap::{Arg, ArgAction, builder::BoolishValueParser};
 use hpa_calc::{
     Quantity, go_duration,
     settings::{SETTINGS, Setting},
 };
 use jiff::SignedDuration;
+
+/// The value name of boolean flags.
+pub(super) const BOOL: &str = "BOOL";
+
+/// Makes a flag whose value name is [`BOOL`] accept an optional boolean: `--flag`, `--flag true`,
+/// `--flag=false`.
+pub(super) fn accept_boolean(argument: Arg) -> Arg {
+    let is_boolean =
+        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == BOOL));
+    if !is_boolean {
+        return argument;
+    }
+    argument
+        .action(ArgAction::Set)
+        .num_args(0..=1)
+        .default_missing_value("true")
+        .value_parser(BoolishValueParser::new())
+}
 
 /// A duration as the flags of kube-controller-manager accept it (`1.5h30m`), or in the notations of
 /// jiff (`90 minutes`, `PT90M`).

@@ -45,7 +45,7 @@ impl Manifest {
     /// The position of a field, or of the closest one around it that is in the file.
     pub(crate) fn position(&self, field: &str) -> Position {
         let start = Position { line: self.line, column: 1 };
-        self.fields.position(&self.path_in_document(field)).unwrap_or(start)
+        self.fields.positions.get(&self.path_in_document(field)).unwrap_or(start)
     }
 
     fn path_in_document(&self, field: &str) -> String {
@@ -174,7 +174,7 @@ pub(crate) fn parse_document(text: &str) -> anyhow::Result<Value> {
     match yaml::parse(text, 1) {
         Ok((value, _)) => Ok(value),
         Err(_) if is_template(text) => bail!("{}", template_message(None)),
-        Err(error) => bail!("not YAML: line {}: {}", error.line, error.message),
+        Err(error) => bail!("not YAML: line {}: {}", error.position.line, error.message),
     }
 }
 
@@ -217,7 +217,7 @@ impl Input {
                 }
                 Err(error) => {
                     let message = format!("not YAML: {}", error.message);
-                    let place = format!("{file}:{}", error.line);
+                    let place = format!("{file}:{}", error.position.line);
                     self.problems.push(Problem { place, message });
                 }
             }

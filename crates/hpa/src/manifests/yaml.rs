@@ -1,25 +1,15 @@
 //! Reads a YAML document as kubectl does: plain scalars are those of YAML 1.1, and the last of
 //! several equal keys counts. Records the position of each field.
 
-use std::collections::HashMap;
-
-use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 use hpa_crd::member_path;
+pub(crate) use hpa_go_compat::yaml::Position;
+use hpa_go_compat::yaml::{self, Content, Node, Positions, Scalar, ScalarType, YamlError};
 use serde_json::{Map, Number, Value};
 
-/// The maximum number of levels, those of aliases included.
-const MAX_DEPTH: usize = 64;
 /// The maximum number of values of a document, those of aliases included.
 const MAX_VALUES: usize = 1_000_000;
 /// Integers up to this one are exact as floating-point numbers.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
-
-/// A place in a file, from 1. An object of a cluster has line 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-}
 
 /// A key that a mapping has twice.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,223 +26,107 @@ pub(crate) struct Duplicate {
 /// twice.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    positions: HashMap<String, Position>,
+    pub(super) positions: Positions,
     pub(super) duplicates: Vec<Duplicate>,
-}
-
-impl Fields {
-    /// The position of a field, or of the closest field around it that is in the document.
-    pub(super) fn position(&self, field: &str) -> Option<Position> {
-        let mut field = field;
-        loop {
-            if let Some(position) = self.positions.get(field) {
-                return Some(*position);
-            }
-            let start = if field.ends_with(']') { field.rfind('[') } else { field.rfind('.') };
-            field = field.get(..start?)?;
-        }
-    }
-}
-
-/// A document that can't be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct YamlError {
-    pub(super) line: usize,
-    pub(super) message: String,
 }
 
 /// Reads the first document of `text`, which begins in line `first_line` of its file.
 pub(super) fn parse(text: &str, first_line: usize) -> Result<(Value, Fields), YamlError> {
-    let mut builder = Builder { first_line, ..Builder::default() };
-    for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| YamlError {
-            line: builder.position(*error.marker()).line,
-            message: error.info(),
-        })?;
-        if matches!(event, Event::DocumentEnd) {
-            break;
-        }
-        let position = builder.position(span.start);
-        builder
-            .add(event, position)
-            .map_err(|message| YamlError { line: position.line, message: message.to_owned() })?;
-    }
-    Ok((builder.root.map(|root| root.value).unwrap_or_default(), builder.fields))
+    let mut reader = Reader { first_line, fields: Fields::default(), values: 0 };
+    // All, so that a text after the first one is read, which may be no YAML.
+    let documents = yaml::parse_all(text)
+        .map_err(|error| YamlError { position: reader.in_file(error.position), ..error })?;
+    let value = documents.first().map(|document| reader.value(document, Some(""))).transpose()?;
+    Ok((value.unwrap_or_default(), reader.fields))
 }
 
-/// A complete value.
-#[derive(Clone, Default)]
-struct Node {
-    value: Value,
-    /// The number of values in it, itself included.
-    values: usize,
-    depth: usize,
-}
-
-/// A sequence or a mapping that is not complete.
-struct Collection {
-    path: String,
-    anchor: usize,
-    node: Node,
-    /// The key of the next value of a mapping.
-    key: Option<Key>,
-}
-
-struct Key {
-    name: String,
-    is_merge: bool,
-}
-
-#[derive(Default)]
-struct Builder {
+struct Reader {
     first_line: usize,
     fields: Fields,
-    anchors: HashMap<usize, Node>,
-    open: Vec<Collection>,
-    root: Option<Node>,
+    values: usize,
 }
 
-impl Builder {
-    fn position(&self, marker: Marker) -> Position {
-        Position { line: marker.line() + self.first_line - 1, column: marker.col() + 1 }
+impl Reader {
+    fn in_file(&self, position: Position) -> Position {
+        Position { line: position.line + self.first_line - 1, ..position }
     }
 
-    fn add(&mut self, event: Event<'_>, position: Position) -> Result<(), &'static str> {
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let is_plain = style == ScalarStyle::Plain;
-                if self.awaits_key() {
-                    return self.add_key(&text, is_plain && tag.is_none(), position);
+    fn error(&self, node: &Node, message: &str) -> YamlError {
+        YamlError { position: self.in_file(node.position), message: message.to_owned() }
+    }
+
+    /// `path` is `None` in an alias, whose fields are elsewhere in the document.
+    fn value(&mut self, node: &Node, path: Option<&str>) -> Result<Value, YamlError> {
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(self.error(node, "too many values"));
+        }
+        match &node.content {
+            Content::Scalar(scalar) => Ok(scalar_value(scalar)),
+            Content::Sequence(items) => {
+                let items = items.iter().enumerate().map(|(index, item)| {
+                    // An anchor is before its aliases.
+                    let path = path.filter(|_| item.position >= node.position);
+                    let path = path.map(|path| format!("{path}[{index}]"));
+                    if let Some(path) = &path {
+                        self.fields.positions.0.insert(path.clone(), self.in_file(item.position));
+                    }
+                    self.value(item, path.as_deref())
+                });
+                items.collect()
+            }
+            Content::Mapping(members) => {
+                let mut object = Map::new();
+                for (key, value) in members {
+                    self.member(&mut object, key, value, path)?;
                 }
-                self.enter(position);
-                let value = scalar(&text, is_plain, tag.as_deref());
-                self.finish(Node { value, values: 1, depth: 1 }, anchor)
+                Ok(Value::Object(object))
             }
-            Event::SequenceStart(_, anchor, _) => {
-                self.start(Value::Array(vec![]), anchor, position)
-            }
-            Event::MappingStart(_, anchor, _) => {
-                self.start(Value::Object(Map::new()), anchor, position)
-            }
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(collection) => {
-                    let anchor = collection.anchor;
-                    self.finish(collection.node, anchor)
-                }
-                None => Ok(()),
-            },
-            Event::Alias(anchor) => {
-                let node = self.anchors.get(&anchor).cloned();
-                let node = node.ok_or("an anchor contains itself")?;
-                if self.awaits_key() {
-                    let key = node.value.as_str().ok_or("a key is not a text")?;
-                    return self.add_key(key, false, position);
-                }
-                self.enter(position);
-                self.finish(node, 0)
-            }
-            _ => Ok(()),
         }
     }
 
-    fn awaits_key(&self) -> bool {
-        let open = self.open.last();
-        open.is_some_and(|open| open.node.value.is_object() && open.key.is_none())
+    fn member(
+        &mut self,
+        object: &mut Map<String, Value>,
+        key: &Node,
+        value: &Node,
+        path: Option<&str>,
+    ) -> Result<(), YamlError> {
+        let Content::Scalar(scalar) = &key.content else {
+            return Err(self.error(key, "a key is not a text"));
+        };
+        let name = match scalar.scalar_type() {
+            ScalarType::Null => return Err(self.error(key, "a key is null")),
+            ScalarType::Bool(value) => value.to_string(),
+            ScalarType::Text | ScalarType::Invalid => scalar.text.clone(),
+        };
+        let path = path.map(|path| member_path(path, &name));
+        if let Some(path) = &path {
+            self.add_key(path, self.in_file(key.position), object.get(&name));
+        }
+        let is_alias = value.position < key.position;
+        let child = self.value(value, path.as_deref().filter(|_| !is_alias))?;
+        if scalar.is_merge_key() {
+            merge(object, child).map_err(|message| self.error(value, message))
+        } else {
+            object.insert(name, child);
+            Ok(())
+        }
     }
 
-    fn add_key(
-        &mut self,
-        text: &str,
-        is_plain: bool,
-        position: Position,
-    ) -> Result<(), &'static str> {
-        let Some(mapping) = self.open.last_mut() else { return Ok(()) };
-        let name = match if is_plain { plain(text) } else { text.into() } {
-            Value::Bool(value) => value.to_string(),
-            Value::Null => return Err("a key is null"),
-            _ => text.to_owned(),
-        };
-        let is_merge = is_plain && text == "<<";
-        let path = member_path(&mapping.path, &name);
+    fn add_key(&mut self, path: &str, kept: Position, lost: Option<&Value>) {
+        let positions = &mut self.fields.positions.0;
+        let first = positions.insert(path.to_owned(), kept);
         // Members that `<<` has added have no position.
-        if let (Some(lost), Some(first)) =
-            (mapping.node.value.get(&name), self.fields.positions.get(&path).copied())
-        {
-            let lost = lost.clone();
+        if let (Some(lost), Some(position)) = (lost, first) {
             let is_inside = |other: &str| {
-                let rest = other.strip_prefix(path.as_str());
+                let rest = other.strip_prefix(path);
                 rest.is_some_and(|rest| rest.starts_with(['.', '[']))
             };
-            self.fields.positions.retain(|other, _| !is_inside(other));
-            let field = path.clone();
-            self.fields.duplicates.push(Duplicate { field, lost, position: first, kept: position });
+            positions.retain(|other, _| !is_inside(other));
+            let (field, lost) = (path.to_owned(), lost.clone());
+            self.fields.duplicates.push(Duplicate { field, lost, position, kept });
         }
-        self.fields.positions.insert(path, position);
-        mapping.key = Some(Key { name, is_merge });
-        Ok(())
-    }
-
-    /// The path of the next value. Records the position of an item; that of a member is its key's.
-    fn enter(&mut self, position: Position) -> String {
-        let Some(parent) = self.open.last() else { return String::new() };
-        if let Value::Array(items) = &parent.node.value {
-            let path = format!("{}[{}]", parent.path, items.len());
-            self.fields.positions.insert(path.clone(), position);
-            return path;
-        }
-        let name = parent.key.as_ref().map_or("", |key| &key.name);
-        member_path(&parent.path, name)
-    }
-
-    fn start(
-        &mut self,
-        value: Value,
-        anchor: usize,
-        position: Position,
-    ) -> Result<(), &'static str> {
-        if self.awaits_key() {
-            return Err("a key is not a text");
-        }
-        if self.open.len() == MAX_DEPTH {
-            return Err("nested too deeply");
-        }
-        let path = self.enter(position);
-        let node = Node { value, values: 1, depth: 1 };
-        self.open.push(Collection { path, anchor, node, key: None });
-        Ok(())
-    }
-
-    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), &'static str> {
-        if anchor != 0 {
-            self.anchors.insert(anchor, node.clone());
-        }
-        match self.open.last_mut() {
-            Some(parent) => parent.add(node)?,
-            None => self.root = Some(node),
-        }
-        Ok(())
-    }
-}
-
-impl Collection {
-    fn add(&mut self, child: Node) -> Result<(), &'static str> {
-        self.node.values += child.values;
-        self.node.depth = self.node.depth.max(child.depth + 1);
-        if self.node.values > MAX_VALUES {
-            return Err("too many values");
-        }
-        if self.node.depth > MAX_DEPTH {
-            return Err("nested too deeply");
-        }
-        match (&mut self.node.value, self.key.take()) {
-            (Value::Array(items), _) => items.push(child.value),
-            (Value::Object(members), Some(key)) if key.is_merge => merge(members, child.value)?,
-            (Value::Object(members), Some(key)) => {
-                members.insert(key.name, child.value);
-            }
-            _ => {}
-        }
-        Ok(())
     }
 }
 
@@ -268,26 +142,17 @@ fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), &'static 
     }
 }
 
-fn scalar(text: &str, is_plain: bool, tag: Option<&Tag>) -> Value {
-    let suffix = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
-    match suffix.as_deref() {
-        Some("null" | "bool" | "int" | "float") => plain(text),
-        None if is_plain && tag.is_none() => plain(text),
-        _ => text.into(),
+fn scalar_value(scalar: &Scalar) -> Value {
+    let text = scalar.text.as_str();
+    match scalar.tag.as_deref() {
+        Some("null" | "bool" | "int" | "float") => {}
+        None if scalar.is_plain => {}
+        _ => return text.into(),
     }
-}
-
-/// The value of a text without quotes and tag.
-fn plain(text: &str) -> Value {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            true.into()
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            false.into()
-        }
-        _ => number(text).unwrap_or_else(|| text.into()),
+    match scalar.plain_type() {
+        ScalarType::Null => Value::Null,
+        ScalarType::Bool(value) => value.into(),
+        ScalarType::Text | ScalarType::Invalid => number(text).unwrap_or_else(|| text.into()),
     }
 }
 
@@ -342,7 +207,7 @@ mod tests {
         let text = "a:\n  b: [1, {c: 2}]\nmetadata:\n  annotations:\n    x.y/z: on\n";
         let (value, fields) = parse(text, 11).unwrap();
         assert_eq!(value["metadata"]["annotations"]["x.y/z"], true);
-        let at = |field: &str| fields.position(field).map(|at| (at.line, at.column));
+        let at = |field: &str| fields.positions.get(field).map(|at| (at.line, at.column));
         assert_eq!(at("a.b"), Some((12, 3)));
         assert_eq!(at("a.b[1].c"), Some((12, 11)));
         assert_eq!(at("a.b[1].missing[0].member"), Some((12, 10)));
@@ -364,7 +229,7 @@ mod tests {
                 kept: at(3, 1),
             }]
         );
-        assert_eq!(fields.position("a.b"), Some(at(3, 1)));
+        assert_eq!(fields.positions.get("a.b"), Some(at(3, 1)));
     }
 
     /// The values are those of `kubectl label --local -o json`.
@@ -410,7 +275,7 @@ mod tests {
         let (value, fields) =
             parse("{\n\t\"a\": [\n\t\t{\"b\": \"\\u00e9\"}\n\t]\n}\n", 1).unwrap();
         assert_eq!(value, json!({ "a": [{ "b": "é" }] }));
-        assert_eq!(fields.position("a[0].b").map(|at| at.line), Some(3));
+        assert_eq!(fields.positions.get("a[0].b").map(|at| at.line), Some(3));
     }
 
     #[test]
@@ -427,7 +292,7 @@ mod tests {
         let deep = "[".repeat(100_000);
         assert!(parse(&deep, 1).is_err());
         let mut text = "a0: &a0 [x]\n".to_owned();
-        for level in 1..MAX_DEPTH {
+        for level in 1..64 {
             let _ = writeln!(text, "a{level}: &a{level} [*a{}]", level - 1);
         }
         assert_eq!(parse(&text, 1).unwrap_err().message, "nested too deeply");

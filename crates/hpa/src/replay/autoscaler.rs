@@ -11,7 +11,6 @@ use crate::{
     manifests,
 };
 
-/// An autoscaler.
 pub(super) struct Autoscaler {
     /// With the defaults of the API server.
     pub(super) hpa: HorizontalPodAutoscaler,

@@ -3,7 +3,7 @@
 use hpa_calc::{Selector, api::MetricIdentifier};
 use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::client::Client;
-use hpa_prometheus::rules::explain::{Explanation, Verdict};
+use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
 use hpa_prometheus::source::PrometheusProvider;
 
 use super::metric::{Metric, Source};
@@ -281,8 +281,8 @@ fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> Option<Ap
 
 fn applied(explanation: &Explanation) -> Option<(usize, String)> {
     let report = explanation.applied()?;
-    match &report.verdict {
-        Verdict::Applies { query, .. } => Some((report.index, query.clone())),
+    match &report.outcome {
+        RuleOutcome::Applies { query, .. } => Some((report.index, query.clone())),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! `hpa rules check`.
 
-use std::{collections::BTreeMap, error::Error, fmt::Write};
+use std::collections::BTreeMap;
 
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
@@ -8,10 +8,11 @@ use hpa_metrics::{
     resource::{ApiResources, GroupResource},
     values::NoValue,
     wire::ItemLabels,
+    with_causes,
 };
 use hpa_prometheus::rules::{
     Config, RuleSet,
-    explain::Verdict,
+    explain::RuleOutcome,
     lint::{Finding, lint},
 };
 use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
@@ -41,7 +42,7 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
     let discovery = provider.relist().await;
     let mut report = Report { provider: &provider, text: String::new(), problems: 0 };
     if let Err(error @ hpa_prometheus::source::RelistError::Mapper(_)) = &discovery {
-        anyhow::bail!("{}", chain(error));
+        anyhow::bail!("{}", with_causes(error));
     }
     let compiled = RuleSet::compile(&config, &provider.resources());
     for finding in lint(&config, &compiled, &provider.resources()) {
@@ -65,7 +66,7 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
 fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let rules = RuleSet::compile(config, resources);
     let findings = lint(config, &rules, resources);
-    let mut lines: Vec<String> = rules.errors().map(|error| chain(error)).collect();
+    let mut lines: Vec<String> = rules.errors().map(|error| with_causes(error)).collect();
     lines.extend(findings.iter().map(display));
     let labels = rules.custom.iter().chain(&rules.external).flatten();
     lines.extend(labels.flat_map(|rule| rule.labels().ambiguous().to_vec()).map(|ambiguous| {
@@ -246,7 +247,7 @@ impl Report<'_> {
             Err(error) => self.failure(&object.to_string(), &error),
         }
         let explanation = provider.explain_custom(&request, &[name]);
-        self.warnings(server, explanation.applied().map(|rule| &rule.verdict)).await;
+        self.warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
     /// A value that is no number isn't a mistake of the rule: an idle histogram has none.
@@ -283,18 +284,18 @@ impl Report<'_> {
         }
         let explanation = self.provider.explain_external(&request);
         let server = Server { provider: self.provider, name: &rule.definition.server };
-        self.warnings(server, explanation.applied().map(|rule| &rule.verdict)).await;
+        self.warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
-    async fn warnings(&mut self, server: Server<'_>, verdict: Option<&Verdict>) {
-        if let Some(Verdict::Applies { warnings, .. }) = verdict {
+    async fn warnings(&mut self, server: Server<'_>, outcome: Option<&RuleOutcome>) {
+        if let Some(RuleOutcome::Applies { warnings, .. }) = outcome {
             let mut warnings = warnings.clone();
             server.verify(&mut warnings).await;
             for warning in warnings {
                 self.warning(&warning.to_string());
             }
         }
-        if let Some(sharing) = verdict.and_then(Verdict::sharing) {
+        if let Some(sharing) = outcome.and_then(RuleOutcome::sharing) {
             self.line(&format!("  {sharing}"));
         }
     }
@@ -341,18 +342,4 @@ fn display_name(metric: &InspectedMetric) -> String {
         Some(resource) => format!("{resource}/{}", metric.metric),
         None => metric.metric.clone(),
     }
-}
-
-/// An error with its causes, without those that the text before contains.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            let _ = write!(text, ": {message}");
-        }
-        cause = error.source();
-    }
-    text
 }

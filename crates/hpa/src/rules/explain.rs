@@ -6,13 +6,12 @@ use anyhow::{Context, bail};
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{
     CustomQuery, ExternalQuery, MetricSource, Objects, describe, resource::GroupResource,
-    wire::ItemLabels,
+    wire::ItemLabels, with_causes,
 };
-use hpa_prometheus::rules::explain::{Explanation, Verdict};
+use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
 use super::{
-    check::chain,
     provider, read_config, resource,
     sample::{self, Server},
 };
@@ -29,7 +28,7 @@ pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(Str
     };
     // Rules that fail are part of the explanation.
     if let Err(error @ RelistError::Mapper(_)) = provider.relist().await {
-        bail!("{}", chain(&error));
+        bail!("{}", with_causes(&error));
     }
     let selector = Selector::parse(&arguments.selector);
     let metric_selector = selector.with_context(|| format!("--selector {}", arguments.selector))?;
@@ -214,7 +213,7 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
     }
 }
 
-/// Each rule with its verdict.
+/// Each rule with its outcome.
 async fn rules(
     provider: &PrometheusProvider,
     list: &str,
@@ -239,11 +238,11 @@ async fn rules(
             continue;
         };
         let server = Server { provider, name: &rule.definition.server };
-        if let Verdict::Applies { warnings, .. } = &mut report.verdict {
+        if let RuleOutcome::Applies { warnings, .. } = &mut report.outcome {
             server.verify(warnings).await;
         }
-        let _ = writeln!(text, "{name}: {}", report.verdict);
-        if let Verdict::NoSeries { series_query } = &report.verdict
+        let _ = writeln!(text, "{name}: {}", report.outcome);
+        if let RuleOutcome::NoSeries { series_query } = &report.outcome
             && let Some(age) = server.age(series_query).await
         {
             let _ = writeln!(

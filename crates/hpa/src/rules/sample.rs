@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hpa_metrics::with_causes;
 use hpa_prometheus::{
     client::QueryFailure,
     promql::{self, Node},
@@ -51,7 +52,7 @@ impl Server<'_> {
     pub(super) async fn vector(&self, query: &str) -> Result<Vec<Labels>, String> {
         match self.query(query).await {
             Some(Ok(samples)) => Ok(samples.into_iter().map(|(labels, _)| labels).collect()),
-            Some(Err(failure)) => Err(super::check::chain(&failure)),
+            Some(Err(failure)) => Err(with_causes(&failure)),
             None => Err(format!("the file has no server {}", self.name)),
         }
     }

@@ -1,7 +1,7 @@
 //! Limits for each metrics API, so that one that hangs affects no other.
 
 mod breaker;
-mod namespaces;
+mod semaphores;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +12,8 @@ use hpa_calc::readings::MetricsApi;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use self::{breaker::Breaker, namespaces::Namespaces};
+use self::breaker::Breaker;
+pub use self::semaphores::KeyedSemaphores;
 use crate::{Catalog, MetricError, MetricSource, Query, Values};
 
 /// Limits of each metrics API.
@@ -65,7 +66,7 @@ pub struct Isolating<S> {
 /// The state of one API.
 struct Api {
     slots: Semaphore,
-    namespaces: Mutex<Namespaces>,
+    namespaces: KeyedSemaphores,
     breaker: Mutex<Breaker>,
 }
 
@@ -73,7 +74,7 @@ impl Api {
     fn new(settings: IsolationSettings) -> Self {
         Self {
             slots: Semaphore::new(settings.concurrency),
-            namespaces: Mutex::new(Namespaces::new(settings.namespace_concurrency)),
+            namespaces: KeyedSemaphores::new(settings.namespace_concurrency),
             breaker: Mutex::new(Breaker::new(settings.unresponsive_after)),
         }
     }
@@ -129,7 +130,7 @@ impl<S: MetricSource> MetricSource for Isolating<S> {
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let api = self.api(query.api());
         let namespace: Arc<str> = query.namespace().into();
-        let slots = api.namespaces.lock().slots(&namespace);
+        let slots = api.namespaces.of(&namespace);
         // The namespace's first, so that requests that wait for it hold no slot of the API. Neither
         // semaphore is ever closed, so this doesn't fail.
         let _namespace_slot = slots.acquire().await.ok();

@@ -3,7 +3,8 @@
 //! ```text
 //!  query ──► lexer ──► parser (tree) ◄── functions (types of arguments)
 //!                        ├──► rules::lint    mistakes in the queries of rules
-//!                        └──► rules::shape   whether objects can share a query
+//!                        ├──► rules::shape   whether objects can share a query
+//!                        └──► restrict       a label for all selectors
 //! ```
 //!
 //! [`parse`] accepts the queries that Prometheus accepts. A function that Prometheus doesn't have
@@ -13,11 +14,13 @@
 mod functions;
 mod lexer;
 mod parser;
+mod restrict;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use functions::{depends_on_order, is_by_series};
 pub use parser::parse;
+pub use restrict::restrict;
 
 /// A mistake in a query, with its offset in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +86,8 @@ pub struct Selector<'q> {
     /// Empty if the name is a matcher.
     pub name: &'q str,
     pub matchers: Vec<Matcher<'q>>,
+    /// The offset after the opening brace, if there is one.
+    pub first_matcher_at: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -208,7 +208,9 @@ impl<'q> Parser<'q> {
     /// The matchers of a selector, after its name.
     fn selector(&mut self, at: usize, name: &'q str) -> Parsed<Expr<'q>> {
         let mut matchers = Vec::new();
-        if self.accept("{") {
+        let brace_at = self.offset();
+        let has_braces = self.accept("{");
+        if has_braces {
             while !self.accept("}") {
                 let matcher = self.matcher()?;
                 if matcher.label == "__name__" && !name.is_empty() {
@@ -231,7 +233,9 @@ impl<'q> Parser<'q> {
         if name.is_empty() && matchers.iter().all(accepts_empty) {
             return fail(at, "a selector needs a name, or a matcher that doesn't match \"\"");
         }
-        Ok(expr(at, Node::Selector(Selector { name, matchers }), Type::InstantVector))
+        let first_matcher_at = has_braces.then_some(brace_at + 1);
+        let selector = Selector { name, matchers, first_matcher_at };
+        Ok(expr(at, Node::Selector(selector), Type::InstantVector))
     }
 
     /// The name of a label, in quotes if it has other characters than letters and digits.

@@ -1,4 +1,4 @@
-//! Which label of a series names an object of which resource.
+//! Maps labels of series to resources.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ pub enum FormatError {
     /// The template renders nothing.
     #[error("unable to convert label template to matcher: empty template")]
     Empty,
-    /// What it renders is no regular expression.
+    /// The rendered text is no regular expression.
     #[error("unable to convert label template to matcher: {0}")]
     Regex(#[source] RegexError),
     /// The label doesn't depend on the resource.
@@ -144,7 +144,7 @@ impl ResourceLabels {
                 .map_err(|source| MappingError::Override { label: label.to_owned(), source })?;
             let resource = &resource.group_resource;
             self.by_label.insert(label.to_owned(), resource.clone());
-            // The reference takes any of them, another one at each start.
+            // The reference uses a random one, which changes at each start.
             if let Some(used) = self.labels.get(resource) {
                 self.ambiguous.push(AmbiguousLabel {
                     resource: resource.clone(),
@@ -170,7 +170,7 @@ impl ResourceLabels {
         &self.ambiguous
     }
 
-    /// What a label means.
+    /// The meaning of a label.
     pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
         if let Some(resource) = self.by_label.get(label) {
             return LabelMeaning::Resource(resource);

@@ -1,4 +1,4 @@
-//! From the name of a series to the name of a metric.
+//! Derives the name of a metric from that of a series.
 
 use hpa_calc::go_text::Quoted;
 

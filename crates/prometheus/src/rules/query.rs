@@ -1,4 +1,4 @@
-//! From a request to a query.
+//! Builds the query for a request.
 
 #[cfg(test)]
 mod tests;
@@ -43,15 +43,13 @@ pub enum QueryError {
 /// Objects whose metric is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
-    /// Their resource.
     pub resource: &'a GroupResource,
     /// Their namespace. It is empty for objects without one.
     pub namespace: &'a str,
-    /// Their names.
     pub names: &'a [String],
 }
 
-/// What the queries of a rule depend on.
+/// Inputs of a rule's queries, other than the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub labels: &'a ResourceLabels,

@@ -26,13 +26,11 @@ use hpa_metrics::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unable to construct querier for {usage} metrics: {source}")]
 pub struct ResourceRuleError {
-    /// The rule that is wrong.
     pub usage: Usage,
-    /// What is wrong.
     pub source: ResourceRuleProblem,
 }
 
-/// What is wrong with a rule of `resourceRules`.
+/// An error in a rule of `resourceRules`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceRuleProblem {
@@ -45,24 +43,14 @@ pub enum ResourceRuleProblem {
          {source}",
         Quoted(template)
     )]
-    ContainerQuery {
-        /// The template.
-        template: String,
-        /// What is wrong.
-        source: TemplateError,
-    },
+    ContainerQuery { template: String, source: TemplateError },
     /// `nodeQuery`.
     #[error(
         "unable to construct node metrics query: unable to parse metrics query template {}: \
          {source}",
         Quoted(template)
     )]
-    NodeQuery {
-        /// The template.
-        template: String,
-        /// What is wrong.
-        source: TemplateError,
-    },
+    NodeQuery { template: String, source: TemplateError },
 }
 
 impl ResourceRuleError {

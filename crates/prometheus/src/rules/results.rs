@@ -1,4 +1,4 @@
-//! From the result of a query to values of metrics.
+//! Converts results of queries to values of metrics.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,6 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// The result of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueryResult {
     /// An instant vector. `None` if its JSON is `null`.

@@ -148,7 +148,6 @@ impl Rule {
         &self.labels
     }
 
-    /// The template of the query.
     pub fn query_template(&self) -> &QueryTemplate {
         &self.query
     }

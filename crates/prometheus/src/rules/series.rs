@@ -74,7 +74,6 @@ struct MetricEntry {
     resources: u32,
 }
 
-/// A name of series.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesName<'s> {
     name: &'s str,

@@ -30,7 +30,6 @@ pub struct RuleInspection {
     pub definition: DiscoveryRule,
     /// Its state.
     pub status: RuleStatus,
-    /// Its metrics.
     pub metrics: Vec<InspectedMetric>,
 }
 

@@ -195,7 +195,6 @@ impl PrometheusProvider {
         file.into_iter().chain(rules).collect()
     }
 
-    /// The settings.
     pub fn settings(&self) -> &PrometheusSettings {
         &self.settings
     }

@@ -64,7 +64,6 @@ impl PrometheusProvider {
 /// A rules file as it was read.
 #[derive(Clone, Debug)]
 pub struct RulesFile {
-    /// The path.
     pub path: PathBuf,
     /// The content.
     pub text: String,

@@ -55,7 +55,6 @@ pub struct Variant {
     pub controller: ControllerSettings,
     pub objective: Objective,
     pub cost: Cost,
-    /// The unit of the load.
     pub load_unit: String,
     /// The only workload of `cluster`.
     pub workload: WorkloadSpec,

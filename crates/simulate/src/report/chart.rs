@@ -139,7 +139,6 @@ fn largest(points: &[Point], value: impl Fn(&Point) -> f64) -> f64 {
     points.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The plot of replicas.
 struct ReplicasPlot<'a> {
     variant: &'a Variant,
     points: &'a [Point],

@@ -10,15 +10,7 @@ use crate::json;
 const SHOWN: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
-pub(super) const COLUMNS: &[(&str, bool)] = &[
-    ("Name", false),
-    ("Reference", false),
-    ("Targets", false),
-    ("MinPods", false),
-    ("MaxPods", false),
-    ("Replicas", false),
-    ("Age", false),
-];
+pub(super) const COLUMNS: &str = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
 
 pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let reference = |field: &str| json::str_at(object, &format!("/spec/scaleTargetRef/{field}"));

@@ -11,7 +11,7 @@ use crate::{error::ApiError, json, target::Target};
 /// Computes the cells of an object.
 type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
 
-const AGE: &[(&str, bool)] = &[("Name", false), ("Age", false)];
+const AGE: &str = "Name|Age";
 
 #[derive(Debug)]
 enum RowPrinter {
@@ -55,7 +55,7 @@ impl TablePrinter {
         let custom = &target.served_version()?.columns;
         let (columns, rows) = if custom.is_empty() {
             let (columns, cells) = built_in(&target.resource.group, &target.resource.plural);
-            let columns = columns.iter().map(Column::built_in).collect();
+            let columns = columns.split('|').map(Column::built_in).collect();
             (columns, RowPrinter::BuiltIn(cells))
         } else {
             (custom_columns(custom), RowPrinter::Crd(custom.clone()))
@@ -108,7 +108,8 @@ impl TablePrinter {
     }
 }
 
-fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], CellsFn) {
+/// The columns of a built-in resource, separated by bars, and its cells.
+fn built_in(group: &str, plural: &str) -> (&'static str, CellsFn) {
     match (group, plural) {
         ("autoscaling", "horizontalpodautoscalers") => (autoscaler::COLUMNS, autoscaler::cells),
         ("apps", "deployments") => (workload::DEPLOYMENT, workload::deployment),
@@ -189,12 +190,12 @@ struct Column {
 }
 
 impl Column {
-    /// A column of a built-in table, by name and `is_wide`. A name with the prefix `#` makes it a
-    /// column of integers.
-    fn built_in((name, is_wide): &(&str, bool)) -> Self {
-        let (name, data_type) =
-            name.strip_prefix('#').map_or((*name, "string"), |name| (name, "integer"));
-        Self { name: name.to_owned(), data_type: data_type.to_owned(), is_wide: *is_wide }
+    /// A column of a built-in table: a name with `#` has integers, and one with `+` is wide.
+    fn built_in(name: &str) -> Self {
+        let data_type = if name.starts_with('#') { "integer" } else { "string" };
+        let is_wide = name.starts_with('+');
+        let name = name.trim_start_matches(['#', '+']).to_owned();
+        Self { name, data_type: data_type.to_owned(), is_wide }
     }
 
     /// The column definition in the `Table`.
@@ -208,7 +209,7 @@ impl Column {
 }
 
 fn custom_columns(definitions: &[Value]) -> Vec<Column> {
-    let first = [Column::built_in(&("Name", false))];
+    let first = [Column::built_in("Name")];
     let rest = definitions.iter().map(|column| {
         let is_wide = json::i64_at(column, "/priority").unwrap_or_default() > 0;
         let [name, data_type] =

@@ -7,52 +7,16 @@ use serde_json::{Map, Value, json};
 use super::{age, name, since};
 use crate::json;
 
-const CONTAINERS: (&str, bool) = ("Containers", true);
-const IMAGES: (&str, bool) = ("Images", true);
-const SELECTOR: (&str, bool) = ("Selector", true);
-
-pub(super) const DEPLOYMENT: &[(&str, bool)] = &[
-    ("Name", false),
-    ("Ready", false),
-    ("Up-to-date", false),
-    ("Available", false),
-    ("Age", false),
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
-pub(super) const STATEFUL_SET: &[(&str, bool)] =
-    &[("Name", false), ("Ready", false), ("Age", false), CONTAINERS, IMAGES];
-pub(super) const REPLICA_SET: &[(&str, bool)] = &[
-    ("Name", false),
-    ("#Desired", false),
-    ("#Current", false),
-    ("#Ready", false),
-    ("Age", false),
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
-pub(super) const CONFIG_MAP: &[(&str, bool)] = &[("Name", false), ("Data", false), ("Age", false)];
-pub(super) const POD: &[(&str, bool)] = &[
-    ("Name", false),
-    ("Ready", false),
-    ("Status", false),
-    ("Restarts", false),
-    ("Age", false),
-    ("IP", true),
-    ("Node", true),
-    ("Nominated Node", true),
-    ("Readiness Gates", true),
-];
-pub(super) const NAMESPACE: &[(&str, bool)] = &[("Name", false), ("Status", false), ("Age", false)];
-pub(super) const EVENT: &[(&str, bool)] = &[
-    ("Last Seen", false),
-    ("Type", false),
-    ("Reason", false),
-    ("Object", false),
-    ("Message", false),
-];
+pub(super) const DEPLOYMENT: &str =
+    "Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector";
+pub(super) const STATEFUL_SET: &str = "Name|Ready|Age|+Containers|+Images";
+pub(super) const REPLICA_SET: &str =
+    "Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector";
+pub(super) const CONFIG_MAP: &str = "Name|Data|Age";
+pub(super) const POD: &str =
+    "Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates";
+pub(super) const NAMESPACE: &str = "Name|Status|Age";
+pub(super) const EVENT: &str = "Last Seen|Type|Reason|Object|Message";
 
 pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let ready =
@@ -60,17 +24,9 @@ pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let (updated, available) =
         (count(object, "/status/updatedReplicas"), count(object, "/status/availableReplicas"));
     let [containers, images] = containers(object);
-    let (ready, updated, available) = (ready.into(), updated.into(), available.into());
-    vec![
-        name(object),
-        ready,
-        updated,
-        available,
-        age(object, now),
-        containers,
-        images,
-        selector(object),
-    ]
+    let counts = [ready.into(), updated.into(), available.into()];
+    let last = [age(object, now), containers, images, selector(object)];
+    [name(object)].into_iter().chain(counts).chain(last).collect()
 }
 
 pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -28,7 +28,7 @@ struct State {
     health: BTreeMap<(ScheduleKind, String), Health>,
 }
 
-/// Whether the schedules of a watch are known.
+/// The state of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Synced,
@@ -122,7 +122,7 @@ impl Cache {
         state.entries.iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
 
-    /// Whether a schedule would be known.
+    /// The state of the watch that delivers a schedule.
     pub(super) fn health(&self, key: &ScheduleKey) -> Health {
         let state = self.state.read();
         let own = |namespace: &str| state.health.get(&(key.kind, namespace.to_owned()));
@@ -148,7 +148,7 @@ impl Cache {
     }
 
     /// Sets the state of a watch. Without the resource, there are no schedules; after a failure,
-    /// those that are known remain.
+    /// the cached ones remain.
     pub(super) fn set_health(&self, kind: ScheduleKind, namespace: &str, health: Health) {
         let mut state = self.state.write();
         let current =

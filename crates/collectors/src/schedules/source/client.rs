@@ -8,8 +8,8 @@ use hpa_metrics::MetricsClient;
 
 use super::{ScheduleKey, Schedules};
 
-/// Answers queries for metrics of schedules, and passes others on. It is above the client that
-/// reuses responses, because the value must be the one of the moment.
+/// Answers queries for metrics of schedules, and passes others on. It wraps the coalescing client,
+/// which reuses values: that of a schedule must be current.
 pub struct ScheduleClient {
     schedules: Arc<Schedules>,
     next: Arc<dyn MetricsClient>,

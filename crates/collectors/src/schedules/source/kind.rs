@@ -1,4 +1,4 @@
-//! The kinds of schedules, and what identifies a schedule.
+//! Kinds and keys of schedules.
 
 use std::fmt;
 
@@ -35,7 +35,6 @@ impl ScheduleKind {
         }
     }
 
-    /// The resource.
     pub fn resource(self) -> GroupResource {
         GroupResource::new(GROUP, self.plural())
     }
@@ -64,11 +63,9 @@ impl ScheduleKind {
 /// Identifies a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduleKey {
-    /// The kind.
     pub kind: ScheduleKind,
     /// Empty for a `ClusterScalingSchedule`.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 

@@ -43,23 +43,17 @@ pub enum NoScheduleValue {
     /// The schedules have not been read.
     #[error("{} have not been read{reason}", kind.resource())]
     NotSynced {
-        /// Which schedules.
         kind: ScheduleKind,
         /// The last failure, after a colon.
         reason: String,
     },
     /// The schedule can't be evaluated.
     #[error("{key}: {problem}")]
-    Invalid {
-        /// The schedule.
-        key: ScheduleKey,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Invalid { key: ScheduleKey, problem: String },
 }
 
 impl Schedules {
-    /// Nothing is known until [`Self::watch`] has read the schedules.
+    /// The cache is empty until [`Self::watch`] has read the schedules.
     pub fn new(settings: crate::schedules::Settings, now: Now) -> Self {
         Self { settings, now, cache: Cache::default() }
     }
@@ -88,7 +82,7 @@ impl Schedules {
         entries.filter_map(|entry| entry.next_change(now)).min()
     }
 
-    /// What prevents that schedules are known, by kind. Not installed is known.
+    /// The kinds that are not synced, with the reason. A kind that is not installed counts as synced.
     pub fn readiness(&self) -> Result<(), Vec<String>> {
         let problems = self.cache.problems();
         if problems.is_empty() { Ok(()) } else { Err(problems) }

@@ -12,16 +12,16 @@ use tracing::{debug, warn};
 
 use super::{Schedules, cache::Entry, kind::ScheduleKey};
 
-/// How soon changes of schedules are followed. Our own writes are such changes.
+/// The pause after a change of a schedule. Our own writes are changes too.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long to wait for such a change after the pause. Together, the status is compared with the
-/// time every 10 s, as in kube-metrics-adapter.
+/// The longest wait for a change after the pause. Together, the status is checked at least every
+/// 10 s, as in kube-metrics-adapter.
 const WAIT: Duration = Duration::from_secs(9);
 
 impl Schedules {
-    /// Writes `status.active` of all schedules whenever it changes. Never ends. Run it in one
-    /// process: clocks differ.
+    /// Writes `status.active` of all schedules whenever it changes. Never ends. Must run in
+    /// one process only, because clocks differ.
     pub async fn write_statuses(&self, client: Client) {
         let mut changes = self.cache.subscribe();
         let mut has_failed = false;

@@ -18,7 +18,7 @@ use super::{
 
 impl Schedules {
     /// Keeps the schedules up to date, in these namespaces or in all. Never ends. A resource that
-    /// is not installed has no schedules until it is. Passes the schedules whose values may differ
+    /// is not installed yet has no schedules. Passes the schedules whose values may differ
     /// to `on_change`.
     pub async fn watch(
         &self,

@@ -1,7 +1,6 @@
 //! The cache of pods, with an index by namespace and label.
 
 mod index;
-mod lookup;
 mod namespace;
 mod scoped;
 #[cfg(test)]
@@ -9,5 +8,4 @@ mod tests;
 mod undecodable;
 
 pub use index::PodIndex;
-pub use lookup::PodLookup;
-pub use scoped::Pods;
+pub use scoped::{PodLookup, Pods};

@@ -1,8 +1,6 @@
 //! Holds requests back: after a 429 response (`TooManyRequests`), and while too many requests for
 //! the same API group wait for their responses.
 
-mod group_limit;
-
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -12,18 +10,13 @@ use std::{
 };
 
 use futures::future::{BoxFuture, Either};
+use hpa_metrics::KeyedSemaphores;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use kube::client::Body;
 use parking_lot::Mutex;
-use pin_project_lite::pin_project;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower::{
-    BoxError, Layer, Service, ServiceExt,
-    buffer::{Buffer, future::ResponseFuture},
-};
-
-use self::group_limit::GroupLimit;
+use tower::{BoxError, Layer, Service, ServiceExt, buffer::Buffer};
 
 /// For a 429 without a usable `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -60,7 +53,7 @@ where
             inner: Buffer::new(inner, BUFFER),
             max_delay: self.max_delay,
             blocked: Arc::default(),
-            limit: Arc::new(GroupLimit::new(self.group_concurrency)),
+            limit: KeyedSemaphores::new(self.group_concurrency),
             wait: None,
         }
     }
@@ -71,7 +64,8 @@ pub(super) struct Backpressure<F> {
     inner: Buffer<Request<Body>, F>,
     max_delay: Duration,
     blocked: Arc<Mutex<Blocked>>,
-    limit: Arc<GroupLimit>,
+    /// By API group, so that one whose requests hang leaves connections to the others.
+    limit: KeyedSemaphores,
     wait: Option<Pin<Box<Sleep>>>,
 }
 
@@ -91,6 +85,17 @@ impl Blocked {
     fn group_until(&self, group: &str) -> Option<Instant> {
         let until = self.groups.get(group).copied().max(self.all)?;
         (Instant::now() < until).then_some(until)
+    }
+
+    /// Blocks requests after a 429.
+    fn refused(&mut self, headers: &HeaderMap, group: &str, max_delay: Duration) {
+        let delay = retry_after(headers).unwrap_or(DEFAULT_RETRY_AFTER).min(max_delay);
+        let until = Instant::now() + delay;
+        if is_from_priority_and_fairness(headers) {
+            self.block_all(until);
+        } else {
+            self.block_group(group, until);
+        }
     }
 
     fn block_all(&mut self, until: Instant) {
@@ -113,9 +118,7 @@ where
 {
     type Response = Response<C>;
     type Error = BoxError;
-    type Future = BackpressureFuture<
-        Either<ResponseFuture<F>, BoxFuture<'static, Result<Response<C>, BoxError>>>,
-    >;
+    type Future = BoxFuture<'static, Result<Response<C>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         loop {
@@ -139,10 +142,19 @@ where
             Either::Left(self.inner.call(request))
         } else {
             let (inner, group) = (self.inner.clone(), Box::clone(&group));
-            Either::Right(Box::pin(send_later(inner, blocked, limit, group, request)) as _)
+            Either::Right(send_later(inner, blocked, limit, group, request))
         };
         let (blocked, max_delay) = (self.blocked.clone(), self.max_delay);
-        BackpressureFuture { response, blocked, group, max_delay, permit }
+        Box::pin(async move {
+            let response = response.await;
+            // Held until the response arrives.
+            drop(permit);
+            let response = response?;
+            if response.status() == StatusCode::TOO_MANY_REQUESTS {
+                blocked.lock().refused(response.headers(), &group, max_delay);
+            }
+            Ok::<_, BoxError>(response)
+        })
     }
 }
 
@@ -168,42 +180,6 @@ where
             }
             None => return inner.oneshot(request).await,
         }
-    }
-}
-
-pin_project! {
-    /// The response future of [`Backpressure`].
-    pub(super) struct BackpressureFuture<F> {
-        #[pin]
-        response: F,
-        blocked: Arc<Mutex<Blocked>>,
-        group: Box<str>,
-        max_delay: Duration,
-        // Held until the response arrives.
-        permit: Option<OwnedSemaphorePermit>,
-    }
-}
-
-impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for BackpressureFuture<F> {
-    type Output = Result<Response<C>, E>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = ready!(this.response.poll(cx));
-        *this.permit = None;
-        let response = response?;
-        if response.status() == StatusCode::TOO_MANY_REQUESTS {
-            let headers = response.headers();
-            let delay = retry_after(headers).unwrap_or(DEFAULT_RETRY_AFTER).min(*this.max_delay);
-            let until = Instant::now() + delay;
-            let mut blocked = this.blocked.lock();
-            if is_from_priority_and_fairness(headers) {
-                blocked.block_all(until);
-            } else {
-                blocked.block_group(this.group, until);
-            }
-        }
-        Poll::Ready(Ok(response))
     }
 }
 

@@ -1,17 +1,17 @@
-//! Starts and stops the controller.
+//! Starts and stops the controller, in simulated time.
 
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::{
-    Dependencies, Observer, Options, RunError, Telemetry,
+    Clock, Dependencies, Instants, Observer, Options, RunError, Telemetry,
     debug::{DebugView, DecisionRecorder, ViewSettings},
     k8s::Clients,
 };
+use hpa_testbed::workload::clock::SimulatedClock;
+use jiff::Timestamp;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
-
-use super::clock::DemoClock;
 
 /// The sync period in simulated seconds.
 const SYNC_PERIOD: f64 = 15.0;
@@ -20,6 +20,33 @@ const MIN_SYNC_PERIOD: Duration = Duration::from_millis(20);
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 const WORKERS: usize = 5;
+
+/// Simulated time. It has no clock steps, so wall-clock and monotonic time advance together.
+pub(super) struct DemoClock {
+    clock: SimulatedClock,
+    start: Timestamp,
+}
+
+impl DemoClock {
+    /// A clock whose monotonic time starts now.
+    pub(super) fn new(clock: SimulatedClock) -> Self {
+        let start = clock.now();
+        Self { clock, start }
+    }
+
+    /// Simulated seconds since the start.
+    pub(super) fn second(&self) -> f64 {
+        self.instants().monotonic.as_secs_f64()
+    }
+}
+
+impl Clock for DemoClock {
+    fn instants(&self) -> Instants {
+        let wall = self.clock.now();
+        let monotonic = Duration::try_from(wall.duration_since(self.start)).unwrap_or_default();
+        Instants { wall, monotonic }
+    }
+}
 
 /// What a controller of the demo needs to start.
 pub(super) struct ControllerSetup {

@@ -1,6 +1,5 @@
 //! The testbed, the simulation and the controller, connected over HTTP.
 
-mod clock;
 mod controller;
 mod past;
 
@@ -37,8 +36,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
 use self::{
-    clock::DemoClock,
-    controller::{Controller, ControllerSetup, REQUEST_TIMEOUT, sync_period},
+    controller::{Controller, ControllerSetup, DemoClock, REQUEST_TIMEOUT, sync_period},
     past::DemoPast,
 };
 use super::model::Decision;

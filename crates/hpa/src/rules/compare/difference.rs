@@ -1,4 +1,4 @@
-//! How two answers differ.
+//! Differences of two answers.
 
 use std::collections::BTreeSet;
 

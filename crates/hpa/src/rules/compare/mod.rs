@@ -21,7 +21,7 @@ use self::{
 };
 use crate::args::RulesCompareArguments;
 
-/// Exit status if "no differences" would mean nothing.
+/// Exit status if nothing was compared, so "no differences" would mean nothing.
 const EXIT_INCONCLUSIVE: u8 = 2;
 
 /// The APIs that both servers may have, with the versions that prometheus-adapter's chart

@@ -15,7 +15,7 @@ const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces";
 const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
 const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces";
 
-/// All but these is encoded in a path or query.
+/// Other characters are percent-encoded in paths and queries.
 const ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
 

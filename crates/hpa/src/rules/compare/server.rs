@@ -16,7 +16,7 @@ use tokio::time::timeout;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BODY_BYTES: usize = 256 << 20;
 
-/// How a server is reached.
+/// Address and credentials of a server.
 pub(super) struct Endpoint<'a> {
     /// Its name in messages.
     pub(super) name: &'static str,

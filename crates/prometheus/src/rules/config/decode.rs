@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, rc::Rc, time::Duration};
 
+use hpa_go_compat::yaml::{Content, Node, ScalarType};
+
 use super::{
     Config, ConfigError, DiscoveryRule, Issue, Issues, NameMapping, OverrideTarget, Overrides,
     Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules, Server,
     duration::parse_duration,
-    yaml::{Content, Node, ScalarType},
 };
 
 /// The maximum number of nodes that are decoded. Aliases can multiply them.

@@ -19,7 +19,6 @@ pub enum DurationError {
         hpa_calc::go_text::Quoted(duration)
     )]
     Unit {
-        /// The unit.
         unit: String,
         /// The whole text.
         duration: String,

@@ -1,20 +1,19 @@
 //! Rules inside of other files: a `ConfigMap` with the file, and Helm values of a chart with
 //! `rules.custom`, `rules.external` and `rules.resource`.
 
-use super::{
-    Config, ConfigError, Position,
-    decode::decode_values,
-    yaml::{self, Content, Node},
-};
+use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
+
+use super::{Config, ConfigError, decode::decode_values};
 use crate::rules::generate::default_rules;
 
-/// How deep the values of a chart can be in those of another one, or in a `HelmRelease`.
+/// The maximum nesting of a chart's values in those of another one, or in a `HelmRelease`.
 const MAX_DEPTH: usize = 4;
 const LISTS: [&str; 3] = ["rules", "externalRules", "resourceRules"];
 
 pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
-    let documents = yaml::parse_all(text)
-        .map_err(|error| if text.contains("{{") { ConfigError::HelmTemplate } else { error })?;
+    let documents = yaml::parse_all(text).map_err(|error| {
+        if text.contains("{{") { ConfigError::HelmTemplate } else { error.into() }
+    })?;
     let configs = documents.iter().filter_map(|document| config(text, document));
     match configs.into_iter().next() {
         Some(config) => config,
@@ -61,9 +60,19 @@ fn with_defaults(rules: &Node) -> Result<Config, ConfigError> {
         let count = all.len();
         all.append(&mut config.rules);
         config.rules = all;
-        config.positions.shift_rules(count);
+        shift_rules(&mut config.positions, count);
     }
     Ok(config)
+}
+
+/// Changes the paths of custom rules that others are put in front of.
+fn shift_rules(positions: &mut Positions, count: usize) {
+    let shifted = |path: String| {
+        let (index, rest) = path.strip_prefix("rules[")?.split_once(']')?;
+        Some(format!("rules[{}]{rest}", index.parse::<usize>().ok()? + count))
+    };
+    let all = std::mem::take(&mut positions.0).into_iter();
+    positions.0 = all.map(|(path, at)| (shifted(path.clone()).unwrap_or(path), at)).collect();
 }
 
 /// A rules file that is a text in another file. Its positions are those of the other file.
@@ -84,9 +93,9 @@ fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
             config.positions.0.values_mut().for_each(moved);
             Ok(config)
         }
-        Err(ConfigError::Syntax { mut position, message }) => {
-            moved(&mut position);
-            Err(ConfigError::Syntax { position, message })
+        Err(ConfigError::Syntax(mut error)) => {
+            moved(&mut error.position);
+            Err(error.into())
         }
         Err(ConfigError::Fields(mut issues)) => {
             issues.0.iter_mut().for_each(|issue| moved(&mut issue.position));

@@ -9,9 +9,11 @@ mod duration;
 mod manifest;
 #[cfg(test)]
 mod tests;
-mod yaml;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
+
+use hpa_go_compat::yaml;
+pub use hpa_go_compat::yaml::{Position, Positions, YamlError};
 
 pub use duration::{DurationError, parse_duration};
 
@@ -43,9 +45,9 @@ pub struct DiscoveryRule {
     pub series_query: String,
     /// Conditions on the names of the series. All of them must hold.
     pub series_filters: Vec<RegexFilter>,
-    /// Which labels are objects of which resource.
+    /// Maps labels to resources.
     pub resources: ResourceMapping,
-    /// How metrics are named.
+    /// The naming of metrics.
     pub name: NameMapping,
     /// The template of the query.
     pub metrics_query: String,
@@ -62,7 +64,7 @@ pub struct RegexFilter {
     pub is_not: String,
 }
 
-/// Which labels are objects of which resource.
+/// Maps labels to resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceMapping {
     /// The template of a label for `.Group` and `.Resource`.
@@ -73,7 +75,7 @@ pub struct ResourceMapping {
     pub namespaced: Option<bool>,
 }
 
-/// How metrics are named.
+/// The naming of metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameMapping {
     /// A regular expression that matches a part of a series' name. Empty matches all.
@@ -125,53 +127,17 @@ pub struct Server {
     pub timeout: Duration,
 }
 
-/// How to query a resource.
+/// The queries for a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRule {
     /// The template of the query for containers.
     pub container_query: String,
     /// The template of the query for nodes.
     pub node_query: String,
-    /// Which labels are objects of which resource.
+    /// Maps labels to resources.
     pub resources: ResourceMapping,
     /// The label for the name of a container.
     pub container_label: String,
-}
-
-/// A place in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// The line, starting at 1.
-    pub line: usize,
-    /// The column in characters, starting at 1.
-    pub column: usize,
-}
-
-/// Where fields are in the file, by their path, such as `rules[0].name.matches`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Positions(BTreeMap<String, Position>);
-
-impl Positions {
-    /// The position of a field, or else of what contains it.
-    pub fn get(&self, path: &str) -> Option<Position> {
-        let mut path = path;
-        loop {
-            if let Some(position) = self.0.get(path) {
-                return Some(*position);
-            }
-            path = path.get(..path.rfind(['.', '['])?)?;
-        }
-    }
-
-    /// Changes the paths of custom rules that others are put in front of.
-    fn shift_rules(&mut self, count: usize) {
-        let shifted = |path: String| {
-            let (index, rest) = path.strip_prefix("rules[")?.split_once(']')?;
-            Some(format!("rules[{}]{rest}", index.parse::<usize>().ok()? + count))
-        };
-        let positions = std::mem::take(&mut self.0).into_iter();
-        self.0 = positions.map(|(path, at)| (shifted(path.clone()).unwrap_or(path), at)).collect();
-    }
 }
 
 impl Config {
@@ -240,13 +206,8 @@ pub enum ConfigError {
     /// The file is longer than [`MAX_FILE_LEN`].
     #[error("the file is longer than {} bytes", MAX_FILE_LEN)]
     TooLong,
-    /// The file is no YAML.
-    #[error("{position}: not YAML: {message}")]
-    Syntax {
-        /// Where the parser stopped.
-        position: Position,
-        message: String,
-    },
+    #[error(transparent)]
+    Syntax(#[from] YamlError),
     #[error(
         "this is a Helm template: render it first: helm template RELEASE CHART > rendered.yaml"
     )]
@@ -267,12 +228,6 @@ pub struct Issue {
     /// Its path, such as `rules[0].seriesQuery`. It is empty for the whole document.
     pub path: String,
     pub message: String,
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
 }
 
 impl fmt::Display for Issue {

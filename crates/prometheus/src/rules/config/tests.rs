@@ -155,7 +155,7 @@ fn all_wrong_fields_are_reported() {
 #[case::deep(&"[".repeat(100), 1)]
 fn broken_yaml_is_reported(#[case] text: &str, #[case] line: usize) {
     match Config::parse(text) {
-        Err(ConfigError::Syntax { position, .. }) => assert_eq!(position.line, line),
+        Err(ConfigError::Syntax(error)) => assert_eq!(error.position.line, line),
         other => panic!("{other:?}"),
     }
 }

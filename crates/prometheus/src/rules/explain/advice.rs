@@ -14,7 +14,7 @@ const UNITS: [(&[&str], &str, &str); 5] = [
     (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
 ];
 
-/// What looks like a mistake. The checks are rough, because a query can be anything.
+/// Likely mistakes. The checks are rough, because a query can be anything.
 pub(super) fn warnings(
     source: &Source,
     series: &str,

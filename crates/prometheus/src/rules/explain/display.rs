@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use super::{Explanation, Refusal, RequestProblem, RuleReport, Verdict, Warning};
+use super::{Explanation, Refusal, RequestProblem, RuleOutcome, RuleReport, Warning};
 use crate::rules::query::QueryError;
 
 impl fmt::Display for Explanation {
@@ -19,7 +19,7 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for RuleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule {}: {}", self.index, self.verdict)
+        write!(f, "rule {}: {}", self.index, self.outcome)
     }
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for RequestProblem {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for RuleOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => {

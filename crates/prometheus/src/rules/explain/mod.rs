@@ -1,4 +1,4 @@
-//! Why a metric is found or not, rule by rule.
+//! Explains, rule by rule, why a metric is found or not.
 
 mod advice;
 mod display;
@@ -19,10 +19,10 @@ use crate::rules::{
 use advice::{most_similar, warnings};
 use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
 
-/// The number of names that a verdict has as examples.
+/// The number of names that an outcome has as examples.
 const MAX_EXAMPLES: usize = 5;
 
-/// A rule of the file, as far as it is known.
+/// A rule of the file, with its series if it compiles.
 #[derive(Clone, Copy, Debug)]
 pub enum Candidate<'a> {
     /// A rule with its series.
@@ -31,10 +31,10 @@ pub enum Candidate<'a> {
     Refused(usize, &'a InvalidRule),
 }
 
-/// What decides on a request, and each rule that was considered.
+/// The problem of a request, and the outcome of each rule for it.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What is wrong with the request itself. The rules are still explained if possible.
+    /// The problem of the request itself. The rules are still explained if possible.
     pub request_problem: Option<RequestProblem>,
     /// The rules in the order of the file.
     pub rules: Vec<RuleReport>,
@@ -53,19 +53,18 @@ pub enum RequestProblem {
     HasNamespace(GroupResource),
 }
 
-/// What a rule makes of a request.
+/// The outcome of one rule.
 #[derive(Clone, Debug)]
 pub struct RuleReport {
     /// The position of the rule in the file.
     pub index: usize,
-    /// Whether it applies, and why.
-    pub verdict: Verdict,
+    pub outcome: RuleOutcome,
 }
 
 /// Whether a rule applies to a request, and why.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum RuleOutcome {
     /// The rule is refused.
     Refused(InvalidRule),
     /// Prometheus has no series for the rule's query, or they are too old.
@@ -75,7 +74,7 @@ pub enum Verdict {
     },
     /// No name of a series passes the filters and `name.matches`.
     AllFiltered {
-        /// Names of series, and what refuses them.
+        /// Names of series, and the settings that refuse them.
         names: Vec<(String, Refusal)>,
     },
     /// There is a series with the requested name, but it is filtered.
@@ -102,10 +101,9 @@ pub enum Verdict {
     NoQuery {
         /// The series that would be read.
         series: String,
-        /// Why not.
         error: QueryError,
     },
-    /// A later rule has the metric, too, and that counts.
+    /// A later rule also has the metric, and has precedence.
     Shadowed {
         /// The position of the later rule.
         by: usize,
@@ -117,7 +115,7 @@ pub enum Verdict {
         /// The series that is read.
         series: String,
         query: String,
-        /// What looks like a mistake in the query.
+        /// Likely mistakes in the query.
         warnings: Vec<Warning>,
         /// Whether autoscalers of a namespace can share the query, or why they can't. `None` for
         /// external metrics.
@@ -125,14 +123,13 @@ pub enum Verdict {
     },
 }
 
-/// What refuses the name of a series.
+/// The setting that refuses the name of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `seriesFilters`.
     Filter {
         /// The position of the filter.
         index: usize,
-        /// Its expression.
         expression: String,
         /// Whether the expression must match, or must not.
         must_match: bool,
@@ -141,7 +138,7 @@ pub enum Refusal {
     Name { expression: String },
 }
 
-/// What looks like a mistake in a query.
+/// A likely mistake in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -161,7 +158,7 @@ pub enum Warning {
     NotGroupedBy { label: String },
 }
 
-impl Verdict {
+impl RuleOutcome {
     /// Says whether autoscalers share the query.
     pub fn sharing(&self) -> Option<String> {
         let Self::Applies { sharing: Some(sharing), .. } = self else {
@@ -178,7 +175,7 @@ impl Explanation {
     /// The rule that applies.
     pub fn applied(&self) -> Option<&RuleReport> {
         let mut rules = self.rules.iter().filter(|_| self.request_problem.is_none());
-        rules.find(|report| matches!(report.verdict, Verdict::Applies { .. }))
+        rules.find(|report| matches!(report.outcome, RuleOutcome::Applies { .. }))
     }
 }
 
@@ -213,7 +210,7 @@ pub fn explain_custom(
         let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
         let label = source.rule.labels().label(resource, resources).unwrap_or_default();
         let shared = source.rule.shared_query(series, objects, request.selector, resources, compat);
-        verdict(source, series, query, Some((&label, shared.map(drop))))
+        outcome(source, series, query, Some((&label, shared.map(drop))))
     });
     Explanation { request_problem, rules }
 }
@@ -233,44 +230,48 @@ pub fn explain_external(
         };
         let series = found.last;
         let query = source.rule.external_query(series, namespace, selector, resources, compat);
-        verdict(source, series, query, None)
+        outcome(source, series, query, None)
     });
     Explanation { request_problem: None, rules }
 }
 
 /// The reports of all rules. Of those that apply, the last one counts.
-fn reports(candidates: &[Candidate<'_>], explain: impl Fn(&Source) -> Verdict) -> Vec<RuleReport> {
+fn reports(
+    candidates: &[Candidate<'_>],
+    explain: impl Fn(&Source) -> RuleOutcome,
+) -> Vec<RuleReport> {
     let mut applied = None;
     let mut reports: Vec<RuleReport> = Vec::with_capacity(candidates.len());
     for candidate in candidates.iter().rev() {
-        let (index, mut verdict) = match candidate {
+        let (index, mut outcome) = match candidate {
             Candidate::Compiled(source) => (source.index, explain(source)),
-            Candidate::Refused(index, error) => (*index, Verdict::Refused((*error).clone())),
+            Candidate::Refused(index, error) => (*index, RuleOutcome::Refused((*error).clone())),
         };
         // A rule with the metric counts even if its query can't be built.
-        let has_metric = matches!(verdict, Verdict::Applies { .. } | Verdict::NoQuery { .. });
-        match (&verdict, applied) {
-            (Verdict::Applies { query, .. }, Some(by)) => {
-                verdict = Verdict::Shadowed { by, query: query.clone() };
+        let has_metric =
+            matches!(outcome, RuleOutcome::Applies { .. } | RuleOutcome::NoQuery { .. });
+        match (&outcome, applied) {
+            (RuleOutcome::Applies { query, .. }, Some(by)) => {
+                outcome = RuleOutcome::Shadowed { by, query: query.clone() };
             }
             _ if has_metric => applied = applied.or(Some(index)),
             _ => {}
         }
-        reports.push(RuleReport { index, verdict });
+        reports.push(RuleReport { index, outcome });
     }
     reports.reverse();
     reports
 }
 
-/// The verdict on a rule that doesn't have the metric.
-fn without_metric(source: &Source, metric: &str) -> Verdict {
+/// The outcome of a rule that doesn't have the metric.
+fn without_metric(source: &Source, metric: &str) -> RuleOutcome {
     let Source { rule, series, .. } = source;
     if series.seen() == 0 {
-        return Verdict::NoSeries { series_query: rule.series_query().to_owned() };
+        return RuleOutcome::NoSeries { series_query: rule.series_query().to_owned() };
     }
     match series.naming(metric) {
-        Some(Naming::Metric(metric)) => return Verdict::NamedOtherwise { metric },
-        Some(refused) => return Verdict::SeriesFiltered(refusal(source, &refused)),
+        Some(Naming::Metric(metric)) => return RuleOutcome::NamedOtherwise { metric },
+        Some(refused) => return RuleOutcome::SeriesFiltered(refusal(source, &refused)),
         None => {}
     }
     let names: Vec<&str> = series.metrics().map(|metric| metric.metric).collect();
@@ -278,10 +279,10 @@ fn without_metric(source: &Source, metric: &str) -> Verdict {
         let refused = series.names().take(MAX_EXAMPLES);
         let refused =
             refused.map(|name| (name.name().to_owned(), refusal(source, &series.naming_of(&name))));
-        return Verdict::AllFiltered { names: refused.collect() };
+        return RuleOutcome::AllFiltered { names: refused.collect() };
     }
     let similar = most_similar(metric, &names, MAX_EXAMPLES);
-    Verdict::OtherMetrics { similar, count: names.len() }
+    RuleOutcome::OtherMetrics { similar, count: names.len() }
 }
 
 fn refusal(source: &Source, naming: &Naming) -> Refusal {
@@ -299,13 +300,13 @@ fn refusal(source: &Source, naming: &Naming) -> Refusal {
     }
 }
 
-/// The verdict on a rule that has the metric for other resources.
+/// The outcome of a rule that has the metric for other resources.
 fn other_resources(
     source: &Source,
     metric: &str,
     resource: &GroupResource,
     resources: &ApiResources,
-) -> Verdict {
+) -> RuleOutcome {
     let series: &RuleSeries = &source.series;
     let sets = series.label_sets(metric);
     let mut labels: Vec<String> = sets.flat_map(|set| set.labels.iter().cloned()).collect();
@@ -313,26 +314,26 @@ fn other_resources(
     labels.dedup();
     let expected = source.rule.labels().label(resource, resources);
     let known = series.metric(metric).into_iter().flat_map(MetricSeries::by_resource);
-    Verdict::OtherResources {
+    RuleOutcome::OtherResources {
         resources: known.map(|(resource, _)| GroupResource::clone(resource)).collect(),
         labels,
         expected: expected.map_err(|error| error.problem.to_string()),
     }
 }
 
-fn verdict(
+fn outcome(
     source: &Source,
     series: &str,
     query: Result<String, QueryError>,
     objects: Option<(&str, Result<(), NotPerObject>)>,
-) -> Verdict {
+) -> RuleOutcome {
     let series = series.to_owned();
     match query {
         Ok(query) => {
             let (label, sharing) = objects.unzip();
             let warnings = warnings(source, &series, &query, label);
-            Verdict::Applies { series, query, warnings, sharing }
+            RuleOutcome::Applies { series, query, warnings, sharing }
         }
-        Err(error) => Verdict::NoQuery { series, error },
+        Err(error) => RuleOutcome::NoQuery { series, error },
     }
 }

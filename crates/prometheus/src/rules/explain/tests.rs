@@ -63,8 +63,8 @@ fn with(change: impl Fn(String) -> String) -> String {
 #[test]
 fn matching_rule_applies_with_its_query() {
     let explanation = explain(GOOD, "pods", "http_requests", "");
-    let Some(Verdict::Applies { query, warnings, .. }) =
-        explanation.applied().map(|report| &report.verdict)
+    let Some(RuleOutcome::Applies { query, warnings, .. }) =
+        explanation.applied().map(|report| &report.outcome)
     else {
         panic!("{explanation}")
     };

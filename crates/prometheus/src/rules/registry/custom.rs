@@ -57,7 +57,7 @@ pub struct CustomRequest<'a> {
     pub selector: &'a Selector,
 }
 
-/// How to read a custom metric.
+/// The query for a custom metric.
 #[derive(Clone, Debug)]
 pub struct CustomQuery<'a> {
     pub query: String,
@@ -151,7 +151,7 @@ impl CustomRegistry {
         Ok(CustomQuery { query, label, resource, index, rule, series })
     }
 
-    /// What a metric is read from.
+    /// The series of a metric.
     pub fn find<'r>(
         &self,
         request: &CustomRequest<'_>,

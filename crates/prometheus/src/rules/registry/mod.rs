@@ -1,4 +1,4 @@
-//! Which series a metric is read from.
+//! Finds the series of a metric.
 
 mod custom;
 mod external;
@@ -23,7 +23,6 @@ pub struct Source {
     /// The position of the rule in the file.
     pub index: usize,
     pub rule: Arc<Rule>,
-    /// Its series.
     pub series: Arc<RuleSeries>,
 }
 

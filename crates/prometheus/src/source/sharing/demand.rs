@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::{request::Wanted, settings::SharingSettings};
+use super::{SharingSettings, Wanted};
 
 /// The cost of a query relative to that of a sample in its answer.
 const QUERY_COST: usize = 100;

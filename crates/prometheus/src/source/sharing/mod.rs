@@ -5,8 +5,6 @@
 //! is read with single queries for a while.
 
 mod demand;
-mod request;
-mod settings;
 mod stats;
 #[cfg(test)]
 pub(super) mod tests;
@@ -15,6 +13,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
     sync::Arc,
+    time::Duration,
 };
 
 use crate::client::{Client, InstantQuery, TimeoutParameter};
@@ -30,12 +29,41 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use self::demand::Demand;
-pub(super) use self::{request::Wanted, stats::Stats};
-pub use self::{settings::SharingSettings, stats::QueryCounts};
+pub use self::stats::QueryCounts;
+pub(super) use self::stats::Stats;
 
 /// The number of metrics, namespaces and selectors whose queries are shared. Clients of the adapter
 /// can ask for any selector.
 const MAX_GROUPS: usize = 20_000;
+
+/// For how long answers are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharingSettings {
+    /// How old an answer may be.
+    pub max_age: Duration,
+    /// How long a request counts as one that is repeated.
+    pub window: Duration,
+}
+
+impl SharingSettings {
+    /// Settings for autoscalers with this sync period. An autoscaler never gets the same answer in
+    /// two periods.
+    pub fn for_sync_period(period: Duration) -> Self {
+        Self { max_age: period / 3, window: period * 2 }
+    }
+}
+
+/// A request for objects of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) selector: &'a Selector,
+    pub(super) names: &'a [String],
+    /// Identifies the request when it is repeated. See [`Sharing::requester`].
+    pub(super) requester: u64,
+    /// The number of single queries for these names.
+    pub(super) queries: usize,
+}
 
 /// The samples of all objects of a namespace.
 #[derive(Clone, Debug)]

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 pub struct QueryCounts {
     /// The rule, such as `rules[0]`.
     pub rule: String,
-    /// The server.
     pub server: String,
     /// Queries for the objects of one request.
     pub single: u64,

@@ -1,44 +1,87 @@
-//! From YAML to a tree with positions.
-//!
-//! Only the first document of a file counts, as in the reference.
+//! YAML documents as trees with positions. Plain scalars have the meaning of YAML 1.1, as in the
+//! libraries that programs in Go use.
 
-use std::{borrow::Cow, collections::HashMap, rc::Rc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    rc::Rc,
+};
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-use super::{ConfigError, Position};
-
-/// The maximum depth of the tree. A rules file has six levels.
+/// The maximum depth of a tree, aliases included.
 const MAX_DEPTH: usize = 64;
+
+/// A place in a file, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    pub line: usize,
+    /// In characters.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// The positions of fields by their paths, such as `rules[0].name.matches`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Positions(pub BTreeMap<String, Position>);
+
+impl Positions {
+    /// The position of a field, or of the closest one around it that is in the document.
+    pub fn get(&self, path: &str) -> Option<Position> {
+        let mut path = path;
+        loop {
+            if let Some(position) = self.0.get(path) {
+                return Some(*position);
+            }
+            let start = if path.ends_with(']') { path.rfind('[') } else { path.rfind('.') };
+            path = path.get(..start?)?;
+        }
+    }
+}
+
+/// A text that is no YAML.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{position}: not YAML: {message}")]
+pub struct YamlError {
+    /// Where the parser stopped.
+    pub position: Position,
+    pub message: String,
+}
 
 /// A part of a document. Aliases share the part of their anchor.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) position: Position,
+pub struct Node {
+    pub position: Position,
     /// The number of levels, those of aliases included.
     depth: usize,
-    pub(super) content: Content,
+    pub content: Content,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub enum Content {
     Scalar(Scalar),
     Sequence(Vec<Rc<Node>>),
     Mapping(Vec<(Rc<Node>, Rc<Node>)>),
 }
 
 #[derive(Debug)]
-pub(super) struct Scalar {
-    pub(super) text: String,
+pub struct Scalar {
+    pub text: String,
     /// Without quotes.
-    is_plain: bool,
+    pub is_plain: bool,
     /// The suffix of a tag of YAML's own, such as `str`.
-    tag: Option<String>,
+    pub tag: Option<String>,
 }
 
 /// The types that the reference distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScalarType {
+pub enum ScalarType {
     Null,
     Bool(bool),
     Text,
@@ -47,7 +90,7 @@ pub(super) enum ScalarType {
 }
 
 impl Scalar {
-    pub(super) fn scalar_type(&self) -> ScalarType {
+    pub fn scalar_type(&self) -> ScalarType {
         match self.tag.as_deref() {
             None if self.is_plain => self.plain_type(),
             Some("null") if self.plain_type() == ScalarType::Null => ScalarType::Null,
@@ -58,7 +101,7 @@ impl Scalar {
     }
 
     /// The type of a text without quotes and tag.
-    fn plain_type(&self) -> ScalarType {
+    pub fn plain_type(&self) -> ScalarType {
         match &*self.text {
             "" | "~" | "null" | "Null" | "NULL" => ScalarType::Null,
             "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -71,28 +114,28 @@ impl Scalar {
     }
 
     /// `<<`, which copies the members of another mapping.
-    pub(super) fn is_merge_key(&self) -> bool {
+    pub fn is_merge_key(&self) -> bool {
         self.text == "<<" && self.is_plain && self.tag.is_none()
             || self.tag.as_deref() == Some("merge")
     }
 }
 
 /// The first document, if there is one.
-pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
+pub fn parse(text: &str) -> Result<Option<Rc<Node>>, YamlError> {
     documents(text, 1).map(|documents| documents.into_iter().next())
 }
 
 /// All documents that aren't empty.
-pub(super) fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, ConfigError> {
+pub fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, YamlError> {
     documents(text, usize::MAX)
 }
 
-fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, ConfigError> {
+fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
     let mut builder = Builder { anchors: HashMap::new(), open: Vec::new() };
     let mut documents = Vec::new();
     let mut ended = 0;
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| ConfigError::Syntax {
+        let (event, span) = event.map_err(|error| YamlError {
             position: position(*error.marker()),
             message: error.info().clone(),
         })?;
@@ -107,13 +150,13 @@ fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, ConfigError> {
 
 impl Node {
     /// The member of a mapping.
-    pub(super) fn member(&self, name: &str) -> Option<&Self> {
+    pub fn member(&self, name: &str) -> Option<&Self> {
         let Content::Mapping(members) = &self.content else { return None };
         let (_, value) = members.iter().find(|(key, _)| key.text() == Some(name))?;
         Some(value)
     }
 
-    pub(super) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar(scalar) => Some(&scalar.text),
             _ => None,
@@ -140,12 +183,8 @@ struct Open {
 
 impl Builder {
     /// Adds an event. Returns the document if it is complete.
-    fn add(
-        &mut self,
-        event: Event<'_>,
-        position: Position,
-    ) -> Result<Option<Rc<Node>>, ConfigError> {
-        let error = |message: &str| ConfigError::Syntax { position, message: message.to_owned() };
+    fn add(&mut self, event: Event<'_>, position: Position) -> Result<Option<Rc<Node>>, YamlError> {
+        let error = |message: &str| YamlError { position, message: message.to_owned() };
         let too_deep = || error("nested too deeply");
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {

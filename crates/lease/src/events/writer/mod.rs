@@ -21,7 +21,7 @@ use super::{
     correlator::{Correlator, Decision, EventWrite},
     recorder::{DroppedEvents, RecordedEvent, increment},
 };
-use crate::k8s::ApiError;
+use crate::request_error::RequestError;
 
 /// The source of the reference's events.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
@@ -89,7 +89,7 @@ impl EventWriter {
         let mut backoff = self.config.initial_backoff;
         for attempts_left in (0..self.config.attempts.max(1)).rev() {
             let attempt = time::timeout(self.config.request_timeout, self.try_write(write));
-            let Err(error) = attempt.await.unwrap_or(Err(ApiError::TimedOut)) else { return };
+            let Err(error) = attempt.await.unwrap_or(Err(RequestError::TimedOut)) else { return };
             match Failure::from(&error) {
                 Failure::NotNeeded => {
                     debug!(%namespace, %object, reason, cause = %error, "event not needed");
@@ -108,7 +108,7 @@ impl EventWriter {
         }
     }
 
-    async fn try_write(&self, write: &EventWrite) -> Result<(), ApiError> {
+    async fn try_write(&self, write: &EventWrite) -> Result<(), RequestError> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(write));
         if write.count > 1 {
             let update = json!({
@@ -135,9 +135,9 @@ enum Failure {
     Permanent,
 }
 
-impl From<&ApiError> for Failure {
-    fn from(error: &ApiError) -> Self {
-        let ApiError::Refused(status) = error else { return Self::Temporary };
+impl From<&RequestError> for Failure {
+    fn from(error: &RequestError) -> Self {
+        let RequestError::Refused(status) = error else { return Self::Temporary };
         let mut causes = status.details.iter().flat_map(|details| &details.causes);
         let is_terminating = causes.any(|cause| cause.reason == "NamespaceTerminating");
         if is_terminating || status.is_not_found() || status.is_already_exists() {

@@ -1,0 +1,269 @@
+//! The metrics APIs: discovery, and requests to the provider.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::metrics_api::{
+    CustomVersion, Group, RequestInfo, ResourceAttributes, Route, StatusError,
+    accept::Conversions,
+    discovery::{self, Resource, ResourceList, Versions},
+    request::{custom_query, external_query, usage_query},
+    table::Converted,
+    usage::{Metrics, MetricsKind},
+    values::{CustomList, external_list},
+};
+use hpa_metrics::{
+    ListError, MetricError, ObjectKey, Objects, Query, Values, describe,
+    source::{ListedCustomMetric, ListedExternalMetric},
+};
+use hpa_prometheus::rules::Compat;
+use http::{HeaderValue, header};
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing::{debug, warn};
+
+use crate::{
+    response::{Preferences, Reply, encode, json, reply},
+    service::Adapter,
+};
+
+/// A document that is not converted.
+fn document(preferences: Preferences<'_>, document: &impl Serialize) -> Result<Reply, StatusError> {
+    Ok(encode(200, &preferences.negotiate(Conversions::None)?, document))
+}
+
+impl Adapter {
+    /// Answers a request for what a route serves.
+    pub(crate) async fn serve_route(
+        &self,
+        route: Route,
+        info: &RequestInfo,
+        preferences: Preferences<'_>,
+    ) -> Reply {
+        let none = ResourceAttributes::default();
+        let target = info.resource.as_ref().unwrap_or(&none);
+        let outcome = match route {
+            Route::Groups => Ok(self.groups(preferences)),
+            Route::Group(group) => document(preferences, &discovery::group(group, self.versions())),
+            Route::Resources(version) => {
+                let resources = self.resources(version.group);
+                document(preferences, &ResourceList::new(version, resources))
+            }
+            Route::Custom(version) => self.custom(version, target, preferences).await,
+            Route::External => self.external(target, preferences).await,
+            Route::Pods => self.usage_list(MetricsKind::PODS, target, preferences).await,
+            Route::Pod => self.usage_object(MetricsKind::PODS, target, preferences).await,
+            Route::Nodes => self.usage_list(MetricsKind::NODES, target, preferences).await,
+            Route::Node => self.usage_object(MetricsKind::NODES, target, preferences).await,
+        };
+        outcome.unwrap_or_else(|error| preferences.error(&error))
+    }
+
+    fn versions(&self) -> Versions {
+        match self.options.compat {
+            Compat::Off => Versions::All,
+            Compat::Reference => Versions::Preferred,
+        }
+    }
+
+    fn groups(&self, preferences: Preferences<'_>) -> Reply {
+        let is_aggregated = preferences
+            .negotiate(Conversions::Discovery)
+            .is_ok_and(|media_type| media_type.conversion.is_some());
+        if is_aggregated {
+            return self.aggregated_groups(preferences);
+        }
+        let groups = discovery::groups(self.options.groups, self.versions(), self.options.port);
+        document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
+    }
+
+    /// All groups with their resources. The API server asks again and again, so that an unchanged
+    /// document is not sent twice.
+    fn aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
+        let groups = Group::of(self.options.groups).filter(|group| {
+            // The reference leaves out the groups with metrics that change.
+            *group == Group::Resource || self.options.compat == Compat::Off
+        });
+        let aggregated = discovery::aggregated(groups, |group| self.resources(group));
+        let mut response = json(200, &aggregated);
+        let mut hasher = DefaultHasher::new();
+        aggregated.to_string().hash(&mut hasher);
+        let tag = format!("\"{:016X}\"", hasher.finish());
+        if preferences.header(header::IF_NONE_MATCH) == tag {
+            response = reply(304, discovery::AGGREGATED_TYPE, Vec::new());
+        }
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(discovery::AGGREGATED_TYPE));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            headers.insert(header::ETAG, tag);
+        }
+        response
+    }
+
+    /// The resources of a group.
+    fn resources(&self, group: Group) -> Vec<Resource> {
+        match group {
+            Group::Custom => {
+                let metrics = self.source.catalog().custom_metrics();
+                let resource = |metric: &ListedCustomMetric| {
+                    let resource = metric.resource.to_string();
+                    Resource::custom(&resource, &metric.metric, metric.is_namespaced)
+                };
+                let mut resources: Vec<_> = metrics.iter().map(resource).collect();
+                resources.sort();
+                resources
+            }
+            Group::External => {
+                let metrics = self.source.catalog().external_metrics();
+                let resource = |metric: &ListedExternalMetric| {
+                    Resource::external(&metric.metric, metric.is_namespaced)
+                };
+                metrics.iter().map(resource).collect()
+            }
+            Group::Resource => Resource::resource_metrics(),
+        }
+    }
+
+    async fn custom(
+        &self,
+        version: CustomVersion,
+        target: &ResourceAttributes,
+        preferences: Preferences<'_>,
+    ) -> Result<Reply, StatusError> {
+        let query = custom_query(target, preferences.query)?;
+        let values = self.source.read_custom(query.clone()).await.map_err(|error| {
+            let name = match &query.objects {
+                Objects::Named(name) => Some(name.as_str()),
+                Objects::Selected(_) => None,
+            };
+            status_of(&error, &query.metric, &query.resource.to_string(), name)
+        })?;
+        let list = CustomList::new(version, &query, &values)?;
+        let times = values.items.iter().map(|item| item.timestamp);
+        self.metrics.observe_freshness(Group::Custom, Timestamp::now(), times);
+        // Checked last, as in the reference.
+        document(preferences, &list.document())
+    }
+
+    async fn external(
+        &self,
+        target: &ResourceAttributes,
+        preferences: Preferences<'_>,
+    ) -> Result<Reply, StatusError> {
+        let media_type = preferences.negotiate(Conversions::Metadata)?;
+        let query = external_query(target, preferences.query)?;
+        let values = self.source.read_external(query.clone()).await.map_err(|error| {
+            // The reference names a resource for this namespace only.
+            let resource = if query.namespace == "default" { "namespaces" } else { "" };
+            status_of(&error, &query.metric, resource, None)
+        })?;
+        let times = values.items.iter().map(|item| item.timestamp);
+        self.metrics.observe_freshness(Group::External, Timestamp::now(), times);
+        let conversion = media_type.conversion.as_ref();
+        if let Some(metadata) = Converted::from_external(conversion, !values.items.is_empty())? {
+            return Ok(encode(200, &media_type, &metadata));
+        }
+        Ok(encode(200, &media_type, &external_list(&query.metric, &values)))
+    }
+
+    async fn usage_list(
+        &self,
+        kind: MetricsKind,
+        target: &ResourceAttributes,
+        preferences: Preferences<'_>,
+    ) -> Result<Reply, StatusError> {
+        let media_type = preferences.negotiate(Conversions::Table)?;
+        let query = usage_query(target, preferences.query)?;
+        let failed = format!("failed listing {}s", kind.noun);
+        let refuse = |error: MetricError| usage_error(&failed, &error);
+        let usage = self.source.read(&query).await.map_err(refuse)?;
+        let items = self.usage_items(kind, &usage).map_err(refuse)?;
+        let conversion = media_type.conversion.as_ref();
+        let converted = Converted::from_list(kind, items, conversion, preferences.query)?;
+        Ok(encode(200, &media_type, &converted))
+    }
+
+    async fn usage_object(
+        &self,
+        kind: MetricsKind,
+        target: &ResourceAttributes,
+        preferences: Preferences<'_>,
+    ) -> Result<Reply, StatusError> {
+        let media_type = preferences.negotiate(Conversions::Table)?;
+        let ResourceAttributes { namespace, name, .. } = target;
+        let (object, fields) = (Objects::Named(name.clone()), Box::default());
+        let query = match kind {
+            MetricsKind::NODES => Query::NodeUsage { nodes: object, fields },
+            _ => Query::PodUsage { namespace: namespace.clone(), pods: object, fields },
+        };
+        let refuse = |error: MetricError| match error {
+            MetricError::NoSuchObject(_) => StatusError::not_found(kind.missing, name),
+            error => usage_error(&format!("failed getting {}", kind.noun), &error),
+        };
+        let usage = self.source.read(&query).await.map_err(refuse)?;
+        let items = self.usage_items(kind, &usage).map_err(refuse)?;
+        let Some(metrics) = items.into_iter().next() else {
+            let resource = format!("{}.metrics.k8s.io", kind.object.to_lowercase());
+            let key = ObjectKey::new(namespace, name).to_string();
+            return Err(StatusError::not_found(&resource, &key));
+        };
+        let conversion = media_type.conversion.as_ref();
+        let converted = Converted::from_object(kind, metrics, conversion, preferences.query)?;
+        Ok(encode(200, &media_type, &converted))
+    }
+
+    fn usage_items<'a>(
+        &self,
+        kind: MetricsKind,
+        usage: &'a Values,
+    ) -> Result<Vec<Metrics<'a>>, MetricError> {
+        let (items, failures): (Vec<Metrics<'a>>, _) = match usage {
+            Values::PodMetrics(pods) => {
+                (pods.items.iter().map(Into::into).collect(), &pods.failures)
+            }
+            Values::NodeMetrics(nodes) => {
+                (nodes.items.iter().map(Into::into).collect(), &nodes.failures)
+            }
+            Values::Custom(_) | Values::External(_) => return Err(MetricError::UnexpectedValues),
+        };
+        for failure in failures {
+            warn!(error = describe(failure), "unable to read the usage of {}s", kind.noun);
+        }
+        let times = items.iter().map(|item| item.timestamp.0);
+        self.metrics.observe_freshness(Group::Resource, Timestamp::now(), times);
+        Ok(items)
+    }
+}
+
+/// The status of an error. `resource` and `name` are those of the request.
+fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&str>) -> StatusError {
+    let reason = describe(error);
+    if error.is_not_found() {
+        debug!(metric, resource, reason, "no metric");
+    } else {
+        warn!(metric, resource, error = reason, "unable to read a metric");
+    }
+    match error {
+        MetricError::UnknownMetric(_) => StatusError::metric_not_found(metric, resource),
+        MetricError::NoValueForObject(_) => {
+            let name = name.unwrap_or_default();
+            StatusError::metric_not_found_for(metric, resource, name)
+        }
+        MetricError::List(_) => StatusError::internal("unable to list matching resources"),
+        MetricError::Convert(error) => StatusError::unclassified(error.to_string()),
+        // Details are in the log: they are not for everybody who may read metrics.
+        _ => StatusError::internal("unable to fetch metrics"),
+    }
+}
+
+/// The status of pods or nodes that can't be listed.
+fn usage_error(what: &str, error: &MetricError) -> StatusError {
+    let MetricError::List(error) = error else {
+        return status_of(error, what, "", None);
+    };
+    warn!(error = describe(error), "{what}");
+    match error {
+        ListError::NotSynced(_) => StatusError::service_unavailable(format!("{what}: {error}")),
+        _ => StatusError::unclassified(format!("{what}: {error}")),
+    }
+}

@@ -1,0 +1,116 @@
+//! Restricts queries of tenants to the series of their namespace, as prom-label-proxy does.
+
+use super::{Node, SyntaxError, parse};
+
+/// Adds `label="value"` to each selector of a query. A query with other syntax than that of
+/// Prometheus is an error: an overlooked selector would read the series of all namespaces.
+///
+/// ```
+/// use hpa_prometheus::promql::restrict;
+///
+/// let query = restrict("sum(rate(requests[5m]))", "namespace", "shop")?;
+/// assert_eq!(query, r#"sum(rate(requests{namespace="shop"}[5m]))"#);
+/// # Ok::<(), hpa_prometheus::promql::SyntaxError>(())
+/// ```
+pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxError> {
+    let expr = parse(query)?;
+    let matcher = format!("{label}=\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""));
+    let mut insertions = Vec::new();
+    let mut info = None;
+    expr.visit(&mut |expr| match &expr.node {
+        Node::Selector(selector) => insertions.push(match selector.first_matcher_at {
+            Some(at) if selector.matchers.is_empty() => (at, matcher.clone()),
+            Some(at) => (at, format!("{matcher},")),
+            None => (expr.at + selector.name.len(), format!("{{{matcher}}}")),
+        }),
+        // It reads further series, without a selector.
+        Node::Call(name, _) if name.eq_ignore_ascii_case("info") => info = Some(expr.at),
+        _ => {}
+    });
+    if let Some(at) = info {
+        return Err(SyntaxError { at, message: "the function info is not permitted".to_owned() });
+    }
+    let mut restricted = query.to_owned();
+    // From the end, because an insertion moves what is after it.
+    insertions.sort_by_key(|(at, _)| *at);
+    for (at, text) in insertions.into_iter().rev() {
+        restricted.insert_str(at, &text);
+    }
+    Ok(restricted)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("up", r#"up{ns="shop"}"#)]
+    #[case("up{}", r#"up{ns="shop"}"#)]
+    #[case(r#"up{a="}"}"#, r#"up{ns="shop",a="}"}"#)]
+    #[case("up # {\n{ a='b' }", "up # {\n{ns=\"shop\", a='b' }")]
+    #[case(r#"{__name__=~".+"}"#, r#"{ns="shop",__name__=~".+"}"#)]
+    #[case(r#"{"up"}"#, r#"{ns="shop","up"}"#)]
+    #[case(r#"up{ns="bank"}"#, r#"up{ns="shop",ns="bank"}"#)]
+    #[case("sum by (ns, job) (rate(x[5m]))", r#"sum by (ns, job) (rate(x{ns="shop"}[5m]))"#)]
+    #[case("sum(x) without(a)", r#"sum(x{ns="shop"}) without(a)"#)]
+    #[case("SUM BY (a) (x)", r#"SUM BY (a) (x{ns="shop"})"#)]
+    #[case("topk(scalar(a), b)", r#"topk(scalar(a{ns="shop"}), b{ns="shop"})"#)]
+    #[case("a / on (x) group_left (y) b", r#"a{ns="shop"} / on (x) group_left (y) b{ns="shop"}"#)]
+    #[case("a == bool b", r#"a{ns="shop"} == bool b{ns="shop"}"#)]
+    #[case("a or b unless c", r#"a{ns="shop"} or b{ns="shop"} unless c{ns="shop"}"#)]
+    #[case("-a offset -5m", r#"-a{ns="shop"} offset -5m"#)]
+    #[case("a[1h] offset 1d", r#"a{ns="shop"}[1h] offset 1d"#)]
+    #[case("max_over_time(a[1h:5m] @ end())", r#"max_over_time(a{ns="shop"}[1h:5m] @ end())"#)]
+    #[case("vector(1) + Inf + 1e-3 - time()", "vector(1) + Inf + 1e-3 - time()")]
+    #[case("a # b\n+ c", "a{ns=\"shop\"} # b\n+ c{ns=\"shop\"}")]
+    #[case("job:x:rate5m", r#"job:x:rate5m{ns="shop"}"#)]
+    #[case(
+        "label_replace(a, 'x', '$1', 'y', '(.*)')",
+        r#"label_replace(a{ns="shop"}, 'x', '$1', 'y', '(.*)')"#
+    )]
+    // Metrics can have the names of keywords.
+    #[case("sum", r#"sum{ns="shop"}"#)]
+    #[case("by", r#"by{ns="shop"}"#)]
+    #[case("or{a='b'}", r#"or{ns="shop",a='b'}"#)]
+    #[case("x or or", r#"x{ns="shop"} or or{ns="shop"}"#)]
+    fn each_selector_gets_the_label(#[case] query: &str, #[case] expected: &str) {
+        assert_eq!(restrict(query, "ns", "shop").as_deref(), Ok(expected));
+        parse(expected).expect("a valid query");
+    }
+
+    #[rstest]
+    #[case("on{a='b'}")]
+    #[case("bool")]
+    #[case("x offset offset")]
+    #[case("sum by")]
+    #[case("sum by (a) by")]
+    #[case("x y")]
+    #[case("1 x")]
+    #[case("info(x)")]
+    #[case("Info(x)")]
+    #[case("x[y]z")]
+    #[case("[x]")]
+    #[case("by (x{})")]
+    #[case("inf{a='b'} x")]
+    #[case("(x")]
+    #[case("x)")]
+    #[case("x{a='b}")]
+    #[case("x{a=\"b\n\"}")]
+    #[case("\u{fc}")]
+    #[case("sum(x) by (a{b='c'})")]
+    // Syntax of other servers, which has selectors of its own.
+    #[case("x{a='b' or c='d'}")]
+    #[case("WITH (a = x) a")]
+    #[case("x keep_metric_names")]
+    fn query_that_prometheus_does_not_accept_is_refused(#[case] query: &str) {
+        let refused = restrict(query, "ns", "shop");
+        assert!(refused.is_err(), "{refused:?}");
+    }
+
+    #[test]
+    fn value_is_quoted() {
+        assert_eq!(restrict("x", "ns", r#"a"b\c"#).unwrap(), r#"x{ns="a\"b\\c"}"#);
+    }
+}
