@@ -292,7 +292,9 @@ impl KubeClients {
         if cluster.client_qps == Some(0.0) {
             warn!("--client-qps=0 means {CLIENT_GO_QPS} requests a second, as in client-go");
         }
-        let qps = cluster.client_qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
+        // A negative one is no limit, as in client-go.
+        let qps = cluster.client_qps.filter(|qps| *qps >= 0.0);
+        let qps = qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
         let rate = qps.map(|qps| RateLimit { qps, burst });
         let request_timeout = to_std(arguments.authorization.request_timeout);
         let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
