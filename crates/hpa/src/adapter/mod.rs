@@ -35,7 +35,8 @@ use tracing::{info, warn};
 
 use crate::{
     args::{AdapterArguments, DEFAULT_URL, to_std},
-    collectors, logging,
+    collectors::{self, Collectors, Scope},
+    logging,
     prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
     run::cancel_on_signal,
@@ -177,12 +178,12 @@ impl Sources {
         let server = arguments.prometheus.server(Compat::Off)?;
         let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
         let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
-        let (collection, counters) = collectors::start(
+        let Collectors { collection, metrics: counters, .. } = collectors::start(
             flags,
             arguments.compat.collectors(),
             (client, servers),
             &clients.lister,
-            vec![AutoscalerGroup::Core],
+            Scope { groups: vec![AutoscalerGroup::Core], namespace: None },
             Arc::new(Timestamp::now),
         )?;
         metrics.register(counters)?;

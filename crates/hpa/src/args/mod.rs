@@ -30,6 +30,7 @@ mod schedule;
 mod shadow_report;
 mod sharing;
 mod simulate;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,7 @@ pub(crate) use self::{
     shadow_report::ShadowReportArguments,
     sharing::SharingArguments,
     simulate::{SimulateArguments, SimulationFormat},
+    sources::SourceArguments,
     status::StatusArguments,
     values::to_std,
 };
