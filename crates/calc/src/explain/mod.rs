@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use self::{
-    format::{minutes, number},
+    format::{minutes, number, one_line},
     measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };
