@@ -793,3 +793,16 @@ fn metric_that_the_controller_reads_is_not_unserved() {
     };
     assert_eq!((lint("True"), lint("False")), (false, true));
 }
+
+#[test]
+fn owner_without_uid_is_an_error() {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n" });
+    let mut complete = owner.clone();
+    complete["uid"] = "u".into();
+    let owners = json!([complete, owner]);
+    let objects = set(&[(0, "/metadata/ownerReferences", owners)]);
+    let findings = check(&Workspace::from_manifests(numbered(objects)));
+    let errors = findings.iter().filter(|finding| finding.severity() == Severity::Error);
+    let fields: Vec<_> = errors.map(|finding| finding.field.as_str()).collect();
+    assert_eq!(fields, ["metadata.ownerReferences[1].uid"]);
+}
