@@ -19,7 +19,7 @@ const HOSTILE: &str = "hostile";
 /// From a change of the load to the replicas for it: two sync periods and two intervals, with
 /// reserve for a loaded machine.
 const MAX_DELAY: Duration = Duration::from_secs(20);
-/// What the kubelet waits for a probe by default.
+/// What the kubelet waits for a probe by default. It restarts a pod after three failures in a row.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server that accepts connections, sends what it is given again and again, and never ends a
@@ -126,8 +126,8 @@ async fn hostile_objects() -> Vec<Value> {
     all
 }
 
-/// Calls the probes until it is dropped, and records the longest time that one took.
-async fn probe(port: u16, slowest: &AtomicU64) {
+/// Calls the probes until it is dropped, and records how long each took.
+async fn probe(port: u16, durations: &Mutex<Vec<Duration>>) {
     let mut pace = interval(Duration::from_millis(200));
     loop {
         pace.tick().await;
@@ -144,8 +144,7 @@ async fn probe(port: u16, slowest: &AtomicU64) {
             };
             let response = timeout(DEADLINE, call).await.expect("in time").expect("a response");
             assert!(response.starts_with("HTTP/1.1 200 OK"), "{path}: {response}");
-            let took = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            slowest.fetch_max(took, Ordering::Relaxed);
+            durations.lock().push(started.elapsed());
         }
     }
 }
@@ -194,7 +193,7 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     replicas(6, 3).await;
     testbed.apply_all(hostile_objects().await);
-    let slowest = AtomicU64::new(0);
+    let probes = Mutex::default();
     let scale = async {
         let mut delays = Vec::new();
         for _ in 0..4 {
@@ -207,12 +206,19 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     let delays = tokio::select! {
         delays = scale => delays,
-        () = probe(port, &slowest) => unreachable!(),
+        () = probe(port, &probes) => unreachable!(),
     };
     let peak = peak_mib(process.id().expect("a process"));
-    let slowest = Duration::from_millis(slowest.into_inner());
-    println!("hostile tenant: scaled after {delays:?}, probes after {slowest:?}, {peak} MiB");
+    let mut probes = probes.into_inner();
+    let has_failed = probes.windows(2).any(|two| two.iter().all(|one| *one > PROBE_TIMEOUT));
+    probes.sort_unstable();
+    let [usual, slowest] = [probes.len() * 99 / 100, probes.len() - 1].map(|at| probes[at]);
+    println!(
+        "hostile tenant: scaled after {delays:?}; {} probes, 99% within {usual:?}, all within \
+         {slowest:?}; {peak} MiB",
+        probes.len()
+    );
     assert!(delays.iter().all(|delay| *delay < MAX_DELAY), "{delays:?}");
-    assert!(slowest < PROBE_TIMEOUT, "{slowest:?}");
+    assert!(usual < PROBE_TIMEOUT && !has_failed, "{usual:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
 }

@@ -95,9 +95,9 @@ impl Collection {
                 Err(error) => {
                     // An API that isn't installed has no autoscalers.
                     if is_absent(&error) {
-                        set_listed()
+                        set_listed();
                     } else {
-                        self.state.set_failed(&error)
+                        self.state.set_failed(&error);
                     }
                     self.reader.observer.updated(true);
                     if !std::mem::replace(&mut has_failed, true) {

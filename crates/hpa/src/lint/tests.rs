@@ -679,7 +679,8 @@ fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] report
     let mut objects = with(scaled);
     assert_eq!(ids(&lint(objects.clone())) == ["shared-target"], reported);
     // The autoscaler that KEDA creates.
-    objects[0]["metadata"]["ownerReferences"] = json!([{ "kind": "ScaledObject", "name": "web" }]);
+    let owner = json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "u" });
+    objects[0]["metadata"]["ownerReferences"] = json!([owner]);
     assert!(lint(objects).is_empty());
 }
 
