@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use axum::routing::get;
+use axum::routing::get as get_route;
 use hpa_tests::harness::ServedTestbed;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,6 +21,10 @@ const HOSTILE: &str = "hostile";
 const MAX_DELAY: Duration = Duration::from_secs(20);
 /// What the kubelet waits for a probe by default. It restarts a pod after three failures in a row.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// If a trivial request takes this long, other processes keep the machine busy.
+const BUSY: Duration = Duration::from_millis(100);
+/// How much longer everything may take then.
+const BUSY_FACTOR: u32 = 5;
 
 /// A server that accepts connections, sends what it is given again and again, and never ends a
 /// response. Without anything to send, it is silent.
@@ -98,7 +102,7 @@ async fn hostile_objects() -> Vec<Value> {
     let flood =
         endless(b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",").await;
     let texts = Json(vec!["x".repeat(7); 9000]);
-    let router = Router::new().route("/texts", get(async move || texts.clone()));
+    let router = Router::new().route("/texts", get_route(async move || texts.clone()));
     let texts = hpa_tests::harness::serve(router).await;
     let mut all = Vec::new();
     for index in 0..100 {
@@ -126,25 +130,40 @@ async fn hostile_objects() -> Vec<Value> {
     all
 }
 
-/// Calls the probes until it is dropped, and records how long each took.
-async fn probe(port: u16, durations: &Mutex<Vec<Duration>>) {
+/// How long a request to a path takes.
+async fn get(port: u16, path: &str) -> Duration {
+    let started = Instant::now();
+    let call = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        std::io::Result::Ok(response)
+    };
+    let response = timeout(DEADLINE, call).await.expect("in time").expect("a response");
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{path}: {response}");
+    started.elapsed()
+}
+
+/// How long requests took.
+#[derive(Default)]
+struct Durations {
+    probes: Vec<Duration>,
+    /// To a server of this process, which has nothing else to do.
+    control: Vec<Duration>,
+}
+
+/// Calls the probes until it is dropped, and a server that shows how busy the machine is.
+async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
     let mut pace = interval(Duration::from_millis(200));
     loop {
         pace.tick().await;
         for path in ["/healthz", "/readyz"] {
-            let started = Instant::now();
-            let call = async {
-                let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-                let request =
-                    format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-                stream.write_all(request.as_bytes()).await?;
-                let mut response = String::new();
-                stream.read_to_string(&mut response).await?;
-                std::io::Result::Ok(response)
-            };
-            let response = timeout(DEADLINE, call).await.expect("in time").expect("a response");
-            assert!(response.starts_with("HTTP/1.1 200 OK"), "{path}: {response}");
-            durations.lock().push(started.elapsed());
+            let (probe, control) = (get(port, path).await, get(control, "/").await);
+            let mut durations = durations.lock();
+            durations.probes.push(probe);
+            durations.control.push(control);
         }
     }
 }
@@ -158,7 +177,8 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     let load = Arc::new(AtomicU64::new(30));
     let served_load = load.clone();
     let document = async move || Json(json!({ "rps": served_load.load(Ordering::SeqCst) }));
-    let good = hpa_tests::harness::serve(Router::new().route("/metrics", get(document))).await;
+    let good =
+        hpa_tests::harness::serve(Router::new().route("/metrics", get_route(document))).await;
     let testbed = Testbed::new(Config::default());
     testbed.apply_all([objects::namespace()]);
     let mut namespace = objects::namespace();
@@ -193,7 +213,9 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     replicas(6, 3).await;
     testbed.apply_all(hostile_objects().await);
-    let probes = Mutex::default();
+    let control = Router::new().route("/", get_route(async || "ok"));
+    let control = hpa_tests::harness::serve(control).await.port();
+    let durations = Mutex::<Durations>::default();
     let scale = async {
         let mut delays = Vec::new();
         for _ in 0..4 {
@@ -206,19 +228,22 @@ async fn good_tenant_scales_beside_a_hostile_one() {
     };
     let delays = tokio::select! {
         delays = scale => delays,
-        () = probe(port, &probes) => unreachable!(),
+        () = probe(port, control, &durations) => unreachable!(),
     };
     let peak = peak_mib(process.id().expect("a process"));
-    let mut probes = probes.into_inner();
-    let has_failed = probes.windows(2).any(|two| two.iter().all(|one| *one > PROBE_TIMEOUT));
+    let Durations { mut probes, control } = durations.into_inner();
+    let is_busy = control.iter().any(|duration| *duration > BUSY);
+    let factor = if is_busy { BUSY_FACTOR } else { 1 };
+    let late = PROBE_TIMEOUT * factor;
+    let has_failed = probes.windows(3).any(|three| three.iter().all(|one| *one > late));
     probes.sort_unstable();
     let [usual, slowest] = [probes.len() * 99 / 100, probes.len() - 1].map(|at| probes[at]);
     println!(
         "hostile tenant: scaled after {delays:?}; {} probes, 99% within {usual:?}, all within \
-         {slowest:?}; {peak} MiB",
+         {slowest:?}; {peak} MiB; busy machine: {is_busy}",
         probes.len()
     );
-    assert!(delays.iter().all(|delay| *delay < MAX_DELAY), "{delays:?}");
-    assert!(usual < PROBE_TIMEOUT && !has_failed, "{usual:?}");
+    assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
+    assert!(usual < late && !has_failed, "{usual:?}");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
 }

@@ -1,7 +1,7 @@
 //! What holds for the output of every command: it ends quietly if the reader, such as `head`, closes
 //! the pipe, and no text of a cluster or of a file looks like a line of its own.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
 use std::{
     io::Write,
