@@ -92,7 +92,7 @@ async fn run() -> Result<usize> {
     match cluster::check(&binary, &server.url).await {
         Ok(result) => line("check::names_are_those_of_the_cluster".to_owned(), result),
         Err(missing) => {
-            println!("test check::names_are_those_of_the_cluster ... skipped: {missing}")
+            println!("test check::names_are_those_of_the_cluster ... skipped: {missing}");
         }
     }
     for (name, result) in mistakes::check(&binary, &server.url).await {
