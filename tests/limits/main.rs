@@ -73,7 +73,7 @@ impl ChangeListener for Reasons {
     fn on_change(&self, change: &ObjectChange<'_>) {
         let Some(new) = change.new else { return };
         let has_reason = |object: &Value| self.any_of.iter().any(|it| object["reason"] == *it);
-        let (name, is_it) = match &*change.resource.plural {
+        let (name, is_it) = match change.resource.plural {
             "horizontalpodautoscalers" => {
                 let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
                 (&new["metadata"]["name"], conditions.into_iter().any(has_reason))
