@@ -62,7 +62,7 @@ mod tests {
         let state = SyncState::default();
         assert_eq!((state.is_synced(), state.failure()), (false, None));
         let refused = io::Error::other("refused");
-        let (_, ()) = tokio::join!(state.first_outcome(), async { state.set_failed(&refused) });
+        let ((), ()) = tokio::join!(state.first_outcome(), async { state.set_failed(&refused) });
         assert_eq!((state.is_synced(), state.failure()), (false, Some("refused".to_owned())));
         state.set_synced();
         state.set_failed(&refused);

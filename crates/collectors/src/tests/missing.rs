@@ -112,14 +112,14 @@ fn objects() -> Objects {
 #[tokio::test]
 async fn number_that_a_response_lacks_is_never_zero() {
     let body = Arc::new(Mutex::new(String::new()));
-    let served = body.clone();
-    let server = Server::start(move |_| ok(&served.lock())).await;
+    let response = body.clone();
+    let server = Server::start(move |_| ok(&response.lock())).await;
     let (url, port) = (server.url(""), server.address.port().to_string());
     let mut collectors = BTreeSet::new();
     for (plan, good) in cases(&port, &url) {
         collectors.insert(plan.name);
-        let read = async |response: &str| {
-            response.clone_into(&mut body.lock());
+        let read = async |text: &str| {
+            text.clone_into(&mut body.lock());
             let clients = Clients::new(operator(&url), Arc::new(objects())).unwrap();
             let endpoint = url.clone();
             let clients = clients.map_http(|http| {
