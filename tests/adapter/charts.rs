@@ -2,11 +2,7 @@
 //! as the Deployments say: with their arguments, the files of their volumes and their service
 //! accounts. The roles are those of the charts.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{env, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use hpa_tests::kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
@@ -88,7 +84,7 @@ impl Cluster {
 
     /// Installs a chart under its own name.
     async fn install(&self, chart: &str, values: &Value) -> Result<()> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts").join(chart);
+        let path = hpa_tests::repository("charts").join(chart);
         let file = self.dir.path().join(format!("{chart}.values.json"));
         std::fs::write(&file, values.to_string())?;
         let mut command = Command::new(&self.helm);

@@ -256,7 +256,7 @@ pub(crate) fn rights(helm: &Helm) -> Result<()> {
 
 /// The manifests for those who don't use Helm are those of the chart.
 pub(crate) fn manifests(helm: &Helm) -> Result<()> {
-    let path = crate::repository("examples/adapter/hpa-adapter.yaml");
+    let path = hpa_tests::repository("examples/adapter/hpa-adapter.yaml");
     let rendered = helm.manifests("hpa-adapter")?;
     if std::env::var_os("UPDATE_MANIFESTS").is_some() {
         std::fs::write(&path, &rendered)?;

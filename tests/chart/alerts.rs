@@ -6,8 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-
-use crate::repository;
+use hpa_tests::repository;
 
 const RULES: &str = "charts/hpa-controller/files/rules.yaml";
 const TESTS: &str = "tests/chart/alerts.yaml";

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use hpa_tests::repository;
 use serde_json::Value;
 
 use crate::{
     files,
     helm::{ADAPTER, CONTROLLER},
-    repository,
 };
 
 /// Parts of each section about an alert.

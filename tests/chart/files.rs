@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use hpa_tests::repository;
 use serde_json::{Map, Value};
 
-use crate::{
-    helm::{ADAPTER, CONTROLLER, Chart},
-    repository,
-};
+use crate::helm::{ADAPTER, CONTROLLER, Chart};
 
 /// A YAML or JSON file of the chart of the controller.
 pub(crate) fn read(path: &str) -> Result<Value> {

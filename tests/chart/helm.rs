@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use hpa_tests::repository;
 use serde_json::Value;
-
-use crate::repository;
 
 /// A chart, and sets of values for it: files in a directory, except for the first, which is empty.
 pub(crate) struct Chart {

@@ -34,10 +34,7 @@ mod wait;
 #[path = "../control-plane/workload.rs"]
 mod workload;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
 use hpa_tests::harness::hpa_binary;
@@ -71,11 +68,6 @@ impl Report {
         println!("test {name} ... skipped: {why}");
         self.skipped += 1;
     }
-}
-
-/// Path of a file or directory of the repository.
-pub(crate) fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
 fn main() -> ExitCode {

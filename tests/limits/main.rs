@@ -13,6 +13,8 @@
 )]
 #![cfg(target_os = "linux")]
 
+mod hostile;
+
 use std::{
     collections::{BTreeMap, HashSet},
     convert::Infallible,
@@ -38,13 +40,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{sync::watch, time::timeout};
 
-/// Half of the chart's limit.
+/// Half of the limits in the charts of the controller and of the adapter.
 const MAX_PEAK_MIB: u64 = 256;
+const MAX_ADAPTER_PEAK_MIB: u64 = 128;
 
 /// Deadline of a test; far longer than any takes.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// The autoscalers whose status has one of the reasons.
+/// The autoscalers whose status or events have one of the reasons.
 struct Reasons {
     any_of: &'static [&'static str],
     names: Mutex<HashSet<String>>,
@@ -68,14 +71,19 @@ impl Reasons {
 
 impl ChangeListener for Reasons {
     fn on_change(&self, change: &ObjectChange<'_>) {
-        let is_autoscaler = change.resource.plural == "horizontalpodautoscalers";
-        let Some(new) = change.new.filter(|_| is_autoscaler) else { return };
-        let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
-        let has_reason =
-            |condition: &Value| self.any_of.iter().any(|reason| condition["reason"] == *reason);
-        if conditions.into_iter().any(has_reason) {
+        let Some(new) = change.new else { return };
+        let has_reason = |object: &Value| self.any_of.iter().any(|it| object["reason"] == *it);
+        let (name, is_it) = match change.resource.plural {
+            "horizontalpodautoscalers" => {
+                let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
+                (&new["metadata"]["name"], conditions.into_iter().any(has_reason))
+            }
+            "events" => (&new["involvedObject"]["name"], has_reason(new)),
+            _ => return,
+        };
+        if is_it {
             let mut names = self.names.lock();
-            names.insert(new["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+            names.insert(name.as_str().unwrap_or_default().to_owned());
             self.count.send_replace(names.len());
         }
     }
@@ -123,41 +131,80 @@ async fn serve_prometheus(len: usize) -> String {
     format!("http://{}", hpa_tests::harness::serve(router).await)
 }
 
+/// What is measured.
+enum Program {
+    Controller,
+    ControllerWithRules(Rules),
+    ControllerWithCollectors,
+    AdapterWithCollectors,
+}
+
+impl Program {
+    fn max_peak_mib(&self) -> u64 {
+        match self {
+            Self::AdapterWithCollectors => MAX_ADAPTER_PEAK_MIB,
+            _ => MAX_PEAK_MIB,
+        }
+    }
+}
+
 /// Kills the process when it is dropped.
-struct Controller {
+struct Running {
     process: Child,
     _dir: TempDir,
 }
 
-impl Controller {
-    fn start(address: SocketAddr, rules: Option<&Rules>) -> Self {
+impl Running {
+    fn start(address: SocketAddr, program: &Program) -> Self {
         let dir = TempDir::new().expect("a directory");
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
         let mut command = Command::new(hpa_binary());
-        command.env_clear().args(["run", "--metrics-port=0", "--leader-elect=false"]);
+        command.env_clear().current_dir(dir.path());
         // The processes may share a loaded machine.
-        command.args(["--request-timeout=2m", "--log-level=error", "--kubeconfig"]).arg(kubeconfig);
-        if let Some(Rules { file, url }) = rules {
-            let path = dir.path().join("rules.yaml");
-            fs::write(&path, file).expect("a file");
-            command.arg("--metrics-config").arg(path).args(["--prometheus-url", url]);
-            command.arg("--prometheus-query-timeout=2m");
+        let common = ["--log-level=error"];
+        match program {
+            Program::AdapterWithCollectors => command.args([
+                "adapter",
+                "--collectors",
+                "--secure-port=0",
+                "--bind-address=127.0.0.1",
+                "--cert-dir=certificates",
+                "--authentication-skip-lookup",
+                "--leader-elect-resource-namespace=shop",
+                "--lister-kubeconfig=kubeconfig",
+            ]),
+            _ => command.args([
+                "run",
+                "--metrics-port=0",
+                "--leader-elect=false",
+                "--request-timeout=2m",
+                "--kubeconfig=kubeconfig",
+            ]),
+        };
+        command.args(common);
+        match program {
+            Program::ControllerWithRules(Rules { file, url }) => {
+                fs::write(dir.path().join("rules.yaml"), file).expect("a file");
+                command.args(["--metrics-config=rules.yaml", "--prometheus-url", url]);
+                command.arg("--prometheus-query-timeout=2m");
+            }
+            Program::ControllerWithCollectors => _ = command.arg("--collectors"),
+            Program::Controller | Program::AdapterWithCollectors => {}
         }
         let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
         Self { process, _dir: dir }
     }
-
-    /// The peak of the resident memory.
-    fn peak_mib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
-        let status = status.expect("the process runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a size");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
-    }
 }
 
-impl Drop for Controller {
+/// The peak of the resident memory of a process.
+fn peak_mib(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a size");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
@@ -171,12 +218,12 @@ async fn assert_bounded(
     reasons: &'static [&'static str],
     count: usize,
 ) {
-    assert_bounded_with(None, set_up, reasons, count).await;
+    assert_bounded_of(&Program::Controller, set_up, reasons, count).await;
 }
 
-/// The same with rules for metrics from Prometheus.
-async fn assert_bounded_with(
-    rules: Option<Rules>,
+/// The same with another program.
+async fn assert_bounded_of(
+    program: &Program,
     set_up: impl FnOnce(&Testbed),
     reasons: &'static [&'static str],
     count: usize,
@@ -196,11 +243,11 @@ async fn assert_bounded_with(
     set_up(&testbed);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let (address, _server) = testbed.serve(any_port).await.expect("a port");
-    let controller = Controller::start(address, rules.as_ref());
+    let running = Running::start(address, program);
     reasons.reach(count).await;
-    let peak = controller.peak_mib();
+    let peak = peak_mib(running.process.id());
     println!("{name}: peak of {peak} MiB");
-    assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
+    assert!(peak < program.max_peak_mib(), "{peak} MiB");
 }
 
 fn apply(testbed: &Testbed, object: Value) {
@@ -286,6 +333,30 @@ externalRules:
         [(limit - limit / 20, &["ValidMetricFound"]), (50 * limit, &["FailedGetExternalMetric"])]
     {
         let rules = Rules { file: RULES, url: serve_prometheus(len).await };
-        assert_bounded_with(Some(rules), set_up_external, reasons, EXTERNAL).await;
+        let program = Program::ControllerWithRules(rules);
+        assert_bounded_of(&program, set_up_external, reasons, EXTERNAL).await;
+    }
+}
+
+/// Autoscalers of almost a megabyte: up to thousands of metrics, which share the annotations of one
+/// name, as long as the API server allows.
+fn set_up_annotations(testbed: &Testbed) {
+    for (index, metrics) in [3000, 3000, 256, 256].into_iter().enumerate() {
+        let metrics = (0..metrics).map(|_| objects::pods_metric("rps", "1"));
+        let mut hpa = hpa_of_web(&format!("web-{index}"), metrics.collect());
+        hpa["metadata"]["annotations"] = json!({
+            "metric-config.pods.rps.json-path/json-key": "$.v",
+            "metric-config.pods.rps.json-path/port": "80",
+            "metric-config.pods.rps.json-path/path": format!("/{}", "x".repeat(240 << 10)),
+        });
+        apply(testbed, hpa);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn annotations_that_thousands_of_metrics_share() {
+    for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
+        let reasons = &["CreateNewMetricsCollector"];
+        assert_bounded_of(&program, set_up_annotations, reasons, 4).await;
     }
 }

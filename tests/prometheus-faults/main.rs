@@ -155,7 +155,10 @@ async fn prometheus_that_is_down_at_the_start_is_waited_for() {
     prometheus.set("queue_length", 30.0);
     let cluster = Cluster::start(&prometheus);
     let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
-    assert!(message.contains("the metrics of Prometheus are not discovered yet"), "{message}");
+    assert!(
+        message.contains("the metrics of rules and collectors are not discovered yet"),
+        "{message}"
+    );
     let (status, body) = cluster.get("/readyz").await;
     assert_eq!(status, 500, "{body}");
     assert!(body.to_string().contains("rules[0]"), "{body}");

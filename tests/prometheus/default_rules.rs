@@ -1,10 +1,11 @@
 //! The default rules of the adapter's chart.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_calc::{Quantity, Selector};
 use hpa_metrics::{Catalog as _, CustomQuery, MetricSource as _, Objects, resource::GroupResource};
+use hpa_tests::repository;
 
 use crate::reader::{NAMESPACE, Reader, compare};
 
@@ -33,8 +34,7 @@ const ABSENT: &[&str] = &[
 ];
 
 pub(crate) async fn check(reader: &Reader) -> Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../charts/hpa-adapter/files/default-rules.yaml");
+    let path = repository("charts/hpa-adapter/files/default-rules.yaml");
     let provider = reader.provider(&fs::read_to_string(path)?).await?;
     for listed in provider.custom_metrics() {
         ensure!(!ABSENT.contains(&&*listed.metric), "{}/{}", listed.resource, listed.metric);

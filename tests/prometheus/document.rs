@@ -1,9 +1,10 @@
 //! The recipes of docs/prometheus.md.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_calc::api::MetricSpec;
+use hpa_tests::repository;
 use serde::Deserialize;
 
 /// A section of the cookbook.
@@ -19,7 +20,7 @@ pub(crate) struct Recipe {
 
 /// All recipes, in the order of the document.
 pub(crate) fn recipes() -> Result<Vec<Recipe>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/prometheus.md");
+    let path = repository("docs/prometheus.md");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let cookbook = text.split("\n## ").find(|section| section.starts_with("Cookbook\n"));
     let sections = cookbook.context("no cookbook")?.split("\n### ").skip(1);

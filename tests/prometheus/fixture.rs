@@ -113,6 +113,8 @@ const GAUGES: &[(&str, f64)] = &[
     (r#"open_connections{namespace="shop",pod="api-1"}"#, 99.0),
     (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="app"}"#, 4096.0),
     (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="POD"}"#, 1.0),
+    // Without the label of the namespace.
+    (r#"unlabeled_requests{pod="web-1"}"#, 5.0),
     (r#"request_latency_ms{namespace="shop",pod="web-1"}"#, 250.0),
     // A gauge with the name of a counter.
     (r#"sessions_total{namespace="shop",pod="web-1"}"#, 12.0),

@@ -11,6 +11,7 @@
 )]
 
 mod check;
+mod cluster;
 mod collectors;
 mod cookbook;
 mod default_rules;
@@ -87,6 +88,12 @@ async fn run() -> Result<usize> {
     line("promql_is_parsed_as_by_prometheus".to_owned(), promql::check(&reader).await);
     for (name, result) in check::check(&binary, &server.url).await {
         line(format!("check::{name}"), result);
+    }
+    match cluster::check(&binary, &server.url).await {
+        Ok(result) => line("check::names_are_those_of_the_cluster".to_owned(), result),
+        Err(missing) => {
+            println!("test check::names_are_those_of_the_cluster ... skipped: {missing}");
+        }
     }
     for (name, result) in mistakes::check(&binary, &server.url).await {
         line(format!("mistakes::{name}"), result);

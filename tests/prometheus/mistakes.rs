@@ -11,7 +11,7 @@ use crate::reader::NAMESPACE;
 struct Mistake {
     name: &'static str,
     rules: &'static str,
-    /// The metric that is asked for.
+    /// The metric that is asked for: of a resource, or external.
     metric: &'static str,
     flags: &'static [&'static str],
     advice: &'static str,
@@ -116,6 +116,34 @@ rules:
                  in shop",
     },
     Mistake {
+        name: "no_namespace_label",
+        rules: "
+rules:
+- seriesQuery: unlabeled_requests
+  resources:
+    overrides: {namespace: {resource: namespace}, pod: {resource: pod}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        metric: "pods/unlabeled_requests",
+        flags: IN_NAMESPACE,
+        advice: "no object of the namespace shop has series of the metric: unlabeled_requests has \
+                 no label namespace. Add it by relabeling, or use externalRules with `namespaced: \
+                 false`",
+    },
+    Mistake {
+        name: "external_query_without_a_result",
+        rules: "
+externalRules:
+- seriesQuery: open_connections
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) > 1000
+",
+        metric: "open_connections",
+        flags: IN_NAMESPACE,
+        advice: "the query has no result, which blocks scaling down: check its labels and the \
+                 selector, or end it with `or vector(0)` if nothing means 0",
+    },
+    Mistake {
         name: "series_too_old",
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",
@@ -195,8 +223,9 @@ pub(crate) async fn check(binary: &Path, url: &str) -> Vec<(&'static str, Result
 async fn explain(binary: &Path, url: &str, mistake: &Mistake) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), mistake.rules)?;
+    let api = if mistake.metric.contains('/') { "custom" } else { "external" };
     let output = Command::new(binary)
-        .args(["rules", "explain", "custom", mistake.metric, "--prometheus-url", url])
+        .args(["rules", "explain", api, mistake.metric, "--prometheus-url", url])
         .args(mistake.flags)
         .arg("--config")
         .arg(file.path())

@@ -5,3 +5,10 @@
 
 pub mod harness;
 pub mod kube_apiserver;
+
+use std::path::{Path, PathBuf};
+
+/// Path of a file or directory of the repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}

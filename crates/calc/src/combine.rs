@@ -3,7 +3,7 @@
 use crate::{
     api::{ConditionReason, MetricSpec, MetricStatus},
     event::{Event, EventReason},
-    explain::{MetricExplanation, SettingEffect, TargetValue},
+    explain::{MetricExplanation, SettingEffect, TargetValue, one_line},
     fallback::{FallbackProposal, Fallbacks},
     metric::{
         Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
@@ -81,7 +81,7 @@ pub(crate) fn combine(
                 events.push(Event::warning(reason, error.cause.clone()));
                 explanations.push(MetricExplanation {
                     metric: spec.source_type.to_string(),
-                    error: Some(error.root.clone()),
+                    error: Some(one_line(&error.root).into_owned()),
                     failure: Some(error.kind),
                     ..MetricExplanation::default()
                 });

@@ -72,6 +72,18 @@ pub fn metric_configs(
 }
 
 impl MetricConfig {
+    /// A metric of an autoscaler. `None` if collectors can't read its type.
+    pub(crate) fn of_metric(
+        hpa: &HorizontalPodAutoscaler,
+        metric: &MetricSpec,
+        annotations: &Annotations,
+        compat: Compat,
+    ) -> Option<Self> {
+        let target = Arc::new(hpa.spec.scale_target_ref.clone());
+        let config = Self::new(hpa, &target, metric, annotations)?;
+        Some(if compat == Compat::Off { config.with_labels() } else { config })
+    }
+
     fn new(
         hpa: &HorizontalPodAutoscaler,
         target: &Arc<CrossVersionObjectReference>,

@@ -190,7 +190,8 @@ pub enum FetchError {
     Server {
         /// The kind of server.
         service: &'static str,
-        message: String,
+        /// The kind of refusal.
+        message: &'static str,
     },
     /// An annotation has a token, which everybody who can read the autoscaler can read.
     #[error(

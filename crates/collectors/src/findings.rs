@@ -1,6 +1,6 @@
 //! Problems of annotations and metrics, for events and for lint.
 
-use hpa_calc::{HorizontalPodAutoscaler, validation::MAX_METRICS};
+use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS};
 use hpa_prometheus::promql;
 
 use crate::{
@@ -51,6 +51,17 @@ pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec
         findings.extend(setting_findings(config, environment));
     }
     findings
+}
+
+/// The name of the collector that reads a metric of an autoscaler. `None` if no collector can.
+pub fn collector_of(
+    hpa: &HorizontalPodAutoscaler,
+    metric: &MetricSpec,
+    environment: &Environment,
+) -> Option<&'static str> {
+    let annotations = Annotations::parse(&hpa.metadata.annotations);
+    let config = MetricConfig::of_metric(hpa, metric, &annotations, environment.compat)?;
+    Plan::new(&config, environment).ok().map(|plan| plan.name)
 }
 
 /// Annotations that can't be parsed, or whose metric the spec doesn't have.

@@ -45,7 +45,7 @@ pub use crate::{
     cluster::{Cluster, Ingress, LookupError, Pod, RouteGroup},
     config::{MetricConfig, metric_configs},
     error::{AnnotationError, AnnotationProblem, ConfigError, FetchError, HttpError},
-    findings::{Finding, findings},
+    findings::{Finding, collector_of, findings},
     guarded_http::{Call, Destination, Policy, Refusal, Reply},
     registry::{Context, Environment, Plan, Sample, Values},
     schedules::Compat,

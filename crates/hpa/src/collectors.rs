@@ -31,17 +31,38 @@ use crate::{
     prometheus_metrics::{MetricsOnRead, RequestMetrics},
 };
 
+/// The autoscalers whose metrics are collected.
+pub(crate) struct Scope {
+    pub(crate) groups: Vec<AutoscalerGroup>,
+    /// `None` for all.
+    pub(crate) namespace: Option<String>,
+}
+
+/// The metrics of collectors, with the pods that they read.
+pub(crate) struct Collectors {
+    pub(crate) collection: Arc<Collection>,
+    pub(crate) metrics: MetricsOnRead,
+    objects: Arc<KubeObjects>,
+}
+
+impl Collectors {
+    /// Waits until the first lists of autoscalers and pods have ended.
+    pub(crate) async fn listed(&self) {
+        tokio::join!(self.collection.listed(), self.objects.pods_listed());
+    }
+}
+
 /// Starts the watches that collectors need. Values are collected when they are asked for.
 pub(crate) fn start(
     arguments: &CollectorArguments,
     compat: Compat,
     (prometheus, servers): (Option<Client>, BTreeMap<String, Client>),
     client: &KubeClient,
-    groups: Vec<AutoscalerGroup>,
+    Scope { groups, namespace }: Scope,
     now: Now,
-) -> anyhow::Result<(Arc<Collection>, MetricsOnRead)> {
+) -> anyhow::Result<Collectors> {
     let settings = arguments.collection(compat, prometheus.is_some());
-    let objects = Arc::new(KubeObjects::new(client.clone()));
+    let objects = Arc::new(KubeObjects::new(client.clone()).of_namespace(namespace.clone()));
     let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
     let clients = Clients::new(arguments.clients(compat, prometheus, servers), cluster.clone())
         .context("unable to set up collectors")?;
@@ -54,10 +75,13 @@ pub(crate) fn start(
         now,
         Arc::new(counters.clone()),
     ));
-    tokio::spawn(async move { objects.watch_pods().await });
+    tokio::spawn({
+        let objects = objects.clone();
+        async move { objects.watch_pods().await }
+    });
     tokio::spawn({
         let (collection, client) = (collection.clone(), client.clone());
-        async move { collection.watch(client, &groups).await }
+        async move { collection.watch(client, &groups, namespace.as_deref()).await }
     });
     // From the start, so that the first failure is an increase.
     for collector in collection.status().keys() {
@@ -67,7 +91,7 @@ pub(crate) fn start(
         }
     }
     let metrics = collector_metrics(collection.clone())?.and(counters.all());
-    Ok((collection, metrics))
+    Ok(Collectors { collection, metrics, objects })
 }
 
 /// The clients of the Prometheus servers that annotations may name.

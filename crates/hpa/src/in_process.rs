@@ -18,7 +18,7 @@ use tracing::info;
 use crate::{
     args::{RunArguments, to_std},
     cached_pods::CachedPods,
-    collectors,
+    collectors::{self, Collectors, Scope},
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
 };
 
@@ -150,12 +150,12 @@ fn collection(
         AutoscalerApi::Core => AutoscalerGroup::Core,
         AutoscalerApi::Custom => AutoscalerGroup::Custom,
     });
-    let (collection, metrics) = collectors::start(
+    let Collectors { collection, metrics, .. } = collectors::start(
         flags,
         Compat::Off,
         (client, servers),
         &clients.api,
-        groups.collect(),
+        Scope { groups: groups.collect(), namespace: None },
         Arc::new(Timestamp::now),
     )?;
     telemetry.attach_collector(Arc::new(metrics));

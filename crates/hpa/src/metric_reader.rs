@@ -1,36 +1,53 @@
-//! Reads the metrics of a decision as a controller with `--metrics-config` does.
+//! Reads the metrics of a decision from the sources of a controller: the flags of `hpa run`.
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::{Context, anyhow};
 use hpa_calc::{Inputs, Readings};
+use hpa_collectors::{
+    Compat,
+    collection::CollectionProvider,
+    schedules::source::{ScheduleClient, Schedules},
+};
 use hpa_controller::{k8s::Clients, scale_target::RestMapper};
 use hpa_metrics::{
     ClientSettings, Coalescing, CoalescingSettings, DiscoveryMapper, Fallback, KindMapper,
-    KubeMetricsClient, MetricsClient, read_all,
+    KubeMetricsClient, MetricSource, MetricsClient, Routed, read_all,
 };
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::{client::Client, source::PrometheusProvider};
+use jiff::Timestamp;
+use tokio::time::timeout;
 
 use crate::{
-    args::RulesFileArguments,
+    args::{ScalingScheduleArguments, SourceArguments},
     cached_pods::{CachedPods, ReadPods},
+    collectors::{self, Collectors, Scope},
+    prometheus_metrics::RequestMetrics,
     rules_provider,
 };
 
-/// Reads metrics by the rules of a file first, and others from the metrics APIs.
+/// How long to wait for the first lists of autoscalers, pods and schedules. If they take longer,
+/// their metrics say that they have not been read.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads metrics from the sources that flags name first, and others from the metrics APIs.
 pub(crate) struct MetricReader {
-    client: Box<dyn MetricsClient>,
+    client: Arc<dyn MetricsClient>,
     rules: Option<Arc<PrometheusProvider>>,
+    collectors: Option<Collectors>,
+    schedules: Option<Arc<Schedules>>,
     /// The pods of the decisions, for rules.
     pods: Arc<ReadPods>,
 }
 
 impl MetricReader {
-    /// A reader whose rules have no series yet: the caller relists them. Without
-    /// `--metrics-config`, there are none.
+    /// A reader whose rules have no series yet: the caller relists them. Starts the watches of
+    /// collectors and schedules.
     pub(crate) async fn new(
         clients: &Clients,
         mapper: Arc<RestMapper>,
-        arguments: &RulesFileArguments,
+        arguments: &SourceArguments,
+        scope: Scope,
         timeout: Duration,
         sharing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
@@ -39,20 +56,32 @@ impl MetricReader {
         let kinds = KindMapper::new(mapper, timeout);
         let pods = Arc::new(ReadPods::default());
         let rules = rules_provider::from_flags(
-            arguments,
+            &arguments.rules,
             Arc::new(DiscoveryMapper(clients.api.clone())),
             Arc::new(CachedPods(pods.clone())),
         );
         let rules = rules.await?;
-        let client: Box<dyn MetricsClient> = match &rules {
-            None => Box::new(Coalescing::new(apis, kinds, sharing)),
-            Some(rules) => {
-                let source = Fallback::new(rules.clone(), apis);
-                // The rules know the pods of selectors, not all of a namespace.
-                Box::new(Coalescing::new(source, kinds, sharing.with_threshold(usize::MAX)))
-            }
+        let schedules = schedules(&arguments.schedules, clients, scope.namespace.as_deref())?;
+        let collectors = start_collectors(arguments, clients, scope)?;
+        let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
+        if let Some(collectors) = &collectors {
+            sources.push(Arc::new(CollectionProvider::new(collectors.collection.clone())));
+        }
+        if let Some(rules) = &rules {
+            sources.push(rules.clone());
+        }
+        let client: Arc<dyn MetricsClient> = if sources.is_empty() {
+            Arc::new(Coalescing::new(apis, kinds, sharing))
+        } else {
+            let source = Fallback::new(Arc::new(Routed::new(sources)), apis);
+            // The rules know the pods of selectors, not all of a namespace.
+            Arc::new(Coalescing::new(source, kinds, sharing.with_threshold(usize::MAX)))
         };
-        Ok(Self { client, rules, pods })
+        let client = match &schedules {
+            Some(schedules) => Arc::new(ScheduleClient::new(schedules.clone(), client)),
+            None => client,
+        };
+        Ok(Self { client, rules, collectors, schedules, pods })
     }
 
     /// The rules, if there are any.
@@ -64,10 +93,65 @@ impl MetricReader {
     pub(crate) async fn read(&self, inputs: &Inputs) -> Readings {
         let plan = inputs.plan();
         let Some(selector) = plan.selector() else { return Readings::new() };
+        _ = timeout(PATIENCE, self.listed()).await;
         let namespace = &inputs.hpa.metadata.namespace;
         let selected = self.pods.add(namespace, selector, inputs.selected.pods.clone());
         let readings = read_all(&*self.client, inputs).await;
         drop(selected);
         readings
     }
+
+    async fn listed(&self) {
+        if let Some(collectors) = &self.collectors {
+            collectors.listed().await;
+        }
+        if let Some(schedules) = &self.schedules {
+            schedules.listed().await;
+        }
+    }
+}
+
+/// Starts the watches of schedules, if they are on.
+fn schedules(
+    arguments: &ScalingScheduleArguments,
+    clients: &Clients,
+    namespace: Option<&str>,
+) -> anyhow::Result<Option<Arc<Schedules>>> {
+    if !arguments.scaling_schedule {
+        return Ok(None);
+    }
+    arguments.defaults.check().map_err(|error| anyhow!(error))?;
+    let settings = arguments.defaults.settings(Compat::Off);
+    let schedules = Arc::new(Schedules::new(settings, Arc::new(Timestamp::now)));
+    tokio::spawn({
+        let (schedules, client) = (schedules.clone(), clients.api.clone());
+        let namespaces: Vec<_> = namespace.map(str::to_owned).into_iter().collect();
+        async move { schedules.watch(client, &namespaces, |_| {}).await }
+    });
+    Ok(Some(schedules))
+}
+
+/// Starts the watches of collectors, if they are on.
+fn start_collectors(
+    arguments: &SourceArguments,
+    clients: &Clients,
+    scope: Scope,
+) -> anyhow::Result<Option<Collectors>> {
+    let SourceArguments { collectors: flags, rules, .. } = arguments;
+    if !flags.collectors {
+        return Ok(None);
+    }
+    let requests = Arc::new(RequestMetrics::new()?);
+    let server = rules.prometheus.server(Compat::Off)?;
+    let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
+    let servers = collectors::prometheus_servers(flags, &rules.prometheus, &requests)?;
+    let started = collectors::start(
+        flags,
+        Compat::Off,
+        (client, servers),
+        &clients.api,
+        scope,
+        Arc::new(Timestamp::now),
+    );
+    started.context("--collectors").map(Some)
 }

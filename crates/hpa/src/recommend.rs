@@ -14,6 +14,7 @@ use crate::{
     args::{RecommendArguments, RecommendationFormat},
     lint,
     simulate::{Progress, load, print},
+    terminal::escape_line,
 };
 
 /// The header of the table in Markdown.
@@ -120,10 +121,10 @@ fn text(base: &Variant, found: &Recommendation) -> String {
             for setting in &suggested.settings {
                 let _ = writeln!(text, "  {setting}");
             }
-            let name = &base.autoscaler.metadata.name;
+            let name = escape_line(&base.autoscaler.metadata.name);
             // Without one in the scenario, that of the current context.
             let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);
-            let namespace = namespace.map(|namespace| format!(" -n {namespace}"));
+            let namespace = namespace.map(|namespace| format!(" -n {}", escape_line(namespace)));
             let _ = writeln!(
                 text,
                 "\nkubectl patch hpa {name}{} --type merge -p '{}'",

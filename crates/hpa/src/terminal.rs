@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
+use hpa_calc::explain::one_line;
 
 /// Prints a text, in which only line ends and tabs control the terminal.
 ///
@@ -59,6 +60,11 @@ pub(crate) fn escape_control(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// Escapes also line ends: a part of a line that comes from a cluster.
+pub(crate) fn escape_line(text: &str) -> String {
+    escape_control(&one_line(text))
 }
 
 fn is_directional(c: char) -> bool {

@@ -179,7 +179,7 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     let cookie = self::cookie(&host, &token).await;
     let missing = "Metrics can't be read: unable to discover the series of rules[0]";
     let view = read_until(&host, path, &cookie, missing).await;
-    assert!(view.contains("the metrics of Prometheus are not discovered yet"), "{view}");
+    assert!(view.contains("the metrics of rules and collectors are not discovered yet"), "{view}");
     is_available.store(true, Ordering::SeqCst);
     let sentence = "stays at 2: http_requests_per_second is at 10 per pod, target 10";
     read_until(&host, path, &cookie, sentence).await;

@@ -1,4 +1,5 @@
-//! `hpa lint` on files and on the testbed: what it prints, and its exit status.
+//! `hpa lint` on files and on the testbed, and `hpa convert` on files: what they print, and their exit
+//! status.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
@@ -55,6 +56,34 @@ fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
     let (_, errors, status) = lint(directory.path(), &["f.yaml"]);
     let expected = "hpa: f.yaml: no HorizontalPodAutoscaler to check, found 1 Foo, 1 Service\n";
     assert_eq!((errors.as_str(), status), (expected, Some(2)));
+}
+
+#[test]
+fn file_to_convert_is_an_argument_a_flag_or_standard_input() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("web.yaml");
+    fs::write(&path, SOUND).expect("a file");
+    let convert = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+        command.current_dir(directory.path()).arg("convert").args(arguments);
+        let input = fs::File::open(&path).expect("a file");
+        let output = command.stdin(input).output().expect("the program runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (text(output.stdout), text(output.stderr), output.status.code())
+    };
+    let converted = SOUND.replace("autoscaling/v2", "autoscaling.hpa-rs.dev/v2");
+    for arguments in [["web.yaml"].as_slice(), &["-f", "web.yaml"], &["-"], &[]] {
+        assert_eq!(
+            convert(arguments),
+            (converted.clone(), String::new(), Some(0)),
+            "{arguments:?}"
+        );
+    }
+    let (_, errors, status) = convert(&["web.yaml", "-f", "web.yaml"]);
+    assert!(errors.contains("cannot be used with") && status == Some(2), "{errors}");
+    let (output, errors, status) = convert(&["none.yaml"]);
+    assert_eq!((output.as_str(), status), ("", Some(1)), "{errors}");
+    assert!(errors.contains("none.yaml"), "{errors}");
 }
 
 #[tokio::test]

@@ -1,14 +1,16 @@
-//! Every command ends quietly if the reader of its output, such as `head`, closes the pipe.
+//! What holds for the output of every command: it ends quietly if the reader, such as `head`, closes
+//! the pipe, and no text of a cluster or of a file looks like a line of its own.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
 use std::{
     io::Write,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use serde_json::{Value, json};
 
 /// A command line of each command that prints and ends, without a cluster.
 const LOCAL: [&[&str]; 12] = [
@@ -89,6 +91,105 @@ async fn commands_of_a_cluster_end_quietly_on_a_closed_pipe() {
     })
     .await
     .expect("no panic");
+}
+
+/// In every text that a user may choose, with what must not follow a line's end.
+const FORGED: &str = "x\nFORGED\r\u{1b}[2JFORGED\u{2028}FORGED";
+
+/// An autoscaler with that in its metric, annotations, labels and status.
+fn forger() -> Value {
+    let mut hpa = objects::hpa(
+        "forger",
+        2..=10,
+        [objects::pods_metric(FORGED, "1"), objects::external_metric(FORGED, "1")],
+    );
+    hpa["spec"]["metrics"][1]["external"]["metric"]["selector"] =
+        json!({ "matchLabels": { "app": "web" } });
+    hpa["metadata"]["labels"] = json!({ "team": FORGED });
+    hpa["metadata"]["annotations"] = json!({
+        "autoscaling.hpa-rs.dev/pause": FORGED,
+        "metric-config.external.x.json-path/json-key": FORGED,
+        format!("metric-config.pods.{FORGED}.json-path/json-key"): FORGED,
+        format!("metric-config.pods.x.json-path/{FORGED}"): FORGED,
+        format!("hpa-rs.dev/{FORGED}"): FORGED,
+    });
+    let condition = |kind: &str, status: &str| {
+        json!({ "type": kind, "status": status, "reason": FORGED, "message": FORGED,
+            "lastTransitionTime": "2026-01-01T00:00:00Z" })
+    };
+    hpa["status"] = json!({
+        "currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [],
+        "conditions": [
+            condition("AbleToScale", "True"),
+            condition("ScalingActive", "False"),
+            condition(FORGED, "True"),
+        ],
+    });
+    hpa["metadata"]["managedFields"] = json!([{
+        "manager": FORGED, "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    hpa
+}
+
+/// Checks that a command has printed the text, and only within lines.
+fn check_lines(arguments: &[&str], output: &Output) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert!(printed.contains("FORGED"), "{arguments:?} doesn't print it:\n{printed}");
+    let is_end = |char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}');
+    for part in printed.split(is_end) {
+        assert!(!part.trim_start().starts_with("FORGED"), "{arguments:?}:\n{printed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_of_a_cluster_looks_like_a_line() {
+    let metrics = std::sync::Arc::new(SettableMetrics::new(60, 1));
+    let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
+    testbed.apply_all([objects::namespace(), objects::running_deployment("forger", 2)]);
+    testbed.apply_all([forger()]);
+    let served = ServedTestbed::new(&testbed).await;
+    for arguments in
+        [["explain", "shop/forger"].as_slice(), &["explain", "-A"], &["lint", "-A"], &["status"]]
+    {
+        let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
+        check_lines(arguments, &output.expect("the program runs"));
+    }
+}
+
+#[test]
+fn no_text_of_a_file_looks_like_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, content: &Value| {
+        std::fs::write(folder.path().join(name), content.to_string()).expect("a file");
+    };
+    let mut hpa = forger();
+    hpa["metadata"]["namespace"] = FORGED.into();
+    write(
+        "hpa.json",
+        &json!({ "kind": "List", "items": [hpa, objects::running_deployment("forger", 2)] }),
+    );
+    let mut modelled = objects::hpa("web", 1..=3, [objects::external_metric(FORGED, "1")]);
+    modelled["metadata"] = json!({ "name": FORGED, "namespace": FORGED });
+    let scenario = json!({
+        "name": FORGED, "description": FORGED, "duration": "2m", "autoscaler": modelled,
+        "workload": { "load": { "constant": 1 } },
+        "externalMetrics": [{ "metric": FORGED, "value": { "curve": { "constant": 9 } } }],
+        "variants": [{ "name": FORGED, "description": FORGED, "patch": { "seed": 2 } }],
+    });
+    write("scenario.json", &scenario);
+    for arguments in [
+        ["explain", "-f", "hpa.json"].as_slice(),
+        &["lint", "hpa.json"],
+        &["simulate", "scenario.json", "--steps"],
+        &["recommend", "scenario.json", "--candidates=10", "--seeds=1"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+        let output = command.current_dir(folder.path()).args(arguments).output();
+        check_lines(arguments, &output.expect("the program runs"));
+    }
 }
 
 #[test]

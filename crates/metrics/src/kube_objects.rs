@@ -24,6 +24,7 @@ use crate::{
     ObjectKey,
     objects::{ListError, ObjectLister, ObjectMetadata, Pod},
     resource::{ApiResource, GroupResource},
+    sync_state::SyncState,
 };
 
 /// The number of objects in one response of a list.
@@ -33,6 +34,8 @@ const PAGE_SIZE: u32 = 500;
 /// up to date; other objects are listed for each request.
 pub struct KubeObjects {
     client: Client,
+    /// The only namespace of cached pods.
+    namespace: Option<String>,
     pods: ObjectCache,
     nodes: ObjectCache,
     lists_pods: bool,
@@ -111,6 +114,7 @@ impl kube::Resource for SlimObject {
 #[derive(Debug, Default)]
 struct ObjectCache {
     synced: RwLock<Option<Objects>>,
+    state: SyncState,
 }
 
 type Objects = HashMap<String, BTreeMap<String, CachedObject>>;
@@ -129,6 +133,7 @@ impl KubeObjects {
     pub fn new(client: Client) -> Self {
         Self {
             client,
+            namespace: None,
             pods: ObjectCache::default(),
             nodes: ObjectCache::default(),
             lists_pods: false,
@@ -142,6 +147,17 @@ impl KubeObjects {
         Self { lists_pods: true, ..self }
     }
 
+    /// Caches the pods of one namespace only.
+    #[must_use]
+    pub fn of_namespace(self, namespace: Option<String>) -> Self {
+        Self { namespace, ..self }
+    }
+
+    /// Waits until the first list of pods has ended. [`Self::watch_pods`] must run.
+    pub async fn pods_listed(&self) {
+        self.pods.state.first_outcome().await;
+    }
+
     /// Whether the caches have synced.
     pub fn has_synced(&self) -> bool {
         self.pods.synced.read().is_some() && self.nodes.synced.read().is_some()
@@ -149,7 +165,9 @@ impl KubeObjects {
 
     /// Keeps the cache of pods up to date. Never ends.
     pub async fn watch_pods(&self) {
-        self.pods.watch(&self.client, &GroupResource::pods(), "Pod").await;
+        let kind = kube_resource(&GroupResource::pods(), "v1", "Pod");
+        let client = self.client.clone();
+        self.pods.watch(api(client, self.namespace.as_deref(), &kind), "pods").await;
     }
 
     /// The selected pods, with their addresses.
@@ -159,7 +177,8 @@ impl KubeObjects {
 
     /// Keeps the cache of nodes up to date. Never ends.
     pub async fn watch_nodes(&self) {
-        self.nodes.watch(&self.client, &GroupResource::nodes(), "Node").await;
+        let kind = kube_resource(&GroupResource::nodes(), "v1", "Node");
+        self.nodes.watch(api(self.client.clone(), None, &kind), "nodes").await;
     }
 
     /// Keeps both caches up to date. Never ends.
@@ -174,11 +193,8 @@ impl KubeObjects {
         selector: &Selector,
     ) -> Result<Vec<String>, ListError> {
         let kind = kube_resource(&resource.group_resource, &resource.version, &resource.kind);
-        let api: Api<DynamicObject> = if namespace.is_empty() {
-            Api::all_with(self.client.clone(), &kind)
-        } else {
-            Api::namespaced_with(self.client.clone(), namespace, &kind)
-        };
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        let api: Api<DynamicObject> = api(self.client.clone(), namespace, &kind);
         let mut params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
         let mut names = Vec::new();
         loop {
@@ -192,6 +208,19 @@ impl KubeObjects {
                 _ => return Ok(names),
             }
         }
+    }
+}
+
+fn api<K>(client: Client, namespace: Option<&str>, kind: &kube::core::ApiResource) -> Api<K>
+where
+    K: kube::Resource<
+            DynamicType = kube::core::ApiResource,
+            Scope = kube::core::DynamicResourceScope,
+        >,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, kind),
+        None => Api::all_with(client, kind),
     }
 }
 
@@ -253,20 +282,21 @@ impl ObjectLister for KubeObjects {
 
 impl ObjectCache {
     /// Lists and watches all objects. Never ends.
-    async fn watch(&self, client: &Client, resource: &GroupResource, kind: &str) {
-        let kind = kube_resource(resource, "v1", kind);
-        let api: Api<SlimObject> = Api::all_with(client.clone(), &kind);
+    async fn watch(&self, api: Api<SlimObject>, resource: &'static str) {
         let events = watcher(api, watcher::Config::default()).default_backoff();
         let mut events = std::pin::pin!(events);
         let mut listed = Objects::default();
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.apply(event, &mut listed),
-                Err(error) => tracing::warn!(
-                    resource = %resource,
-                    error = &error as &dyn Error,
-                    "unable to watch objects for metrics, retrying"
-                ),
+                Err(error) => {
+                    self.state.set_failed(&error);
+                    tracing::warn!(
+                        resource,
+                        error = &error as &dyn Error,
+                        "unable to watch objects for metrics, retrying"
+                    );
+                }
             }
         }
     }
@@ -275,7 +305,10 @@ impl ObjectCache {
         match event {
             watcher::Event::Init => listed.clear(),
             watcher::Event::InitApply(object) => insert(listed, object),
-            watcher::Event::InitDone => *self.synced.write() = Some(std::mem::take(listed)),
+            watcher::Event::InitDone => {
+                *self.synced.write() = Some(std::mem::take(listed));
+                self.state.set_synced();
+            }
             watcher::Event::Apply(object) => {
                 if let Some(objects) = &mut *self.synced.write() {
                     insert(objects, object);

@@ -110,6 +110,7 @@ pub mod query;
 pub mod resource;
 mod routed;
 pub mod source;
+mod sync_state;
 pub mod values;
 pub mod wire;
 
@@ -132,4 +133,5 @@ pub use query::{
 };
 pub use routed::{Fallback, Routed};
 pub use source::{ApiGroups, Catalog, MetricSource};
+pub use sync_state::SyncState;
 pub use values::{CustomValues, ExternalValues, ObjectKind, Origin, UsageList, Values};

@@ -96,8 +96,9 @@ impl<S: MetricSource> Fallback<S> {
         };
         let separator = if problems.is_empty() { "" } else { ": " };
         let problems = problems.join("; ");
-        let message =
-            format!("the metrics of Prometheus are not discovered yet{separator}{problems}");
+        let message = format!(
+            "the metrics of rules and collectors are not discovered yet{separator}{problems}"
+        );
         Err(MetricError::Status { code: 503, message: message.into() })
     }
 }
@@ -330,7 +331,7 @@ mod tests {
             let (result, asked) = fetch(unready(), query).await;
             let error = result.unwrap_err();
             assert!(matches!(error, MetricError::Status { code: 503, .. }), "{error}");
-            let text = "the metrics of Prometheus are not discovered yet: no rules";
+            let text = "the metrics of rules and collectors are not discovered yet: no rules";
             assert_eq!((error.to_string().as_str(), asked), (text, 0));
         }
         assert!(fetch(unready(), pods("rps")).await.0.is_ok());

@@ -1,13 +1,16 @@
 //! The binary under test.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-/// Path of the `hpa` binary: `HPA_BINARY`, or what cargo has built for a test of that crate, or what
-/// it builds in the profile of the running test.
+/// Path of the `hpa` binary: `HPA_BINARY`, or what cargo has built for a suite of its crate, or for
+/// a suite of another crate the binary in the same target directory.
+///
+/// # Panics
+/// If the binary is missing, or older than one of its sources. A test must not build it: the build
+/// would take minutes of the test's time, in another profile or with other features.
 pub fn hpa_binary() -> PathBuf {
     let mut given = ["HPA_BINARY", "CARGO_BIN_EXE_hpa"].into_iter().filter_map(env::var_os);
     if let Some(path) = given.find(|path| !path.is_empty()) {
@@ -16,17 +19,66 @@ pub fn hpa_binary() -> PathBuf {
     // target/<profile directory>/deps/<test executable>
     let exe = env::current_exe().expect("path of the test executable");
     let dir = exe.parent().and_then(Path::parent).expect("a target directory");
-    let profile = match dir.file_name().and_then(|name| name.to_str()) {
-        None | Some("debug") => "dev",
-        Some(profile) => profile,
+    let binary = dir.join(format!("hpa{}", env::consts::EXE_SUFFIX));
+    let build = "build it (cargo build --workspace --bin hpa), or set HPA_BINARY";
+    match newer_source(&binary, &dir.join("hpa.d")) {
+        Ok(None) => binary,
+        Ok(Some(source)) => {
+            panic!("{} is older than {}: {build}", binary.display(), source.display())
+        }
+        Err(error) => panic!("{}: {error}: {build}", binary.display()),
+    }
+}
+
+/// A source in the list of dependencies that cargo writes (`hpa: FILE FILE`) that was modified
+/// after the binary.
+fn newer_source(binary: &Path, dependencies: &Path) -> std::io::Result<Option<PathBuf>> {
+    let built = fs::metadata(binary)?.modified()?;
+    let list = fs::read_to_string(dependencies)?;
+    // Spaces in names are escaped.
+    let list = list.replace("\\ ", "\0");
+    let files = list.split_ascii_whitespace().skip(1).map(|file| file.replace('\0', " "));
+    let is_newer = |file: &PathBuf| match fs::metadata(file).and_then(|file| file.modified()) {
+        Ok(modified) => modified > built,
+        // The build reads it no more.
+        Err(_) => true,
     };
-    let status = Command::new(env!("CARGO"))
-        // The features of `cargo test --workspace`, so that nothing is compiled twice.
-        .args(["build", "--quiet", "--workspace", "--bin", "hpa", "--test", "availability"])
-        .args(["--profile", profile])
-        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")])
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "cargo build -p hpa: {status}");
-    dir.join(format!("hpa{}", env::consts::EXE_SUFFIX))
+    Ok(files.map(PathBuf::from).find(is_newer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+
+    #[test]
+    fn binary_must_be_newer_than_its_sources() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        let start = SystemTime::now();
+        let touch = |name: &str, seconds: u64| {
+            let file = File::create(path(name)).expect("a file");
+            file.set_modified(start + Duration::from_secs(seconds)).expect("its time");
+        };
+        let newer = || newer_source(&path("hpa"), &path("hpa.d")).expect("files");
+        let escaped = path("other source.rs").display().to_string().replace(' ', "\\ ");
+        let list =
+            format!("{}: {} {escaped}\n", path("hpa").display(), path("source.rs").display());
+        touch("hpa.d", 0);
+        fs::write(path("hpa.d"), list).expect("a list");
+        touch("source.rs", 0);
+        touch("other source.rs", 2);
+        touch("hpa", 2);
+        assert_eq!(newer(), None);
+        touch("other source.rs", 3);
+        assert_eq!(newer(), Some(path("other source.rs")));
+        fs::remove_file(path("other source.rs")).expect("removed");
+        assert_eq!(newer(), Some(path("other source.rs")));
+        fs::remove_file(path("hpa")).expect("removed");
+        assert!(newer_source(&path("hpa"), &path("hpa.d")).is_err());
+    }
 }

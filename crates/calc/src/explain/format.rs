@@ -1,4 +1,6 @@
-//! Numbers and times for people.
+//! Numbers, times and foreign texts for people.
+
+use std::borrow::Cow;
 
 /// Formats seconds as minutes and seconds, with hours if there are any: `4:05`, `1:04:05`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
@@ -32,6 +34,20 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Escapes the control characters and line separators of a text. Names and messages of a cluster may
+/// have any, and must not look like a line of their reader's program.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_escaped(c) { escaped.extend(c.escape_default()) } else { escaped.push(c) }
+    }
+    Cow::Owned(escaped)
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -44,6 +60,13 @@ mod tests {
     #[case(3_845.0, "1:04:05")]
     fn minutes_have_hours_if_needed(#[case] seconds: f64, #[case] expected: &str) {
         assert_eq!(minutes(seconds), expected);
+    }
+
+    #[rstest]
+    #[case("Zürich: a \\n √", "Zürich: a \\n √")]
+    #[case("a\nb\r\t\x1b[2J\u{85}\u{2028}", r"a\nb\r\t\u{1b}[2J\u{85}\u{2028}")]
+    fn text_of_several_lines_becomes_one(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(one_line(text), expected);
     }
 
     #[rstest]

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{Explanation, TargetValue, format::number};
+use super::{
+    Explanation, TargetValue,
+    format::{number, one_line},
+};
 use crate::{
     api::{
         HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricTargetType,
@@ -137,8 +140,12 @@ fn mebibytes(value: MilliValue) -> String {
     format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
 }
 
-/// The name of a metric, with its container or object.
+/// The name of a metric, with its container or object, without control characters.
 pub fn metric_name(spec: &MetricSpec) -> String {
+    one_line(&full_name(spec)).into_owned()
+}
+
+fn full_name(spec: &MetricSpec) -> String {
     if let Some(source) = &spec.resource {
         return source.name.clone();
     }

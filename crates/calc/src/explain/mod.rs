@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub(crate) use self::format::counted;
 pub use self::{
-    format::{minutes, number},
+    format::{minutes, number, one_line},
     measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };

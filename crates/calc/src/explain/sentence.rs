@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     Explanation, MetricExplanation, SettingEffect, Summary, TargetValue,
-    format::{minutes, number},
+    format::{minutes, number, one_line},
     measurement::{Measurement, metric_name},
 };
 use crate::{
@@ -56,6 +56,10 @@ impl Explanation {
     ///
     /// `hpa` is the autoscaler that was decided on.
     pub fn sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
+        one_line(&self.text(hpa)).into_owned()
+    }
+
+    fn text(&self, hpa: &HorizontalPodAutoscaler) -> String {
         match &self.summary {
             Summary::Failed(error) => {
                 let failures = self.failures(hpa).filter(|_| self.winner.is_none());

@@ -44,8 +44,8 @@ pub(super) fn advise(
         Some(if is_unseen {
             format!(
                 "The controller reads {} from a source that was not read here. Use the flags of \
-                 the controller (--metrics-config, --prometheus-url), or its debug API (hpa run \
-                 --debug-port).",
+                 the controller (--metrics-config, --prometheus-url, --collectors, \
+                 --scaling-schedule), or its debug API (hpa run --debug-port).",
                 metric.name
             )
         } else {

@@ -14,6 +14,8 @@ mod phrases;
 mod short;
 mod text;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -28,7 +30,7 @@ pub use crate::settings::Bounds;
 use crate::{
     api::{Condition, HorizontalPodAutoscaler, Scale},
     decide::Decision,
-    explain::{Reason, SettingEffect},
+    explain::{Reason, SettingEffect, one_line},
     fallback::failures_by_status,
     history::{History, Recommendation},
     plan::{Plan, ScaleReadError, SelectedPods},
@@ -75,7 +77,7 @@ impl Inputs {
 
     /// Reports the decision.
     pub fn report(&self) -> Report {
-        Report::new(self)
+        Report::new(self).in_lines()
     }
 
     fn effective_history(&self) -> History {
@@ -187,6 +189,24 @@ impl Report {
             metrics,
             reported_conditions: hpa.status.conditions.clone(),
         }
+    }
+
+    /// Escapes foreign texts other than those of conditions, so that none looks like another line of the report.
+    fn in_lines(mut self) -> Self {
+        let metrics = self.metrics.iter_mut().flat_map(|metric| {
+            let pods = metric.pod_list.iter_mut().map(|pod| &mut pod.name);
+            let unselected = metric.unselected_samples.iter_mut().flat_map(|one| &mut one.pods);
+            [&mut metric.name].into_iter().chain(pods).chain(unselected)
+        });
+        let texts = [&mut self.autoscaler, &mut self.target, &mut self.sentence];
+        let optional = [&mut self.doubt, &mut self.error].into_iter().flatten();
+        let texts = texts.into_iter().chain(optional).chain(&mut self.advice);
+        for text in texts.chain(metrics) {
+            if let Cow::Owned(line) = one_line(text) {
+                *text = line;
+            }
+        }
+        self
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
         MetricSpec, MetricStatus,
     },
-    explain::{Measurement, Reason, metric_name, status_value, target_value},
+    explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
     replicas::Rule,
     settings::{Settings, Tolerances},
 };
@@ -70,7 +70,8 @@ impl ShortReport {
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
         let measured = measured.map(|(measurement, _)| measurement.to_string());
-        Self { state, sentence: sentence(hpa, state, measured), load }
+        let sentence = one_line(&sentence(hpa, state, measured)).into_owned();
+        Self { state, sentence, load }
     }
 }
 

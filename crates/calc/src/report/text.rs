@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{ConditionType, MetricSourceType},
-    explain::{MetricExplanation, TargetValue, minutes, number},
+    explain::{MetricExplanation, TargetValue, minutes, number, one_line},
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
@@ -195,7 +195,8 @@ impl Report {
         conditions.sort_by_key(|condition| rank(&condition.condition_type).unwrap_or(order.len()));
         for condition in conditions {
             let (kind, status) = (&condition.condition_type, &condition.status);
-            writeln!(f, "  {kind}={status}, {}: {}", condition.reason, condition.message)?;
+            let line = format!("{kind}={status}, {}: {}", condition.reason, condition.message);
+            writeln!(f, "  {}", one_line(&line))?;
         }
         Ok(())
     }

@@ -27,7 +27,6 @@ type MetricKey = (String, MetricType, String);
 
 #[derive(Default)]
 pub(super) struct Index {
-    pub(super) is_synced: bool,
     autoscalers: BTreeMap<AutoscalerKey, Entry>,
     by_metric: BTreeMap<MetricKey, BTreeMap<AutoscalerKey, Vec<Arc<CollectedMetric>>>>,
 }
@@ -122,7 +121,6 @@ impl Index {
         for key in self.others(group, listed) {
             self.remove(&key);
         }
-        self.is_synced = true;
     }
 
     #[cfg(test)]

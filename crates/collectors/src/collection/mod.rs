@@ -21,7 +21,7 @@ use std::{
 };
 
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_metrics::ObjectLister;
+use hpa_metrics::{ObjectLister, SyncState};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -81,6 +81,8 @@ pub struct Collection {
     index: Mutex<Index>,
     /// Problems of autoscalers have changed.
     problems_changed: Notify,
+    /// Of the autoscalers of all APIs.
+    state: SyncState,
 }
 
 impl Collection {
@@ -99,6 +101,7 @@ impl Collection {
             targets,
             index: Mutex::default(),
             problems_changed: Notify::new(),
+            state: SyncState::default(),
         }
     }
 
@@ -116,6 +119,11 @@ impl Collection {
             }
         }
         all
+    }
+
+    /// Waits until the first lists of autoscalers have ended. [`Self::watch`] must run.
+    pub async fn listed(&self) {
+        self.state.first_outcome().await;
     }
 
     /// The problems of all autoscalers now.

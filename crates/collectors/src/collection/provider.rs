@@ -39,10 +39,6 @@ impl CollectionProvider {
         Self(collection)
     }
 
-    fn is_ready(&self) -> bool {
-        self.0.index.lock().is_synced
-    }
-
     fn named(
         &self,
         namespace: &str,
@@ -307,8 +303,11 @@ impl Catalog for CollectionProvider {
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        let problem = || vec!["the autoscalers have not been read".to_owned()];
-        self.is_ready().then_some(()).ok_or_else(problem)
+        if self.0.state.is_synced() {
+            return Ok(());
+        }
+        let failure = self.0.state.failure().map(|failure| format!(": {failure}"));
+        Err(vec![format!("the autoscalers have not been read{}", failure.unwrap_or_default())])
     }
 
     fn has(&self, query: &Query) -> bool {

@@ -1,6 +1,9 @@
 //! The watch of autoscalers, with all their annotations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use futures::{StreamExt, future::join_all};
 use hpa_calc::HorizontalPodAutoscaler;
@@ -44,16 +47,37 @@ impl AutoscalerGroup {
 }
 
 impl Collection {
-    /// Keeps the metrics up to date with the autoscalers of these APIs. Never ends.
-    pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup]) {
-        join_all(groups.iter().map(|group| self.watch_group(client.clone(), *group))).await;
+    /// Keeps the metrics up to date with the autoscalers of these APIs, in one namespace or in all.
+    /// Never ends.
+    pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup], namespace: Option<&str>) {
+        let pending = AtomicUsize::new(groups.len());
+        let apis = groups.iter().map(|group| {
+            let resource = group.resource();
+            let api = match namespace {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            self.watch_group(*group, api, &pending)
+        });
+        join_all(apis).await;
     }
 
-    async fn watch_group(&self, client: Client, group: AutoscalerGroup) {
-        let api: Api<DynamicObject> = Api::all_with(client, &group.resource());
+    /// `pending` counts the APIs whose first list is not complete.
+    async fn watch_group(
+        &self,
+        group: AutoscalerGroup,
+        api: Api<DynamicObject>,
+        pending: &AtomicUsize,
+    ) {
         let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
         let mut listed = BTreeSet::new();
-        let mut has_failed = false;
+        let (mut has_failed, mut has_listed) = (false, false);
+        let mut set_listed = || {
+            let is_first = !std::mem::replace(&mut has_listed, true);
+            if is_first && pending.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.state.set_synced();
+            }
+        };
         while let Some(event) = events.next().await {
             match event {
                 Ok(watcher::Event::Init) => listed.clear(),
@@ -62,12 +86,19 @@ impl Collection {
                 }
                 Ok(watcher::Event::InitDone) => {
                     self.finish_list(group.name(), &std::mem::take(&mut listed));
+                    set_listed();
                     self.reader.observer.updated(false);
                     has_failed = false;
                 }
                 Ok(watcher::Event::Apply(object)) => _ = self.apply_object(group, object),
                 Ok(watcher::Event::Delete(object)) => self.remove(&key(group, &object)),
                 Err(error) => {
+                    // An API that isn't installed has no autoscalers.
+                    if is_absent(&error) {
+                        set_listed();
+                    } else {
+                        self.state.set_failed(&error);
+                    }
                     self.reader.observer.updated(true);
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = hpa_metrics::describe(&error);
@@ -88,6 +119,13 @@ impl Collection {
         }
         key
     }
+}
+
+fn is_absent(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+    )
 }
 
 fn key(group: AutoscalerGroup, object: &DynamicObject) -> AutoscalerKey {

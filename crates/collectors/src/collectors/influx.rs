@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use csv::{ReaderBuilder, StringRecord};
 use hpa_calc::MilliValue;
 use http::{HeaderValue, StatusCode, header};
-use serde::Deserialize;
 use serde_json::json;
 
 use super::prometheus::milli;
@@ -20,7 +19,6 @@ use crate::{
 
 const SERVICE: &str = "InfluxDB";
 const SERVER: &str = "influxdb";
-const MAX_MESSAGE: usize = 300;
 
 /// A query, with what the autoscaler sets instead of the operator.
 #[derive(Clone, Debug)]
@@ -29,13 +27,6 @@ pub(crate) struct FluxQuery {
     address: Option<String>,
     token: Option<Secret>,
     org: Option<String>,
-}
-
-/// The response to a query that is refused.
-#[derive(Deserialize)]
-struct Refusal {
-    #[serde(default)]
-    message: String,
 }
 
 #[async_trait]
@@ -118,18 +109,12 @@ impl FluxQuery {
     }
 }
 
-/// The message of the operator's server about a query. The content of any other response is left
-/// out.
+/// A refusal by the operator's server, without its message: a query can put data of others there.
 fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
-    let is_refused = reply.status == StatusCode::BAD_REQUEST;
-    let message = serde_json::from_slice::<Refusal>(&reply.body).ok().map(|body| body.message);
-    match message.filter(|_| is_refused && call.destination == Destination::Operator) {
-        Some(message) => {
-            let message = message.chars().take(MAX_MESSAGE).collect();
-            FetchError::Server { service: SERVICE, message }
-        }
-        None => at(&call.uri, HttpError::Status(reply.status)),
+    if reply.status == StatusCode::BAD_REQUEST && call.destination == Destination::Operator {
+        return FetchError::Server { service: SERVICE, message: "it is invalid, or fails" };
     }
+    at(&call.uri, HttpError::Status(reply.status))
 }
 
 const COLUMN: &str = "metricvalue";

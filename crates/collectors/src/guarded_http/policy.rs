@@ -81,10 +81,10 @@ pub enum Refusal {
     #[error("the URL {0}")]
     Url(&'static str),
     /// The host is not in the list.
-    #[error("the host {0} is not permitted")]
+    #[error("the host {0} is not permitted (--collector-host)")]
     Host(String),
     /// An address is of a kind that is refused.
-    #[error("{0} is {1} address")]
+    #[error("{0} is {1} address (--collector-address permits it)")]
     Address(IpAddr, &'static str),
     /// The name has no address.
     #[error("the host {0} has no address")]
@@ -272,7 +272,8 @@ mod tests {
         let (good, bad) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([127, 0, 0, 1]));
         assert_eq!(policy.check_addresses("a.org", &[good]), Ok(vec![good]));
         let error = policy.check_addresses("a.org", &[good, bad]).expect_err("rebinding");
-        assert_eq!(error.to_string(), "127.0.0.1 is a loopback address");
+        let expected = "127.0.0.1 is a loopback address (--collector-address permits it)";
+        assert_eq!(error.to_string(), expected);
         policy.check_addresses("a.org", &[]).expect_err("no address");
     }
 

@@ -1,6 +1,7 @@
 //! Collectors against real sockets.
 
 mod endpoint;
+mod missing;
 mod panics;
 mod pods;
 mod prometheus;

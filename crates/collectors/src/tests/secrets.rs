@@ -33,7 +33,7 @@ fn replies() -> Vec<Reply> {
         "#datatype,string,string\n#default,,\n,error,reference\n,hunter2,hunter2\n",
         "hunter2,metricvalue\nhunter2,hunter2\n",
     ];
-    let statuses = [200, 401].into_iter();
+    let statuses = [200, 204, 400, 401, 404, 422, 429, 500, 503].into_iter();
     let mut replies: Vec<Reply> =
         statuses.flat_map(|status| json.map(|body| with_status(status, body))).collect();
     for location in

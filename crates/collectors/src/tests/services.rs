@@ -72,7 +72,7 @@ async fn influx_token_in_an_annotation_needs_the_compatible_mode() {
 #[rstest]
 #[case(
     with_status(400, r#"{"code":"invalid","message":"undefined identifier x"}"#),
-    "InfluxDB refuses the query: undefined identifier x"
+    "InfluxDB refuses the query: it is invalid, or fails"
 )]
 #[case(with_status(401, r#"{"message":"secret"}"#), "unsuccessful response: 401 Unauthorized")]
 #[case(ok(""), "unexpected response of InfluxDB: empty result returned")]
@@ -308,9 +308,10 @@ async fn server_that_is_not_configured_is_an_error(#[case] plan: Plan, #[case] e
 async fn collection_of_several_requests_has_a_time_limit() {
     let reply = "HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
     let server = Server::start(move |_| Reply::Bytes(reply.as_bytes().to_vec())).await;
-    let request_timeout = std::time::Duration::from_millis(50);
+    // In real time: long enough for each response on a busy machine.
+    let request_timeout = std::time::Duration::from_millis(500);
     let limits = crate::Limits { request_timeout, ..crate::Limits::default() };
     let settings = Settings { limits, ..nakadi(&server) };
     let error = error(fetch(settings, Objects::default(), &subscription("s1")).await);
-    assert_eq!(error, "the collection took longer than 0.2 s");
+    assert_eq!(error, "the collection took longer than 2 s");
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hpa_calc::explain::one_line;
 use jiff::{SignedDuration, Timestamp};
 
 use super::record::{ShadowRecords, Verdict};
@@ -99,6 +100,7 @@ impl Summary {
         let Some((StatusWrite { manager, .. }, age)) = &self.last_peer_write else {
             return writeln!(f, "No status says which controller wrote it, or when");
         };
+        let manager = one_line(manager);
         match self.peer_is_active {
             true if *age <= QUIET => {
                 writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago")
@@ -145,9 +147,9 @@ impl fmt::Display for Summary {
         for Row { key, decisions, different, differences, ours, theirs } in rows {
             writeln!(f, "\n{key}: {different} of {decisions}")?;
             for difference in differences {
-                writeln!(f, "  {difference}")?;
+                writeln!(f, "  {}", one_line(difference))?;
             }
-            writeln!(f, "  ours:   {ours}\n  theirs: {theirs}")?;
+            writeln!(f, "  ours:   {}\n  theirs: {}", one_line(ours), one_line(theirs))?;
         }
         Ok(())
     }

@@ -33,7 +33,8 @@ use tracing::{info, warn};
 
 use crate::{
     args::{AdapterArguments, DEFAULT_URL, to_std},
-    collectors, logging,
+    collectors::{self, Collectors, Scope},
+    logging,
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
     run::cancel_on_signal,
     scaling_schedules, version,
@@ -174,12 +175,12 @@ impl Sources {
         let server = arguments.prometheus.server(Compat::Off)?;
         let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
         let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
-        let (collection, counters) = collectors::start(
+        let Collectors { collection, metrics: counters, .. } = collectors::start(
             flags,
             arguments.compat.collectors(),
             (client, servers),
             &clients.lister,
-            vec![AutoscalerGroup::Core],
+            Scope { groups: vec![AutoscalerGroup::Core], namespace: None },
             Arc::new(Timestamp::now),
         )?;
         metrics.register(counters)?;
@@ -289,7 +290,9 @@ impl KubeClients {
         if cluster.client_qps == Some(0.0) {
             warn!("--client-qps=0 means {CLIENT_GO_QPS} requests a second, as in client-go");
         }
-        let qps = cluster.client_qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
+        // A negative one is no limit, as in client-go.
+        let qps = cluster.client_qps.filter(|qps| *qps >= 0.0);
+        let qps = qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
         let rate = qps.map(|qps| RateLimit { qps, burst });
         let request_timeout = to_std(arguments.authorization.request_timeout);
         let limits = ClientLimits { request_timeout, ..ClientLimits::default() };

@@ -8,7 +8,7 @@ use super::{
     LogArguments, PrometheusArguments, SharingArguments,
     ignored::IgnoredArguments,
     lease::{self, LeaseArguments},
-    values::{BOOL, accept_boolean, duration, fraction, positive_duration},
+    values::{BOOL, accept_boolean, duration, number, positive_duration},
 };
 
 const ADAPTER_EXAMPLES: &str = "\
@@ -130,9 +130,15 @@ pub(crate) struct AdapterClusterArguments {
     /// service account of the pod]
     #[arg(long, env = "HPA_ADAPTER_LISTER_KUBECONFIG", value_name = "FILE")]
     pub(crate) lister_kubeconfig: Option<PathBuf>,
-    /// Requests per second for lists of objects, on average; 0 for 5, as in client-go [default: no
-    /// limit]
-    #[arg(long, env = "HPA_ADAPTER_CLIENT_QPS", value_name = "RATE", value_parser = fraction)]
+    /// Requests per second for lists of objects, on average; 0 for 5 and less for no limit, as in
+    /// client-go [default: no limit]
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_CLIENT_QPS",
+        value_name = "RATE",
+        allow_negative_numbers = true,
+        value_parser = number
+    )]
     pub(crate) client_qps: Option<f64>,
     /// Burst of requests for lists of objects
     #[arg(

@@ -1,7 +1,7 @@
 use clap::Args;
 
 use super::{
-    ControllerArguments, KubectlArguments, RulesFileArguments, run::AutoscalingArguments,
+    ControllerArguments, KubectlArguments, SourceArguments, run::AutoscalingArguments,
     values::accept_boolean,
 };
 
@@ -20,6 +20,9 @@ Examples:
     kubectl port-forward -n monitoring svc/prometheus 9090 &
     hpa dashboard --metrics-config rules.yaml \\
       --prometheus-url http://localhost:9090
+
+  If it reads what annotations of autoscalers ask for, and scaling schedules:
+    hpa dashboard --collectors --scaling-schedule
 
 The page is served on 127.0.0.1 only, and only to who has the address that the
 command prints: it has a token. It reads the cluster with your rights and
@@ -49,5 +52,5 @@ pub(crate) struct DashboardArguments {
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]
-    pub(crate) rules: RulesFileArguments,
+    pub(crate) sources: SourceArguments,
 }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    ControllerArguments, KubectlArguments, RulesFileArguments,
+    ControllerArguments, KubectlArguments, SourceArguments,
     convert::TargetApi,
     run::AutoscalingArguments,
     values::{BOOL, accept_boolean, positive_duration},
@@ -33,6 +33,10 @@ Examples:
     hpa explain shop/web --metrics-config rules.yaml \\
       --prometheus-url http://localhost:9090
 
+  If it reads what annotations of autoscalers ask for, or scaling schedules:
+    hpa explain shop/web --collectors
+    hpa explain shop/web --scaling-schedule
+
   From files, without a cluster:
     kubectl get hpa web -n shop -o yaml > web.yaml
     kubectl get deployment web --subresource=scale -n shop -o yaml > scale.yaml
@@ -45,7 +49,8 @@ as the controller would, and explains the decision. It writes nothing. Past
 recommendations, scalings and decisions come from the debug API of hpa run, if
 that is on and the user may read it. If not, the report says so, and where the
 past may hold the replicas. Then pass the controller's flags that are not the
-defaults: they are part of a decision.
+defaults: they are part of a decision. With --collectors, this machine connects
+to what the annotations name.
 
 For kubectl hpa, link the program as kubectl-hpa in a directory of $PATH.";
 
@@ -92,12 +97,8 @@ pub(crate) struct ExplainHpaArguments {
     pub(crate) controller: ControllerArguments,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
-    /// The controller runs with --scaling-schedule: metrics that describe a scaling schedule have no
-    /// tolerance
-    #[arg(long, env = "HPA_SCALING_SCHEDULE", value_name = BOOL, default_value_t = false)]
-    pub(crate) scaling_schedule: bool,
     #[command(flatten)]
-    pub(crate) rules: RulesFileArguments,
+    pub(crate) sources: SourceArguments,
 }
 
 /// How a report is printed.

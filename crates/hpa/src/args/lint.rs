@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{KubectlArguments, RulesFileArguments, values::accept_boolean};
+use super::{KubectlArguments, SourceArguments, values::accept_boolean};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +54,7 @@ pub(crate) struct LintArguments {
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]
-    pub(crate) rules: RulesFileArguments,
+    pub(crate) sources: SourceArguments,
 }
 
 /// How findings are printed.

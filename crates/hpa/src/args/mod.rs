@@ -27,6 +27,7 @@ mod scaling_schedule;
 mod schedule;
 mod shadow_report;
 mod simulate;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,7 @@ pub(crate) use self::{
     schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
     shadow_report::ShadowReportArguments,
     simulate::{SimulateArguments, SimulationFormat},
+    sources::SourceArguments,
     status::StatusArguments,
     values::{NO_SETTINGS, to_std},
 };

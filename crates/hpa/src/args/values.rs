@@ -57,6 +57,13 @@ pub(super) fn fraction(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(super) fn number(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err("must be a number".to_owned()),
+    }
+}
+
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),

@@ -1,4 +1,4 @@
-//! Metrics by the rules of `--metrics-config`, and from the metrics APIs.
+//! Metrics from the sources of the controller, and from the metrics APIs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,24 +22,27 @@ const RETRY: Duration = Duration::from_secs(15);
 /// The outcome of reading the series: why some or all are missing. `None` before the first time.
 type Relisted = Option<Result<(), String>>;
 
-/// Reads metrics by rules first, whose series it keeps up to date.
-pub(super) struct RuleMetrics {
+/// Reads metrics, and keeps the series of the rules up to date.
+pub(super) struct SourceMetrics {
     reader: MetricReader,
     relisted: watch::Receiver<Relisted>,
-    task: JoinHandle<()>,
+    task: Option<JoinHandle<()>>,
 }
 
-impl RuleMetrics {
-    pub(super) fn start(reader: MetricReader, rules: Arc<PrometheusProvider>) -> Self {
-        let (sender, relisted) = watch::channel(None);
-        let task = tokio::spawn(keep_up_to_date(rules, sender));
+impl SourceMetrics {
+    pub(super) fn start(reader: MetricReader) -> Self {
+        let rules = reader.rules().cloned();
+        let (sender, relisted) = watch::channel(rules.is_none().then_some(Ok(())));
+        let task = rules.map(|rules| tokio::spawn(keep_up_to_date(rules, sender)));
         Self { reader, relisted, task }
     }
 }
 
-impl Drop for RuleMetrics {
+impl Drop for SourceMetrics {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -54,7 +57,7 @@ async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender
 }
 
 #[async_trait]
-impl hpa_dashboard::MetricReader for RuleMetrics {
+impl hpa_dashboard::MetricReader for SourceMetrics {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut relisted = self.relisted.clone();
         // If it takes longer, the metrics say that they are not discovered yet.

@@ -7,6 +7,7 @@ mod past;
 use std::{process::ExitCode, sync::Arc};
 
 use anyhow::Context;
+use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
     k8s::Clients,
     scale_target::{MapperConfig, RestMapper},
@@ -15,9 +16,10 @@ use hpa_dashboard::{Dashboard, MetricReader as ReadMetrics, Options};
 use hpa_metrics::CoalescingSettings;
 use kube::config::Kubeconfig;
 
-use self::{metrics::RuleMetrics, past::ControllerPast};
+use self::{metrics::SourceMetrics, past::ControllerPast};
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
+    collectors::Scope,
     controller_options::settings,
     kubectl,
     metric_reader::MetricReader,
@@ -42,7 +44,8 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         port: arguments.port,
         title: title(&arguments.cluster),
         namespace: arguments.cluster.namespace.clone(),
-        settings: settings(autoscaling),
+        settings: settings(autoscaling)
+            .with_exact_schedules(arguments.sources.schedules.scaling_schedule),
         sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
         request_timeout: to_std(arguments.cluster.request_timeout),
         past: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
@@ -61,19 +64,26 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     }
 }
 
-/// What reads metrics by the rules of `--metrics-config`. `None` without that flag.
+/// What reads metrics from the sources of the controller. `None` without a flag that names one.
 async fn metrics(
     clients: &Clients,
     arguments: &DashboardArguments,
 ) -> anyhow::Result<Option<Arc<dyn ReadMetrics>>> {
+    let sources = &arguments.sources;
+    if !sources.has_any() {
+        return Ok(None);
+    }
     let timeout = to_std(arguments.cluster.request_timeout);
     let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
     let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let sharing = CoalescingSettings::for_sync_period(period);
-    let reader = MetricReader::new(clients, mapper, &arguments.rules, timeout, sharing).await?;
-    let rules = reader.rules().cloned();
-    Ok(rules.map(|rules| Arc::new(RuleMetrics::start(reader, rules)) as Arc<dyn ReadMetrics>))
+    let scope = Scope {
+        groups: vec![AutoscalerGroup::Core, AutoscalerGroup::Custom],
+        namespace: arguments.cluster.namespace.clone(),
+    };
+    let reader = MetricReader::new(clients, mapper, sources, scope, timeout, sharing).await?;
+    Ok(Some(Arc::new(SourceMetrics::start(reader))))
 }
 
 /// The name of the cluster: the kubeconfig's context.

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::{
     args::{ExplainHpaArguments, ReportFormat},
-    kubectl, status, terminal,
+    kubectl, status,
+    terminal::{self, escape_line},
 };
 
 /// An autoscaler with a problem.
@@ -47,8 +48,7 @@ pub(super) async fn run(
 fn text(problems: &[Problem], count: usize) -> String {
     let width = problems.iter().map(|one| one.autoscaler.chars().count()).max().unwrap_or(0);
     let line = |Problem { autoscaler, sentence, .. }: &Problem| {
-        let sentence = sentence.replace('\n', " ");
-        format!("{autoscaler:width$}  {sentence}\n")
+        format!("{autoscaler:width$}  {}\n", escape_line(sentence))
     };
     let lines: String = problems.iter().map(line).collect();
     let source = "by the statuses that their controllers stored";
@@ -74,7 +74,7 @@ mod tests {
         };
         let problems = [problem("shop/web", "cpu\ncannot be read"), problem("a/b", "off")];
         let text = text(&problems, 7);
-        let start = "shop/web  cpu cannot be read\na/b       off\n\n2 of 7 autoscalers fail";
+        let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers fail";
         assert!(text.starts_with(start), "{text}");
         assert_eq!(
             super::text(&[], 7),

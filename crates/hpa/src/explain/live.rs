@@ -12,6 +12,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
     defaults::apply_defaults, settings::SettingPolicy,
 };
+use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
     debug::{AutoscalerDetail, effective_settings, fill_readings},
     k8s::FieldManager,
@@ -25,6 +26,7 @@ use serde_json::Value;
 use super::subject::{Controller, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
+    collectors::Scope,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::text,
@@ -37,6 +39,13 @@ const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
 /// The last decision of a controller is in this time, in which it reads all metrics.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
+
+fn collector_group(api: TargetApi) -> AutoscalerGroup {
+    match api {
+        TargetApi::Core => AutoscalerGroup::Core,
+        TargetApi::Custom => AutoscalerGroup::Custom,
+    }
+}
 
 /// Reads one autoscaler of a cluster.
 pub(super) struct Cluster {
@@ -54,7 +63,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Sends no request.
+    /// Sends no request, but starts the watches of collectors and schedules.
     pub(super) async fn new(arguments: &ExplainHpaArguments, name: &str) -> anyhow::Result<Self> {
         let clients = kubectl::clients(&arguments.cluster).await?;
         let flag = arguments.cluster.namespace.as_deref();
@@ -71,8 +80,12 @@ impl Cluster {
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         // Each explanation reads new values.
         let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
-        let metrics =
-            MetricReader::new(&clients, mapper.clone(), &arguments.rules, timeout, sharing);
+        let scope = Scope {
+            groups: vec![collector_group(arguments.autoscaler_api)],
+            namespace: Some(namespace.to_owned()),
+        };
+        let sources = &arguments.sources;
+        let metrics = MetricReader::new(&clients, mapper.clone(), sources, scope, timeout, sharing);
         Ok(Self {
             scales: ScaleClient::new(clients.api.clone(), timeout),
             metrics: metrics.await?,

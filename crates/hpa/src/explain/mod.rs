@@ -44,8 +44,8 @@ pub(crate) fn status_manager(object: &serde_json::Value) -> Option<String> {
 
 /// Explains an autoscaler of a cluster or of files.
 pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
-    let settings =
-        settings(&arguments.autoscaling).with_exact_schedules(arguments.scaling_schedule);
+    let settings = settings(&arguments.autoscaling)
+        .with_exact_schedules(arguments.sources.schedules.scaling_schedule);
     if !arguments.filename.is_empty() {
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),

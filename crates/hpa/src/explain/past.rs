@@ -5,6 +5,8 @@ use std::fmt::Write;
 use hpa_controller::debug::{AutoscalerDetail, Decision, Run};
 use jiff::{Timestamp, tz::TimeZone};
 
+use crate::terminal::escape_line;
+
 /// A section of the text: one line for each run of decisions with the same outcome.
 pub(super) fn section(detail: &AutoscalerDetail, since: Timestamp) -> String {
     let mut text = "How it came to this (times are UTC)\n".to_owned();
@@ -18,7 +20,7 @@ pub(super) fn section(detail: &AutoscalerDetail, since: Timestamp) -> String {
         Some(_) => Ok(()),
     };
     for run in recent {
-        let _ = writeln!(text, "  {}", line(run));
+        let _ = writeln!(text, "  {}", escape_line(&line(run)));
     }
     text
 }

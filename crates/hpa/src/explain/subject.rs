@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::past;
-use crate::{debug_client::Unavailable, manifests::text};
+use crate::{debug_client::Unavailable, manifests::text, terminal::escape_line};
 
 /// What is explained, and who handles it.
 pub(super) struct Subject {
@@ -42,6 +42,7 @@ impl Subject {
     pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
         match (&self.past, since) {
             (Err(missing), _) => {
+                let missing = escape_line(&missing.to_string());
                 format!("The controller's past decisions are missing: {missing}.\n")
             }
             (Ok(past), Some(since)) => {
@@ -68,11 +69,11 @@ impl Controller {
     }
 
     pub(super) fn sentence(&self) -> String {
-        match (&self.name, &self.at) {
+        escape_line(&match (&self.name, &self.at) {
             (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
             (Some(name), None) => format!("{name} stored the status."),
             (None, _) => "No controller has stored a status.".to_owned(),
-        }
+        })
     }
 
     /// Whether it is the controller of Kubernetes, which has no annotations to pause it.

@@ -63,7 +63,7 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
     }
     let mut served = served_by_apis(&client).await?;
     let mapper = Arc::new(DiscoveryMapper(client));
-    if let Some(of_rules) = served::by_rules(&arguments.rules, mapper).await? {
+    if let Some(of_rules) = served::by_rules(&arguments.sources.rules, mapper).await? {
         served.add(of_rules);
     }
     Ok(Workspace::from_cluster(objects, listed, served))

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use self::{
     finding::{Finding, Severity},
-    workspace::{ServedMetrics, Workspace},
+    workspace::{OwnSources, ServedMetrics, Workspace},
 };
 use crate::{
     args::{LintArguments, LintFormat},
@@ -42,7 +42,7 @@ const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "K
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    let (workspace, problems) = if arguments.files.is_empty() {
+    let (mut workspace, problems) = if arguments.files.is_empty() {
         (runtime.block_on(cluster::read(arguments))?, Vec::new())
     } else {
         let mut input = manifests::read_all(&arguments.files, arguments.recursive);
@@ -50,10 +50,11 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         input.problems.extend(lacking);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
-        let served = served::by_rules(&arguments.rules, builtin_mapper());
+        let served = served::by_rules(&arguments.sources.rules, builtin_mapper());
         workspace.served = runtime.block_on(served)?.map(ServedMetrics::beside_any_cluster);
         (workspace, input.problems)
     };
+    workspace.own_sources = OwnSources::from_flags(&arguments.sources);
     let findings = check(&workspace);
     let text = match arguments.output {
         LintFormat::Text => output::text(&findings, workspace.autoscalers().count()),

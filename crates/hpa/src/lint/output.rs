@@ -8,7 +8,7 @@ use super::{
     finding::{Finding, Severity},
     rules::RULES,
 };
-use crate::manifests::Problem;
+use crate::{manifests::Problem, terminal::escape_line};
 
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -22,11 +22,8 @@ pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
             line => format!("{file}:{line}"),
         };
         // Writing to a string doesn't fail.
-        let _ = writeln!(
-            text,
-            "{place}: {severity}: {autoscaler}: {field}: {message} ({})",
-            rule.link()
-        );
+        let line = format!("{place}: {severity}: {autoscaler}: {field}: {message}");
+        let _ = writeln!(text, "{} ({})", escape_line(&line), rule.link());
     }
     let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
     let _ = writeln!(

@@ -692,7 +692,8 @@ fn scaled_object_of_the_target_is_reported(#[case] target: Value, #[case] report
     let mut objects = with(scaled);
     assert_eq!(ids(&lint(objects.clone())) == ["shared-target"], reported);
     // The autoscaler that KEDA creates.
-    objects[0]["metadata"]["ownerReferences"] = json!([{ "kind": "ScaledObject", "name": "web" }]);
+    let owner = json!({ "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "u" });
+    objects[0]["metadata"]["ownerReferences"] = json!([owner]);
     assert!(lint(objects).is_empty());
 }
 
@@ -805,4 +806,17 @@ fn metric_that_the_controller_reads_is_not_unserved() {
         ids(&findings).contains(&"unserved-metric")
     };
     assert_eq!((lint("True"), lint("False")), (false, true));
+}
+
+#[test]
+fn owner_without_uid_is_an_error() {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n" });
+    let mut complete = owner.clone();
+    complete["uid"] = "u".into();
+    let owners = json!([complete, owner]);
+    let objects = set(&[(0, "/metadata/ownerReferences", owners)]);
+    let findings = check(&Workspace::from_manifests(numbered(objects)));
+    let errors = findings.iter().filter(|finding| finding.severity() == Severity::Error);
+    let fields: Vec<_> = errors.map(|finding| finding.field.as_str()).collect();
+    assert_eq!(fields, ["metadata.ownerReferences[1].uid"]);
 }

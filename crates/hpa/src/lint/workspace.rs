@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use hpa_collectors::{Compat, collection::CollectionSettings};
 use serde_json::Value;
 
 use crate::{
+    args::SourceArguments,
     convert::versions,
     manifests::{Manifest, text},
 };
@@ -16,6 +18,27 @@ pub(super) struct Workspace {
     listed: Option<BTreeSet<(String, String)>>,
     /// The metrics that the cluster or a rules file serves, if that is known.
     pub(super) served: Option<ServedMetrics>,
+    /// What the controller reads besides.
+    pub(super) own_sources: OwnSources,
+}
+
+/// The sources in the controller's process that need no API and no rules.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnSources {
+    /// What `--collectors` collects, if that is on.
+    pub(super) collectors: Option<CollectionSettings>,
+    /// `--scaling-schedule`
+    pub(super) schedules: bool,
+}
+
+impl OwnSources {
+    pub(super) fn from_flags(arguments: &SourceArguments) -> Self {
+        let SourceArguments { schedules, collectors, rules } = arguments;
+        let has_prometheus = rules.prometheus.prometheus_url.is_some();
+        let settings =
+            collectors.collectors.then(|| collectors.collection(Compat::Off, has_prometheus));
+        Self { collectors: settings, schedules: schedules.scaling_schedule }
+    }
 }
 
 /// The metrics that are served.
@@ -66,7 +89,7 @@ impl Reference {
 
 impl Workspace {
     pub(super) fn from_manifests(objects: Vec<Manifest>) -> Self {
-        Self { objects, listed: None, served: None }
+        Self { objects, listed: None, served: None, own_sources: OwnSources::default() }
     }
 
     pub(super) fn from_cluster(
@@ -74,7 +97,8 @@ impl Workspace {
         listed: BTreeSet<(String, String)>,
         served: ServedMetrics,
     ) -> Self {
-        Self { objects, listed: Some(listed), served: Some(served) }
+        let own_sources = OwnSources::default();
+        Self { objects, listed: Some(listed), served: Some(served), own_sources }
     }
 
     /// Sets the namespace of the objects that have none, as `kubectl apply --namespace` does.

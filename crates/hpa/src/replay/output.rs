@@ -5,6 +5,7 @@ use hpa_simulate::{Run, Study, report, report::RecordedReplicas};
 use serde::Serialize;
 
 use super::{agreement::Agreement, series::Series, window::Window};
+use crate::terminal::escape_line;
 
 /// The result of a replay, without the runs.
 pub(super) struct Replay<'a> {
@@ -51,11 +52,12 @@ impl Replay<'_> {
 
     pub(super) fn text(&self, results: &[report::Result], with_steps: bool) -> String {
         let [measured, advice] = self.agreement.sentences();
-        let mut text = format!("{}\n{measured}\n{advice}\n\n", self.period());
+        let period = escape_line(&self.period());
+        let mut text = format!("{period}\n{measured}\n{advice}\n\n");
         text += &report::table(results);
         if !self.assumptions.is_empty() {
             text += "\nAssumptions:\n";
-            text.extend(self.assumptions.iter().map(|one| format!("- {one}\n")));
+            text.extend(self.assumptions.iter().map(|one| format!("- {}\n", escape_line(one))));
         }
         if with_steps {
             for (variant, run) in results {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::terminal::escape_control;
+use crate::terminal::escape_line;
 
 /// How many autoscalers a line names.
 const MAX_NAMES: usize = 3;
@@ -70,9 +70,9 @@ impl Report {
         for Section { name, checks } in &self.sections {
             let _ = writeln!(text, "{name}");
             for Check { level, text: what, hint } in checks {
-                let _ = writeln!(text, "{} {}", level.symbol(colored), escape_control(what));
+                let _ = writeln!(text, "{} {}", level.symbol(colored), escape_line(what));
                 if let Some(hint) = hint {
-                    let _ = writeln!(text, "    {}", escape_control(hint));
+                    let _ = writeln!(text, "    {}", escape_line(hint));
                 }
             }
             text.push('\n');

@@ -15,6 +15,7 @@ mod services;
 use std::{
     net::SocketAddr,
     pin::pin,
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -71,11 +72,19 @@ fn annotated(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
 struct Cluster {
     testbed: Testbed,
     served: ServedTestbed,
-    _controller: Child,
+    controller: Option<Child>,
 }
 
 impl Cluster {
+    /// With a controller.
     async fn start(address: SocketAddr) -> Self {
+        let mut cluster = Self::new(address).await;
+        let controller = cluster.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &FLAGS, &[]);
+        cluster.controller = Some(controller);
+        cluster
+    }
+
+    async fn new(address: SocketAddr) -> Self {
         let testbed = Testbed::new(Config::default());
         let pod = |index| {
             let mut pod = objects::pod("web", index);
@@ -106,8 +115,32 @@ impl Cluster {
             annotated(objects::hpa("mail", 1..=9, [mails]), &external),
         ]);
         let served = ServedTestbed::new(&testbed).await;
-        let controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &FLAGS, &[]);
-        Self { testbed, served, _controller: controller }
+        Self { testbed, served, controller: None }
+    }
+
+    /// An instance that takes part in the election. It leads if no other one does.
+    fn start_instance(&self) -> Child {
+        let election = [
+            "run",
+            "--metrics-port=0",
+            "--leader-elect-resource-namespace=shop",
+            "--leader-elect-lease-duration=3s",
+            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-retry-period=500ms",
+        ];
+        let flags: Vec<_> = election.into_iter().chain(FLAGS).collect();
+        let mut command = self.served.command(env!("CARGO_BIN_EXE_hpa"), &flags);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("the program starts")
+    }
+
+    /// An autoscaler with an invalid annotation.
+    fn apply_broken(&self) {
+        let port = ("pods.rps.json-path/port", "http".to_owned());
+        let key = ("pods.rps.json-path/json-key", "$.rps".to_owned());
+        let broken = objects::hpa("broken", 1..=9, [objects::pods_metric("rps", "10")]);
+        self.testbed
+            .apply_all([objects::running_deployment("broken", 2), annotated(broken, &[port, key])]);
     }
 
     async fn replicas(&self, name: &str, expected: i64) {
@@ -140,15 +173,25 @@ async fn documents_of_pods_and_of_an_endpoint_scale_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn next_leader_collects_and_reports() {
+    let load = Load::new(30.into());
+    let cluster = Cluster::new(serve(&load).await).await;
+    let mut leader = cluster.start_instance();
+    tokio::join!(cluster.replicas("web", 6), cluster.replicas("mail", 3));
+    let _standby = cluster.start_instance();
+    // A crash, without a release of the lease.
+    leader.kill().await.unwrap();
+    load.store(5, Ordering::SeqCst);
+    tokio::join!(cluster.replicas("web", 1), cluster.replicas("mail", 1));
+    cluster.apply_broken();
+    assert!(cluster.event("CreateNewMetricsCollector").await.contains("parsing \"http\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn invalid_annotation_is_an_event_of_its_autoscaler() {
     let load = Load::new(30.into());
     let cluster = Cluster::start(serve(&load).await).await;
-    let port = ("pods.rps.json-path/port", "http".to_owned());
-    let key = ("pods.rps.json-path/json-key", "$.rps".to_owned());
-    let broken = objects::hpa("broken", 1..=9, [objects::pods_metric("rps", "10")]);
-    cluster
-        .testbed
-        .apply_all([objects::running_deployment("broken", 2), annotated(broken, &[port, key])]);
+    cluster.apply_broken();
     let message = cluster.event("CreateNewMetricsCollector").await;
     assert_eq!(
         message,

@@ -11,6 +11,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler,
     api::UnknownFields,
     defaults::apply_defaults,
+    explain::one_line,
     validation::{ValidationOptions, validate},
 };
 use serde_json::{Map, Value};
@@ -219,7 +220,7 @@ fn complete(
         .map_err(|error| FieldProblem::new(error.path().to_string(), error.inner()))?;
     let workload = document.workload;
     let cluster = Scenario {
-        name: document.name,
+        name: one_line(&document.name).into_owned(),
         description: document.description,
         seed: document.seed,
         duration: document.duration,
@@ -234,7 +235,7 @@ fn complete(
         ..Scenario::default()
     };
     let variant = Variant {
-        name: spec.name.clone(),
+        name: one_line(&spec.name).into_owned(),
         description: spec.description.clone(),
         autoscaler: hpa,
         manifest: document.autoscaler,

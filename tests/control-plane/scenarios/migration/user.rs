@@ -33,7 +33,7 @@ impl User {
         for (name, file) in [("kubectl", kubectl), ("helm", &helm), ("hpa", &env.binary)] {
             symlink(fs::canonicalize(file)?, tools.join(name))?;
         }
-        symlink(repository().join("charts"), dir.join("charts"))?;
+        symlink(hpa_tests::repository("charts"), dir.join("charts"))?;
         let path = env::var("PATH").unwrap_or_default();
         let variables = BTreeMap::from([
             ("PATH", format!("{}:{path}", tools.display())),
@@ -103,8 +103,4 @@ fn helm() -> Option<PathBuf> {
         env::split_paths(&path).map(|dir| dir.join("helm")).find(|file| file.is_file())
     };
     named.map_or_else(in_path, |paths| env::split_paths(&paths).next())
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -217,7 +217,7 @@ fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
     let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
     let kind = kind.unwrap_or_default();
     match ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {
-        Some(known) => FetchError::Server { service: SERVICE, message: known.to_owned() },
+        Some(known) => FetchError::Server { service: SERVICE, message: known },
         None => at(&call.uri, HttpError::Status(reply.status)),
     }
 }

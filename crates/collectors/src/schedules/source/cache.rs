@@ -129,6 +129,13 @@ impl Cache {
         own(&key.namespace).or_else(|| own("")).cloned().unwrap_or(Health::NotSynced(None))
     }
 
+    /// Whether a first list has not ended.
+    pub(super) fn is_listing(&self) -> bool {
+        let state = self.state.read();
+        state.health.is_empty()
+            || state.health.values().any(|health| *health == Health::NotSynced(None))
+    }
+
     /// The watches that have not synced.
     pub(super) fn problems(&self) -> Vec<String> {
         let state = self.state.read();
@@ -153,13 +160,17 @@ impl Cache {
         let mut state = self.state.write();
         let current =
             state.health.entry((kind, namespace.to_owned())).or_insert(Health::NotSynced(None));
-        if *current == Health::Synced && matches!(health, Health::NotSynced(_)) {
+        if *current == health
+            || *current == Health::Synced && matches!(health, Health::NotSynced(_))
+        {
             return;
         }
         current.clone_from(&health);
         if health == Health::Absent {
             state.entries.retain(|key, _| !is_of_watch(key, kind, namespace));
         }
+        drop(state);
+        self.changes.send_replace(());
     }
 
     /// Replaces the schedules of a watch, and returns those whose values may differ.

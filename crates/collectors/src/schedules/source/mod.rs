@@ -82,6 +82,12 @@ impl Schedules {
         entries.filter_map(|entry| entry.next_change(now)).min()
     }
 
+    /// Waits until the first lists have ended. [`Self::watch`] must run.
+    pub async fn listed(&self) {
+        let mut changes = self.cache.subscribe();
+        while self.cache.is_listing() && changes.changed().await.is_ok() {}
+    }
+
     /// The kinds that are not synced, with the reason. A kind that is not installed counts as synced.
     pub fn readiness(&self) -> Result<(), Vec<String>> {
         let problems = self.cache.problems();

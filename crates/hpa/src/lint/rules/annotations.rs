@@ -64,7 +64,7 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 /// An operator who has all collectors, and each server and region that the autoscaler names.
-fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
+pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
         let external = metric.external.as_ref().map(|source| &source.metric);
         external.or(metric.object.as_ref().map(|source| &source.metric))?.selector.as_ref()

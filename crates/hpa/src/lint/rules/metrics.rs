@@ -7,9 +7,11 @@ use hpa_calc::{
     api::{ConditionType, MetricSourceType, MetricSpec},
     explain::status_value,
 };
+use hpa_collectors::{collector_of, schedules::source::ScheduleKey};
 
 use super::{
     Subject,
+    annotations::environment,
     pods::{Utilization, utilizations},
 };
 use crate::lint::{finding::Report, workspace::ServedMetrics};
@@ -100,9 +102,41 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
                 .current_metrics
                 .get(index)
                 .is_some_and(|one| status_value(metric, one).is_some());
-        if let Some(message) = unserved(metric, served).filter(|_| !is_read) {
-            report.add(format!("spec.metrics[{index}]"), message);
+        if is_read || is_read_in_process(subject, metric) {
+            continue;
         }
+        if let Some(message) = unserved(metric, served) {
+            let hint = source_hint(subject, metric);
+            report.add(format!("spec.metrics[{index}]"), format!("{message}{hint}"));
+        }
+    }
+}
+
+/// Whether the controller reads a metric by collectors or schedules.
+fn is_read_in_process(subject: &Subject<'_>, metric: &MetricSpec) -> bool {
+    let sources = &subject.workspace.own_sources;
+    let is_collected = sources.collectors.as_ref().is_some_and(|settings| {
+        let collector = collector_of(subject.hpa, metric, &settings.environment);
+        collector.is_some_and(|name| settings.collectors.contains(name))
+    });
+    is_collected || sources.schedules && schedule(subject, metric).is_some()
+}
+
+fn schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
+    let object = &metric.object.as_ref()?.described_object;
+    ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
+}
+
+/// The flag for a source that the controller may have.
+fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
+    let sources = &subject.workspace.own_sources;
+    let has_collector = || collector_of(subject.hpa, metric, &environment(subject.hpa)).is_some();
+    if !sources.schedules && schedule(subject, metric).is_some() {
+        "; if the controller runs with --scaling-schedule, add it here"
+    } else if sources.collectors.is_none() && has_collector() {
+        "; if the controller runs with --collectors, add it here"
+    } else {
+        ""
     }
 }
 

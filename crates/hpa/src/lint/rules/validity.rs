@@ -60,6 +60,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         );
         decoded.invalid.push(FieldError { field: "spec.scaleTargetRef".to_owned(), message });
     }
+    decoded.invalid.extend(incomplete_owners(&object));
     let fields = fields.into_iter().filter(|field| !is_directive(field));
     decoded.unknown.extend(fields.map(|field| {
         let message = unknown_field_message(&field);
@@ -89,6 +90,19 @@ fn unknown_field_message(field: &str) -> String {
         ),
         None => UNKNOWN_FIELD.to_owned(),
     }
+}
+
+/// What owner references lack: the API server requires all of it.
+fn incomplete_owners(object: &Value) -> Vec<FieldError> {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let lacking = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
+        let is_empty = move |member: &&str| text(owner, &format!("/{member}")).is_empty();
+        ["apiVersion", "kind", "name", "uid"].into_iter().filter(is_empty).map(move |member| {
+            let message = "Invalid value: \"\": must not be empty".to_owned();
+            FieldError { field: format!("metadata.ownerReferences[{index}].{member}"), message }
+        })
+    });
+    lacking.collect()
 }
 
 impl DecodedAutoscaler {

@@ -34,9 +34,8 @@ pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError
     decoder.members(values, &mut |decoder, name, _, value| match name {
         "custom" => decoder.member("rules", &mut config.rules, value),
         "external" => decoder.member("externalRules", &mut config.external_rules, value),
-        // The chart's default is an empty mapping.
-        "resource" if matches!(&value.content, Content::Mapping(members) if members.is_empty()) => {
-        }
+        // The chart's default is an empty mapping. Templates of the chart treat an empty list alike.
+        "resource" if is_empty(value) => {}
         "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
         "default" => decoder.member("default", &mut default, value),
         _ => {}
@@ -161,6 +160,14 @@ impl Decoder {
             }
             _ => self.wrong_type(node, "a mapping or a list of mappings"),
         }
+    }
+}
+
+fn is_empty(node: &Node) -> bool {
+    match &node.content {
+        Content::Mapping(members) => members.is_empty(),
+        Content::Sequence(items) => items.is_empty(),
+        Content::Scalar(_) => false,
     }
 }
 

@@ -107,6 +107,8 @@ fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -141,6 +143,21 @@ mod tests {
         assert_eq!(config.rules.len(), 7);
         assert_eq!(config.rules[6].series_query, "up");
         assert_eq!(config.positions.get("rules[6].seriesQuery").unwrap().line, 5);
+    }
+
+    #[rstest]
+    #[case::mapping("{}")]
+    #[case::list("[]")]
+    #[case::null("null")]
+    fn empty_resource_rules_in_values_are_none(#[case] empty: &str) {
+        let values = format!("rules: {{default: false, resource: {empty}}}");
+        assert_eq!(parse(&values).unwrap().resource_rules, None);
+    }
+
+    #[test]
+    fn list_of_resource_rules_in_values_is_an_error() {
+        let error = parse("rules: {resource: [{window: 3m}]}").unwrap_err().to_string();
+        assert_eq!(error, "line 1, column 19: resourceRules: must be a mapping, not a list");
     }
 
     #[test]

@@ -1,0 +1,28 @@
+use clap::Args;
+
+use super::{CollectorArguments, RulesFileArguments, ScalingScheduleArguments};
+
+/// Where a controller reads metrics in its process: the flags of `hpa run`.
+#[derive(Args, Debug)]
+#[command(mut_arg("scaling_schedule", |flag| flag.help(
+    "Read metrics that describe a ScalingSchedule or ClusterScalingSchedule of zalando.org from the \
+     schedule, without a tolerance: the controller runs with --scaling-schedule"
+)))]
+pub(crate) struct SourceArguments {
+    #[command(flatten)]
+    pub(crate) schedules: ScalingScheduleArguments,
+    #[command(flatten)]
+    pub(crate) collectors: CollectorArguments,
+    // Last: it ends with the heading of Prometheus.
+    #[command(flatten)]
+    pub(crate) rules: RulesFileArguments,
+}
+
+impl SourceArguments {
+    /// Whether any source is on.
+    pub(crate) fn has_any(&self) -> bool {
+        self.schedules.scaling_schedule
+            || self.collectors.collectors
+            || self.rules.metrics_config.is_some()
+    }
+}

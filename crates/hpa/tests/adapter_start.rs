@@ -1,0 +1,130 @@
+//! `hpa adapter`: what it logs about its flags when it starts, and its probes.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
+
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    process::Stdio,
+    time::Duration,
+};
+
+use axum::{Router, routing::any};
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{REQUEST_RULES, ServedTestbed, prometheus_success, serve};
+use rstest::rstest;
+use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+    time::timeout,
+};
+
+/// Timeout of every wait.
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// An adapter that serves.
+struct Adapter {
+    log: String,
+    _process: Child,
+    _served: ServedTestbed,
+}
+
+impl Adapter {
+    /// Starts it with a flag, and waits until it serves.
+    async fn start(flag: &str) -> Self {
+        let served = ServedTestbed::new(&Testbed::new(Config::default())).await;
+        let rules = served.dir.path().join("rules.yaml");
+        std::fs::write(&rules, REQUEST_RULES).expect("a file");
+        let router = Router::new()
+            .route("/api/v1/series", any(async || prometheus_success(json!([]))))
+            .route("/api/v1/query", any(async || prometheus_success(json!({}))));
+        let prometheus = serve(router).await;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+        command.current_dir(served.dir.path()).env_clear().kill_on_drop(true).args([
+            "adapter",
+            "--secure-port=0",
+            "--bind-address=127.0.0.1",
+            "--cert-dir=certificates",
+            "--authentication-skip-lookup",
+            "--config=rules.yaml",
+        ]);
+        command.arg(format!("--lister-kubeconfig={}", served.kubeconfig.display()));
+        command.arg(format!("--prometheus-url=http://{prometheus}")).arg(flag);
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
+        let mut lines = BufReader::new(process.stderr.take().expect("a log")).lines();
+        let mut log = String::new();
+        let read = async {
+            while let Some(line) = lines.next_line().await.expect("UTF-8") {
+                log += &(line.clone() + "\n");
+                if line.contains(" groups=") && line.contains("serving") {
+                    return;
+                }
+            }
+            panic!("ended: {log}");
+        };
+        timeout(LIMIT, read).await.expect("in time");
+        Self { log, _process: process, _served: served }
+    }
+
+    /// The port of the metrics APIs.
+    fn port(&self) -> u16 {
+        let line = self.log.lines().find(|line| line.contains(" groups=")).expect("a line");
+        let (_, rest) = line.split_once("127.0.0.1:").expect("an address");
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().expect("a port")
+    }
+}
+
+/// The reference starts with each of them.
+#[rstest]
+#[case::client_go_default("--client-qps=0", Some("--client-qps=0 means 5 requests a second"))]
+#[case::no_limit("--client-qps=-1", None)]
+#[case::limit("--client-qps=0.5", None)]
+#[case::no_interval(
+    "--metrics-relist-interval=0s",
+    Some("--metrics-relist-interval is too short; using 1s")
+)]
+#[case::interval("--metrics-relist-interval=1s", None)]
+#[tokio::test(flavor = "multi_thread")]
+async fn unusual_value_starts_with_a_warning(#[case] flag: &str, #[case] warning: Option<&str>) {
+    let Adapter { log, .. } = Adapter::start(flag).await;
+    let name = flag.split('=').next().unwrap_or_default();
+    match warning {
+        Some(warning) => assert!(log.contains(warning), "{log}"),
+        None => assert!(!log.contains(name), "{log}"),
+    }
+}
+
+/// Sends a request over plain HTTP, and returns the response.
+async fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("a request");
+    let mut response = String::new();
+    let read = stream.read_to_string(&mut response);
+    timeout(LIMIT, read).await.expect("in time").expect("a response");
+    response
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_have_a_port_that_clients_can_not_fill() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let adapter = Adapter::start(&format!("--health-port={port}")).await;
+    let mut idle = Vec::new();
+    for _ in 0..600 {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, adapter.port())).await;
+        idle.push(stream.expect("a connection"));
+    }
+    for path in ["/livez", "/healthz", "/readyz"] {
+        let response = get(port, path).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {response}");
+    }
+    // Nothing else is served without TLS and authentication.
+    for path in ["/metrics", "/apis", "/apis/custom.metrics.k8s.io/v1beta2", "/"] {
+        let response = get(port, path).await;
+        assert!(response.starts_with("HTTP/1.1 404 Not Found\r\n"), "{path}: {response}");
+    }
+}

@@ -1,0 +1,166 @@
+//! `hpa lint` reports an error for an autoscaler if, and only if, a real kube-apiserver refuses it.
+//! Skipped, with a line that says so, without the programs.
+//!
+//! The autoscalers are the recorded ones and those of the examples. `HPA_MANIFESTS` names a
+//! directory of further manifests, such as those of public repositories.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a failed step fails the test"
+)]
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use flate2::read::GzDecoder;
+use hpa_tests::{
+    kube_apiserver::{KubeApiserver, Options, assets},
+    repository,
+};
+use http::Request;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+
+/// An autoscaler, and where it is from.
+struct Subject {
+    origin: String,
+    object: Value,
+}
+
+fn recorded() -> Result<Vec<Subject>> {
+    let path = repository("tests/conformance/hpa_admission.jsonl.gz");
+    let lines = BufReader::new(GzDecoder::new(File::open(path)?)).lines();
+    let subject = |(index, line): (usize, std::io::Result<String>)| {
+        let line: Value = serde_json::from_str(&line?)?;
+        let object = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": { "name": "web" }, "spec": line["input"],
+        });
+        Ok(Subject { origin: format!("hpa_admission line {}", index + 1), object })
+    };
+    lines.enumerate().map(subject).collect()
+}
+
+/// The autoscalers in the manifests of a directory. What is no YAML, such as a template, is left
+/// out.
+fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
+    let mut subjects = Vec::new();
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory)
+        .with_context(|| directory.display().to_string())?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    paths.sort();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        let text = fs::read_to_string(path)?;
+        for (index, document) in text.split("\n---").enumerate() {
+            // After the rest of the separator's line.
+            let document =
+                if index == 0 { document } else { document.split_once('\n').unwrap_or_default().1 };
+            let Ok(object) = serde_saphyr::from_str::<Value>(document) else { continue };
+            if object["kind"] == "HorizontalPodAutoscaler" {
+                let origin = format!("{}, document {}", path.display(), index + 1);
+                subjects.push(Subject { origin, object });
+            }
+        }
+    }
+    Ok(subjects)
+}
+
+/// Why the API server refuses to create an object, if it does.
+async fn refusal(client: &Client, object: &Value) -> Result<Option<String>> {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let path = format!(
+        "/apis/{version}/namespaces/default/horizontalpodautoscalers?dryRun=All\
+         &fieldValidation=Strict"
+    );
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.insert("namespace".to_owned(), "default".into());
+    }
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(Body::from(object.to_string().into_bytes()))?;
+    let response = client.send(request).await?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(None);
+    }
+    let body = response.into_body().collect_bytes().await?;
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    Ok(Some(format!("{status}: {}", message["message"].as_str().unwrap_or_default())))
+}
+
+/// The files of a directory for which lint reports errors, with the first one.
+fn errors(directory: &Path) -> Result<Vec<(String, String)>> {
+    let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .args(["lint", "-o", "json"])
+        .arg(directory)
+        .output()?;
+    let findings: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    ensure!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = |finding: &Value, name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+    let errors = findings.as_array().context("a list")?.iter();
+    let errors = errors.filter(|finding| finding["severity"] == "error");
+    let files = errors.map(|one| {
+        let message = format!("{}: {}", text(one, "field"), text(one, "message"));
+        (text(one, "file").rsplit('/').next().unwrap_or_default().to_owned(), message)
+    });
+    Ok(files.collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lint_reports_what_the_api_server_refuses() -> Result<()> {
+    let assets = match assets::find() {
+        Ok(assets) => assets,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    let mut subjects = recorded()?;
+    subjects.extend(of_directory(&repository("examples/autoscalers"))?);
+    let known = subjects.len();
+    if let Some(directory) = std::env::var_os("HPA_MANIFESTS") {
+        subjects.extend(of_directory(Path::new(&directory))?);
+    }
+    let (server, files) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    for (index, subject) in subjects.iter().enumerate() {
+        fs::write(files.path().join(format!("{index:05}.json")), subject.object.to_string())?;
+    }
+    let errors = errors(files.path())?;
+    // On by default since Kubernetes 1.37.
+    let options = Options::new(&assets).flag("--feature-gates=HPAScaleToZero=true");
+    let api = KubeApiserver::start(options, server.path()).await?;
+    let client = api.client();
+    let (mut differences, mut refused) = (Vec::new(), BTreeSet::new());
+    for (index, Subject { origin, object }) in subjects.iter().enumerate() {
+        let file = format!("{index:05}.json");
+        let error = errors.iter().find(|(name, _)| *name == file).map(|(_, message)| message);
+        let refusal = refusal(&client, object).await?;
+        if refusal.is_some() {
+            refused.insert(index);
+        }
+        if error.is_some() != refusal.is_some() {
+            let difference = format!("{origin}: lint {error:?}, kube-apiserver {refusal:?}");
+            differences.push(difference);
+        }
+    }
+    let more = subjects.len() - known;
+    let count = subjects.len();
+    println!("{count} autoscalers, {more} of them of HPA_MANIFESTS; {} are refused", refused.len());
+    ensure!(
+        differences.is_empty(),
+        "{} differ:\n  {}",
+        differences.len(),
+        differences.join("\n  ")
+    );
+    Ok(())
+}

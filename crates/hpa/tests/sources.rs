@@ -1,0 +1,258 @@
+//! `hpa explain`, `hpa dashboard` and `hpa lint` on metrics that the controller reads in its
+//! process: by collectors and from scaling schedules.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
+use std::{net::SocketAddr, process::Stdio, time::Duration};
+
+use axum::{
+    Json, Router,
+    routing::{any, get},
+};
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
+    NAMESPACE, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// Timeout of every wait.
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// Autoscalers with their metric, and what it is at with a target of 10.
+const CASES: [(&str, &str, &str); 4] = [
+    ("web", "rps", "rps is at 30 per pod, target 10"),
+    ("mail", "mails", "mails is at 15 per pod, target 10"),
+    ("orders", "waiting", "waiting of Service/jobs is at 20 per pod, target 10"),
+    ("night", "scheduled", "scheduled of ScalingSchedule/evening is at 25 per pod, target 10"),
+];
+
+/// What reads the metrics of a test: a document, Prometheus, or both.
+async fn documents() -> SocketAddr {
+    let samples =
+        json!({ "resultType": "vector", "result": [{ "metric": {}, "value": [1.0, "40"] }] });
+    let router = Router::new()
+        .route("/metrics", get(async || Json(json!({ "stats": { "rps": 30 } }))))
+        .route("/api/v1/query", any(async move || prometheus_success(samples.clone())));
+    serve(router).await
+}
+
+/// An autoscaler whose controller has read its metric.
+fn autoscaler(name: &str, metric: &Value, current: &Value, annotations: &[(&str, &str)]) -> Value {
+    let mut hpa = objects::hpa(name, 1..=9, [metric.clone()]);
+    for (name, value) in annotations {
+        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
+    }
+    hpa["status"] = json!({
+        "currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [current],
+        "conditions": [{
+            "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound",
+            "message": "found", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+    });
+    hpa
+}
+
+fn object(api_version: &str, kind: &str, name: &str, metric: &str) -> (Value, Value) {
+    let described = json!({ "apiVersion": api_version, "kind": kind, "name": name });
+    let metric = json!({ "name": metric });
+    let member = |name: &str, value: Value| {
+        json!({ "type": "Object",
+            "object": { "describedObject": described, "metric": metric, name: value } })
+    };
+    (
+        member("target", json!({ "type": "AverageValue", "averageValue": "10" })),
+        member("current", json!({ "averageValue": "11" })),
+    )
+}
+
+fn cluster(address: SocketAddr) -> Testbed {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all(
+        hpa_collectors::schedules::definition::schedule_definitions().expect("definitions"),
+    );
+    testbed.apply_all([objects::namespace()]);
+    for (name, _, _) in CASES {
+        let pods = (0..2).map(|index| {
+            let mut pod = objects::pod(name, index);
+            pod["status"]["podIP"] = "127.0.0.1".into();
+            pod
+        });
+        testbed.apply_all([objects::running_deployment(name, 2)]);
+        testbed.apply_all(pods);
+    }
+    let current = |kind: &str, name: &str| {
+        json!({ "type": kind, kind.to_lowercase():
+            { "metric": { "name": name }, "current": { "averageValue": "11" } } })
+    };
+    let mut mails = objects::external_metric("mails", "10");
+    mails["external"]["metric"]["selector"]["matchLabels"]["type"] = "json-path".into();
+    let (waiting, waiting_now) = object("v1", "Service", "jobs", "waiting");
+    let (scheduled, scheduled_now) =
+        object("zalando.org/v1", "ScalingSchedule", "evening", "scheduled");
+    let (port, endpoint) = (address.port().to_string(), format!("http://{address}/metrics"));
+    testbed.apply_all([
+        autoscaler(
+            "web",
+            &objects::pods_metric("rps", "10"),
+            &current("Pods", "rps"),
+            &[
+                ("pods.rps.json-path/json-key", "$.stats.rps"),
+                ("pods.rps.json-path/path", "/metrics"),
+                ("pods.rps.json-path/port", &port),
+            ],
+        ),
+        autoscaler(
+            "mail",
+            &mails,
+            &current("External", "mails"),
+            &[
+                ("external.mails.json-path/json-key", "$.stats.rps"),
+                ("external.mails.json-path/endpoint", &endpoint),
+            ],
+        ),
+        autoscaler(
+            "orders",
+            &waiting,
+            &waiting_now,
+            &[("object.waiting.prometheus/query", "sum(jobs_waiting)")],
+        ),
+        autoscaler("night", &scheduled, &scheduled_now, &[]),
+    ]);
+    let entry = json!({
+        "type": "OneTime", "date": "2020-01-01T00:00:00Z", "durationMinutes": 99_999_999,
+        "value": 50,
+    });
+    testbed.apply_all([json!({
+        "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+        "metadata": { "name": "evening", "namespace": NAMESPACE },
+        "spec": { "scalingWindowDurationMinutes": 0, "schedules": [entry] },
+    })]);
+    testbed
+}
+
+/// The flags of the controller.
+fn flags(address: SocketAddr) -> Vec<String> {
+    let prometheus = format!("--prometheus-url=http://{address}");
+    let flags = ["--collectors", "--collector-address=127.0.0.1", "--scaling-schedule"];
+    flags.iter().map(|flag| (*flag).to_owned()).chain([prometheus]).collect()
+}
+
+/// The output of a command.
+async fn run(served: &ServedTestbed, arguments: &[&str], flags: &[String]) -> String {
+    let flags = flags.iter().map(String::as_str);
+    let arguments: Vec<_> = arguments.iter().copied().chain(flags).collect();
+    let output = served.command(env!("CARGO_BIN_EXE_hpa"), &arguments).output().await;
+    let output = output.expect("the program runs");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_reads_by_the_flags_of_the_controller() {
+    let address = documents().await;
+    let served = ServedTestbed::new(&cluster(address)).await;
+    let flags = flags(address);
+    for (name, metric, expected) in CASES {
+        let name = format!("{NAMESPACE}/{name}");
+        let output = run(&served, &["explain", &name], &[]).await;
+        let first = output.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with(&format!("{name} has 2 replicas, 2 desired: {metric}"))
+                && first.contains("as the controller last reported; this can't be read here: "),
+            "{first}"
+        );
+        assert!(output.contains("from a source that was not read here"), "{output}");
+        let output = run(&served, &["explain", &name], &flags).await;
+        let first = output.lines().next().unwrap_or_default();
+        assert!(first.starts_with(&format!("{name} scales from 2 to ")), "{output}");
+        assert!(first.contains(expected), "{output}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_says_why_a_source_can_not_be_read() {
+    let address = documents().await;
+    let served = ServedTestbed::new(&cluster(address)).await;
+    // The loopback address is not allowed.
+    let output = run(&served, &["explain", "shop/mail"], &["--collectors".to_owned()]).await;
+    let expected =
+        "this can't be read here: unable to fetch metrics: the request to http://127.0.0.1:";
+    assert!(output.contains(expected), "{output}");
+    assert!(output.contains("127.0.0.1 is a loopback address"), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lint_knows_the_sources_by_the_flags_of_the_controller() {
+    let address = documents().await;
+    let testbed = cluster(address);
+    // No controller has read the metrics yet.
+    for (name, _, _) in CASES {
+        let mut hpa = testbed.hpa(name).expect("an autoscaler");
+        hpa["status"] = json!({});
+        testbed.apply_all([hpa]);
+    }
+    let served = ServedTestbed::new(&testbed).await;
+    let output = run(&served, &["lint", "-A"], &[]).await;
+    for (name, _, _) in CASES {
+        let flag = if name == "night" { "--scaling-schedule" } else { "--collectors" };
+        let finding = format!("shop/{name}: spec.metrics[0]: ");
+        let line = output.lines().find(|line| line.contains(&finding)).expect(&output);
+        assert!(line.contains("is not served by the cluster"), "{line}");
+        let hint = format!("if the controller runs with {flag}, add it here");
+        assert!(line.contains(&hint), "{line}");
+    }
+    let output = run(&served, &["lint", "-A"], &flags(address)).await;
+    assert!(!output.contains("is not served"), "{output}");
+    // Without a server, nothing collects queries.
+    let output = run(&served, &["lint", "-A"], &flags(address)[..3]).await;
+    assert_eq!(output.matches("is not served").count(), 1, "{output}");
+    assert!(output.contains("shop/orders: spec.metrics[0]: "), "{output}");
+}
+
+/// Reads from the dashboard until a text, and returns what came.
+async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String {
+    let mut stream = TcpStream::connect(host).await.expect("a connection");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.expect("a request");
+    let mut response = String::new();
+    let read = async {
+        while !response.contains(text) {
+            let mut buffer = [0; 4096];
+            let length = stream.read(&mut buffer).await.expect("a response");
+            assert!(length > 0, "{text:?} is not in {response}");
+            response.push_str(&String::from_utf8_lossy(&buffer[..length]));
+        }
+    };
+    timeout(LIMIT, read).await.unwrap_or_else(|_| panic!("no {text:?} in time"));
+    response
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dashboard_reads_by_the_flags_of_the_controller() {
+    let address = documents().await;
+    let served = ServedTestbed::new(&cluster(address)).await;
+    let flags = flags(address);
+    let arguments: Vec<&str> =
+        ["dashboard", "--no-open"].into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let mut command = served.command(env!("CARGO_BIN_EXE_hpa"), &arguments);
+    let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("a process");
+    let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
+    let line = timeout(LIMIT, lines.next_line()).await.expect("in time").expect("a line");
+    let line = line.expect("an address");
+    let url = line.strip_prefix("The dashboard is at http://").expect("an address");
+    let (host, token) = url.split_once("/?token=").expect("a token");
+    let granted = read_until(host, &format!("/?token={token}"), "", "\r\n\r\n").await;
+    let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+    let cookie = cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie");
+    for (name, _, expected) in CASES {
+        let path = format!("/api/autoscaler?id=core/shop/{name}");
+        read_until(host, &path, cookie, expected).await;
+    }
+}

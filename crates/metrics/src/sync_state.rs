@@ -1,0 +1,72 @@
+//! Whether a cache has completed its first list.
+
+use std::error::Error;
+
+use tokio::sync::watch;
+
+use crate::describe;
+
+/// Whether a cache has completed its first list, or why it could not.
+#[derive(Debug)]
+pub struct SyncState(watch::Sender<Option<Result<(), String>>>);
+
+impl Default for SyncState {
+    /// Before the first list has ended.
+    fn default() -> Self {
+        Self(watch::channel(None).0)
+    }
+}
+
+impl SyncState {
+    /// The first list is complete.
+    pub fn set_synced(&self) {
+        self.0.send_if_modified(|state| state.replace(Ok(())) != Some(Ok(())));
+    }
+
+    /// A list has failed. A cache that has synced keeps its objects, so it stays synced.
+    pub fn set_failed(&self, error: &(dyn Error + 'static)) {
+        self.0.send_if_modified(|state| {
+            let is_synced = matches!(state, Some(Ok(())));
+            if !is_synced {
+                *state = Some(Err(describe(error)));
+            }
+            !is_synced
+        });
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        matches!(*self.0.borrow(), Some(Ok(())))
+    }
+
+    /// Why the last attempt at the first list failed.
+    pub fn failure(&self) -> Option<String> {
+        self.0.borrow().clone().and_then(Result::err)
+    }
+
+    /// Waits for the first outcome of a list, unless there was one.
+    pub async fn first_outcome(&self) {
+        // Fails only without a sender, which is here.
+        _ = self.0.subscribe().wait_for(Option::is_some).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn failure_is_known_until_the_first_list_is_complete() {
+        let state = SyncState::default();
+        assert_eq!((state.is_synced(), state.failure()), (false, None));
+        let refused = io::Error::other("refused");
+        let ((), ()) = tokio::join!(state.first_outcome(), async { state.set_failed(&refused) });
+        assert_eq!((state.is_synced(), state.failure()), (false, Some("refused".to_owned())));
+        state.set_synced();
+        state.set_failed(&refused);
+        state.first_outcome().await;
+        assert_eq!((state.is_synced(), state.failure()), (true, None));
+    }
+}

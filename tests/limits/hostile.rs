@@ -1,0 +1,249 @@
+//! A tenant who asks for everything that costs, beside a good one, whose autoscalers keep up.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use axum::routing::get as get_route;
+use hpa_tests::harness::ServedTestbed;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::interval,
+};
+
+use super::*;
+
+const HOSTILE: &str = "hostile";
+/// From a change of the load to the replicas for it: two sync periods and two intervals, with
+/// reserve for a loaded machine.
+const MAX_DELAY: Duration = Duration::from_secs(20);
+/// What the kubelet waits for a probe by default. It restarts a pod after three failures in a row.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// If a trivial request takes this long, other processes keep the machine busy.
+const BUSY: Duration = Duration::from_millis(100);
+/// How much longer everything may take then.
+const BUSY_FACTOR: u32 = 5;
+
+/// A server that accepts connections, sends what it is given again and again, and never ends a
+/// response. Without anything to send, it is silent.
+async fn endless(chunk: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                if chunk.is_empty() {
+                    let mut all = Vec::new();
+                    return drop(stream.read_to_end(&mut all).await);
+                }
+                let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n[";
+                if stream.write_all(head).await.is_ok() {
+                    while stream.write_all(chunk).await.is_ok() {}
+                }
+            });
+        }
+    });
+    address
+}
+
+fn annotated(mut hpa: Value, annotations: &[(&str, &str)]) -> Value {
+    for (name, value) in annotations {
+        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
+    }
+    hpa
+}
+
+fn json_path_metric() -> Value {
+    let mut metric = objects::external_metric("m", "10");
+    metric["external"]["metric"]["selector"]["matchLabels"]["type"] = "json-path".into();
+    metric
+}
+
+/// An autoscaler of a Deployment of its own, on an endpoint.
+fn on_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
+    let hpa = annotated(
+        objects::hpa(name, 1..=9, [json_path_metric()]),
+        &[
+            ("external.m.json-path/endpoint", url),
+            ("external.m.json-path/json-key", key),
+            ("external.m.json-path/interval", "1s"),
+        ],
+    );
+    [objects::running_deployment(name, 2), hpa]
+}
+
+/// An autoscaler of a Deployment of its own, on its pods.
+fn on_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
+    let hpa = annotated(
+        objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10")]),
+        &[
+            ("pods.rps.json-path/port", &port.to_string()),
+            ("pods.rps.json-path/path", "/metrics"),
+            ("pods.rps.json-path/json-key", "$.rps"),
+            ("pods.rps.json-path/interval", "1s"),
+        ],
+    );
+    let pods = (0..pods).map(|index| {
+        let mut pod = objects::pod(name, index);
+        pod["status"]["podIP"] = "127.0.0.1".into();
+        pod
+    });
+    pods.chain([objects::running_deployment(name, pods_of(name)), hpa]).collect()
+}
+
+fn pods_of(name: &str) -> i64 {
+    if name == "web" { 2 } else { 30 }
+}
+
+async fn hostile_objects() -> Vec<Value> {
+    let silent = endless(b"").await;
+    let flood =
+        endless(b"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",").await;
+    let texts = Json(vec!["x".repeat(7); 9000]);
+    let router = Router::new().route("/texts", get_route(async move || texts.clone()));
+    let texts = hpa_tests::harness::serve(router).await;
+    let mut all = Vec::new();
+    for index in 0..100 {
+        all.extend(on_endpoint(&format!("silent-{index}"), &format!("http://{silent}/"), "$.v"));
+    }
+    for index in 0..50 {
+        all.extend(on_endpoint(&format!("flood-{index}"), &format!("http://{flood}/"), "$.v"));
+    }
+    for index in 0..20 {
+        let key = "$[?(@ =~ '\\pL{200}')]";
+        all.extend(on_endpoint(&format!("pattern-{index}"), &format!("http://{texts}/texts"), key));
+    }
+    for index in 0..5 {
+        all.extend(on_pods(&format!("pods-{index}"), 30, silent.port()));
+    }
+    for index in 0..2 {
+        let metrics = (0..3000).map(|_| objects::pods_metric("rps", "1"));
+        let hpa = objects::hpa(&format!("long-{index}"), 1..=9, metrics);
+        let path = format!("/{}", "x".repeat(240 << 10));
+        all.push(annotated(hpa, &[("pods.rps.json-path/path", &path)]));
+    }
+    for object in &mut all {
+        object["metadata"]["namespace"] = HOSTILE.into();
+    }
+    all
+}
+
+/// How long a request to a path takes.
+async fn get(port: u16, path: &str) -> Duration {
+    let started = Instant::now();
+    let call = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        std::io::Result::Ok(response)
+    };
+    let response = timeout(DEADLINE, call).await.expect("in time").expect("a response");
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{path}: {response}");
+    started.elapsed()
+}
+
+/// How long requests took.
+#[derive(Default)]
+struct Durations {
+    probes: Vec<Duration>,
+    /// To a server of this process, which has nothing else to do.
+    control: Vec<Duration>,
+}
+
+/// Calls the probes until it is dropped, and a server that shows how busy the machine is.
+async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
+    let mut pace = interval(Duration::from_millis(200));
+    loop {
+        pace.tick().await;
+        for path in ["/healthz", "/readyz"] {
+            let (probe, control) = (get(port, path).await, get(control, "/").await);
+            let mut durations = durations.lock();
+            durations.probes.push(probe);
+            durations.control.push(control);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn good_tenant_scales_beside_a_hostile_one() {
+    if !long_tests() {
+        println!("hostile tenant: skipped, HPA_LONG_TESTS=1 runs it");
+        return;
+    }
+    let load = Arc::new(AtomicU64::new(30));
+    let served_load = load.clone();
+    let document = async move || Json(json!({ "rps": served_load.load(Ordering::SeqCst) }));
+    let good =
+        hpa_tests::harness::serve(Router::new().route("/metrics", get_route(document))).await;
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace()]);
+    let mut namespace = objects::namespace();
+    namespace["metadata"]["name"] = HOSTILE.into();
+    testbed.apply_all([namespace]);
+    testbed.apply_all(on_pods("web", 2, good.port()));
+    testbed.apply_all(on_endpoint("mail", &format!("http://{good}/metrics"), "$.rps"));
+    let served = ServedTestbed::new(&testbed).await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let flags = [
+        "run",
+        "--leader-elect=false",
+        "--log-level=error",
+        "--collectors",
+        "--collector-address=127.0.0.1",
+        "--horizontal-pod-autoscaler-sync-period=2s",
+        "--horizontal-pod-autoscaler-downscale-stabilization=0s",
+        &format!("--metrics-port={port}"),
+    ];
+    let program = hpa_binary().display().to_string();
+    let mut command = served.command(&program, &flags);
+    let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
+    let replicas = async |web: i64, mail: i64| {
+        let started = Instant::now();
+        tokio::join!(
+            served.wait_for_replicas(&testbed, "web", web),
+            served.wait_for_replicas(&testbed, "mail", mail),
+        );
+        started.elapsed()
+    };
+    replicas(6, 3).await;
+    testbed.apply_all(hostile_objects().await);
+    let control = Router::new().route("/", get_route(async || "ok"));
+    let control = hpa_tests::harness::serve(control).await.port();
+    let durations = Mutex::<Durations>::default();
+    let scale = async {
+        let mut delays = Vec::new();
+        for _ in 0..4 {
+            for (value, web, mail) in [(5, 1, 1), (30, 6, 3)] {
+                load.store(value, Ordering::SeqCst);
+                delays.push(replicas(web, mail).await);
+            }
+        }
+        delays
+    };
+    let delays = tokio::select! {
+        delays = scale => delays,
+        () = probe(port, control, &durations) => unreachable!(),
+    };
+    let peak = peak_mib(process.id().expect("a process"));
+    let Durations { mut probes, control } = durations.into_inner();
+    let is_busy = control.iter().any(|duration| *duration > BUSY);
+    let factor = if is_busy { BUSY_FACTOR } else { 1 };
+    let late = PROBE_TIMEOUT * factor;
+    let has_failed = probes.windows(3).any(|three| three.iter().all(|one| *one > late));
+    probes.sort_unstable();
+    let [usual, slowest] = [probes.len() * 99 / 100, probes.len() - 1].map(|at| probes[at]);
+    println!(
+        "hostile tenant: scaled after {delays:?}; {} probes, 99% within {usual:?}, all within \
+         {slowest:?}; {peak} MiB; busy machine: {is_busy}",
+        probes.len()
+    );
+    assert!(delays.iter().all(|delay| *delay < MAX_DELAY * factor), "{delays:?}");
+    assert!(usual < late && !has_failed, "{usual:?}");
+    assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
+}
