@@ -210,3 +210,122 @@ fn offset_at(second: i64, zone: &TimeZone) -> Option<i64> {
 fn seconds(offset: Offset) -> i64 {
     offset.seconds().into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3600;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// A load of 100, and of 300 from eight to eighteen o'clock local time.
+    fn history(zone: &TimeZone, days: i64, until: &str, is_open: fn(i64) -> bool) -> History {
+        let mut history = History::new(15);
+        let end = at(until).as_second();
+        for second in ((end - days * DAY)..end).step_by(60) {
+            let time = Timestamp::from_second(second).unwrap();
+            let local = second + seconds(zone.to_offset(time));
+            let hour = local.rem_euclid(DAY) / HOUR;
+            let is_busy = (8..18).contains(&hour) && is_open(local.div_euclid(DAY));
+            history.add(time, if is_busy { 300.0 } else { 100.0 });
+        }
+        history
+    }
+
+    fn forecast(history: &History, zone: &TimeZone, now: &str, season: Season) -> Option<Forecast> {
+        history.forecast(&Question {
+            now: at(now),
+            load: 150.0,
+            horizon: SignedDuration::from_mins(20),
+            zone,
+            model: Model { season, level: Level::Reading },
+        })
+    }
+
+    fn rounded(forecast: Option<Forecast>, quantile: f64) -> Option<f64> {
+        forecast.map(|forecast| forecast.load(quantile).round())
+    }
+
+    #[test]
+    fn change_of_past_days_is_added_to_the_reading() {
+        let utc = TimeZone::UTC;
+        let history = history(&utc, 14, "2026-01-19T07:50:00Z", |_| true);
+        let morning = forecast(&history, &utc, "2026-01-19T07:50:00Z", Season::Daily);
+        assert_eq!(morning.as_ref().map(|forecast| forecast.days), Some(14));
+        assert_eq!(rounded(morning, 0.5), Some(350.0));
+        let night = forecast(&history, &utc, "2026-01-19T04:00:00Z", Season::Daily);
+        assert_eq!(rounded(night, 0.95), Some(150.0));
+        let evening = forecast(&history, &utc, "2026-01-18T17:50:00Z", Season::Daily);
+        assert_eq!(rounded(evening, 0.5), Some(0.0), "never negative");
+    }
+
+    #[test]
+    fn days_are_those_of_the_zone_across_a_change_of_the_clock() {
+        // Clocks were put forward on 29 March 2026: eight o'clock is an hour earlier in UTC.
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let history = history(&berlin, 14, "2026-03-30T05:50:00Z", |_| true);
+        let local = forecast(&history, &berlin, "2026-03-30T05:50:00Z", Season::Daily);
+        assert_eq!(rounded(local, 0.5), Some(350.0));
+        let utc = forecast(&history, &TimeZone::UTC, "2026-03-30T05:50:00Z", Season::Daily);
+        assert_eq!(rounded(utc, 0.5), Some(150.0));
+    }
+
+    #[test]
+    fn season_says_which_days_are_alike() {
+        let utc = TimeZone::UTC;
+        let is_workday = |day: i64| (day + 3).rem_euclid(7) < 5;
+        let history = history(&utc, 15, "2026-01-24T07:50:00Z", is_workday);
+        // A Saturday after two weeks.
+        let saturday = "2026-01-24T07:50:00Z";
+        let on = |season| rounded(forecast(&history, &utc, saturday, season), 0.8);
+        assert_eq!(on(Season::Daily), Some(350.0));
+        assert_eq!(on(Season::Workweek), Some(150.0));
+        assert_eq!(on(Season::Weekly), Some(150.0));
+    }
+
+    #[test]
+    fn one_odd_day_does_not_move_the_forecast() {
+        let utc = TimeZone::UTC;
+        let holiday = at("2026-01-14T00:00:00Z").as_second() / DAY;
+        assert_eq!(holiday, 20_467);
+        let history = history(&utc, 14, "2026-01-19T07:50:00Z", |day| day != 20_467);
+        let morning = forecast(&history, &utc, "2026-01-19T07:50:00Z", Season::Daily);
+        assert_eq!(rounded(morning.clone(), 0.2), Some(350.0));
+        assert_eq!(rounded(morning, 0.01), Some(150.0));
+    }
+
+    #[test]
+    fn too_little_history_forecasts_nothing() {
+        let utc = TimeZone::UTC;
+        let history = history(&utc, 1, "2026-01-19T07:50:00Z", |_| true);
+        let morning = "2026-01-19T07:50:00Z";
+        assert!(forecast(&history, &utc, morning, Season::Daily).is_none());
+        let empty = History::new(15);
+        assert!(forecast(&empty, &utc, morning, Season::Daily).is_none());
+    }
+
+    #[test]
+    fn hostile_questions_have_no_answer_and_cost_nothing() {
+        let utc = TimeZone::UTC;
+        let history = history(&utc, 14, "2026-01-19T07:50:00Z", |_| true);
+        let question = |now, load, horizon| Question {
+            now,
+            load,
+            horizon,
+            zone: &utc,
+            model: Model::default(),
+        };
+        let now = at("2026-01-19T07:50:00Z");
+        let far = SignedDuration::MAX;
+        assert!(history.forecast(&question(now, f64::NAN, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&question(now, -1.0, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&question(now, 1.0, far)).is_none());
+        let far = question(Timestamp::MAX, 1.0, SignedDuration::ZERO);
+        assert!(history.forecast(&far).is_none());
+        let early = question(Timestamp::MIN, 1.0, SignedDuration::ZERO);
+        assert!(history.forecast(&early).is_none());
+    }
+}

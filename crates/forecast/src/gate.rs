@@ -320,3 +320,71 @@ fn assumed_capacity(runner: &Runner<'_>, tolerance: f64) -> f64 {
     let assumed = index.and_then(|index| loads.get(index)).copied().unwrap_or_default();
     assumed.max(1.0 + tolerance)
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    const DAY: i64 = 1440;
+
+    fn trace(days: i64, load: impl Fn(i64) -> Option<f64>) -> Trace {
+        let start: Timestamp = "2026-01-05T00:00:00Z".parse().unwrap();
+        let time = |minute| start + SignedDuration::from_mins(minute);
+        Trace::new((0..days * DAY).filter_map(|minute| Some((time(minute), load(minute)?))))
+    }
+
+    /// 20 pods, and 60 from eight to eighteen o'clock, with a rise of ten minutes.
+    fn office(minute: i64) -> Option<f64> {
+        let minute = minute % DAY;
+        let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
+        Some(20.0 + 4.0 * share as f64)
+    }
+
+    fn settings() -> Settings {
+        Settings::new(Workload::default(), TimeZone::UTC)
+    }
+
+    #[test]
+    fn steep_mornings_open_the_gate() {
+        let verdict = gate(&trace(28, office), &settings());
+        assert_eq!(verdict.reason, Reason::Forecasting, "{verdict:?}");
+        let comparison = verdict.comparison.unwrap();
+        assert!(comparison.ratio() < 0.2, "{comparison:?}");
+        assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.1);
+        assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
+        assert_eq!(gate(&trace(28, office), &settings()), verdict, "deterministic");
+    }
+
+    #[test]
+    fn constant_load_needs_no_forecast() {
+        let verdict = gate(&trace(28, |_| Some(50.0)), &settings());
+        assert_eq!(verdict.reason, Reason::NoSeason);
+        let slow = |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * 6.283).sin());
+        let verdict = gate(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
+        assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
+    }
+
+    #[test]
+    fn ten_days_with_few_gaps_are_required() {
+        let reason = |trace: &Trace| gate(trace, &settings()).reason;
+        assert_eq!(reason(&trace(9, office)), Reason::NotEnoughHistory);
+        assert_eq!(reason(&trace(10, office)), Reason::Forecasting);
+        let recorded = |minute: i64| office(minute).filter(|_| minute % DAY > 360);
+        assert_eq!(reason(&trace(28, recorded)), Reason::NotEnoughHistory);
+        assert_eq!(reason(&Trace::new([])), Reason::NotEnoughHistory);
+    }
+
+    #[test]
+    fn forecasts_know_nothing_of_the_measured_time() {
+        let trace = trace(28, office);
+        let settings = settings();
+        let first = 14 * 1440;
+        let known = trace.part(0..first + 600);
+        let whole = Backtest::new(&trace, &settings, first).forecasts();
+        let part = Backtest::new(&known, &settings, first).forecasts();
+        let bits = |loads: &[f32]| loads.iter().map(|load| load.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&part[first..]), bits(&whole[first..first + 600]));
+    }
+}
