@@ -352,7 +352,8 @@ mod tests {
         assert_eq!(verdict.reason, Reason::Forecasting, "{verdict:?}");
         let comparison = verdict.comparison.unwrap();
         assert!(comparison.ratio() < 0.2, "{comparison:?}");
-        assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.1);
+        // Two more pods than needed are within tolerance at night, and stay.
+        assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.15);
         assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
         assert_eq!(gate(&trace(28, office), &settings()), verdict, "deterministic");
     }

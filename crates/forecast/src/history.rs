@@ -36,7 +36,8 @@ impl History {
     }
 
     /// Adds a sample. Samples must be in order of time: one that is older than the last bucket is
-    /// ignored, as are negative values and those that are not finite.
+    /// ignored, as are negative values and those that are not finite. After a gap that is longer
+    /// than the history, it starts anew.
     pub fn add(&mut self, at: Timestamp, load: f64) {
         if !load.is_finite() || load < 0.0 {
             return;
@@ -46,6 +47,7 @@ impl History {
         let ahead = usize::try_from(bucket.saturating_sub(end)).ok();
         match ahead {
             Some(missing) if missing < self.capacity && !self.means.is_empty() => {
+                self.drop_oldest(missing + 1);
                 self.means.extend(std::iter::repeat_n(f32::NAN, missing + 1));
                 (self.last_sum, self.last_count) = (0.0, 0);
             }
@@ -59,13 +61,17 @@ impl History {
         if let Some(mean) = self.means.back_mut() {
             *mean = as_f32(self.last_sum / f64::from(self.last_count));
         }
-        while self.means.len() > self.capacity {
-            self.means.pop_front();
-            self.first += 1;
-        }
+    }
+
+    /// Makes room for so many buckets, so that the memory doesn't grow.
+    fn drop_oldest(&mut self, added: usize) {
+        let excess = (self.means.len() + added).saturating_sub(self.capacity);
+        self.means.drain(..excess);
+        self.first += as_i64(excess);
     }
 
     fn start(&mut self, bucket: i64) {
+        self.means.reserve_exact(self.capacity);
         self.means.clear();
         self.means.push_back(f32::NAN);
         self.first = bucket;
@@ -175,6 +181,10 @@ mod tests {
             history.add(second(bucket * 300), 1.0);
         }
         assert_eq!(history.means.len() * 4, history.max_bytes());
+        assert!(history.means.capacity() * 4 <= history.max_bytes());
+        history.add(second(10_100 * 300), 1.0);
+        assert!(history.means.capacity() * 4 <= history.max_bytes());
+        assert_eq!(at(&history, 9_999.0 * 300.0), Some(1.0), "kept");
         history.add(Timestamp::MAX, 1.0);
         assert_eq!(history.means.len(), 1);
         history.add(Timestamp::MIN, 1.0);

@@ -112,17 +112,21 @@ struct Range {
     query: String,
     start: f64,
     end: f64,
-    step: f64,
+    /// Such as `60000ms`.
+    step: String,
 }
 
-/// Ten replicas, and 20 requests per second, or 60 from eight to eighteen o'clock UTC.
+/// Ten replicas, and 20 requests per second, or 60 from eight to eighteen o'clock UTC. They rise and
+/// fall in ten minutes.
 async fn query_range(Form(range): Form<Range>) -> Json<Value> {
     let load = |second: f64| {
-        let hour = second.rem_euclid(86_400.0) / 3600.0;
-        if (8.0..18.0).contains(&hour) { 60.0 } else { 20.0 }
+        let minute = second.rem_euclid(86_400.0) / 60.0;
+        let share = (minute - 480.0).clamp(0.0, 10.0).min((1080.0 - minute).clamp(0.0, 10.0));
+        20.0 + 4.0 * share
     };
     let value = |second: f64| if range.query == "sum(requests)" { load(second) } else { 10.0 };
-    let times = (0..20_000).map(|index| range.start + f64::from(index) * range.step);
+    let step: f64 = range.step.trim_end_matches("ms").parse::<f64>().unwrap() / 1000.0;
+    let times = (0..20_000).map(|index| range.start + f64::from(index) * step);
     let values = times.take_while(|second| *second <= range.end);
     let values: Vec<Value> =
         values.map(|second| json!([second, value(second).to_string()])).collect();

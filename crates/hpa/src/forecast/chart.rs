@@ -27,7 +27,8 @@ pub(super) fn of_best_hours(analysis: &Analysis, hours: usize) -> Option<String>
         i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
     };
     let saved: Vec<i32> = runs.lowered.iter().zip(&runs.forecast).map(saved).collect();
-    let sum = |start: usize| -> i32 { saved.iter().skip(start).take(hours * MINUTES_PER_HOUR).sum() };
+    let sum =
+        |start: usize| -> i32 { saved.iter().skip(start).take(hours * MINUTES_PER_HOUR).sum() };
     let starts = (0..saved.len()).step_by(MINUTES_PER_HOUR / 2);
     // The last of several.
     let start = starts.max_by_key(|start| sum(*start))?;
@@ -91,11 +92,7 @@ fn draw(
 }
 
 /// The forecast load at the time that it is for.
-fn forecasts(
-    analysis: &Analysis,
-    runs: &Runs,
-    shown: &RangeInclusive<usize>,
-) -> Vec<(f64, f64)> {
+fn forecasts(analysis: &Analysis, runs: &Runs, shown: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
     let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
     let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;
     let (first, last) = (*shown.start() as f64, *shown.end() as f64);
