@@ -1,6 +1,8 @@
 //! The CPU time of a forecast, and of a gate. Run with
 //! `cargo bench -p hpa-forecast --bench forecast`.
 
+#![expect(clippy::expect_used, reason = "the inputs are fixed")]
+
 use divan::{Bencher, black_box};
 use hpa_forecast::{History, Level, Model, Question, Season, Settings, Trace, Workload, gate};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};

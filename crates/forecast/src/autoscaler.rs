@@ -107,10 +107,9 @@ impl<'a> Runner<'a> {
         &self,
         factor: f64,
         forecasts: Option<&[f32]>,
-        mut see: impl FnMut(Minute),
+        mut see: impl FnMut(Measurement),
     ) -> Outcome {
         let loads = self.trace.loads();
-        let minutes = |time: SignedDuration| minutes(time);
         let delay = minutes(self.workload.delay);
         let mut recommended = Latest::new(minutes(self.workload.stabilization).max(1));
         let mut running = Latest::new(minutes(self.workload.startup) + 1);
@@ -142,7 +141,7 @@ impl<'a> Runner<'a> {
                 outcome.overload_minutes += 1.0;
                 lost += excess;
             }
-            see(Minute { minute, load, replicas, ready });
+            see(Measurement { minute, load, replicas, ready });
         }
         outcome.pod_hours /= SECONDS_PER_MINUTE as f64;
         outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
@@ -168,7 +167,7 @@ impl<'a> Runner<'a> {
 
 /// What a run was at a minute.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Minute {
+pub(crate) struct Measurement {
     pub(crate) minute: usize,
     /// In targets of a pod.
     pub(crate) load: f64,

@@ -129,7 +129,9 @@ impl Trace {
     pub fn history(&self) -> History {
         let mut history = History::new(MAX_DAYS);
         for (minute, load) in self.loads.iter().enumerate() {
-            if let Ok(at) = Timestamp::from_second((self.start + minute as i64) * MINUTE) {
+            // The second before the minute's end, so that it belongs to the minute's bucket.
+            let at = self.time(minute).saturating_sub(jiff::SignedDuration::from_secs(1));
+            if let Ok(at) = at {
                 history.add(at, (*load).into());
             }
         }

@@ -1,6 +1,6 @@
 //! `hpa forecast` on files, and on a server that answers as Prometheus does.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
 use std::{
     fmt::Write as _,

@@ -7,6 +7,15 @@
 //!
 //! `HPA_FORECAST_TRACES` names a folder with further traces in the format of `traces/`.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
 mod baselines;
 mod traces;
 

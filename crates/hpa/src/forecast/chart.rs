@@ -83,9 +83,9 @@ fn draw(
             beyond: Vec::new(),
         },
     ];
-    let shown_minutes = runs.reactive.iter().filter(is_shown);
-    let start = analysis.subject.trace.time(shown_minutes.clone().next()?.minute);
-    let end = second(shown_minutes.last()?.minute);
+    let mut shown_minutes = runs.reactive.iter().filter(is_shown);
+    let start = analysis.subject.trace.time(shown_minutes.next()?.minute);
+    let end = second(shown_minutes.next_back()?.minute);
     let name = &analysis.subject.name;
     let description = format!("{what} of {name} with and without forecasts");
     Some(plots(&all, start, end, &description))

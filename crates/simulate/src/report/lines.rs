@@ -142,8 +142,8 @@ fn table(rows: &[Vec<String>]) -> String {
     let mut table = "<div class=\"wide\"><table>\n".to_owned();
     for (index, row) in rows.iter().enumerate() {
         let cell = if index == 0 { "th" } else { "td" };
-        let cells: String =
-            row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect();
+        let cells = row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text)));
+        let cells = cells.collect::<Vec<_>>().concat();
         let _ = writeln!(table, "<tr>{cells}</tr>");
     }
     table + "</table></div>\n"
