@@ -45,7 +45,7 @@ fuzz SECONDS="60" *TARGETS:
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:
-    for crate in hpa-calc hpa-go-compat hpa-metrics hpa-prometheus hpa-crd hpa-collectors hpa-lease hpa-controller hpa-adapter hpa-dashboard hpa-simulate hpa-testbed hpa-bench hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-go-compat hpa-metrics hpa-prometheus hpa-crd hpa-collectors hpa-lease hpa-controller hpa-adapter hpa-dashboard hpa-simulate hpa-forecast hpa-testbed hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
 # Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:

@@ -5,7 +5,7 @@
 //! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 //!
 //! A module for each subcommand: `run`, `shadow`, `adapter`, `explain`, `lint`, `status`,
-//! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `rules`, `schedule`, `convert`, `version`,
+//! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`, `schedule`, `convert`, `version`,
 //! `man`, `completions`. The other modules, by subject:
 //!
 //! - `args`, `logging`, `signals`: flags, logs, signals
@@ -32,6 +32,7 @@ mod demo;
 mod explain;
 #[cfg(test)]
 mod export_tests;
+mod forecast;
 mod in_process;
 mod kubectl;
 mod lint;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     let failure = match &command {
         #[cfg(feature = "demo")]
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
+        Command::Forecast(_) => ExitCode::from(forecast::EXIT_CANNOT_RUN),
         Command::Lint(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
         Command::Status(_) => ExitCode::from(status::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
@@ -107,6 +109,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Recommend(arguments) => return recommend::run(&arguments),
         Command::Replay(arguments) => return replay::run(&arguments),
+        Command::Forecast(arguments) => return forecast::run(&arguments),
         Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => terminal::print(&hpa_crd::manifest()?)?,

@@ -12,6 +12,7 @@ mod debug;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
+mod forecast;
 mod ignored;
 mod kubectl;
 mod lease;
@@ -49,13 +50,14 @@ pub(crate) use self::{
     convert::{ConvertArguments, Format, TargetApi},
     dashboard::DashboardArguments,
     explain::{ExplainHpaArguments, ReportFormat},
+    forecast::ForecastArguments,
     kubectl::KubectlArguments,
     lease::LeaseArguments,
     lint::{LintArguments, LintFormat},
     program::{CompletionsArguments, ManArguments, VersionArguments, VersionFormat},
     prometheus::{DEFAULT_URL, PrometheusArguments, RulesFileArguments, SharingArguments},
     recommend::{RecommendArguments, RecommendationFormat},
-    replay::ReplayArguments,
+    replay::{PastArguments, ReplayArguments},
     rules::{
         CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, ResourceArguments,
         RulesArguments, RulesCommand,
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     Recommend(RecommendArguments),
     /// Rebuild the past load of an autoscaler from Prometheus, and run it and variants on that
     Replay(Box<ReplayArguments>),
+    /// Say whether a load is forecastable, and what scaling by forecasts would have changed
+    Forecast(Box<ForecastArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions
@@ -147,7 +151,7 @@ impl Arguments {
 }
 
 /// The flags that `-h` shows, by command. Other commands have few enough for a screen.
-const MAIN_FLAGS: [(&str, &[&str]); 15] = [
+const MAIN_FLAGS: [(&str, &[&str]); 16] = [
     ("demo", &["scenario", "print-scenario", "speed", "for", "hold", "metrics-address"]),
     (
         "run",
@@ -223,6 +227,21 @@ const MAIN_FLAGS: [(&str, &[&str]); 15] = [
     (
         "replay",
         &["prometheus-url", "namespace", "since", "until", "filename", "output", "html", "context"],
+    ),
+    (
+        "forecast",
+        &[
+            "file",
+            "prometheus-url",
+            "target",
+            "pod-startup",
+            "time-zone",
+            "namespace",
+            "since",
+            "output",
+            "html",
+            "context",
+        ],
     ),
     ("check", &["prometheus-url", "connect", "kubeconfig", "context"]),
     ("compare", &["left", "right", "tolerance", "kubeconfig", "context"]),

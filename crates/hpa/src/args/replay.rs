@@ -41,12 +41,36 @@ controller's flags if they differ from the defaults.";
 
 /// The arguments of `hpa replay`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = EXAMPLES,
-    mut_args(accept_boolean),
-    mut_arg("prometheus_url", |arg: Arg| arg.visible_alias("prometheus"))
-)]
+#[command(after_help = EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct ReplayArguments {
+    #[command(flatten)]
+    pub(crate) past: PastArguments,
+    /// Variants to compare with: a YAML file with `variants` as in a scenario of hpa simulate
+    #[arg(long, value_name = "FILE")]
+    pub(crate) variants: Option<PathBuf>,
+    /// The format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: SimulationFormat,
+    /// Write a report with charts to this file. The page needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the rebuilt scenario, for hpa simulate, to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Print every scaling with its reason, too
+    #[arg(long)]
+    pub(crate) steps: bool,
+    /// Add every reconcile to the JSON output
+    #[arg(long)]
+    pub(crate) timeline: bool,
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+}
+
+/// The autoscaler whose past is read, and how.
+#[derive(Args, Debug)]
+#[command(mut_arg("prometheus_url", |arg: Arg| arg.visible_alias("prometheus")))]
+pub(crate) struct PastArguments {
     /// The autoscaler. Optional with --filename, if the files have a single one
     #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "filename")]
     pub(crate) name: Option<String>,
@@ -63,9 +87,6 @@ pub(crate) struct ReplayArguments {
     /// The time between two samples [default: 15s for up to 8 days, then longer]
     #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
     pub(crate) step: Option<SignedDuration>,
-    /// Variants to compare with: a YAML file with `variants` as in a scenario of hpa simulate
-    #[arg(long, value_name = "FILE")]
-    pub(crate) variants: Option<PathBuf>,
     /// A query for a metric: its total over all pods; for metrics of objects and external ones,
     /// its value. METRIC= is optional if there is a single metric. Can be repeated
     #[arg(long, value_name = "[METRIC=]QUERY")]
@@ -94,28 +115,11 @@ pub(crate) struct ReplayArguments {
     /// [default: the most that a pod served, at least twice its target]
     #[arg(long, value_name = "NUMBER", value_parser = rate)]
     pub(crate) pod_capacity: Option<f64>,
-    /// The format of the result
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: SimulationFormat,
-    /// Write a report with charts to this file. The page needs no other file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Write the rebuilt scenario, for hpa simulate, to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save: Option<PathBuf>,
-    /// Print every scaling with its reason, too
-    #[arg(long)]
-    pub(crate) steps: bool,
-    /// Add every reconcile to the JSON output
-    #[arg(long)]
-    pub(crate) timeline: bool,
     /// The API of the autoscaler
     #[arg(long, value_name = "API", default_value = "core")]
     pub(crate) autoscaler_api: TargetApi,
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
-    #[command(flatten)]
-    pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]
     pub(crate) rules: RulesFileArguments,
 }

@@ -6,7 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    args::ReplayArguments,
+    args::PastArguments,
     kubectl::{self, escape, get},
     manifests,
 };
@@ -20,7 +20,7 @@ pub(super) struct Autoscaler {
 }
 
 impl Autoscaler {
-    pub(super) async fn read(arguments: &ReplayArguments) -> anyhow::Result<Self> {
+    pub(super) async fn read(arguments: &PastArguments) -> anyhow::Result<Self> {
         let (object, client) = if arguments.filename.is_empty() {
             let (object, client) = from_cluster(arguments).await?;
             (object, Some(client))
@@ -60,7 +60,7 @@ impl Autoscaler {
     }
 }
 
-async fn from_cluster(arguments: &ReplayArguments) -> anyhow::Result<(Value, Client)> {
+async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Client)> {
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let flag = arguments.cluster.namespace.as_deref();
@@ -82,7 +82,7 @@ async fn from_cluster(arguments: &ReplayArguments) -> anyhow::Result<(Value, Cli
 }
 
 /// Reads manifests and returns the only autoscaler, or that of a name.
-fn from_files(arguments: &ReplayArguments) -> anyhow::Result<Value> {
+fn from_files(arguments: &PastArguments) -> anyhow::Result<Value> {
     let all = manifests::read(&arguments.filename)?;
     let wanted = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
     let found: Vec<_> = all

@@ -3,6 +3,7 @@
 mod agreement;
 mod autoscaler;
 mod fetch;
+mod load;
 mod metric;
 mod model;
 mod output;
@@ -22,6 +23,7 @@ use hpa_calc::HorizontalPodAutoscaler;
 use hpa_simulate::{Study, report};
 use serde_json::{Value, json};
 
+pub(crate) use self::load::{PastLoad, read_load};
 use self::{
     agreement::Agreement, autoscaler::Autoscaler, model::Rebuilt, output::Replay, past::Past,
     read::read_past, rebuild::rebuild,
@@ -36,8 +38,8 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
     let (autoscaler, past) = runtime.block_on(async {
-        let autoscaler = Autoscaler::read(arguments).await?;
-        let past = read_past(arguments, &autoscaler).await?;
+        let autoscaler = Autoscaler::read(&arguments.past).await?;
+        let past = read_past(&arguments.past, &autoscaler).await?;
         anyhow::Ok((autoscaler, past))
     })?;
     let mut rebuilt = rebuild(&past, &autoscaler.hpa)?;
@@ -89,7 +91,7 @@ fn complete(
     let description = format!("from {} to {}", past.window.start, past.window.end());
     scenario.insert("name".to_owned(), name.into());
     scenario.insert("description".to_owned(), description.into());
-    scenario.insert("autoscaler".to_owned(), autoscaler.manifest(&arguments.ignore_metric));
+    scenario.insert("autoscaler".to_owned(), autoscaler.manifest(&arguments.past.ignore_metric));
     scenario.insert("controller".to_owned(), controller(&arguments.autoscaling));
     let Some(path) = &arguments.variants else { return Ok(()) };
     let name = || format!("--variants {}", path.display());

@@ -19,7 +19,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    args::{ReplayArguments, to_std},
+    args::{PastArguments, to_std},
     cached_pods::{CachedPods, ReadPods},
     rules, rules_provider,
     simulate::progress::Progress,
@@ -35,7 +35,7 @@ const SCRAPES_WINDOW: f64 = 600.0;
 
 /// Reads replicas, metrics, requests and start-up times of the target's pods.
 pub(super) async fn read_past(
-    arguments: &ReplayArguments,
+    arguments: &PastArguments,
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Past> {
     let metrics = Metric::all(&autoscaler.hpa, &arguments.ignore_metric)?;
@@ -89,7 +89,7 @@ pub(super) async fn read_past(
     past.trimmed()
 }
 
-fn target(arguments: &ReplayArguments, autoscaler: &Autoscaler) -> TargetRef {
+fn target(arguments: &PastArguments, autoscaler: &Autoscaler) -> TargetRef {
     let hpa = &autoscaler.hpa;
     let reference = &hpa.spec.scale_target_ref;
     let pods = arguments.pods.clone().map(|pods| pods.replace('\\', "\\\\").replace('"', "\\\""));
@@ -104,7 +104,7 @@ fn target(arguments: &ReplayArguments, autoscaler: &Autoscaler) -> TargetRef {
 
 /// The queries of `--load-query`, by metric.
 pub(super) fn own_queries(
-    arguments: &ReplayArguments,
+    arguments: &PastArguments,
     metrics: &[Metric],
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let mut queries = BTreeMap::new();
@@ -141,7 +141,7 @@ fn given_requests(texts: &[String]) -> anyhow::Result<BTreeMap<String, f64>> {
 }
 
 async fn rules(
-    arguments: &ReplayArguments,
+    arguments: &PastArguments,
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
     let mapper = match &autoscaler.client {
@@ -158,7 +158,7 @@ async fn rules(
 
 /// The window of rates in seconds: four scrapes, and not shorter than that of metrics-server.
 async fn rate_window(
-    arguments: &ReplayArguments,
+    arguments: &PastArguments,
     reader: &Reader<'_>,
     target: &TargetRef,
     metrics: &[Metric],

@@ -5,7 +5,7 @@ use hpa_calc::HorizontalPodAutoscaler;
 
 use super::{
     model::{Model, Rebuilt},
-    past::Past,
+    past::{Past, Recorded},
     series::{Series, significant},
 };
 
@@ -14,15 +14,7 @@ use super::{
 const TARGETS_PER_POD: f64 = 2.0;
 /// Rebuilds the load of the past, and the scenario in which it meets the autoscaler.
 pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Result<Rebuilt> {
-    let main = main_metric(past)?;
-    let Some(recorded) = past.metrics.get(main) else { bail!("there is no metric") };
-    let mut total = recorded.total(&past.replicas);
-    total.zero_where_zero(&past.replicas);
-    let unit = recorded.metric.load_scale();
-    let load = Series(total.0.iter().map(|value| value.map(|value| value / unit)).collect());
-    if load.values().count() < 2 {
-        bail!("{}: there are fewer than two samples with replicas", recorded.metric.field);
-    }
+    let MainLoad { index: main, recorded, load, target } = main_load(past)?;
     let per_pod = load.zip(&past.replicas, |load, replicas| load / replicas.max(1.0));
     let mut model = Model::new(past, &recorded.metric, hpa);
     model.add_load(recorded);
@@ -31,7 +23,6 @@ pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Res
             model.add_other(other, past, &per_pod)?;
         }
     }
-    let target = recorded.target(&past.requests)? / unit;
     let seen = per_pod.quantile(1.0).unwrap_or_default();
     let capacity = past.capacity.unwrap_or_else(|| seen.max(TARGETS_PER_POD * target));
     if past.capacity.is_none() {
@@ -44,6 +35,31 @@ pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Res
     }
     model.assume_gaps(past, &load);
     Ok(model.finish(past, recorded, &load, capacity))
+}
+
+/// The load of a past.
+pub(super) struct MainLoad<'a> {
+    index: usize,
+    /// The metric that is the load.
+    pub(super) recorded: &'a Recorded,
+    pub(super) load: Series,
+    /// The load that a pod should have.
+    pub(super) target: f64,
+}
+
+/// The load of the metric that asked for the most replicas most of the time.
+pub(super) fn main_load(past: &Past) -> anyhow::Result<MainLoad<'_>> {
+    let index = main_metric(past)?;
+    let Some(recorded) = past.metrics.get(index) else { bail!("there is no metric") };
+    let mut total = recorded.total(&past.replicas);
+    total.zero_where_zero(&past.replicas);
+    let unit = recorded.metric.load_scale();
+    let load = Series(total.0.iter().map(|value| value.map(|value| value / unit)).collect());
+    if load.values().count() < 2 {
+        bail!("{}: there are fewer than two samples with replicas", recorded.metric.field);
+    }
+    let target = recorded.target(&past.requests)? / unit;
+    Ok(MainLoad { index, recorded, load, target })
 }
 
 /// The metric that asked for the most replicas most of the time.

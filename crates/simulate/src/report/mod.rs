@@ -2,6 +2,7 @@
 
 mod chart;
 mod html;
+mod lines;
 mod plot;
 mod table;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod tests;
 pub use self::{
     chart::{RecordedReplicas, svg},
     html::html,
+    lines::{Line, PagePart, Plot, Style, page, plots},
     table::{percent, span, steps, table},
 };
 use crate::{file::Variant, run::Run};

@@ -1,0 +1,66 @@
+//! The CPU time of a forecast, and of a gate. Run with
+//! `cargo bench -p hpa-forecast --bench forecast`.
+
+#![expect(clippy::expect_used, reason = "the inputs are fixed")]
+
+use divan::{Bencher, black_box};
+use hpa_forecast::{History, Level, Model, Question, Season, Settings, Trace, Workload, gate};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+
+const MINUTES_PER_DAY: i64 = 1440;
+
+fn main() {
+    divan::main();
+}
+
+fn samples(days: i64) -> impl Iterator<Item = (Timestamp, f64)> {
+    let start = Timestamp::from_second(1_772_000_000).expect("a time");
+    let mut random = fastrand::Rng::with_seed(1);
+    (0..days * MINUTES_PER_DAY).map(move |minute| {
+        let day = (minute as f64 / MINUTES_PER_DAY as f64 * std::f64::consts::TAU).sin();
+        (start + SignedDuration::from_mins(minute), 100.0 + 80.0 * day + random.f64() * 10.0)
+    })
+}
+
+fn zone(name: &str) -> TimeZone {
+    TimeZone::get(name).expect("a time zone")
+}
+
+/// One metric's forecast from 15 days, as a reconcile would ask for it.
+#[divan::bench(args = [Level::Reading, Level::Smoothed])]
+fn forecast(bencher: Bencher, level: Level) {
+    let mut history = History::new(15);
+    let mut now = Timestamp::UNIX_EPOCH;
+    for (at, load) in samples(15) {
+        history.add(at, load);
+        now = at;
+    }
+    let zone = zone("Europe/Berlin");
+    let model = Model { season: Season::Daily, level };
+    let horizon = SignedDuration::from_mins(4);
+    let question = Question { now, load: 100.0, horizon, zone: &zone, model };
+    bencher.bench_local(|| history.forecast(black_box(&question)).map(|one| one.load(0.8)));
+}
+
+/// A reading into a full history.
+#[divan::bench]
+fn add(bencher: Bencher) {
+    let mut history = History::new(15);
+    let mut now = Timestamp::UNIX_EPOCH;
+    for (at, load) in samples(15) {
+        history.add(at, load);
+        now = at;
+    }
+    bencher.bench_local(|| {
+        now += SignedDuration::from_secs(15);
+        history.add(black_box(now), 100.0);
+    });
+}
+
+/// What is done once a day for each autoscaler.
+#[divan::bench(sample_count = 20)]
+fn gate_on_four_weeks(bencher: Bencher) {
+    let trace = Trace::new(samples(28));
+    let settings = Settings::new(Workload::default(), zone("Europe/Berlin"));
+    bencher.bench_local(|| gate(black_box(&trace), &settings));
+}

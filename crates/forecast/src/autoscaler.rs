@@ -1,0 +1,217 @@
+//! A horizontal autoscaler on a recorded load, minute by minute.
+
+use hpa_calc::{
+    MilliValue,
+    replicas::{ValueTarget, external_average_value},
+    settings::Tolerances,
+};
+use jiff::SignedDuration;
+use serde::Serialize;
+
+use crate::trace::Trace;
+
+/// One pod's target in the unit of the calculation.
+const POD: i64 = 1_000_000;
+const SECONDS_PER_MINUTE: i64 = 60;
+/// Longer times are not modelled.
+const MAX_MINUTES: usize = 24 * 60;
+/// The time between two decisions in the calculation.
+const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
+/// Differences of the load below this are rounding errors.
+const EPSILON: f64 = 1e-6;
+
+/// The workload and its autoscaler. A metric is compared with the target for each pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// The load of a pod that the autoscaler aims at, in the unit of the load. Above 0.
+    pub target: f64,
+    /// The deviation from the target that causes no change, as a fraction.
+    pub tolerance: f64,
+    /// Bounds of the replicas.
+    pub min_replicas: u32,
+    /// See `min_replicas`.
+    pub max_replicas: u32,
+    /// The time from a scale-up until its pods are ready.
+    pub startup: SignedDuration,
+    /// The age of the metric when it is read, plus half a sync period.
+    pub delay: SignedDuration,
+    /// The stabilization window for scaling down.
+    pub stabilization: SignedDuration,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            target: 1.0,
+            tolerance: 0.1,
+            min_replicas: 1,
+            max_replicas: u32::MAX,
+            startup: SignedDuration::from_mins(2),
+            delay: SignedDuration::from_secs(60),
+            stabilization: SignedDuration::from_mins(5),
+        }
+    }
+}
+
+impl Workload {
+    /// The time from a reading until the pods of the next decision are ready, so that none is late.
+    pub fn horizon(&self) -> SignedDuration {
+        self.startup.saturating_add(self.delay).saturating_add(SYNC_PERIOD)
+    }
+}
+
+/// What a run cost, and how often pods had too much to do. Minutes in gaps don't count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The sum of the pods' lifetimes.
+    pub pod_hours: f64,
+    /// The minutes in which the load was more than the ready pods could serve.
+    pub overload_minutes: f64,
+    /// The minutes that were measured.
+    pub minutes: f64,
+    /// The load that was too much, as a share of the whole load.
+    pub excess: f64,
+}
+
+impl Outcome {
+    /// The share of the time with overload.
+    pub fn overload(&self) -> f64 {
+        if self.minutes > 0.0 { self.overload_minutes / self.minutes } else { 0.0 }
+    }
+}
+
+/// Runs of an autoscaler on a trace.
+pub(crate) struct Runner<'a> {
+    trace: &'a Trace,
+    workload: &'a Workload,
+    /// The first minute that is measured. The ones before settle the autoscaler.
+    first: usize,
+    /// The load that a ready pod can serve, as a multiple of the target.
+    pub(crate) capacity: f64,
+}
+
+impl<'a> Runner<'a> {
+    pub(crate) fn new(trace: &'a Trace, workload: &'a Workload, first: usize) -> Self {
+        Self { trace, workload, first, capacity: f64::INFINITY }
+    }
+
+    /// Runs the autoscaler with its target multiplied by `factor`, and with one more proposal each
+    /// minute: that for the forecast load. A forecast of NaN proposes nothing.
+    pub(crate) fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
+        self.observe(factor, forecasts, |_| {})
+    }
+
+    /// The same with the load per ready pod at each measured minute, as multiples of the target.
+    pub(crate) fn observe(
+        &self,
+        factor: f64,
+        forecasts: Option<&[f32]>,
+        mut see: impl FnMut(Measurement),
+    ) -> Outcome {
+        let loads = self.trace.loads();
+        let delay = minutes(self.workload.delay);
+        let mut recommended = Latest::new(minutes(self.workload.stabilization).max(1));
+        let mut running = Latest::new(minutes(self.workload.startup) + 1);
+        let mut outcome = Outcome::default();
+        let (mut lost, mut total) = (0.0, 0.0);
+        let mut replicas = 0;
+        // A day before the first minute is enough for it to settle.
+        for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
+            let read = minute.checked_sub(delay).and_then(|read| self.pods(loads.get(read)));
+            let forecast = forecasts.and_then(|loads| self.pods(loads.get(minute)));
+            let proposal = [read, forecast].into_iter().flatten();
+            let proposal = proposal.map(|load| self.propose(replicas, load, factor)).max();
+            // Without a reading, nothing is decided.
+            if let Some(proposal) = proposal.filter(|_| read.is_some()) {
+                let highest = recommended.push(proposal).max();
+                let stable = if proposal < replicas { highest.min(replicas) } else { proposal };
+                replicas = stable.clamp(self.workload.min_replicas, self.workload.max_replicas);
+            }
+            let ready = running.push(replicas).min();
+            let Some(load) = self.pods(loads.get(minute)) else { continue };
+            if minute < self.first {
+                continue;
+            }
+            outcome.minutes += 1.0;
+            outcome.pod_hours += f64::from(replicas);
+            total += load;
+            let excess = load - f64::from(ready) * self.capacity;
+            if excess > EPSILON {
+                outcome.overload_minutes += 1.0;
+                lost += excess;
+            }
+            see(Measurement { minute, load, replicas, ready });
+        }
+        outcome.pod_hours /= SECONDS_PER_MINUTE as f64;
+        outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
+        outcome
+    }
+
+    /// The load in targets of a pod.
+    fn pods(&self, load: Option<&f32>) -> Option<f64> {
+        load.filter(|load| !load.is_nan()).map(|load| f64::from(*load) / self.workload.target)
+    }
+
+    /// The replicas for a load in targets, by the rule of the engine for averages of a total.
+    fn propose(&self, replicas: u32, load: f64, factor: f64) -> u32 {
+        let tolerance = self.workload.tolerance;
+        let target = ValueTarget {
+            replicas: i32::try_from(replicas).unwrap_or(i32::MAX),
+            target: milli(factor),
+            tolerances: Tolerances { up: tolerance, down: tolerance },
+        };
+        u32::try_from(external_average_value(&target, &[milli(load)]).replicas).unwrap_or_default()
+    }
+}
+
+/// What a run was at a minute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measurement {
+    pub(crate) minute: usize,
+    /// In targets of a pod.
+    pub(crate) load: f64,
+    pub(crate) replicas: u32,
+    pub(crate) ready: u32,
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]
+fn milli(pods: f64) -> MilliValue {
+    MilliValue::from_milli((pods * POD as f64).round() as i64)
+}
+
+/// Rounds up.
+pub(crate) fn minutes(time: SignedDuration) -> usize {
+    let seconds = usize::try_from(time.as_secs()).unwrap_or_default();
+    seconds.div_ceil(60).min(MAX_MINUTES)
+}
+
+/// The newest numbers, in a ring.
+struct Latest {
+    values: Vec<u32>,
+    capacity: usize,
+    next: usize,
+}
+
+impl Latest {
+    fn new(capacity: usize) -> Self {
+        Self { values: Vec::with_capacity(capacity), capacity, next: 0 }
+    }
+
+    fn push(&mut self, value: u32) -> &Self {
+        match self.values.get_mut(self.next) {
+            Some(oldest) => *oldest = value,
+            None => self.values.push(value),
+        }
+        self.next = (self.next + 1) % self.capacity;
+        self
+    }
+
+    fn max(&self) -> u32 {
+        self.values.iter().copied().max().unwrap_or_default()
+    }
+
+    fn min(&self) -> u32 {
+        self.values.iter().copied().min().unwrap_or_default()
+    }
+}

@@ -1,0 +1,331 @@
+//! The forecast: what the load did on past days, from now on.
+
+use jiff::{
+    SignedDuration, Timestamp,
+    tz::{Offset, TimeZone},
+};
+use serde::Serialize;
+
+use crate::{
+    history::{BUCKET_SECONDS, History},
+    model::Model,
+};
+
+const DAY: i64 = 86_400;
+/// A past day counts three times, from a bucket before the same time to one after it, because
+/// people are not that punctual.
+const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
+/// The days before now that are learned from.
+pub const LEARNED_DAYS: usize = 14;
+const MAX_CHANGES: usize = LEARNED_DAYS * SHIFTS.len();
+/// The half hour before a reading.
+const SMOOTHED_BUCKETS: usize = 6;
+/// On fewer days, the load says nothing about a day.
+const MIN_DAYS: usize = 2;
+
+/// The past days that are like a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Season {
+    /// All days.
+    #[default]
+    Daily,
+    /// Monday to Friday are alike, and so are Saturday and Sunday.
+    Workweek,
+    /// The same day of the week.
+    Weekly,
+}
+
+impl Season {
+    /// Days are counted since 1970, which began on a Thursday.
+    fn is_alike(self, day: i64, other: i64) -> bool {
+        let is_weekend = |day: i64| (day + 3).rem_euclid(7) >= 5;
+        match self {
+            Self::Daily => true,
+            Self::Workweek => is_weekend(day) == is_weekend(other),
+            Self::Weekly => (day - other) % 7 == 0,
+        }
+    }
+}
+
+/// The level that a forecast starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Level {
+    /// The newest reading.
+    #[default]
+    Reading,
+    /// 70 % of the newest reading and 30 % of the half hour before it, for loads with much noise.
+    Smoothed,
+}
+
+impl Level {
+    /// The part of the newest reading. The rest is that of the half hour before.
+    const fn reading(self) -> f64 {
+        match self {
+            Self::Reading => 1.0,
+            Self::Smoothed => 0.7,
+        }
+    }
+}
+
+/// What to forecast.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The time of the newest reading.
+    pub now: Timestamp,
+    /// The newest reading, in the unit of the history.
+    pub load: f64,
+    /// The time from the newest reading to the forecast one.
+    pub horizon: SignedDuration,
+    /// Days, weeks and changes of the clock are those of this zone.
+    pub zone: &'a TimeZone,
+    /// How to forecast.
+    pub model: Model,
+}
+
+/// The load at a time to come.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// The forecast time.
+    pub at: Timestamp,
+    /// The past days that it was learned from.
+    pub days: usize,
+    level: f64,
+    /// What the load changed by on past days, in order.
+    changes: Changes,
+}
+
+impl Forecast {
+    /// The load that is not exceeded with this probability, from 0 to 1. Never negative.
+    pub fn load(&self, quantile: f64) -> f64 {
+        (self.level + self.changes.quantile(quantile)).max(0.0)
+    }
+}
+
+/// Up to [`MAX_CHANGES`] changes, without allocation.
+#[derive(Clone, Debug)]
+struct Changes {
+    values: [f32; MAX_CHANGES],
+    len: usize,
+}
+
+impl Changes {
+    const fn new() -> Self {
+        Self { values: [0.0; MAX_CHANGES], len: 0 }
+    }
+
+    fn push(&mut self, change: f64) {
+        if let Some(value) = self.values.get_mut(self.len) {
+            #[allow(clippy::cast_possible_truncation, reason = "as exact as the history")]
+            let change = change as f32;
+            *value = change;
+            self.len += 1;
+        }
+    }
+
+    fn sort(&mut self) {
+        let len = self.len;
+        if let Some(values) = self.values.get_mut(..len) {
+            values.sort_unstable_by(f32::total_cmp);
+        }
+    }
+
+    /// Between two changes, on the line between them.
+    fn quantile(&self, quantile: f64) -> f64 {
+        let position = quantile.clamp(0.0, 1.0) * self.len.saturating_sub(1) as f64;
+        let whole = position.floor();
+        let index = crate::history::as_index(whole).unwrap_or_default();
+        let value = |index: usize| self.values.get(index).copied().map_or(0.0, f64::from);
+        let low = value(index);
+        let high = if index + 1 < self.len { value(index + 1) } else { low };
+        low + (high - low) * (position - whole)
+    }
+}
+
+impl History {
+    /// Forecasts the load: the level of now, plus what the load changed by from the same time of
+    /// day on, on each past day that is like this one.
+    ///
+    /// The quantiles are those of the past days. Because the level is that of now, a holiday or
+    /// growth moves the forecast at once, and a single odd day in the past moves it little. `None`
+    /// if fewer than two like days are in the history.
+    pub fn forecast(&self, question: &Question<'_>) -> Option<Forecast> {
+        let Question { now, load, horizon, zone, model } = *question;
+        if !load.is_finite() || load < 0.0 {
+            return None;
+        }
+        let at = now.checked_add(horizon).ok()?;
+        let (second, ahead) = (now.as_second(), horizon.as_secs_f64().max(0.0));
+        let level = self.level(second, load, model.level)?;
+        let offset = seconds(zone.to_offset(now));
+        let today = (second + offset).div_euclid(DAY);
+        let days_before = self.days_before(second);
+        // Within two weeks, a clock that shows the same offset has not been changed.
+        let offset_at = |past: i64| offset_at(second - past * DAY, zone).unwrap_or(offset);
+        let is_changed = offset_at(days_before) != offset;
+        let clock_change = |past| if is_changed { offset - offset_at(past) } else { 0 };
+        let mut changes = Changes::new();
+        let mut days = 0;
+        for past in 1..=days_before {
+            if !model.season.is_alike(today, today - past) {
+                continue;
+            }
+            let same_time = second - past * DAY + clock_change(past);
+            let known = changes.len;
+            for from in SHIFTS.map(|shift| same_time + shift) {
+                let then = self.load_at(from as f64);
+                let then = then.and_then(|load| self.level(from, load, model.level));
+                if let Some((then, later)) = then.zip(self.load_at(from as f64 + ahead)) {
+                    changes.push(later - then);
+                }
+            }
+            days += usize::from(changes.len > known);
+        }
+        changes.sort();
+        (days >= MIN_DAYS).then_some(Forecast { at, days, level, changes })
+    }
+
+    /// The level at a time with this load.
+    fn level(&self, second: i64, load: f64, level: Level) -> Option<f64> {
+        let part = level.reading();
+        if part >= 1.0 {
+            return Some(load);
+        }
+        let before = self.mean_before(second, SMOOTHED_BUCKETS)?;
+        Some(part * load + (1.0 - part) * before)
+    }
+
+    /// The number of days before a time that the history can have.
+    fn days_before(&self, second: i64) -> i64 {
+        let max = i64::try_from(LEARNED_DAYS).unwrap_or(i64::MAX);
+        (second.saturating_sub(self.start_second()) / DAY + 1).clamp(0, max)
+    }
+}
+
+fn offset_at(second: i64, zone: &TimeZone) -> Option<i64> {
+    Timestamp::from_second(second).ok().map(|at| seconds(zone.to_offset(at)))
+}
+
+fn seconds(offset: Offset) -> i64 {
+    offset.seconds().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3600;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// A load of 100, and of 300 from eight to eighteen o'clock local time.
+    fn history(zone: &TimeZone, days: i64, until: &str, is_open: fn(i64) -> bool) -> History {
+        let mut history = History::new(15);
+        let end = at(until).as_second();
+        for second in ((end - days * DAY)..end).step_by(60) {
+            let time = Timestamp::from_second(second).unwrap();
+            let local = second + seconds(zone.to_offset(time));
+            let hour = local.rem_euclid(DAY) / HOUR;
+            let is_busy = (8..18).contains(&hour) && is_open(local.div_euclid(DAY));
+            history.add(time, if is_busy { 300.0 } else { 100.0 });
+        }
+        history
+    }
+
+    fn forecast(history: &History, zone: &TimeZone, now: &str, season: Season) -> Option<Forecast> {
+        history.forecast(&Question {
+            now: at(now),
+            load: 150.0,
+            horizon: SignedDuration::from_mins(20),
+            zone,
+            model: Model { season, level: Level::Reading },
+        })
+    }
+
+    fn rounded(forecast: Option<Forecast>, quantile: f64) -> Option<f64> {
+        forecast.map(|forecast| forecast.load(quantile).round())
+    }
+
+    #[test]
+    fn change_of_past_days_is_added_to_the_reading() {
+        let utc = TimeZone::UTC;
+        let history = history(&utc, 14, "2026-01-19T07:50:00Z", |_| true);
+        let morning = forecast(&history, &utc, "2026-01-19T07:50:00Z", Season::Daily);
+        assert_eq!(morning.as_ref().map(|forecast| forecast.days), Some(14));
+        assert_eq!(rounded(morning, 0.5), Some(350.0));
+        let night = forecast(&history, &utc, "2026-01-19T04:00:00Z", Season::Daily);
+        assert_eq!(rounded(night, 0.95), Some(150.0));
+        let evening = forecast(&history, &utc, "2026-01-18T17:50:00Z", Season::Daily);
+        assert_eq!(rounded(evening, 0.5), Some(0.0), "never negative");
+    }
+
+    #[test]
+    fn days_are_those_of_the_zone_across_a_change_of_the_clock() {
+        // Clocks were put forward on 29 March 2026: eight o'clock is an hour earlier in UTC.
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let history = history(&berlin, 14, "2026-03-30T05:50:00Z", |_| true);
+        let local = forecast(&history, &berlin, "2026-03-30T05:50:00Z", Season::Daily);
+        assert_eq!(rounded(local, 0.5), Some(350.0));
+        let utc = forecast(&history, &TimeZone::UTC, "2026-03-30T05:50:00Z", Season::Daily);
+        assert_eq!(rounded(utc, 0.5), Some(150.0));
+    }
+
+    #[test]
+    fn season_says_which_days_are_alike() {
+        let utc = TimeZone::UTC;
+        let is_workday = |day: i64| (day + 3).rem_euclid(7) < 5;
+        let history = history(&utc, 15, "2026-01-24T07:50:00Z", is_workday);
+        // A Saturday after two weeks.
+        let saturday = "2026-01-24T07:50:00Z";
+        let on = |season| rounded(forecast(&history, &utc, saturday, season), 0.8);
+        assert_eq!(on(Season::Daily), Some(350.0));
+        assert_eq!(on(Season::Workweek), Some(150.0));
+        assert_eq!(on(Season::Weekly), Some(150.0));
+    }
+
+    #[test]
+    fn one_odd_day_does_not_move_the_forecast() {
+        let utc = TimeZone::UTC;
+        let holiday = at("2026-01-14T00:00:00Z").as_second() / DAY;
+        assert_eq!(holiday, 20_467);
+        let history = history(&utc, 14, "2026-01-19T07:50:00Z", |day| day != 20_467);
+        let morning = forecast(&history, &utc, "2026-01-19T07:50:00Z", Season::Daily);
+        assert_eq!(rounded(morning.clone(), 0.2), Some(350.0));
+        assert_eq!(rounded(morning, 0.01), Some(150.0));
+    }
+
+    #[test]
+    fn too_little_history_forecasts_nothing() {
+        let utc = TimeZone::UTC;
+        let history = history(&utc, 1, "2026-01-19T07:50:00Z", |_| true);
+        let morning = "2026-01-19T07:50:00Z";
+        assert!(forecast(&history, &utc, morning, Season::Daily).is_none());
+        let empty = History::new(15);
+        assert!(forecast(&empty, &utc, morning, Season::Daily).is_none());
+    }
+
+    #[test]
+    fn hostile_questions_have_no_answer_and_cost_nothing() {
+        let utc = TimeZone::UTC;
+        let history = history(&utc, 14, "2026-01-19T07:50:00Z", |_| true);
+        let question = |now, load, horizon| Question {
+            now,
+            load,
+            horizon,
+            zone: &utc,
+            model: Model::default(),
+        };
+        let now = at("2026-01-19T07:50:00Z");
+        let far = SignedDuration::MAX;
+        assert!(history.forecast(&question(now, f64::NAN, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&question(now, -1.0, SignedDuration::ZERO)).is_none());
+        assert!(history.forecast(&question(now, 1.0, far)).is_none());
+        let far = question(Timestamp::MAX, 1.0, SignedDuration::ZERO);
+        assert!(history.forecast(&far).is_none());
+        let early = question(Timestamp::MIN, 1.0, SignedDuration::ZERO);
+        assert!(history.forecast(&early).is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! The past of a load, in bounded memory.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+
+/// The length of a bucket in seconds.
+pub const BUCKET_SECONDS: i64 = 300;
+const BUCKETS_PER_DAY: usize = 288;
+/// The days that a history can have: four weeks that are measured, and as many before them.
+pub const MAX_DAYS: usize = 56;
+/// An hour more than the days, because a forecast reads the time after a past day's same time.
+const EXTRA_BUCKETS: usize = 12;
+
+/// The means of a load in buckets of five minutes, the newest ones. Four bytes a bucket: 17 KB for
+/// 15 days.
+///
+/// A bucket without samples is missing, which is not 0.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// The number of the first bucket since 1970.
+    first: i64,
+    /// NaN where samples are missing.
+    means: VecDeque<f32>,
+    /// The samples of the last bucket.
+    last_sum: f64,
+    last_count: u32,
+    capacity: usize,
+}
+
+impl History {
+    /// An empty history that keeps so many days, from 2 to [`MAX_DAYS`].
+    pub fn new(days: usize) -> Self {
+        let capacity = days.clamp(2, MAX_DAYS) * BUCKETS_PER_DAY + EXTRA_BUCKETS;
+        Self { first: 0, means: VecDeque::new(), last_sum: 0.0, last_count: 0, capacity }
+    }
+
+    /// Adds a sample. Samples must be in order of time: one that is older than the last bucket is
+    /// ignored, as are negative values and those that are not finite. After a gap that is longer
+    /// than the history, it starts anew.
+    pub fn add(&mut self, at: Timestamp, load: f64) {
+        if !load.is_finite() || load < 0.0 {
+            return;
+        }
+        let bucket = at.as_second().div_euclid(BUCKET_SECONDS);
+        let end = self.first.saturating_add(as_i64(self.means.len()));
+        let ahead = usize::try_from(bucket.saturating_sub(end)).ok();
+        match ahead {
+            Some(missing) if missing < self.capacity && !self.means.is_empty() => {
+                self.drop_oldest(missing + 1);
+                self.means.extend(std::iter::repeat_n(f32::NAN, missing + 1));
+                (self.last_sum, self.last_count) = (0.0, 0);
+            }
+            Some(_) => self.start(bucket),
+            None if self.means.is_empty() => self.start(bucket),
+            None if bucket + 1 < end => return,
+            None => {}
+        }
+        self.last_sum += load;
+        self.last_count = self.last_count.saturating_add(1);
+        if let Some(mean) = self.means.back_mut() {
+            *mean = as_f32(self.last_sum / f64::from(self.last_count));
+        }
+    }
+
+    /// Makes room for so many buckets, so that the memory doesn't grow.
+    fn drop_oldest(&mut self, added: usize) {
+        let excess = (self.means.len() + added).saturating_sub(self.capacity);
+        self.means.drain(..excess);
+        self.first += as_i64(excess);
+    }
+
+    fn start(&mut self, bucket: i64) {
+        self.means.reserve_exact(self.capacity);
+        self.means.clear();
+        self.means.push_back(f32::NAN);
+        self.first = bucket;
+        (self.last_sum, self.last_count) = (0.0, 0);
+    }
+
+    /// The share of buckets that have samples, and the time from the first to the last one in days.
+    pub fn coverage(&self) -> (f64, f64) {
+        let known = self.means.iter().filter(|mean| !mean.is_nan()).count();
+        let len = self.means.len();
+        (known as f64 / len.max(1) as f64, len as f64 / BUCKETS_PER_DAY as f64)
+    }
+
+    /// The load at a time in seconds since 1970, on the line between the middles of two buckets.
+    /// `None` where one of them is missing.
+    pub(crate) fn load_at(&self, second: f64) -> Option<f64> {
+        let position = (second - BUCKET_SECONDS as f64 / 2.0) / BUCKET_SECONDS as f64;
+        let whole = position.floor();
+        let index = as_index(whole - self.first as f64)?;
+        let (before, after) = (f64::from(*self.means.get(index)?), self.means.get(index + 1)?);
+        let load = before + (f64::from(*after) - before) * (position - whole);
+        (!load.is_nan()).then_some(load)
+    }
+
+    /// The mean of the buckets that ended before a time. `None` if one of them is missing.
+    pub(crate) fn mean_before(&self, second: i64, buckets: usize) -> Option<f64> {
+        let bucket = second.div_euclid(BUCKET_SECONDS) - self.first;
+        let end = usize::try_from(bucket).ok().filter(|end| *end <= self.means.len())?;
+        let means = self.means.range(end.checked_sub(buckets)?..end);
+        let mean = means.map(|mean| f64::from(*mean)).sum::<f64>() / buckets as f64;
+        (!mean.is_nan()).then_some(mean)
+    }
+
+    /// The second since 1970 in which the history starts.
+    pub(crate) fn start_second(&self) -> i64 {
+        self.first.saturating_mul(BUCKET_SECONDS)
+    }
+
+    /// The number of bytes that the buckets need when the history is full.
+    pub fn max_bytes(&self) -> usize {
+        self.capacity * size_of::<f32>()
+    }
+}
+
+fn as_i64(len: usize) -> i64 {
+    i64::try_from(len).unwrap_or(i64::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "seven digits of a load are enough")]
+pub(crate) fn as_f32(value: f64) -> f32 {
+    value as f32
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+pub(crate) fn as_index(value: f64) -> Option<usize> {
+    (value >= 0.0 && value < u32::MAX.into()).then_some(value as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn history(samples: &[(i64, f64)]) -> History {
+        let mut history = History::new(2);
+        samples.iter().for_each(|(at, load)| history.add(second(*at), *load));
+        history
+    }
+
+    fn at(history: &History, second: f64) -> Option<f64> {
+        history.load_at(second).map(|load| (load * 1e3).round() / 1e3)
+    }
+
+    #[test]
+    fn bucket_is_the_mean_of_its_samples() {
+        let history = history(&[(600, 1.0), (700, 3.0), (899, 5.0), (900, 9.0)]);
+        assert_eq!(at(&history, 750.0), Some(3.0));
+        assert_eq!(at(&history, 900.0), Some(6.0));
+        assert_eq!(at(&history, 749.0), None);
+        assert_eq!(at(&history, 1051.0), None);
+    }
+
+    #[test]
+    fn missing_bucket_is_not_zero() {
+        let history = history(&[(0, 1.0), (300, 1.0), (900, 1.0), (1200, 1.0)]);
+        assert_eq!(at(&history, 300.0), Some(1.0));
+        assert_eq!(at(&history, 600.0), None);
+        assert_eq!(at(&history, 1200.0), Some(1.0));
+    }
+
+    #[test]
+    fn hostile_samples_change_nothing() {
+        let mut hostile = history(&[(0, 1.0), (300, 2.0)]);
+        for (at, load) in [(310, f64::NAN), (310, f64::INFINITY), (310, -1.0), (0, 7.0)] {
+            hostile.add(second(at), load);
+        }
+        assert_eq!(at(&hostile, 300.0), Some(1.5));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_days_and_by_jumps_of_the_clock() {
+        let mut history = History::new(2);
+        for bucket in 0..10_000 {
+            history.add(second(bucket * 300), 1.0);
+        }
+        assert_eq!(history.means.len() * 4, history.max_bytes());
+        assert!(history.means.capacity() * 4 <= history.max_bytes());
+        history.add(second(10_100 * 300), 1.0);
+        assert!(history.means.capacity() * 4 <= history.max_bytes());
+        assert_eq!(at(&history, 9_999.0 * 300.0), Some(1.0), "kept");
+        history.add(Timestamp::MAX, 1.0);
+        assert_eq!(history.means.len(), 1);
+        history.add(Timestamp::MIN, 1.0);
+        assert_eq!(history.means.len(), 1);
+        history.add(Timestamp::MAX, 1.0);
+        assert!(history.means.len() <= 1);
+    }
+}

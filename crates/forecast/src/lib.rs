@@ -1,0 +1,52 @@
+//! Forecasts a load from its past days, and checks on the past whether that helps an autoscaler.
+//!
+//! Without I/O, clock or async runtime: times are arguments. `hpa forecast` prints what is computed
+//! here.
+//!
+//! - `history`: the past in buckets of five minutes, in bounded memory
+//! - `forecast`: the forecast, its quantiles, and the days that it learns from
+//! - `model`: the choice of a model by its errors in the past week
+//! - `trace`: a recorded load, minute by minute
+//! - `autoscaler`: an autoscaler on such a load, with the rule of `hpa-calc`
+//! - `gate`: runs with and without forecasts, and the decision whether to use them
+//!
+//! ```
+//! use hpa_forecast::{History, Model, Question};
+//! use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+//!
+//! // A load that doubles at eight every day.
+//! let start: Timestamp = "2026-01-05T00:00:00Z".parse()?;
+//! let mut history = History::new(15);
+//! for minute in 0..5 * 24 * 60 {
+//!     let load = if minute % 1440 < 480 { 100.0 } else { 200.0 };
+//!     history.add(start + SignedDuration::from_mins(minute), load);
+//! }
+//! let question = Question {
+//!     now: "2026-01-10T07:58:00Z".parse()?,
+//!     load: 110.0,
+//!     horizon: SignedDuration::from_mins(10),
+//!     zone: &TimeZone::UTC,
+//!     model: Model::default(),
+//! };
+//! let forecast = history.forecast(&question).ok_or("too little history")?;
+//! assert_eq!(forecast.load(0.8).round(), 210.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![warn(missing_docs)]
+
+mod autoscaler;
+mod forecast;
+mod gate;
+mod history;
+mod model;
+mod trace;
+
+pub use self::{
+    autoscaler::{Outcome, Workload},
+    forecast::{Forecast, LEARNED_DAYS, Level, Question, Season},
+    gate::{Backtest, Comparison, Reason, Replicas, Settings, Verdict, gate, ratio},
+    history::{BUCKET_SECONDS, History, MAX_DAYS},
+    model::{Choice, Model},
+    trace::Trace,
+};

@@ -1,0 +1,140 @@
+//! A recorded load, minute by minute.
+
+use jiff::Timestamp;
+
+use crate::history::{History, MAX_DAYS, as_f32, as_index};
+
+const MINUTE: i64 = 60;
+/// Samples that are further apart have a gap between them.
+const MAX_GAP_MINUTES: usize = 120;
+const MAX_MINUTES: usize = MAX_DAYS * 24 * 60;
+
+/// A recorded load, for checks on the past. Times are whole minutes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    start: i64,
+    /// The load of each minute. NaN in gaps.
+    loads: Vec<f32>,
+}
+
+impl Trace {
+    /// Builds a trace of samples in order of time. A minute has the mean of its samples; between
+    /// samples that are at most two hours apart, the load is on the line between them. Only the
+    /// newest eight weeks are kept. Samples out of order, negative and infinite ones are ignored.
+    pub fn new(samples: impl IntoIterator<Item = (Timestamp, f64)>) -> Self {
+        let mut trace = Self { start: 0, loads: Vec::new() };
+        let (mut sum, mut count) = (0.0, 0_u32);
+        for (at, load) in samples {
+            let minute = at.as_second().div_euclid(MINUTE);
+            if !load.is_finite() || load < 0.0 {
+                continue;
+            }
+            let end = trace.start + i64::try_from(trace.loads.len()).unwrap_or(i64::MAX);
+            if trace.loads.is_empty() || minute - end >= i64::from(u32::MAX) {
+                trace = Self { start: minute, loads: vec![f32::NAN] };
+                (sum, count) = (0.0, 0);
+            } else if minute >= end {
+                trace.extend_to(usize::try_from(minute - end).unwrap_or(usize::MAX));
+                (sum, count) = (0.0, 0);
+            } else if minute + 1 < end {
+                continue;
+            }
+            sum += load;
+            count += 1;
+            trace.set_last(sum / f64::from(count));
+        }
+        trace
+    }
+
+    /// Appends so many missing minutes and one more.
+    fn extend_to(&mut self, missing: usize) {
+        if missing >= MAX_MINUTES {
+            self.start += i64::try_from(self.loads.len() + missing).unwrap_or(i64::MAX);
+            self.loads.clear();
+        } else {
+            self.loads.extend(std::iter::repeat_n(f32::NAN, missing));
+        }
+        self.loads.push(f32::NAN);
+        let excess = self.loads.len().saturating_sub(MAX_MINUTES + MAX_GAP_MINUTES);
+        if excess > 0 {
+            // Rarely more than a few at a time, so drop a day at once.
+            let dropped = (excess + 24 * 60).min(self.loads.len().saturating_sub(1));
+            self.loads.drain(..dropped);
+            self.start += i64::try_from(dropped).unwrap_or(i64::MAX);
+        }
+    }
+
+    /// Sets the last minute, and fills the gap before it.
+    fn set_last(&mut self, load: f64) {
+        let Some((last, before)) = self.loads.split_last_mut() else { return };
+        *last = as_f32(load);
+        let gap = before.iter().rev().take_while(|load| load.is_nan()).count();
+        let known = before.len().checked_sub(gap + 1).and_then(|index| before.get(index)).copied();
+        let Some(from) = known.filter(|_| gap > 0 && gap < MAX_GAP_MINUTES) else { return };
+        let step = (load - f64::from(from)) / (gap + 1) as f64;
+        for (index, missing) in before.iter_mut().rev().take(gap).rev().enumerate() {
+            *missing = as_f32(f64::from(from) + step * (index + 1) as f64);
+        }
+    }
+
+    /// The number of minutes.
+    pub fn len(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// Whether the trace has no samples.
+    pub fn is_empty(&self) -> bool {
+        self.loads.is_empty()
+    }
+
+    /// The time of a minute's end, when its load is known.
+    pub fn time(&self, minute: usize) -> Timestamp {
+        let minute = self.start + i64::try_from(minute).unwrap_or(i64::MAX) + 1;
+        Timestamp::from_second(minute.saturating_mul(MINUTE)).unwrap_or(Timestamp::MAX)
+    }
+
+    /// The load of a minute. `None` in gaps.
+    pub fn load(&self, minute: usize) -> Option<f64> {
+        self.loads.get(minute).filter(|load| !load.is_nan()).map(|load| f64::from(*load))
+    }
+
+    /// The first minute that starts at this time or later.
+    pub fn minute_at(&self, at: Timestamp) -> usize {
+        let since = at.as_second().div_euclid(MINUTE) - self.start;
+        as_index(since as f64).unwrap_or_default()
+    }
+
+    /// Multiplies all loads.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let loads = self.loads.iter().map(|load| as_f32(f64::from(*load) * factor));
+        Self { start: self.start, loads: loads.collect() }
+    }
+
+    /// A part of the trace.
+    #[must_use]
+    pub fn part(&self, minutes: std::ops::Range<usize>) -> Self {
+        let end = minutes.end.min(self.loads.len());
+        let first = minutes.start.min(end);
+        let loads = self.loads.get(first..end).map(<[f32]>::to_vec).unwrap_or_default();
+        Self { start: self.start + i64::try_from(first).unwrap_or_default(), loads }
+    }
+
+    /// The loads. NaN in gaps.
+    pub(crate) fn loads(&self) -> &[f32] {
+        &self.loads
+    }
+
+    /// The history of the whole trace.
+    pub fn history(&self) -> History {
+        let mut history = History::new(MAX_DAYS);
+        for (minute, load) in self.loads.iter().enumerate() {
+            // The second before the minute's end, so that it belongs to the minute's bucket.
+            let at = self.time(minute).saturating_sub(jiff::SignedDuration::from_secs(1));
+            if let Ok(at) = at {
+                history.add(at, (*load).into());
+            }
+        }
+        history
+    }
+}

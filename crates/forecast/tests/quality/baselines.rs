@@ -1,0 +1,110 @@
+//! Plain rules to compare with. They propose replicas in the same way as forecasts do.
+
+use hpa_forecast::{Settings, Trace};
+
+use crate::traces::day;
+
+const WEEK: usize = 7 * 24 * 60;
+const HOUR: usize = 60;
+const BUCKET: usize = 5;
+
+/// The most load in the same hour of the past two weeks: that of the time for which it is
+/// forecast. Cloud providers document such a rule.
+pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
+    let ahead = minutes(settings.horizon.as_secs());
+    let most = |hour: usize| {
+        let loads = (hour * HOUR..(hour + 1) * HOUR).filter_map(|minute| trace.load(minute));
+        loads.fold(f64::NAN, f64::max)
+    };
+    let hours: Vec<f64> = (0..trace.len() / HOUR).map(most).collect();
+    let forecast = |minute: usize| {
+        let hour = (minute + ahead) / HOUR;
+        let past = [1, 2].map(|weeks| hour.checked_sub(weeks * WEEK / HOUR));
+        past.into_iter()
+            .flatten()
+            .filter_map(|hour| hours.get(hour))
+            .copied()
+            .fold(f64::NAN, f64::max)
+    };
+    (0..trace.len()).map(|minute| forecast(minute) as f32).collect()
+}
+
+/// Additive exponential smoothing with a season of a week, or of a day if that fits better, on
+/// buckets of five minutes. Its parameters are those with the least error before `first`, and its
+/// margin is the quantile of its errors there.
+pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> Vec<f32> {
+    let buckets: Vec<f64> = (0..trace.len() / BUCKET)
+        .map(|bucket| {
+            let loads: Vec<f64> = (bucket * BUCKET..(bucket + 1) * BUCKET)
+                .filter_map(|minute| trace.load(minute))
+                .collect();
+            loads.iter().sum::<f64>() / loads.len() as f64
+        })
+        .collect();
+    let ahead = minutes(settings.horizon.as_secs()).div_ceil(BUCKET);
+    let learned = first / BUCKET;
+    let mut best: Option<(f64, Vec<f64>)> = None;
+    for period in [day(1) / BUCKET, WEEK / BUCKET] {
+        for level in [0.2, 0.5, 0.8, 0.95] {
+            for trend in [0.0, 0.01, 0.1] {
+                for season in [0.1, 0.3] {
+                    let forecasts = smooth(&buckets, period, [level, trend, season], ahead);
+                    let error = errors(&buckets, &forecasts, period, learned);
+                    let mean = error.iter().map(|error| error.abs()).sum::<f64>()
+                        / error.len().max(1) as f64;
+                    if !error.is_empty() && best.as_ref().is_none_or(|(least, _)| mean < *least) {
+                        let margin = error[(error.len() - 1) * 8 / 10];
+                        let with_margin = forecasts.iter().map(|load| load + margin).collect();
+                        best = Some((mean, with_margin));
+                    }
+                }
+            }
+        }
+    }
+    let (_, forecasts) = best.unwrap();
+    // What is known at a minute is the last whole bucket.
+    let known = |minute: usize| (minute / BUCKET).checked_sub(1);
+    (0..trace.len())
+        .map(|minute| {
+            let at = known(minute).map(|bucket| bucket + ahead);
+            at.and_then(|at| forecasts.get(at)).map_or(f32::NAN, |load| load.max(0.0) as f32)
+        })
+        .collect()
+}
+
+/// The forecast of each bucket, made `ahead` buckets before it.
+fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> Vec<f64> {
+    let mut forecasts = vec![f64::NAN; buckets.len() + ahead];
+    let Some(start) = buckets.get(..period) else { return forecasts };
+    let mut level =
+        start.iter().copied().filter(|load| load.is_finite()).sum::<f64>() / period as f64;
+    let mut trend = 0.0;
+    let mut season: Vec<f64> =
+        start.iter().map(|load| if load.is_finite() { load - level } else { 0.0 }).collect();
+    for (index, load) in buckets.iter().enumerate().skip(period) {
+        let slot = index % period;
+        if load.is_finite() {
+            let before = level;
+            level = a * (load - season[slot]) + (1.0 - a) * (level + trend);
+            trend = b * (level - before) + (1.0 - b) * trend;
+            season[slot] = c * (load - level) + (1.0 - c) * season[slot];
+        }
+        let steps = ahead as f64;
+        forecasts[index + ahead] = level + trend * steps + season[(index + ahead) % period];
+    }
+    forecasts
+}
+
+/// The sorted errors of the forecasts after two seasons.
+fn errors(buckets: &[f64], forecasts: &[f64], period: usize, learned: usize) -> Vec<f64> {
+    let start = (period + day(1) / BUCKET).min(learned);
+    let pairs = buckets[start..learned].iter().zip(&forecasts[start..learned]);
+    let mut errors: Vec<f64> =
+        pairs.map(|(load, forecast)| load - forecast).filter(|error| error.is_finite()).collect();
+    errors.sort_by(f64::total_cmp);
+    errors
+}
+
+fn minutes(seconds: i64) -> usize {
+    usize::try_from(seconds).unwrap() / 60
+}

@@ -1,0 +1,148 @@
+//! How good forecasts are: the same autoscaler on recorded loads, with and without forecasts, and
+//! with two plain rules. Prints a table:
+//!
+//! ```sh
+//! cargo test -p hpa-forecast --test quality -- --nocapture
+//! ```
+//!
+//! `HPA_FORECAST_TRACES` names a folder with further traces in the format of `traces/`.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+mod baselines;
+mod traces;
+
+use std::fmt::Write as _;
+
+use hpa_forecast::{Backtest, Comparison, Outcome, Settings, Workload, gate, ratio};
+
+use self::traces::{Kind, Named, day};
+
+/// The days at the end of a trace that are measured, at most.
+const MEASURED_DAYS: usize = 14;
+
+/// The results on one trace.
+struct Row {
+    name: String,
+    kind: Kind,
+    comparison: Comparison,
+    /// With forecasts on those days on which the gate was open, by what came before the day.
+    gated: Outcome,
+    gated_lowered: Outcome,
+    open_days: usize,
+    days: usize,
+    naive: (Outcome, Outcome),
+    holt_winters: (Outcome, Outcome),
+    perfect_lowered: Outcome,
+    reason: String,
+}
+
+fn measure(named: &Named) -> Row {
+    let trace = named.scaled();
+    let settings = Settings::new(Workload::default(), named.zone.clone());
+    let first = trace.len().saturating_sub(day(MEASURED_DAYS)).max(day(7)) / day(1) * day(1);
+    let backtest = Backtest::new(&trace, &settings, first);
+    let comparison = backtest.compare();
+    // What is the same cost without forecasts.
+    let compare = |forecasts: &[f32]| {
+        let outcome = backtest.run(1.0, Some(forecasts));
+        (outcome, backtest.at_cost(outcome.pod_hours).0)
+    };
+    let mut forecasts = backtest.forecasts();
+    let (mut open_days, mut days, mut reason) = (0, 0, String::new());
+    for start in (first..trace.len()).step_by(day(1)) {
+        let known = trace.part(start.saturating_sub(day(28))..start);
+        let verdict = gate(&known, &settings);
+        days += 1;
+        reason = format!("{:?}", verdict.reason);
+        if verdict.reason.is_active() {
+            open_days += 1;
+        } else {
+            let end = (start + day(1)).min(trace.len());
+            forecasts[start..end].fill(f32::NAN);
+        }
+    }
+    let (gated, gated_lowered) = compare(&forecasts);
+    Row {
+        name: named.name.clone(),
+        kind: named.kind,
+        comparison,
+        gated,
+        gated_lowered,
+        open_days,
+        days,
+        naive: compare(&baselines::seasonal_naive(&trace, &settings)),
+        holt_winters: compare(&baselines::holt_winters(&trace, &settings, first)),
+        perfect_lowered: backtest.at_cost(comparison.perfect.pod_hours).0,
+        reason,
+    }
+}
+
+impl Row {
+    /// Cost beyond that of the reactive autoscaler, and overload as a share of that at equal cost.
+    fn cell(&self, (outcome, lowered): (Outcome, Outcome)) -> String {
+        let more = outcome.pod_hours / self.comparison.reactive.pod_hours - 1.0;
+        format!("{:+5.1} %  {:>5}", more * 100.0, share(ratio(outcome, lowered)))
+    }
+
+    /// What the gate promises.
+    fn check(&self) {
+        let (name, reactive) = (&self.name, self.comparison.reactive);
+        let is_worse = self.gated.overload_minutes > reactive.overload_minutes * 1.02;
+        assert!(!is_worse, "{name}: more overload than without forecasts");
+        let more = self.gated.pod_hours / reactive.pod_hours - 1.0;
+        let ratio = ratio(self.gated, self.gated_lowered);
+        match self.kind {
+            Kind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
+            Kind::Odd => assert!(ratio <= 1.0 || more <= 0.02, "{name}: {more} more pod-hours"),
+            Kind::Further => {}
+        }
+    }
+
+    fn line(&self) -> String {
+        let Comparison { reactive, lowered, forecast, perfect, capacity, .. } = self.comparison;
+        format!(
+            "{:<24} {:>5.2} {:>6.2} % | {} | {} | {} | {} | {} | {:>2}/{:<2} {}",
+            self.name,
+            capacity,
+            reactive.overload() * 100.0,
+            self.cell((forecast, lowered)),
+            self.cell((self.gated, self.gated_lowered)),
+            self.cell(self.naive),
+            self.cell(self.holt_winters),
+            self.cell((perfect, self.perfect_lowered)),
+            self.open_days,
+            self.days,
+            self.reason,
+        )
+    }
+}
+
+fn share(ratio: f64) -> String {
+    if ratio > 9.99 { ">10".to_owned() } else { format!("{ratio:.2}") }
+}
+
+#[test]
+fn forecasts_on_recorded_loads() {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "\n{:<24} {:>5} {:>8} | {:^15} | {:^15} | {:^15} | {:^15} | {:^15} | days open",
+        "trace", "cap.", "reactive", "forecast", "with gate", "naive", "Holt-Winters", "perfect"
+    );
+    let rows: Vec<Row> = traces::all().iter().map(measure).collect();
+    for row in &rows {
+        let _ = writeln!(text, "{}", row.line());
+    }
+    println!("{text}");
+    for row in &rows {
+        row.check();
+    }
+}

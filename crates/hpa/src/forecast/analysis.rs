@@ -1,0 +1,158 @@
+//! What forecasts would have changed.
+
+use hpa_forecast::{
+    Backtest, Comparison, Reason, Replicas, Settings, Trace, Verdict, Workload, gate,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{args::ForecastArguments, simulate::Progress};
+
+/// The quantiles that are compared.
+const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
+/// More pod-hours for less overload than this share of that without forecasts are hardly worth it.
+const ENOUGH: f64 = 0.25;
+const MINUTES_PER_DAY: usize = 24 * 60;
+/// From this utilization on, a request is taken to last as long as at it.
+const MAX_UTILIZATION: f64 = 0.99;
+
+/// A load, and the autoscaler that has to follow it.
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) metric: Option<String>,
+    pub(super) trace: Trace,
+    pub(super) workload: Workload,
+    pub(super) assumptions: Vec<String>,
+}
+
+/// The results for a subject.
+pub(super) struct Analysis {
+    pub(super) subject: Subject,
+    /// With the recommended quantile.
+    pub(super) settings: Settings,
+    /// By quantile, in ascending order.
+    pub(super) verdicts: Vec<(f64, Verdict)>,
+    /// With the recommended quantile.
+    pub(super) verdict: Verdict,
+    pub(super) runs: Option<Runs>,
+}
+
+/// The minutes of the measured time, with and without forecasts.
+pub(super) struct Runs {
+    pub(super) reactive: Vec<Replicas>,
+    pub(super) lowered: Vec<Replicas>,
+    pub(super) forecast: Vec<Replicas>,
+    pub(super) perfect: Vec<Replicas>,
+    /// The forecast load, made at each minute of the trace for the horizon.
+    pub(super) forecasts: Vec<f32>,
+}
+
+impl Analysis {
+    pub(super) fn new(mut subject: Subject, arguments: &ForecastArguments) -> Self {
+        let mut settings = Settings::new(subject.workload.clone(), arguments.time_zone.clone());
+        settings.horizon = arguments.horizon.unwrap_or(settings.horizon);
+        settings.capacity =
+            arguments.past.pod_capacity.map(|capacity| capacity / subject.workload.target);
+        if settings.capacity.is_none() {
+            subject.assumptions.push(
+                "A pod can serve the load that the autoscaler without forecasts exceeds for 2 % of \
+                 the time, and at least its target and the tolerance (--pod-capacity)."
+                    .to_owned(),
+            );
+        }
+        let quantiles = arguments.quantile.map_or(QUANTILES.to_vec(), |quantile| vec![quantile]);
+        let progress = Progress::new(quantiles.len() as f64, "quantiles");
+        let verdict = |quantile| {
+            let verdict = gate(&subject.trace, &Settings { quantile, ..settings.clone() });
+            progress.add(1.0);
+            (quantile, verdict)
+        };
+        let verdicts: Vec<(f64, Verdict)> = quantiles.into_iter().map(verdict).collect();
+        progress.finish();
+        let (quantile, verdict) = best(&verdicts);
+        settings.quantile = quantile;
+        let comparison = verdict.comparison;
+        let runs = comparison.map(|comparison| Runs::new(&subject.trace, &settings, &comparison));
+        Self { subject, settings, verdicts, verdict, runs }
+    }
+
+    /// The measured time.
+    pub(super) fn measured(&self) -> Option<(Timestamp, Timestamp)> {
+        let runs = self.runs.as_ref()?;
+        let time = |one: &Replicas| self.subject.trace.time(one.minute);
+        Some((time(runs.reactive.first()?), time(runs.reactive.last()?)))
+    }
+}
+
+/// Of the quantiles that pass the gate, the cheapest one with few enough overload at equal
+/// pod-hours, else the one with the least. If none passes, the default or the only one.
+fn best(verdicts: &[(f64, Verdict)]) -> (f64, Verdict) {
+    let active = verdicts.iter().filter(|(_, one)| one.reason.is_active());
+    let active = active.filter_map(|found| Some((found, found.1.comparison?)));
+    let cost = |one: &Comparison| one.forecast.pod_hours;
+    let enough = active.clone().filter(|(_, one)| one.ratio() <= ENOUGH);
+    let enough = enough.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
+    let least = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
+    let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
+    let default = || verdicts.iter().find(|(quantile, _)| is_default(quantile));
+    let unknown = Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
+    let found = enough.or(least).map(|(found, _)| found).or_else(default).or(verdicts.first());
+    found.cloned().unwrap_or((Settings::DEFAULT_QUANTILE, unknown))
+}
+
+impl Runs {
+    fn new(trace: &Trace, settings: &Settings, comparison: &Comparison) -> Self {
+        let first = trace.len().saturating_sub(14 * MINUTES_PER_DAY).max(7 * MINUTES_PER_DAY);
+        let settings = Settings { capacity: Some(comparison.capacity), ..settings.clone() };
+        let backtest = Backtest::new(trace, &settings, first);
+        let forecasts = backtest.forecasts();
+        Self {
+            reactive: backtest.replicas(1.0, None),
+            lowered: backtest.replicas(comparison.lowered_target, None),
+            forecast: backtest.replicas(1.0, Some(&forecasts)),
+            perfect: backtest.replicas(1.0, Some(&backtest.perfect())),
+            forecasts,
+        }
+    }
+}
+
+/// The time that 99 % of the requests take at most, as a multiple of that on an idle pod. Estimated
+/// from the utilization: 1 / (1 − utilization).
+pub(super) fn latency_p99(minutes: &[Replicas], pod_capacity: f64) -> f64 {
+    let latency = |one: &Replicas| {
+        let capacity = f64::from(one.ready) * pod_capacity;
+        let utilization = if capacity > 0.0 { one.load / capacity } else { 1.0 };
+        (1.0 / (1.0 - utilization.min(MAX_UTILIZATION)), one.load)
+    };
+    let mut latencies: Vec<(f64, f64)> = minutes.iter().map(latency).collect();
+    latencies.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let mut rest = latencies.iter().map(|(_, load)| load).sum::<f64>() * 0.01;
+    for (latency, load) in &latencies {
+        rest -= load;
+        if rest <= 0.0 {
+            return *latency;
+        }
+    }
+    1.0
+}
+
+/// Minutes and hours as `4m` or `1m30s`, as flags take them.
+pub(super) fn duration(time: SignedDuration) -> String {
+    hpa_simulate::report::span(time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_is_that_of_the_busiest_hundredth() {
+        let minute = |load, ready| Replicas { minute: 0, load, replicas: ready, ready };
+        let mut minutes = vec![minute(50.0, 1); 99];
+        minutes.push(minute(50.0, 0));
+        let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
+        assert!(near(latency_p99(&minutes, 100.0), 100.0));
+        minutes.extend(vec![minute(50.0, 1); 10]);
+        assert!(near(latency_p99(&minutes, 100.0), 2.0));
+        assert!(near(latency_p99(&[], 100.0), 1.0));
+    }
+}

@@ -1,0 +1,105 @@
+//! Charts: the load with its forecast and the capacity, and the replicas.
+
+use std::ops::RangeInclusive;
+
+use hpa_forecast::Replicas;
+use hpa_simulate::report::{Line, Plot, Style, plots};
+
+use super::analysis::{Analysis, Runs};
+
+const SECONDS_PER_MINUTE: f64 = 60.0;
+const MINUTES_PER_HOUR: usize = 60;
+
+/// The chart of the days at the end. `None` without a measured time.
+pub(super) fn of_last_days(analysis: &Analysis, days: usize) -> Option<String> {
+    let runs = analysis.runs.as_ref()?;
+    let (first, last) = (runs.reactive.first()?.minute, runs.reactive.last()?.minute);
+    let shown = first.max(last.saturating_sub(days * 24 * MINUTES_PER_HOUR))..=last;
+    draw(analysis, runs, &shown, &format!("The last {days} days"))
+}
+
+/// The chart of the hours in which forecasts save the most overload, at equal pod-hours.
+pub(super) fn of_best_hours(analysis: &Analysis, hours: usize) -> Option<String> {
+    let runs = analysis.runs.as_ref()?;
+    let capacity = analysis.verdict.comparison?.capacity * analysis.subject.workload.target;
+    let is_overloaded = |one: &Replicas| one.load > f64::from(one.ready) * capacity;
+    let saved = |(without, with): (&Replicas, &Replicas)| {
+        i32::from(is_overloaded(without)) - i32::from(is_overloaded(with))
+    };
+    let saved: Vec<i32> = runs.lowered.iter().zip(&runs.forecast).map(saved).collect();
+    let sum =
+        |start: usize| -> i32 { saved.iter().skip(start).take(hours * MINUTES_PER_HOUR).sum() };
+    let starts = (0..saved.len()).step_by(MINUTES_PER_HOUR / 2);
+    // The last of several.
+    let start = starts.max_by_key(|start| sum(*start))?;
+    let first = runs.reactive.get(start)?.minute;
+    let shown = first..=(first + hours * MINUTES_PER_HOUR);
+    draw(analysis, runs, &shown, &format!("{hours} hours"))
+}
+
+fn draw(
+    analysis: &Analysis,
+    runs: &Runs,
+    shown: &RangeInclusive<usize>,
+    what: &str,
+) -> Option<String> {
+    let capacity = analysis.verdict.comparison?.capacity * analysis.subject.workload.target;
+    let first = *shown.start() as f64;
+    let is_shown = |one: &&Replicas| shown.contains(&one.minute);
+    let second = |minute: usize| (minute as f64 - first) * SECONDS_PER_MINUTE;
+    let points = |run: &[Replicas], value: &dyn Fn(&Replicas) -> f64| -> Vec<(f64, f64)> {
+        run.iter().filter(is_shown).map(|one| (second(one.minute), value(one))).collect()
+    };
+    let served = |one: &Replicas| f64::from(one.ready) * capacity;
+    let replicas = |one: &Replicas| f64::from(one.replicas);
+    let line = |name: &str, style, points| Line { name: name.to_owned(), style, points };
+    let drawn = runs.lowered.iter().chain(&runs.forecast).filter(is_shown);
+    let most = drawn.map(|one| one.load.max(served(one))).fold(0.0, f64::max);
+    let plot = |title: &str, run: &[Replicas]| Plot {
+        title: title.to_owned(),
+        lines: vec![
+            line("load", Style::Load, points(run, &|one| one.load)),
+            line("capacity", Style::Capacity, points(run, &served)),
+        ],
+        at_least: most,
+        beyond: run
+            .iter()
+            .filter(is_shown)
+            .map(|one| (second(one.minute), one.load, served(one)))
+            .collect(),
+    };
+    let mut with = plot("with forecasts: load, forecast, capacity of ready pods", &runs.forecast);
+    with.lines.insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, shown)));
+    let all = [
+        plot("without forecasts, same pod-hours: load, capacity of ready pods", &runs.lowered),
+        with,
+        Plot {
+            title: "replicas".to_owned(),
+            lines: vec![
+                line("with forecasts", Style::Replicas, points(&runs.forecast, &replicas)),
+                line("without", Style::Before, points(&runs.reactive, &replicas)),
+            ],
+            at_least: 0.0,
+            beyond: Vec::new(),
+        },
+    ];
+    let mut shown_minutes = runs.reactive.iter().filter(is_shown);
+    let start = analysis.subject.trace.time(shown_minutes.next()?.minute);
+    let end = second(shown_minutes.next_back()?.minute);
+    let name = &analysis.subject.name;
+    let description = format!("{what} of {name} with and without forecasts");
+    Some(plots(&all, start, end, &description))
+}
+
+/// The forecast load at the time that it is for.
+fn forecasts(analysis: &Analysis, runs: &Runs, shown: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
+    let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
+    let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;
+    let (first, last) = (*shown.start() as f64, *shown.end() as f64);
+    let points = runs.forecasts.iter().enumerate().filter(|(_, load)| !load.is_nan());
+    points
+        .map(|(minute, load)| (minute as f64 + ahead, f64::from(*load)))
+        .filter(|(minute, _)| (first..=last).contains(minute))
+        .map(|(minute, load)| ((minute - first) * SECONDS_PER_MINUTE, load))
+        .collect()
+}

@@ -1,0 +1,152 @@
+//! A load from a CSV file.
+
+use std::{
+    fs::File,
+    io::{Read as _, stdin},
+    path::Path,
+};
+
+use anyhow::{Context, bail};
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+
+/// The largest size of a file in bytes: four weeks of a sample each second.
+const MAX_SIZE: u64 = 128 << 20;
+/// Seconds since 1970 above this are milliseconds.
+const MAX_SECONDS: f64 = 1e11;
+
+/// The samples of a file, in order of time.
+pub(super) fn read(path: &Path, zone: &TimeZone) -> anyhow::Result<Vec<(Timestamp, f64)>> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let mut text = String::new();
+    let size = if is_stdin {
+        stdin().lock().take(MAX_SIZE + 1).read_to_string(&mut text)
+    } else {
+        File::open(path).and_then(|file| file.take(MAX_SIZE + 1).read_to_string(&mut text))
+    };
+    let size = size.with_context(|| format!("unable to read {name}"))?;
+    if size as u64 > MAX_SIZE {
+        bail!("{name} is larger than {} MiB", MAX_SIZE >> 20);
+    }
+    parse(&text, zone).map_err(|error| anyhow::anyhow!("{name}:{error}"))
+}
+
+/// An invalid line, as `line:column: problem`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {problem}")]
+pub(super) struct ParseError {
+    line: usize,
+    column: usize,
+    problem: String,
+}
+
+/// Parses a time and a value a line. Empty lines, those that start with `#`, and a header are
+/// skipped.
+fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseError> {
+    let mut samples: Vec<(Timestamp, f64)> = Vec::new();
+    let lines = text.lines().enumerate();
+    let mut lines =
+        lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')).peekable();
+    let is_header = |line: &str| line.trim_start().starts_with(|first: char| first.is_alphabetic());
+    lines.next_if(|(_, line)| is_header(line));
+    for (index, line) in lines {
+        let error = |at: usize, problem: String| ParseError {
+            line: index + 1,
+            column: line.get(..at).unwrap_or(line).chars().count() + 1,
+            problem,
+        };
+        let Some((time, value)) = line.split_once([',', ';', '\t']) else {
+            return Err(error(line.len(), "expected a comma and the load".to_owned()));
+        };
+        let last = samples.last().map(|(last, _)| *last);
+        let at = parse_time(time.trim().trim_matches('"'), zone, last)
+            .ok_or_else(|| error(0, format!("{time:?} is no time such as 2026-11-23T08:00:00Z")))?;
+        if last.is_some_and(|last| at <= last) {
+            return Err(error(0, format!("{time:?} is not after the time before it")));
+        }
+        let start = time.len() + 1;
+        let cell = value.split([',', ';', '\t']).next().unwrap_or(value);
+        let cell = cell.trim().trim_matches('"');
+        if cell.is_empty() {
+            // A missing value.
+            continue;
+        }
+        let load = cell.parse::<f64>().ok().filter(|load| load.is_finite() && *load >= 0.0);
+        let Some(load) = load else {
+            return Err(error(start, format!("{cell:?} is no load: expected a number from 0 on")));
+        };
+        samples.push((at, load));
+    }
+    if samples.len() < 2 {
+        let line = text.lines().count().max(1);
+        let problem = "the file has fewer than two samples".to_owned();
+        return Err(ParseError { line, column: 1, problem });
+    }
+    Ok(samples)
+}
+
+/// A local time that a change of the clock repeats is the second one if the first is over.
+fn parse_time(text: &str, zone: &TimeZone, last: Option<Timestamp>) -> Option<Timestamp> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(at);
+    }
+    if let Ok(seconds) = text.parse::<f64>() {
+        let seconds = if seconds > MAX_SECONDS { seconds / 1000.0 } else { seconds };
+        let since = jiff::SignedDuration::try_from_secs_f64(seconds).ok()?;
+        return Timestamp::UNIX_EPOCH.checked_add(since).ok();
+    }
+    let local = zone.to_ambiguous_timestamp(text.parse::<DateTime>().ok()?);
+    let at = local.compatible().ok()?;
+    if last.is_some_and(|last| at <= last) { local.later().ok() } else { Some(at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn berlin() -> TimeZone {
+        TimeZone::get("Europe/Berlin").unwrap()
+    }
+
+    #[rstest]
+    #[case::utc("time,load\n2026-01-05T00:00:00Z,1\n2026-01-05T00:01:00Z,2.5\n", &[0, 60])]
+    #[case::local("2026-01-05 01:00, 1\n\n# lunch\n2026-01-05 01:01:30, 2.5", &[0, 90])]
+    #[case::seconds("1767571200,1\n1767571260.5,2.5,more", &[0, 60])]
+    #[case::milliseconds("1767571200000;1\n1767571260000;2.5", &[0, 60])]
+    #[case::missing("1767571200,1\n1767571230,\n1767571260,2.5", &[0, 60])]
+    fn times_have_several_forms(#[case] text: &str, #[case] seconds: &[i64]) {
+        let samples = parse(text, &berlin()).unwrap();
+        let times: Vec<i64> =
+            samples.iter().map(|(at, _)| at.as_second() - 1_767_571_200).collect();
+        assert_eq!(times, seconds);
+        let loads: Vec<f64> = samples.iter().map(|(_, load)| *load).collect();
+        assert_eq!(loads, [1.0, 2.5]);
+    }
+
+    #[test]
+    fn repeated_hour_is_read_twice() {
+        let text = "2026-10-25 02:00,1\n2026-10-25 02:30,2\n2026-10-25 02:00,3\n\
+                    2026-10-25 02:30,4\n2026-10-25 03:00,5\n";
+        let samples = parse(text, &berlin()).unwrap();
+        let steps: Vec<i64> =
+            samples.windows(2).map(|pair| pair[1].0.as_second() - pair[0].0.as_second()).collect();
+        assert_eq!(steps, [1800; 4]);
+    }
+
+    #[rstest]
+    #[case::no_value("time,load\n2026-01-05T00:00:00Z", "2:21: expected a comma and the load")]
+    #[case::no_time(
+        "1,1\nyesterday,2",
+        "2:1: \"yesterday\" is no time such as 2026-11-23T08:00:00Z"
+    )]
+    #[case::no_number("1,1\n2, many", "2:3: \"many\" is no load: expected a number from 0 on")]
+    #[case::negative("1,1\n2,-1", "2:3: \"-1\" is no load: expected a number from 0 on")]
+    #[case::infinite("1,inf\n2,1", "1:3: \"inf\" is no load: expected a number from 0 on")]
+    #[case::order("5,1\n5,2", "2:1: \"5\" is not after the time before it")]
+    #[case::empty("", "1:1: the file has fewer than two samples")]
+    fn error_names_line_and_column(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(parse(text, &berlin()).unwrap_err().to_string(), expected);
+    }
+}

@@ -1,0 +1,115 @@
+//! `hpa forecast`.
+
+mod analysis;
+mod chart;
+mod file;
+mod output;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use hpa_calc::{EffectiveBehavior, Settings as ControllerSettings};
+use hpa_forecast::{Trace, Workload};
+use hpa_simulate::report::span;
+use jiff::SignedDuration;
+
+use self::analysis::{Analysis, Subject};
+use crate::{
+    args::{ForecastArguments, SimulationFormat},
+    replay::{PastLoad, read_load},
+    simulate::{print, write},
+};
+
+/// The exit status if there is no answer.
+pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
+
+/// A pod takes so long to become ready if that is not known.
+const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
+/// What `--svg` shows.
+const CHART_HOURS: usize = 6;
+/// Without a target, the peak of the load needs so many pods.
+const DEFAULT_PEAK_PODS: f64 = 100.0;
+
+/// Says whether a load is forecastable, and what forecasts would have changed.
+pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
+    let subject = match &arguments.file {
+        Some(_) => from_file(arguments)?,
+        None => from_prometheus(arguments)?,
+    };
+    let analysis = Analysis::new(subject, arguments);
+    if let Some(path) = &arguments.html {
+        write(path, &output::page(&analysis))?;
+    }
+    if let Some(path) = &arguments.svg {
+        let svg = chart::of_best_hours(&analysis, CHART_HOURS);
+        write(path, &svg.context("there is too little load for a chart")?)?;
+    }
+    print(&match arguments.output {
+        SimulationFormat::Table => output::text(&analysis),
+        SimulationFormat::Json => output::json(&analysis)?,
+    })?;
+    let is_active = analysis.verdict.reason.is_active();
+    Ok(if is_active { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn from_file(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
+    let path = arguments.file.as_deref().context("--file is required")?;
+    let samples = file::read(path, &arguments.time_zone)?;
+    let mut assumptions = Vec::new();
+    let target = arguments.target.unwrap_or_else(|| {
+        let peak = samples.iter().map(|(_, load)| *load).fold(0.0, f64::max);
+        let target = if peak > 0.0 { peak / DEFAULT_PEAK_PODS } else { 1.0 };
+        assumptions.push(format!(
+            "A pod should have a load of {}: the peak needs {DEFAULT_PEAK_PODS} pods (--target).",
+            output::figure(target)
+        ));
+        target
+    });
+    let startup = arguments.past.pod_startup.unwrap_or_else(|| {
+        assumptions.push(format!(
+            "Pods are ready {} after a scale-up (--pod-startup).",
+            span(DEFAULT_STARTUP.as_secs_f64())
+        ));
+        DEFAULT_STARTUP
+    });
+    Ok(Subject {
+        name: path.display().to_string(),
+        metric: None,
+        trace: Trace::new(samples),
+        workload: Workload {
+            target,
+            startup,
+            delay: arguments.metric_delay,
+            ..Workload::default()
+        },
+        assumptions,
+    })
+}
+
+fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
+    let past = runtime.block_on(read_load(&arguments.past))?;
+    let PastLoad { name, metric, samples, target, startup, hpa, tolerance } = past;
+    let mut assumptions = Vec::new();
+    let startup = startup.unwrap_or_else(|| {
+        assumptions.push(format!(
+            "Pods are ready {} after a scale-up: Prometheus has no kube_pod_status_ready_time \
+             (--pod-startup).",
+            span(DEFAULT_STARTUP.as_secs_f64())
+        ));
+        DEFAULT_STARTUP
+    });
+    let settings = ControllerSettings::default();
+    let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
+    let workload = Workload {
+        target,
+        tolerance,
+        min_replicas: bound(hpa.spec.effective_min_replicas()),
+        max_replicas: bound(hpa.spec.max_replicas),
+        startup,
+        delay: arguments.metric_delay,
+        stabilization: EffectiveBehavior::new(&hpa.spec, &settings).down().stabilization_window(),
+    };
+    Ok(Subject { name, metric: Some(metric), trace: Trace::new(samples), workload, assumptions })
+}

@@ -1,0 +1,259 @@
+//! The answer as text, JSON and a page.
+
+use std::fmt::Write as _;
+
+use anyhow::Context;
+use hpa_forecast::{Choice, Comparison, Outcome, Reason, Replicas, Season, Verdict};
+use hpa_simulate::report::{PagePart, page as html_page, percent, span};
+use serde::Serialize;
+
+use super::{
+    analysis::{Analysis, duration, latency_p99},
+    chart,
+};
+
+const SECONDS_PER_MINUTE: f64 = 60.0;
+
+pub(super) fn text(analysis: &Analysis) -> String {
+    let mut text = format!("{}\n{}\n", head(analysis), answer(analysis));
+    for line in details(analysis) {
+        let _ = writeln!(text, "{line}");
+    }
+    for (title, rows) in tables(analysis) {
+        let _ = write!(text, "\n{title}\n\n{}", aligned(&rows));
+    }
+    if let Some(setting) = setting(analysis) {
+        let _ = writeln!(text, "\nRecommended setting: {setting}");
+    }
+    if !analysis.subject.assumptions.is_empty() {
+        text += "\nAssumptions:\n";
+        text.extend(analysis.subject.assumptions.iter().map(|one| format!("- {one}\n")));
+    }
+    text
+}
+
+pub(super) fn page(analysis: &Analysis) -> String {
+    let mut parts = vec![PagePart::Text(head(analysis)), PagePart::Heading(answer(analysis))];
+    parts.extend(details(analysis).into_iter().map(PagePart::Text));
+    parts
+        .extend(setting(analysis).map(|one| PagePart::Text(format!("Recommended setting: {one}"))));
+    for (title, rows) in tables(analysis) {
+        parts.extend([PagePart::Heading(title), PagePart::Table(rows)]);
+    }
+    let charts = [
+        ("Six hours in which forecasts help most", chart::of_best_hours(analysis, 6)),
+        ("The last week", chart::of_last_days(analysis, 7)),
+    ];
+    for (title, svg) in charts {
+        let image = svg.map(PagePart::Image);
+        parts.extend(image.into_iter().flat_map(|one| [PagePart::Heading(title.to_owned()), one]));
+    }
+    let assumptions = analysis.subject.assumptions.iter();
+    parts.extend(assumptions.map(|one| PagePart::Text(format!("Assumption: {one}"))));
+    html_page(&format!("Forecasts for {}", analysis.subject.name), &parts)
+}
+
+fn head(analysis: &Analysis) -> String {
+    let subject = &analysis.subject;
+    let of = subject.metric.as_ref().map(|metric| format!(", {metric}")).unwrap_or_default();
+    let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
+    let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
+    format!("Forecasts for {}{of}, from {from} to {to}, days in {zone}.", subject.name)
+}
+
+/// The answer in a sentence.
+fn answer(analysis: &Analysis) -> String {
+    let Verdict { reason, comparison, .. } = &analysis.verdict;
+    match (reason, comparison) {
+        (Reason::Forecasting, Some(comparison)) => format!(
+            "Forecasts would have helped: {} of the overload that the same pod-hours had without \
+             them.",
+            percent(comparison.ratio())
+        ),
+        (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
+            week says what the load does next."
+            .to_owned(),
+        (Reason::NoBenefit, Some(comparison)) if comparison.reactive.overload_minutes < 1.0 => {
+            "No forecasts needed: without them, pods were never overloaded.".to_owned()
+        }
+        (Reason::NoBenefit, Some(comparison)) => format!(
+            "Forecasts would have helped too little: {} of the overload that the same pod-hours \
+             had without them.",
+            percent(comparison.ratio())
+        ),
+        _ => {
+            let (known, days) = analysis.subject.trace.history().coverage();
+            format!(
+                "Not enough history: the load has {}, of which {} is missing. Ten days are needed, \
+                 of which at most a fifth may be missing.",
+                span((days * 86_400.0).round()),
+                percent(1.0 - known)
+            )
+        }
+    }
+}
+
+/// Four significant digits.
+pub(super) fn figure(value: f64) -> String {
+    format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
+}
+
+/// What was measured, and by which model.
+fn details(analysis: &Analysis) -> Vec<String> {
+    let workload = &analysis.subject.workload;
+    let mut lines = vec![format!(
+        "Horizon: {}. Pods are ready after {}, the metric is {} old, and decisions are up to a \
+         minute apart.",
+        duration(analysis.settings.horizon),
+        duration(workload.startup),
+        duration(workload.delay)
+    )];
+    if let Some(Choice { model, skill }) = analysis.verdict.choice {
+        let season = match model.season {
+            Season::Daily => "all days",
+            Season::Workweek => "working days or weekends",
+            Season::Weekly => "the same day of the week",
+        };
+        let skill = if skill > 0.0 {
+            format!("Errors are {} below those without a season", percent(skill))
+        } else {
+            "Errors are as large as without a season".to_owned()
+        };
+        lines.push(format!("Learned from {season} of the two weeks before. {skill}."));
+    }
+    lines
+}
+
+fn setting(analysis: &Analysis) -> Option<String> {
+    analysis.verdict.reason.is_active().then(|| {
+        let horizon = analysis.settings.horizon.as_secs();
+        format!("horizon {horizon}s, quantile {}", analysis.settings.quantile)
+    })
+}
+
+fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
+    let Some(comparison) = analysis.verdict.comparison else { return Vec::new() };
+    let mut tables = Vec::new();
+    if let Some((from, to)) = analysis.measured() {
+        let title = format!(
+            "{from} to {to}. Overload: more than {} for a ready pod, {} of its target",
+            figure(comparison.capacity * analysis.subject.workload.target),
+            percent(comparison.capacity)
+        );
+        tables.push((title, runs(analysis, &comparison)));
+    }
+    if analysis.verdicts.len() > 1 {
+        tables.push(("By quantile".to_owned(), quantiles(analysis)));
+    }
+    tables
+}
+
+fn runs(analysis: &Analysis, comparison: &Comparison) -> Vec<Vec<String>> {
+    let Some(runs) = &analysis.runs else { return Vec::new() };
+    let pod_capacity = comparison.capacity * analysis.subject.workload.target;
+    let base = comparison.reactive.pod_hours;
+    let row = |name: String, outcome: Outcome, minutes: &[Replicas]| {
+        vec![
+            name,
+            format!("{:.1}", outcome.pod_hours),
+            format!("{:+.1} %", (outcome.pod_hours / base - 1.0) * 100.0),
+            span(outcome.overload_minutes * SECONDS_PER_MINUTE),
+            percent(outcome.overload()),
+            format!("{:.1}×", latency_p99(minutes, pod_capacity)),
+        ]
+    };
+    let header = ["", "POD-HOURS", "", "OVERLOAD TIME", "", "LATENCY P99"];
+    let lowered = format!("target × {:.3}", comparison.lowered_target);
+    vec![
+        header.map(str::to_owned).to_vec(),
+        row("as it is".to_owned(), comparison.reactive, &runs.reactive),
+        row(lowered, comparison.lowered, &runs.lowered),
+        row("with forecasts".to_owned(), comparison.forecast, &runs.forecast),
+        row("with perfect knowledge".to_owned(), comparison.perfect, &runs.perfect),
+    ]
+}
+
+fn quantiles(analysis: &Analysis) -> Vec<Vec<String>> {
+    let header = ["QUANTILE", "POD-HOURS", "OVERLOAD TIME", "WITHOUT, AT EQUAL POD-HOURS", "GATE"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for (quantile, verdict) in &analysis.verdicts {
+        let Some(comparison) = verdict.comparison else { continue };
+        let time = |outcome: Outcome| span(outcome.overload_minutes * SECONDS_PER_MINUTE);
+        rows.push(vec![
+            quantile.to_string(),
+            format!("{:.1}", comparison.forecast.pod_hours),
+            time(comparison.forecast),
+            time(comparison.lowered),
+            format!("{:?}", verdict.reason),
+        ]);
+    }
+    rows
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let line = cells.collect::<Vec<_>>().join("   ");
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Output<'a> {
+    name: &'a str,
+    metric: Option<&'a str>,
+    from: String,
+    to: String,
+    time_zone: Option<&'a str>,
+    horizon_seconds: f64,
+    startup_seconds: f64,
+    target: f64,
+    quantile: f64,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    quantiles: Vec<QuantileOutput<'a>>,
+    assumptions: &'a [String],
+}
+
+#[derive(Serialize)]
+struct QuantileOutput<'a> {
+    quantile: f64,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
+    let subject = &analysis.subject;
+    let quantiles = analysis.verdicts.iter();
+    let output = Output {
+        name: &subject.name,
+        metric: subject.metric.as_deref(),
+        from: subject.trace.time(0).to_string(),
+        to: subject.trace.time(subject.trace.len().max(1) - 1).to_string(),
+        time_zone: analysis.settings.zone.iana_name(),
+        horizon_seconds: analysis.settings.horizon.as_secs_f64(),
+        startup_seconds: subject.workload.startup.as_secs_f64(),
+        target: subject.workload.target,
+        quantile: analysis.settings.quantile,
+        verdict: &analysis.verdict,
+        quantiles: quantiles
+            .map(|(quantile, verdict)| QuantileOutput { quantile: *quantile, verdict })
+            .collect(),
+        assumptions: &subject.assumptions,
+    };
+    Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+}

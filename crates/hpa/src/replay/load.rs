@@ -1,0 +1,57 @@
+//! The load of an autoscaler's past, for forecasts.
+
+use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Tolerances};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    autoscaler::Autoscaler,
+    past::Startup,
+    read::read_past,
+    rebuild::{MainLoad, main_load},
+};
+use crate::args::PastArguments;
+
+/// A load, and the autoscaler that has to follow it.
+pub(crate) struct PastLoad {
+    /// `namespace/name`.
+    pub(crate) name: String,
+    /// The metric that is the load, with the other ones that were left out.
+    pub(crate) metric: String,
+    pub(crate) samples: Vec<(Timestamp, f64)>,
+    /// The load that a pod should have.
+    pub(crate) target: f64,
+    /// The median time from a pod's creation until it was ready.
+    pub(crate) startup: Option<SignedDuration>,
+    pub(crate) hpa: HorizontalPodAutoscaler,
+    pub(crate) tolerance: f64,
+}
+
+/// Reads the autoscaler, and its load from Prometheus.
+pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastLoad> {
+    let autoscaler = Autoscaler::read(arguments).await?;
+    let past = read_past(arguments, &autoscaler).await?;
+    let MainLoad { recorded, load, target, .. } = main_load(&past)?;
+    let samples = load.0.iter().enumerate().filter_map(|(index, load)| {
+        let step = i64::try_from(index).ok()?.checked_mul(past.window.step)?;
+        Some((past.window.start.checked_add(SignedDuration::from_secs(step)).ok()?, (*load)?))
+    });
+    let startup = match past.startup {
+        Startup::Given(seconds) | Startup::Recorded(seconds) => {
+            SignedDuration::try_from_secs_f64(seconds).ok()
+        }
+        Startup::Unknown => None,
+    };
+    let samples = samples.collect();
+    let metric = recorded.metric.describe();
+    let hpa = autoscaler.hpa;
+    let metadata = &hpa.metadata;
+    Ok(PastLoad {
+        name: format!("{}/{}", metadata.namespace, metadata.name),
+        metric,
+        samples,
+        target,
+        startup,
+        tolerance: Tolerances::for_spec(&hpa.spec, &Settings::default()).up,
+        hpa,
+    })
+}

@@ -1,0 +1,176 @@
+//! `hpa forecast` on files, and on a server that answers as Prometheus does.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use axum::{Form, Json, Router, routing::any};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A load of so many days: 20, and 60 from eight to eighteen o'clock in New York.
+fn load(folder: &TempDir, days: i64, factor: impl Fn(i64) -> f64) -> PathBuf {
+    let start: Timestamp = "2026-01-05T05:00:00Z".parse().unwrap();
+    let mut text = "time,load\n".to_owned();
+    for minute in (0..days * 1440).step_by(5) {
+        let hour = minute % 1440 / 60;
+        let load = if (8..18).contains(&hour) { 60.0 } else { 20.0 };
+        let at = start + SignedDuration::from_mins(minute);
+        writeln!(text, "{at},{}", load * factor(minute)).unwrap();
+    }
+    let path = folder.path().join("load.csv");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn forecast(file: &Path, arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_hpa");
+    Command::new(program).args(["forecast", "--file"]).arg(file).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn steep_mornings_are_forecastable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = load(&folder, 28, |_| 1.0);
+    let (html, svg) = (folder.path().join("report.html"), folder.path().join("chart.svg"));
+    let output = forecast(
+        &file,
+        &[
+            "--time-zone=America/New_York",
+            "--target=1",
+            &format!("--html={}", html.display()),
+            &format!("--svg={}", svg.display()),
+        ],
+    );
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    for part in [
+        "Forecasts would have helped: ",
+        "Horizon: 4m. Pods are ready after 2m",
+        "with perfect knowledge",
+        "Recommended setting: horizon 240s, quantile ",
+        "Assumptions:\n",
+    ] {
+        assert!(stdout.contains(part), "no {part:?} in\n{stdout}");
+    }
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.contains("The last week") && page.contains("Recommended setting"));
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn json_has_reason_and_comparison() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = load(&folder, 28, |_| 1.0);
+    let output = forecast(&file, &["--output=json", "--target=1", "--quantile=0.9"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["reason"], "Forecasting", "{json:#}");
+    assert_eq!(json["horizonSeconds"], 240.0);
+    assert_eq!(json["quantiles"].as_array().map(Vec::len), Some(1));
+    let overload = |run: &str| json["comparison"][run]["overloadMinutes"].as_f64().unwrap();
+    assert!(overload("forecast") < overload("lowered"), "{json:#}");
+}
+
+#[test]
+fn short_load_is_not_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = forecast(&load(&folder, 5, |_| 1.0), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("Not enough history: the load has 5d"), "{stdout}");
+    assert!(!stdout.contains("Recommended"), "{stdout}");
+}
+
+#[test]
+fn error_names_file_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.csv");
+    fs::write(&file, "time,load\n2026-01-05T00:00:00Z,1\n2026-01-05T00:05:00Z, many\n").unwrap();
+    let output = forecast(&file, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("bad.csv:3:22: \"many\" is no load"), "{stderr}");
+    let missing = forecast(&folder.path().join("none.csv"), &[]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("none.csv"));
+}
+
+/// The parameters of a range query.
+#[derive(Deserialize)]
+struct Range {
+    query: String,
+    start: f64,
+    end: f64,
+    /// Such as `60000ms`.
+    step: String,
+}
+
+/// Ten replicas, and 20 requests per second, or 60 from eight to eighteen o'clock UTC. They rise and
+/// fall in ten minutes.
+async fn query_range(Form(range): Form<Range>) -> Json<Value> {
+    let load = |second: f64| {
+        let minute = second.rem_euclid(86_400.0) / 60.0;
+        let share = (minute - 480.0).clamp(0.0, 10.0).min((1080.0 - minute).clamp(0.0, 10.0));
+        20.0 + 4.0 * share
+    };
+    let value = |second: f64| if range.query == "sum(requests)" { load(second) } else { 10.0 };
+    let step: f64 = range.step.trim_end_matches("ms").parse::<f64>().unwrap() / 1000.0;
+    let times = (0..20_000).map(|index| range.start + f64::from(index) * step);
+    let values = times.take_while(|second| *second <= range.end);
+    let values: Vec<Value> =
+        values.map(|second| json!([second, value(second).to_string()])).collect();
+    let result = match range.query.as_str() {
+        "sum(requests)" | "replicas" => json!([{ "metric": {}, "values": values }]),
+        _ => json!([]),
+    };
+    Json(json!({ "status": "success", "data": { "resultType": "matrix", "result": result } }))
+}
+
+#[test]
+fn past_of_an_autoscaler_is_read_from_prometheus() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let routes = Router::new().route("/api/v1/query_range", any(query_range));
+    runtime.spawn(async { axum::serve(listener, routes).await });
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = folder.path().join("hpa.json");
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metric = json!({ "metric": { "name": "requests" }, "target": target });
+    let hpa = json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "maxReplicas": 100, "metrics": [{ "type": "External", "external": metric }],
+        },
+    });
+    fs::write(&manifest, hpa.to_string()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .args(["forecast", "-ojson", "--replicas-query=replicas", "--load-query=sum(requests)"])
+        .args(["--until=2026-02-02T00:00:00Z", "--prometheus", &url, "--filename"])
+        .arg(&manifest)
+        .output()
+        .unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["name"], "shop/web");
+    assert_eq!(json["metric"], "requests");
+    assert_eq!(json["from"], "2026-01-05T00:01:00Z");
+    assert_eq!(json["reason"], "Forecasting", "{json:#}");
+    let assumptions = json["assumptions"].to_string();
+    assert!(assumptions.contains("no kube_pod_status_ready_time"), "{assumptions}");
+}

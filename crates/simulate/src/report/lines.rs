@@ -1,0 +1,170 @@
+//! Plots of named lines below each other, on one axis of time.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::{
+    html::{CHART, PAGE, escape},
+    plot::{Area, Label, labels_right, round_end, round_values, time_axis, value_axis},
+    table::Times,
+};
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 56.0;
+const PLOT_WIDTH: f64 = 720.0;
+const PLOT_HEIGHT: f64 = 150.0;
+const TITLE: f64 = 30.0;
+const GAP: f64 = 12.0;
+const AXIS: f64 = 26.0;
+
+/// How a line looks. All but [`Style::Load`] and [`Style::Forecast`] are drawn as steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Load,
+    Forecast,
+    Capacity,
+    Replicas,
+    Before,
+}
+
+impl Style {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Forecast => "rec",
+            Self::Capacity => "cap",
+            Self::Replicas => "rep",
+            Self::Before => "ready",
+        }
+    }
+
+    fn is_continuous(self) -> bool {
+        matches!(self, Self::Load | Self::Forecast)
+    }
+}
+
+/// A line through points of second and value.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub name: String,
+    pub style: Style,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Lines on one axis of values.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    pub title: String,
+    pub lines: Vec<Line>,
+    /// The axis has at least this value.
+    pub at_least: f64,
+    /// Second, load and capacity: the area between them is marked where the load is above.
+    pub beyond: Vec<(f64, f64, f64)>,
+}
+
+/// The plots as an SVG image of its own, from a time on for `end` seconds. The description is read
+/// to who can't see it.
+pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> String {
+    let height = (TITLE + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
+            width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n\
+            <style>{CHART}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
+        escape(description)
+    );
+    let mut top = TITLE;
+    for plot in plots {
+        let values = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+        let max = round_end(values.fold(plot.at_least, f64::max), 0.0);
+        let area = Area { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
+        svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
+        svg += &draw(plot, &area);
+        top += PLOT_HEIGHT + GAP + TITLE;
+        svg += &time_axis(&area, Times(Some(start)));
+    }
+    svg + "</svg>\n"
+}
+
+fn draw(plot: &Plot, area: &Area) -> String {
+    let mut svg = String::new();
+    let over = area.between(&plot.beyond);
+    let mut labels = Vec::new();
+    if !over.is_empty() {
+        let _ = writeln!(svg, "<path class=\"over\" d=\"{over}\"/>");
+        labels.push(Label::area("over", "overload", area.max));
+    }
+    for Line { name, style, points } in &plot.lines {
+        let path = if style.is_continuous() { area.line(points) } else { area.steps(points) };
+        let _ = writeln!(svg, "<path class=\"{}\" d=\"{path}\"/>", style.class());
+        let last = points.last().map_or(0.0, |point| point.1);
+        labels.push(Label::line(style.class(), name.as_str(), last));
+    }
+    svg + &labels_right(area, labels)
+}
+
+/// A page of its own: a title, paragraphs, tables as rows of cells with a header first, and images.
+pub fn page(title: &str, parts: &[PagePart]) -> String {
+    let title = escape(title);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+            <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+            <style>{PAGE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    for part in parts {
+        match part {
+            PagePart::Heading(text) => {
+                let _ = writeln!(page, "<h2>{}</h2>", escape(text));
+            }
+            PagePart::Text(text) => {
+                let _ = writeln!(page, "<p>{}</p>", escape(text));
+            }
+            PagePart::Image(svg) => {
+                let _ = writeln!(page, "<div class=\"wide\">{svg}</div>");
+            }
+            PagePart::Table(rows) => page += &table(rows),
+        }
+    }
+    page + "</body>\n</html>\n"
+}
+
+/// A part of a [`page`].
+#[derive(Clone, Debug)]
+pub enum PagePart {
+    Heading(String),
+    Text(String),
+    Table(Vec<Vec<String>>),
+    /// An SVG element.
+    Image(String),
+}
+
+fn table(rows: &[Vec<String>]) -> String {
+    let mut table = "<div class=\"wide\"><table>\n".to_owned();
+    for (index, row) in rows.iter().enumerate() {
+        let cell = if index == 0 { "th" } else { "td" };
+        let cells = row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text)));
+        let cells = cells.collect::<Vec<_>>().concat();
+        let _ = writeln!(table, "<tr>{cells}</tr>");
+    }
+    table + "</table></div>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_and_overload_is_marked() {
+        let line = Line { name: "a<b".to_owned(), style: Style::Load, points: vec![(0.0, 2.0)] };
+        let beyond = vec![(0.0, 2.0, 1.0), (60.0, 1.0, 1.0)];
+        let plot = Plot { title: "x & y".to_owned(), lines: vec![line], at_least: 9.0, beyond };
+        let svg = plots(&[plot], Timestamp::UNIX_EPOCH, 60.0, "\"quoted\"");
+        assert!(
+            svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("&quot;quoted")
+        );
+        assert!(svg.contains("class=\"over\"") && svg.contains(">10</text>"), "{svg}");
+        let parts = [PagePart::Table(vec![vec!["<h>".to_owned()], vec!["1".to_owned()]])];
+        let page = page("<t>", &parts);
+        assert!(page.contains("<th>&lt;h&gt;</th>") && page.contains("<title>&lt;t&gt;</title>"));
+    }
+}
