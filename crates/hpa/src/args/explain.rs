@@ -7,7 +7,7 @@ use super::{
     ControllerArguments, KubectlArguments, SourceArguments,
     convert::TargetApi,
     run::AutoscalingArguments,
-    values::{BOOL, accept_boolean, positive_duration},
+    values::{accept_boolean, positive_duration},
 };
 
 const EXAMPLES: &str = "\

@@ -5,9 +5,8 @@ use jiff::{SignedDuration, tz::TimeZone};
 
 use super::{
     PastArguments,
-    boolean::accept_boolean,
     simulate::SimulationFormat,
-    values::{positive_duration, rate},
+    values::{accept_boolean, positive_duration, rate},
 };
 
 const EXAMPLES: &str = "\
