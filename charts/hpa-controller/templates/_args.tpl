@@ -8,6 +8,7 @@
   (list "horizontal-pod-autoscaler-initial-readiness-delay" .Values.autoscaling.initialReadinessDelay)
   (list "concurrent-horizontal-pod-autoscaler-syncs" .Values.autoscaling.concurrentSyncs)
   (list "scale-to-zero" .Values.autoscaling.scaleToZero)
+  (list "min-sync-period" .Values.autoscaling.minSyncPeriod)
   (list "watch-scales" .Values.watchScales)
   (list "status-interval" .Values.statusInterval)
   (list "scaling-schedule-default-scaling-window" .Values.scalingSchedules.defaultScalingWindow)
@@ -39,6 +40,9 @@
 {{- end }}
 {{- range .Values.namespaces }}
 - {{ printf "--namespace=%s" . | quote }}
+{{- end }}
+{{- if not (kindIs "invalid" .Values.autoscaling.allowSettings) }}
+- {{ printf "--allow-settings=%s" (join "," (default (list "none") .Values.autoscaling.allowSettings)) | quote }}
 {{- end }}
 {{- if .Values.dryRun }}
 - --dry-run

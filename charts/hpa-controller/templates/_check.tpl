@@ -36,6 +36,7 @@
 {{- define "hpa-controller.checkRanges" -}}
 {{- $positive := dict
   "autoscaling.syncPeriod" .Values.autoscaling.syncPeriod
+  "autoscaling.minSyncPeriod" .Values.autoscaling.minSyncPeriod
   "metrics.prometheus.relistInterval" .Values.metrics.prometheus.relistInterval
   "client.requestTimeout" .Values.client.requestTimeout
   "leaderElection.leaseDuration" .Values.leaderElection.leaseDuration

@@ -72,7 +72,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- range .Values.customScaleTargets }}
   - apiGroups: [{{ .group | quote }}]
     resources: [{{ .resource | quote }}]
-    verbs: [list, watch]
+    verbs: [get, list, watch]
 {{- end }}
 {{- end }}
 

@@ -7,7 +7,7 @@ use hpa_calc::{HorizontalPodAutoscaler, Pod, Scale, ScaleReadError, Selector, Se
 use hpa_controller::{
     Clock,
     k8s::Clients,
-    scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
+    scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
 };
 use hpa_metrics::{ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient};
 use kube::{
@@ -26,6 +26,7 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
+    pub(crate) owners: Owners,
     pub(crate) metrics: Arc<dyn MetricReader>,
     pub(crate) settings: Settings,
     pub(crate) sync_period: Duration,
@@ -50,6 +51,7 @@ impl Cluster {
         });
         Self {
             scales: ScaleClient::new(clients.api.clone(), timeout),
+            owners: Owners::new(clients.api.clone(), mapper.clone(), timeout),
             metrics,
             client: clients.api.clone(),
             mapper,
@@ -60,13 +62,14 @@ impl Cluster {
         }
     }
 
-    pub(crate) async fn scale(
+    /// The target's scale, with the target's UID.
+    pub(crate) async fn target(
         &self,
         hpa: &HorizontalPodAutoscaler,
-    ) -> Result<Scale, ScaleReadError> {
+    ) -> Result<ScaleObject, ScaleReadError> {
         let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
         let read = read_scale(&self.mapper, &self.scales, namespace, target).await;
-        read.map(|(object, _)| object.scale).map_err(|unavailable| unavailable.error)
+        read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
     }
 
     /// The names of those autoscalers that select any of the pods.
@@ -76,7 +79,7 @@ impl Cluster {
         pods: &[Arc<Pod>],
     ) -> Vec<String> {
         let selecting = hpas.into_iter().map(|hpa| async move {
-            let selector = usable_selector(&self.scale(&hpa).await.ok()?)?;
+            let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
             selects.then(|| format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name))
         });

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
+    SelectedPods,
     api::{HorizontalPodAutoscaler, Pod},
     settings::Settings,
 };
@@ -39,7 +40,7 @@ pub(super) struct Attempt<'a> {
     /// The target's pods from a list request, if the pod cache was incomplete.
     pub(super) listed_pods: Option<Vec<Arc<Pod>>>,
     /// The pods that the target owns, if only those count.
-    pub(super) owned_pods: Option<Result<Vec<Arc<Pod>>, String>>,
+    pub(super) owned_pods: Option<SelectedPods>,
 }
 
 /// How an attempt ended.

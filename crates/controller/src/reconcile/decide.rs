@@ -173,11 +173,7 @@ impl<'a> Attempt<'a> {
         let Ok(selector) = Selector::parse(&target.scale.selector) else { return };
         let listed = self.listed_pods.clone();
         let pods = listed.unwrap_or_else(|| reconciler.pods.select(namespace, &selector));
-        let owned = match target.uid.as_str() {
-            "" => Err("the API server doesn't send the target's UID".to_owned()),
-            uid => reconciler.owners.owned(namespace, pods, uid).await.map_err(|it| it.to_string()),
-        };
-        self.owned_pods = Some(owned);
+        self.owned_pods = Some(reconciler.owners.only_owned(namespace, pods, target).await);
     }
 
     async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> Decided<'a> {
@@ -190,8 +186,7 @@ impl<'a> Attempt<'a> {
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
         let (listed, ownership_error) = match self.owned_pods.take() {
             None => (self.listed_pods.clone(), None),
-            Some(Ok(owned)) => (Some(owned), None),
-            Some(Err(error)) => (None, Some(error)),
+            Some(SelectedPods { pods, ownership_error, .. }) => (Some(pods), ownership_error),
         };
         let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
         let mut has_selected = false;

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use hpa_calc::api::{OwnerReference, Pod};
+use hpa_calc::{
+    SelectedPods,
+    api::{OwnerReference, Pod},
+};
 use http::Method;
 use kube::Client;
 use parking_lot::Mutex;
@@ -21,7 +24,7 @@ use tokio::time::Instant;
 use super::{
     mapper::RestMapper,
     mapping::{GroupKind, Mapping},
-    scale::ScaleError,
+    scale::{ScaleError, ScaleObject},
 };
 use crate::k8s::{ApiRequest, path_segment};
 
@@ -34,7 +37,7 @@ const MAX_OWNERS: usize = 50_000;
 
 /// Why a chain of references can't be followed.
 #[derive(Debug, thiserror::Error)]
-pub enum OwnerError {
+enum OwnerError {
     /// The kind of an owner is not known, or discovery failed.
     #[error("{kind} {name}: {reason}")]
     Kind { kind: String, name: String, reason: String },
@@ -69,7 +72,7 @@ impl Owners {
     }
 
     /// The pods that the object with this UID owns.
-    pub async fn owned(
+    async fn owned(
         &self,
         namespace: &str,
         pods: Vec<Arc<Pod>>,
@@ -88,6 +91,24 @@ impl Owners {
         let owned: Vec<bool> = pods.iter().map(is_owned).collect();
         let owned = pods.iter().zip(owned).filter(|(_, is_owned)| *is_owned);
         Ok(owned.map(|(pod, _)| Arc::clone(pod)).collect())
+    }
+
+    /// The selected pods without those that the target doesn't own. If that can't be determined,
+    /// the result says why.
+    pub async fn only_owned(
+        &self,
+        namespace: &str,
+        pods: Vec<Arc<Pod>>,
+        target: &ScaleObject,
+    ) -> SelectedPods {
+        let owned = match target.uid.as_str() {
+            "" => Err("the API server doesn't send the target's UID".to_owned()),
+            uid => self.owned(namespace, pods, uid).await.map_err(|error| error.to_string()),
+        };
+        match owned {
+            Ok(pods) => SelectedPods { pods, ..SelectedPods::default() },
+            Err(error) => SelectedPods { ownership_error: Some(error), ..SelectedPods::default() },
+        }
     }
 
     /// Whether the chain that begins with this owner ends at the object with this UID.

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::{
     Inputs, Pod, Readings, Report, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
-    settings::SettingPolicy,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::{
     HpaKey,
@@ -151,7 +151,8 @@ impl Detail {
     async fn decide(&mut self, entry: &Entry, past: Past) -> (Option<Report>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
         let mut missing = Vec::new();
-        let scale = self.cluster.scale(hpa).await;
+        let target = self.cluster.target(hpa).await;
+        let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let pods = self.pods(selector.as_ref()).await;
         missing.extend(pods.problem.iter().map(|text| format!("Pods can't be read: {text}")));
@@ -165,15 +166,19 @@ impl Detail {
         } else {
             settings.for_autoscaler(hpa, &SettingPolicy::default()).settings
         };
+        let selected = match &target {
+            Ok(target) if settings.pods == PodSelection::Owned => {
+                let namespace = &hpa.metadata.namespace;
+                self.cluster.owners.only_owned(namespace, pods, target).await
+            }
+            _ => SelectedPods::new(pods),
+        };
+        let autoscalers = self.selecting(entry, &selected.pods).await;
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
             settings,
-            selected: SelectedPods {
-                autoscalers: self.selecting(entry, &pods).await,
-                pods,
-                ..SelectedPods::default()
-            },
+            selected: SelectedPods { autoscalers, ..selected },
             readings: Readings::new(),
             history: past.history,
             now: self.cluster.clock.now(),

@@ -5,8 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context, bail};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
-    Scale, ScaleReadError, SelectedPods, Selector, Settings, api::CrossVersionObjectReference,
-    defaults::apply_defaults, settings::SettingPolicy,
+    Scale, ScaleReadError, SelectedPods, Selector, Settings,
+    api::CrossVersionObjectReference,
+    defaults::apply_defaults,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings};
 use hpa_metrics::wire::{
@@ -67,13 +69,14 @@ impl Dump {
         } else {
             settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings
         };
+        let are_owned = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
             scale,
             settings,
             selected: SelectedPods {
                 autoscalers: self.selecting(&hpa, &pods),
                 pods,
-                ..SelectedPods::default()
+                ownership_error: are_owned.then(|| "files don't say it".to_owned()),
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),

@@ -10,13 +10,14 @@ use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
-    defaults::apply_defaults, settings::SettingPolicy,
+    defaults::apply_defaults,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
     debug::{AutoscalerDetail, effective_settings, fill_readings},
     k8s::FieldManager,
-    scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
+    scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
 };
 use hpa_metrics::CoalescingSettings;
 use jiff::{SignedDuration, Timestamp};
@@ -52,6 +53,7 @@ pub(super) struct Cluster {
     client: Client,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
+    owners: Owners,
     metrics: MetricReader,
     /// When the series of rules were read last.
     relisted: Cell<Option<Instant>>,
@@ -87,6 +89,7 @@ impl Cluster {
         let sources = &arguments.sources;
         let metrics = MetricReader::new(&clients, mapper.clone(), sources, scope, timeout, sharing);
         Ok(Self {
+            owners: Owners::new(clients.api.clone(), mapper.clone(), timeout),
             scales: ScaleClient::new(clients.api.clone(), timeout),
             metrics: metrics.await?,
             relisted: Cell::default(),
@@ -111,12 +114,7 @@ impl Cluster {
         let started = Timestamp::now();
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
-        let scale = self.scale(&hpa).await;
-        let selector = scale.as_ref().ok().and_then(usable_selector);
-        let selected = match &selector {
-            Some(selector) => self.select(selector).await?,
-            None => SelectedPods::default(),
-        };
+        let target = self.target(&hpa).await;
         let is_reference = controller.is_reference();
         let settings = settings.with_strict_scale_to_zero(!is_reference);
         // The reference knows no settings of single autoscalers.
@@ -124,6 +122,15 @@ impl Cluster {
             settings
         } else {
             settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings
+        };
+        let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
+        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let selected = match (&selector, &target) {
+            (Some(selector), Ok(target)) => {
+                let owner = (settings.pods == PodSelection::Owned).then_some(target);
+                self.select(selector, owner).await?
+            }
+            _ => SelectedPods::default(),
         };
         let inputs = Inputs {
             hpa,
@@ -203,18 +210,31 @@ impl Cluster {
         format!("/apis/{group}/namespaces/{namespace}/{resource}")
     }
 
-    async fn scale(
+    async fn target(
         &self,
         hpa: &HorizontalPodAutoscaler,
-    ) -> Result<hpa_calc::Scale, hpa_calc::ScaleReadError> {
+    ) -> Result<ScaleObject, hpa_calc::ScaleReadError> {
         let target = &hpa.spec.scale_target_ref;
         let read = read_scale(&self.mapper, &self.scales, &self.namespace, target).await;
-        read.map(|(object, _)| object.scale).map_err(|unavailable| unavailable.error)
+        read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
     }
 
-    /// The pods of the selector, and the autoscalers that select any of them.
-    async fn select(&self, selector: &Selector) -> anyhow::Result<SelectedPods> {
+    /// The pods of the selector, only those of the owner if there is one, and the autoscalers that
+    /// select any of them.
+    async fn select(
+        &self,
+        selector: &Selector,
+        owner: Option<&ScaleObject>,
+    ) -> anyhow::Result<SelectedPods> {
         let pods = self.pods(selector).await?;
+        let selected = match owner {
+            Some(owner) => self.owners.only_owned(&self.namespace, pods, owner).await,
+            None => SelectedPods::new(pods),
+        };
+        let SelectedPods { pods, ownership_error, .. } = selected;
+        if ownership_error.is_some() {
+            return Ok(SelectedPods { ownership_error, ..SelectedPods::default() });
+        }
         if pods.is_empty() {
             return Ok(SelectedPods::default());
         }
@@ -225,7 +245,7 @@ impl Cluster {
         let selected = &pods;
         let others = items.into_iter().filter_map(|item| serde_json::from_value(item).ok());
         let others = others.map(|hpa: HorizontalPodAutoscaler| async move {
-            let selector = usable_selector(&self.scale(&hpa).await.ok()?)?;
+            let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
             selects.then(|| format!("{}/{}", self.namespace, hpa.metadata.name))
         });
