@@ -38,8 +38,9 @@ use crate::{
     collectors, logging,
     prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
-    run::cancel_on_signal,
-    scaling_schedules, version,
+    scaling_schedules,
+    signals::cancel_on_signal,
+    version,
 };
 
 /// The usual sync period of the clients.
