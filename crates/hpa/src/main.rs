@@ -43,6 +43,8 @@ mod plugin_completion;
 mod prometheus_metrics;
 mod query_exports;
 mod recommend;
+#[cfg(all(test, feature = "demo"))]
+mod reference;
 mod replay;
 mod rules;
 mod rules_provider;
