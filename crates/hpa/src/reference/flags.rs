@@ -84,9 +84,9 @@ fn row(page: &mut Page, command: &str, argument: &Arg) {
     let shown = if flag.is_empty() { value.trim().to_owned() } else { format!("{flag}{value}") };
     page.row(&[&code(&shown), &default, &code(&variable.clone().unwrap_or_default()), &help]);
     if let Some(long) = argument.get_long() {
-        page.names.push(format!("{command} --{long}"));
+        let variable = variable.map(|name| format!("{name} ")).unwrap_or_default();
+        page.names.push(format!("{command} {variable}--{long}"));
     }
-    page.names.extend(variable);
 }
 
 pub(super) fn exit_statuses() -> Page {

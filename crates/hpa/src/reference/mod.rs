@@ -7,8 +7,8 @@ mod charts;
 mod flags;
 mod interface;
 mod monitoring;
+mod names;
 mod schema;
-mod sources;
 
 use std::{
     fs,
@@ -85,8 +85,8 @@ async fn pages() -> Vec<Page> {
         flags::exit_statuses(),
         monitoring::metrics(&export_tests::scrape().await),
         monitoring::alerts(),
-        sources::annotations(),
-        sources::lint_rules(),
+        names::annotations(),
+        names::lint_rules(),
         charts::values("hpa-controller", "chart-controller.md"),
         charts::values("hpa-adapter", "chart-adapter.md"),
         schema::custom_api(),
