@@ -25,10 +25,7 @@ const ROUTE_GROUP: &str = include_str!("chart-routegroup.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_collect_metrics() -> Result<()> {
-    let (assets, helm) = match programs().await {
-        Ok(programs) => programs,
-        Err(()) => return Ok(()),
-    };
+    let Ok((assets, helm)) = programs().await else { return Ok(()) };
     let cluster = Cluster::start(assets, helm).await?;
     create_workload(&cluster).await?;
     let url = serve_prometheus().await;

@@ -21,10 +21,7 @@ const VISITOR: &str = "visitor";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
-    let (assets, helm) = match programs().await {
-        Ok(programs) => programs,
-        Err(()) => return Ok(()),
-    };
+    let Ok((assets, helm)) = programs().await else { return Ok(()) };
     let cluster = Cluster::start(assets, helm).await?;
     let url = serve_prometheus().await;
     cluster.check_adapter(&url).await.context("hpa-adapter")?;

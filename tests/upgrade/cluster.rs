@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// A cluster with the definition of the custom API.
-    pub(crate) async fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock = VirtualClock::start();
         let metrics = Arc::new(SettableMetrics::new(0, 10));
         let server_clock = clock.clone();
@@ -118,7 +118,7 @@ impl Cluster {
         i64::try_from(self.clock.age().as_secs()).expect("a short test")
     }
 
-    pub(crate) async fn replicas(&self, name: &str) -> i64 {
+    pub(crate) fn replicas(&self, name: &str) -> i64 {
         self.testbed.replicas(name)
     }
 

@@ -33,7 +33,7 @@ fn directory() -> PathBuf {
 
 /// Runs the scenario until the leader is killed, and returns what it stored.
 async fn stored_by_this_version() -> Vec<Value> {
-    let cluster = Cluster::new().await;
+    let cluster = Cluster::new();
     cluster.create().await;
     let leader = cluster.controller("old");
     cluster.run_until_killed(leader).await;
@@ -71,7 +71,7 @@ async fn state_of_this_version_can_be_recorded() {
 #[tokio::test(start_paused = true)]
 async fn recommendations_and_scalings_of_the_previous_release_count() {
     for (version, stored) in releases() {
-        let cluster = Cluster::new().await;
+        let cluster = Cluster::new();
         cluster.restore(&stored).await;
         cluster.start_at(KILLED).await;
         let _new = cluster.controller("new");
@@ -84,8 +84,8 @@ async fn recommendations_and_scalings_of_the_previous_release_count() {
         let second = cluster.scaled_from("limited", 9).await;
         let expected = FALLEN + POLICY_PERIOD..=FALLEN + POLICY_PERIOD + 2 * SYNC;
         assert!(expected.contains(&second), "{version}: limited scaled at {second}");
-        assert_eq!(cluster.replicas("limited").await, 8, "{version}");
-        assert_eq!(cluster.replicas("paused").await, 3, "{version}");
+        assert_eq!(cluster.replicas("limited"), 8, "{version}");
+        assert_eq!(cluster.replicas("paused"), 3, "{version}");
         let paused = cluster.hpa("paused").await;
         let condition = &paused["status"]["conditions"];
         let conditions = condition.as_array().expect("conditions");
@@ -97,7 +97,7 @@ async fn recommendations_and_scalings_of_the_previous_release_count() {
 #[tokio::test(start_paused = true)]
 async fn lease_of_the_previous_release_is_taken_over() {
     for (version, stored) in releases() {
-        let cluster = Cluster::new().await;
+        let cluster = Cluster::new();
         cluster.restore(&stored).await;
         cluster.start_at(KILLED).await;
         let before = cluster.lease().await;
@@ -135,7 +135,7 @@ async fn stored_state_can_be_read_by_the_previous_release() {
 #[tokio::test(start_paused = true)]
 async fn this_version_keeps_the_histories_of_the_previous_release() {
     let (_, previous) = releases().pop().expect("a release");
-    let cluster = Cluster::new().await;
+    let cluster = Cluster::new();
     cluster.restore(&previous).await;
     cluster.start_at(KILLED).await;
     let new = cluster.controller("new");

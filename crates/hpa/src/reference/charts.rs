@@ -49,7 +49,8 @@ struct Entry {
 
 impl Entry {
     fn pointer(&self) -> String {
-        self.path.iter().map(|part| format!("/{}", part.replace('/', "~1"))).collect()
+        let parts: Vec<String> = self.path.iter().map(|part| part.replace('/', "~1")).collect();
+        format!("/{}", parts.join("/"))
     }
 }
 
@@ -94,14 +95,11 @@ fn entries(text: &str) -> Vec<Entry> {
 
 /// The type of a value, in the words of JSON Schema.
 fn kind(schema: &Value, path: &[String]) -> String {
-    let mut at = schema;
+    let (mut at, mut name) = (schema, None);
     for part in path {
-        at = resolve(schema, &at["properties"][part]).1;
+        (name, at) = resolve(schema, &at["properties"][part]);
     }
-    let outer = path[..path.len() - 1]
-        .iter()
-        .fold(schema, |at, part| resolve(schema, &at["properties"][part]).1);
-    if let (Some(name), _) = resolve(schema, &outer["properties"][&path[path.len() - 1]]) {
+    if let Some(name) = name {
         return name;
     }
     let words = |value: &Value| -> Vec<String> {

@@ -32,7 +32,7 @@ pub(super) fn flags() -> Page {
     );
     for (name, command) in commands() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        page.text += &format!("\n## {name}\n\n{about}.\n");
+        page.write(format_args!("\n## {name}\n\n{about}.\n"));
         page.names.push(name.clone());
         let mut heading = None;
         let mut is_first = true;

@@ -1,5 +1,7 @@
 //! Exported metrics and alerts.
 
+use serde_json::Value;
+
 use super::{Page, code, read_yaml};
 use crate::export_tests::Exposition;
 
@@ -35,7 +37,7 @@ pub(super) fn alerts() -> Page {
     page.table(None, &["alert", "severity", "for", "", "expression"]);
     let groups = rules["groups"].as_array().into_iter().flatten();
     for rule in groups.flat_map(|group| group["rules"].as_array().into_iter().flatten()) {
-        let text = |pointer: &str| rule.pointer(pointer).and_then(|one| one.as_str()).unwrap_or("");
+        let text = |pointer: &str| rule.pointer(pointer).and_then(Value::as_str).unwrap_or("");
         let Some(name) = rule["alert"].as_str() else { continue };
         let link = format!("[{name}](../alerts.md#{})", name.to_lowercase());
         let summary = text("/annotations/summary").replace("{{", "`{{").replace("}}", "}}`");
