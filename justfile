@@ -45,7 +45,23 @@ fuzz SECONDS="60" *TARGETS:
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:
-    for crate in hpa-calc hpa-go-compat hpa-metrics hpa-prometheus hpa-crd hpa-collectors hpa-lease hpa-controller hpa-adapter hpa-dashboard hpa-simulate hpa-forecast hpa-testbed hpa-bench hpa; do cargo test -p $crate || exit 1; done
+    .ci/run crates
+
+# Write the pages of docs/reference.
+reference:
+    UPDATE_REFERENCE=1 cargo test --workspace --bin hpa reference::pages
+
+# Record the names that a release promises, in release/interface.txt.
+interface:
+    UPDATE_INTERFACE=1 cargo test --workspace --bin hpa reference::interface
+
+# Record what this version stores, in tests/upgrade/stored.
+stored-state:
+    UPDATE_STORED_STATE=1 cargo test --test upgrade
+
+# Build the site of the documentation in target/book/html, and check its links. Needs mdbook.
+site:
+    docs/book/build
 
 # Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:

@@ -6,6 +6,7 @@ use std::{env, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use hpa_tests::kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
+use hpa_tests::programs::skip;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -16,25 +17,18 @@ const VISITOR: &str = "visitor";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
-    let (assets, helm) = match programs().await {
-        Ok(programs) => programs,
-        Err(reason) => return skip(&reason.to_string()),
-    };
+    let Ok((assets, helm)) = programs().await else { return Ok(()) };
     let cluster = Cluster::start(assets, helm).await?;
     let url = serve_prometheus().await;
     cluster.check_adapter(&url).await.context("hpa-adapter")?;
     cluster.check_controller(&url).await.context("hpa-controller")
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the result of a test")]
-pub(crate) fn skip(reason: &str) -> Result<()> {
-    println!("skipped: {reason}");
-    Ok(())
-}
-
-/// The directory of kube-apiserver and kubectl, and helm.
-pub(crate) async fn programs() -> Result<(PathBuf, PathBuf)> {
-    Ok((assets::find()?, find_helm().await?))
+/// The directory of kube-apiserver and kubectl, and helm. Without one of them, the test is skipped.
+pub(crate) async fn programs() -> Result<(PathBuf, PathBuf), ()> {
+    let assets = assets::find().map_err(|reason| skip("kube-apiserver", reason))?;
+    let helm = find_helm().await.map_err(|reason| skip("helm", reason))?;
+    Ok((assets, helm))
 }
 
 /// The first helm of `HELM`, or that in `PATH`.

@@ -16,6 +16,7 @@ use hpa_prometheus::client::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_prometheus::rules::results::QueryResult;
 use hpa_tests::harness::objects;
 use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
+use hpa_tests::programs;
 use serde_json::{Value, json};
 use tokio::{
     process::Command,
@@ -30,13 +31,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()> {
     let Some(other) = env::var_os("PROMETHEUS_ADAPTER").filter(|path| !path.is_empty()) else {
-        println!("skipped: PROMETHEUS_ADAPTER is not set");
+        programs::skip("prometheus-adapter", "PROMETHEUS_ADAPTER is not set");
         return Ok(());
     };
     let assets = match assets::find() {
         Ok(assets) => assets,
         Err(reason) => {
-            println!("skipped: {reason}");
+            programs::skip("kube-apiserver", reason);
             return Ok(());
         }
     };

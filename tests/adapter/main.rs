@@ -17,6 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use axum::{Form, Json, Router, routing::post};
 use hpa_tests::kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
+use hpa_tests::programs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -38,7 +39,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     let assets = match assets::find() {
         Ok(assets) => assets,
         Err(reason) => {
-            println!("skipped: {reason}");
+            programs::skip("kube-apiserver", reason);
             return Ok(());
         }
     };
@@ -163,7 +164,8 @@ impl Cluster {
     async fn check_scaling(&self) -> Result<()> {
         let binary = self.assets.join("kube-controller-manager");
         if !binary.is_file() {
-            println!("skipped: {} does not exist", binary.display());
+            let reason = format!("{} does not exist", binary.display());
+            programs::skip("kube-controller-manager", reason);
             return Ok(());
         }
         let mut command = Command::new(binary);

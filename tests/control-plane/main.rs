@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use futures::future::BoxFuture;
-use hpa_tests::harness::hpa_binary;
+use hpa_tests::{harness::hpa_binary, programs};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control_plane::Kind;
@@ -130,10 +130,8 @@ async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Resu
     match assets {
         Ok(assets) => against(&Kind::KubeApiserver(assets), real, &binary, report).await,
         Err(missing) if !real.scenarios.is_empty() => {
-            report.skip(
-                real.scenarios.len(),
-                &format!("NO KUBE-APISERVER, THE TESTBED ONLY: {missing}"),
-            );
+            programs::skip("kube-apiserver", missing);
+            report.skip(real.scenarios.len(), "NO KUBE-APISERVER, THE TESTBED ONLY");
         }
         Err(_) => {}
     }

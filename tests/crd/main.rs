@@ -36,6 +36,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
+use hpa_tests::programs;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     match hpa_tests::kube_apiserver::assets::find() {
         Err(missing) => {
-            println!("\nNO CONTROL PLANE: {missing}\n");
+            programs::skip("kube-apiserver", missing);
             for name in NAMES {
                 println!("test {name} ... skipped");
                 skipped += 1;

@@ -2,13 +2,12 @@
 //! the leader's through the proxy, before and after a leader change, and say why where they can't.
 //! Skipped, with a line that says so, without the programs.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 #![allow(clippy::indexing_slicing, reason = "a missing field is null")]
 
 use std::net::{IpAddr, UdpSocket};
 
 use anyhow::{Context, Result, ensure};
-use hpa_tests::kube_apiserver::assets;
+use hpa_tests::{kube_apiserver::assets, programs};
 use serde_json::Value;
 
 mod cluster;
@@ -20,12 +19,12 @@ async fn leader_is_read_through_the_api_server() -> Result<()> {
     let assets = match assets::find() {
         Ok(assets) => assets,
         Err(reason) => {
-            println!("skipped: {reason}");
+            programs::skip("kube-apiserver", reason);
             return Ok(());
         }
     };
     let Some(address) = address() else {
-        println!("skipped: kube-apiserver's proxy refuses loopback, and there is no other address");
+        programs::skip("address", "kube-apiserver's proxy refuses loopback, and there is no other");
         return Ok(());
     };
     let mut cluster = Cluster::start(assets, address).await?;

@@ -26,7 +26,7 @@ mod sharing;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hpa_tests::harness::hpa_binary;
+use hpa_tests::{harness::hpa_binary, programs};
 use jiff::Timestamp;
 
 use crate::{document::Recipe, reader::Reader, server::Server};
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let version = match server::version() {
         Ok(version) => version,
         Err(missing) => {
-            println!("test prometheus ... skipped: {missing:#}");
+            programs::skip("prometheus", format_args!("{missing:#}"));
             return ExitCode::SUCCESS;
         }
     };

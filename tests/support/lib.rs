@@ -2,9 +2,11 @@
 //!
 //! - [`harness`]: the controller on a testbed, objects, metrics, virtual time
 //! - [`kube_apiserver`]: a real etcd and kube-apiserver
+//! - [`programs`]: what a test does without its program
 
 pub mod harness;
 pub mod kube_apiserver;
+pub mod programs;
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! The server's own certificates, for servers that are given none.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -112,10 +113,11 @@ pub fn local_names() -> Vec<String> {
     vec!["localhost".to_owned(), "127.0.0.1".to_owned()]
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner can read, as far as the directory's rights don't say so.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
     let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }

@@ -43,6 +43,8 @@ mod metric_reader;
 mod plugin_completion;
 mod prometheus_metrics;
 mod recommend;
+#[cfg(all(test, feature = "demo"))]
+mod reference;
 mod replay;
 mod rules;
 mod rules_provider;

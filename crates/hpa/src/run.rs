@@ -7,7 +7,6 @@ use hpa_controller::{
     ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions, k8s::Clients,
 };
 use hpa_lease::{Election, ElectionConfig};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -15,11 +14,10 @@ use crate::{
     api_client::{client_config, separate_client},
     args::{RunArguments, to_std},
     controller_options::options,
-    debug_api, in_process, logging, scaling_schedules, serve, version,
+    debug_api, in_process, logging, scaling_schedules, serve,
+    signals::cancel_on_signal,
+    version,
 };
-
-/// The exit status after a second signal, as shells report SIGINT.
-const EXIT_SECOND_SIGNAL: i32 = 130;
 
 /// Runs the controller until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
@@ -113,24 +111,4 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
         retry_period: to_std(election.leader_elect_retry_period),
     };
     Ok(Some(Election { client, config }))
-}
-
-pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("unable to listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("unable to listen for SIGINT")?;
-    let shutdown = shutdown.clone();
-    tokio::spawn(async move {
-        let mut signal = async || {
-            tokio::select! {
-                _ = terminate.recv() => info!("received SIGTERM"),
-                _ = interrupt.recv() => info!("received SIGINT"),
-            }
-        };
-        signal().await;
-        shutdown.cancel();
-        signal().await;
-        info!("second signal: exiting without waiting");
-        std::process::exit(EXIT_SECOND_SIGNAL);
-    });
-    Ok(())
 }

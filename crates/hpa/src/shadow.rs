@@ -12,7 +12,7 @@ use crate::{
     api_client::client_config,
     args::{ShadowReportArguments, to_std},
     controller_options::options_from,
-    logging, run, terminal,
+    logging, signals, terminal,
 };
 
 /// Exit status if "no differences" would mean nothing.
@@ -80,7 +80,7 @@ fn inconclusive(summary: &Summary) -> Option<String> {
 
 async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
     let shutdown = CancellationToken::new();
-    run::cancel_on_signal(&shutdown)?;
+    signals::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
     let clients =
         Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;

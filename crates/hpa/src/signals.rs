@@ -1,17 +1,24 @@
-//! The signals that end the demo and the dashboard.
+//! The signals that end a command. Outside of Unix, Ctrl-C is the only one.
 
 use anyhow::Context;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+/// The exit status after a second signal, as shells report SIGINT.
+const EXIT_SECOND_SIGNAL: i32 = 130;
 
 /// SIGINT, SIGTERM and SIGHUP.
+#[cfg(unix)]
 pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
 }
 
+#[cfg(unix)]
 impl Signals {
     pub(crate) fn listen() -> anyhow::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).context("unable to listen for signals");
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
@@ -23,9 +30,42 @@ impl Signals {
     /// Waits for any of them.
     pub(crate) async fn any(&mut self) {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
+            _ = self.interrupt.recv() => info!("received SIGINT"),
+            _ = self.terminate.recv() => info!("received SIGTERM"),
+            _ = self.hang_up.recv() => info!("received SIGHUP"),
         }
     }
+}
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+pub(crate) struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    #[expect(clippy::unnecessary_wraps, reason = "fails on Unix")]
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) async fn any(&mut self) {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => info!("received Ctrl-C"),
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Cancels at the first signal of a service manager or a user, and exits at the second one.
+pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        signals.any().await;
+        shutdown.cancel();
+        signals.any().await;
+        info!("second signal: exiting without waiting");
+        std::process::exit(EXIT_SECOND_SIGNAL);
+    });
+    Ok(())
 }

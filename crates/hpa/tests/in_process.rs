@@ -155,7 +155,7 @@ async fn requests_per_second_of_a_real_prometheus_scale_both_ways() {
     let application = serve(application(&load)).await;
     let cluster = Cluster::new().await;
     let Some((_prometheus, url)) = start_prometheus(cluster.served.dir.path(), application) else {
-        eprintln!("skipped: there is no program `prometheus`");
+        hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
         return;
     };
     let _controller = cluster.start(&url);

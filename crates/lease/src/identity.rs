@@ -6,9 +6,18 @@ use uuid::Uuid;
 /// instance gets another one. `pod_name` replaces the host name, which is cut off after 63
 /// characters.
 pub fn identity(pod_name: Option<&str>) -> String {
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
+    let host = host_name();
     format!("{}_{}", pod_name.unwrap_or(&host), Uuid::new_v4())
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 #[cfg(test)]

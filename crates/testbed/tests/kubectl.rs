@@ -1,6 +1,10 @@
 //! Runs kubectl against the testbed, if it is installed.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests may panic")]
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
+
+#[path = "../../../tests/support/programs.rs"]
+#[allow(unreachable_pub, reason = "a file of the library of the test suites")]
+mod programs;
 
 use std::{
     env,
@@ -43,7 +47,7 @@ impl Cluster {
     /// A testbed with the Deployment `web`. `None` if there is no kubectl.
     async fn start() -> Option<Self> {
         let Some(program) = kubectl_program() else {
-            eprintln!("kubectl is not installed: skipped");
+            programs::skip("kubectl", "it is not in PATH, KUBECTL or the store of setup-envtest");
             return None;
         };
         let testbed = Testbed::default();

@@ -155,9 +155,7 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
     let _other = if let Some(reference) = env.plane.reference()? {
         reference
     } else {
-        println!(
-            "  shadow_agrees_with_same_settings: NO KUBE-CONTROLLER-MANAGER, compared with this controller itself"
-        );
+        println!("  shadow_agrees_with_same_settings: compared with this controller itself");
         env.controller("other", &[])?
     };
     let web = env.deployment("web", 2).await?;

@@ -26,7 +26,7 @@ impl Peer {
     fn start(env: &TestEnv) -> Result<Self> {
         let reference = env.plane.reference()?;
         if reference.is_none() {
-            println!("  {}: NO KUBE-CONTROLLER-MANAGER, its status writes are simulated", env.ns);
+            println!("  {}: without a peer, its status writes are simulated", env.ns);
         }
         Ok(Self { reference })
     }

@@ -3,7 +3,10 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
+
+use anyhow::Context as _;
 
 /// The binaries were not found. The message names the searched location.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,18 @@ pub fn find() -> Result<PathBuf, NotFound> {
         return if is_complete(&dir) { Ok(dir) } else { Err(NotFound::IncompleteDirectory(dir)) };
     }
     newest(&store().ok_or(NotFound::NoHome)?)
+}
+
+/// The minor version of Kubernetes of a directory: 36 of 1.36.2.
+///
+/// # Errors
+/// If kube-apiserver doesn't run, or prints no version.
+pub fn minor_version(dir: &Path) -> anyhow::Result<u32> {
+    let output = Command::new(dir.join("kube-apiserver")).arg("--version").output()?;
+    // `Kubernetes v1.36.2`
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let minor = text.split('.').nth(1).and_then(|minor| minor.parse().ok());
+    minor.with_context(|| format!("kube-apiserver --version prints {text:?}"))
 }
 
 /// Returns the newest version in a store, whose directories are named `VERSION-OS-ARCHITECTURE`.

@@ -12,6 +12,10 @@ use tokio::net::TcpStream;
 
 use super::*;
 
+#[path = "../../../../tests/support/programs.rs"]
+#[allow(unreachable_pub, reason = "a file of the library of the test suites")]
+mod programs;
+
 /// The protocol of SQS, and of the services that have credentials.
 fn aws(request: &str) -> Reply {
     let target = |action| request.contains(&format!("x-amz-target: AmazonSQS.{action}\r\n"));
@@ -169,12 +173,13 @@ async fn moto() -> Option<Moto> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let child = child.inspect_err(|_| println!("SKIPPED: there is no moto_server in PATH")).ok()?;
+    let missing = |_: &std::io::Error| programs::skip("moto", "there is no moto_server in PATH");
+    let child = child.inspect_err(missing).ok()?;
     let mut moto = Moto(child, format!("http://127.0.0.1:{port}/"));
     for _ in 0..600 {
         // As a pyenv shim of a version that isn't selected.
         if let Ok(Some(status)) = moto.0.try_wait() {
-            println!("SKIPPED: moto_server doesn't run: {status}");
+            programs::skip("moto", format_args!("moto_server doesn't run: {status}"));
             return None;
         }
         if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {

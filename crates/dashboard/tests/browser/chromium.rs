@@ -2,6 +2,7 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
+use hpa_tests::programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -37,7 +38,7 @@ pub(crate) fn program() -> Option<String> {
     let given = std::env::var("CHROMIUM").ok();
     let found = given.or_else(|| PROGRAMS.iter().find(is_program).map(ToString::to_string));
     if found.is_none() {
-        println!("SKIPPED: there is no chromium in PATH, and CHROMIUM names none");
+        programs::skip("chromium", "there is no chromium in PATH, and CHROMIUM names none");
     }
     found
 }

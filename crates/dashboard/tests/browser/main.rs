@@ -219,7 +219,7 @@ async fn page_is_accessible_in_both_themes_and_at_phone_width() {
     let Some(program) = program() else { return };
     let axe = std::env::var_os("AXE_CORE").map(|path| fs::read_to_string(path).expect("axe"));
     if axe.is_none() {
-        println!("SKIPPED: axe; AXE_CORE doesn't name the file axe.min.js");
+        hpa_tests::programs::skip("axe", "AXE_CORE doesn't name the file axe.min.js");
     }
     let cluster = Cluster::new(60).await;
     let mut tab = Tab::new(&program).await;

@@ -36,8 +36,9 @@ use crate::{
     collectors::{self, Collectors, Scope},
     logging,
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
-    run::cancel_on_signal,
-    scaling_schedules, version,
+    scaling_schedules,
+    signals::cancel_on_signal,
+    version,
 };
 
 /// The usual sync period of the clients.

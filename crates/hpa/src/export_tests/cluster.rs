@@ -81,7 +81,7 @@ async fn serve_prometheus(queries: watch::Sender<usize>) -> String {
 }
 
 /// The response of `/metrics` after some reconciles.
-pub(super) async fn scrape_controller() -> String {
+pub(crate) async fn scrape_controller() -> String {
     let (count, mut reads) = watch::channel(0);
     let interceptor = Some(Arc::new(ScaleReads(count)) as Arc<dyn Interceptor>);
     let metrics = Some(Arc::new(SettableMetrics::new(100, 5)) as _);

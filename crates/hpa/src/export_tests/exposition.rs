@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The metrics of an exposition.
-pub(super) struct Exposition {
+pub(crate) struct Exposition {
     /// Type and labels by metric family. The label `le` of histograms is left out.
-    pub(super) families: BTreeMap<String, (String, BTreeSet<String>)>,
+    pub(crate) families: BTreeMap<String, (String, BTreeSet<String>)>,
     /// Labels by series name, which for histograms ends in `_bucket`, `_sum` or `_count`.
     pub(super) series: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Exposition {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let (mut families, mut series) =
             (BTreeMap::new(), BTreeMap::<String, BTreeSet<String>>::new());
         let mut family = String::new();

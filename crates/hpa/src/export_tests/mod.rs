@@ -8,8 +8,8 @@ mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::scrape_controller;
-use exposition::Exposition;
+pub(crate) use cluster::scrape_controller as scrape;
+pub(crate) use exposition::Exposition;
 use queries::Query;
 
 const DASHBOARD: &str = include_str!("../../../../charts/hpa-controller/files/dashboard.json");
@@ -75,7 +75,7 @@ fn documented_families() -> BTreeMap<String, (String, BTreeSet<String>)> {
 
 #[tokio::test]
 async fn exported_metrics_match_documentation_dashboard_and_alerts() {
-    let exposition = Exposition::parse(&scrape_controller().await);
+    let exposition = Exposition::parse(&scrape().await);
     assert_eq!(exposition.families, documented_families());
 
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");

@@ -114,6 +114,12 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
     check(&workspace).iter().map(|finding| finding.rule.id).collect()
 }
 
+/// Id, severity and summary of each rule.
+#[cfg(test)]
+pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
+    rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
+}
+
 /// Everything that is found, by file, line and rule.
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -40,7 +40,7 @@ impl Prometheus {
     pub(crate) fn start() -> Option<Self> {
         let version = Command::new("prometheus").arg("--version").output();
         if !version.is_ok_and(|output| output.status.success()) {
-            println!("skipped: there is no prometheus in PATH");
+            hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
             return None;
         }
         // The hour is past when Prometheus begins to scrape it, and the samples aren't too old.

@@ -13,7 +13,8 @@ use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hpa_testbed::{Config, Testbed};
-use hpa_tests::kube_apiserver::{ADMIN, HttpsServer, KubeApiserver, Options, Process};
+use hpa_tests::kube_apiserver::{ADMIN, HttpsServer, KubeApiserver, Options, Process, assets};
+use hpa_tests::programs;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -97,6 +98,8 @@ impl ControlPlane for Plane {
     fn reference(&self) -> Result<Option<Process>> {
         let binary = self.assets.join("kube-controller-manager");
         if !binary.is_file() {
+            let reason = format!("{} does not exist", binary.display());
+            programs::skip("kube-controller-manager", reason);
             return Ok(None);
         }
         let kubeconfig = self.write_kubeconfig("reference.kubeconfig", ADMIN)?;
@@ -105,7 +108,7 @@ impl ControlPlane for Plane {
             "--controllers=horizontal-pod-autoscaler-controller",
             "--horizontal-pod-autoscaler-sync-period=1s",
             "--horizontal-pod-autoscaler-downscale-stabilization=2s",
-            "--feature-gates=HPAScaleToZero=true",
+            &feature_gates(&self.assets)?,
             "--kube-api-qps=200",
             "--kube-api-burst=400",
             "--leader-elect=false",
@@ -140,10 +143,18 @@ impl ControlPlane for Plane {
     }
 }
 
+/// The flag for the features of autoscaling/v2 that aren't on by default in this version.
+fn feature_gates(assets: &Path) -> Result<String> {
+    // An unknown gate is an error.
+    let tolerance =
+        if assets::minor_version(assets)? >= 33 { ",HPAConfigurableTolerance=true" } else { "" };
+    Ok(format!("--feature-gates=HPAScaleToZero=true{tolerance}"))
+}
+
 impl Plane {
     pub(super) async fn start(assets: &Path, metrics: Metrics) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("hpa-control-plane-").tempdir()?;
-        let options = Options::new(assets).flag("--feature-gates=HPAScaleToZero=true");
+        let options = Options::new(assets).flag(&feature_gates(assets)?);
         let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
         let controller_kubeconfig = dir.path().join("controller.kubeconfig");
         let webhook = Webhook::default();

@@ -113,7 +113,6 @@ pub(super) async fn explain_beside_this_controller(env: TestEnv) -> Result<()> {
 /// Beside the controller of Kubernetes.
 pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
     let Some(_reference) = env.plane.reference()? else {
-        println!("  {}: NO KUBE-CONTROLLER-MANAGER, nothing to explain", env.ns);
         return Ok(());
     };
     explain_all(&env, OWN_BESIDE_REFERENCE, REFERENCE).await

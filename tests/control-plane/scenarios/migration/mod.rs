@@ -38,11 +38,11 @@ pub(super) async fn migration_guide(env: TestEnv) -> Result<()> {
         return Ok(());
     };
     let Some(mut user) = User::new(&env, &access.kubectl, &access.kubeconfig)? else {
-        skipped("NO KUBECTL OR NO HELM");
+        skipped("there is no kubectl or no helm");
         return Ok(());
     };
     let Some(built_in) = env.plane.reference()? else {
-        skipped("NO KUBE-CONTROLLER-MANAGER");
+        skipped("there is no built-in controller");
         return Ok(());
     };
     let web = env.deployment("web", 2).await?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
+use hpa_tests::programs;
 use tokio::process::Command;
 
 use super::guide::{Guide, Part};
@@ -26,7 +27,14 @@ pub(super) struct User {
 impl User {
     /// Returns `None` if helm or kubectl is not installed.
     pub(super) fn new(env: &TestEnv, kubectl: &Path, kubeconfig: &Path) -> Result<Option<Self>> {
-        let Some(helm) = helm().filter(|_| kubectl.is_file()) else { return Ok(None) };
+        if !kubectl.is_file() {
+            programs::skip("kubectl", format_args!("{} does not exist", kubectl.display()));
+            return Ok(None);
+        }
+        let Some(helm) = helm() else {
+            programs::skip("helm", "HELM is not set, and there is no helm in PATH");
+            return Ok(None);
+        };
         let dir = env.plane.dir().join("migration");
         let tools = dir.join("tools");
         fs::create_dir_all(&tools)?;

@@ -7,7 +7,6 @@ use std::{
     fs,
     io::Write,
     net::{Ipv4Addr, SocketAddr},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -207,8 +206,11 @@ fn faults(scenario: &Scenario, clock: &SimulatedClock) -> anyhow::Result<Faults>
 
 /// Writes a file that only its owner can read.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// Creates clients from the kubeconfig, as for any cluster. If the environment prevents that, for

@@ -79,7 +79,8 @@ fn leave() {
 
 /// Columns and rows of the terminal.
 pub(super) fn size() -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(stdout()).ok();
-    let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    size.map_or(DEFAULT_SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
+    let size = terminal_size::terminal_size_of(stdout());
+    size.map(|(columns, rows)| (usize::from(columns.0), usize::from(rows.0)))
+        .filter(|(columns, rows)| *columns > 0 && *rows > 0)
+        .unwrap_or(DEFAULT_SIZE)
 }

@@ -1,0 +1,68 @@
+//! What users depend on, compared with the last release.
+
+use std::{collections::BTreeSet, fs};
+
+use super::{pages, read, repository};
+
+/// The names of the last release. A release replaces the file (RELEASING.md).
+const RELEASED: &str = "release/interface.txt";
+/// If set, the file gets the names of this version.
+const RELEASE: &str = "UPDATE_INTERFACE";
+
+/// The changes of the interface that the changelog doesn't mention.
+fn unmentioned(released: &str, current: &BTreeSet<String>, changelog: &str) -> Vec<String> {
+    let unreleased = changelog.split("\n## ").nth(1).unwrap_or_default();
+    let released: BTreeSet<String> = released.lines().map(ToOwned::to_owned).collect();
+    let added = current.difference(&released).map(|name| ("added", name));
+    let removed = released.difference(current).map(|name| ("removed", name));
+    let mut found = Vec::new();
+    for (change, name) in added.chain(removed) {
+        // A flag, a metric, a path: what the changelog has in backquotes.
+        let word = name.rsplit(' ').next().unwrap_or(name);
+        let is_mentioned = unreleased
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .flat_map(str::split_whitespace)
+            .any(|mentioned| mentioned.trim_end_matches([',', ':', '.']) == word);
+        if !is_mentioned {
+            found.push(format!("{change}: {name}"));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn changes_since_the_last_release_are_in_the_changelog() {
+    let mut current = BTreeSet::new();
+    for page in pages().await {
+        let kind = page.file.trim_end_matches(".md");
+        current.extend(page.names.iter().map(|name| format!("{kind}: {name}")));
+    }
+    assert!(current.len() > 500, "{current:?}");
+    if std::env::var_os(RELEASE).is_some() {
+        let lines: Vec<&str> = current.iter().map(String::as_str).collect();
+        fs::write(repository(RELEASED), lines.join("\n") + "\n").expect("a file");
+    }
+    let missing = unmentioned(&read(RELEASED), &current, &read("CHANGELOG.md"));
+    assert!(
+        missing.is_empty(),
+        "CHANGELOG.md, section Unreleased, has no line about:\n  {}",
+        missing.join("\n  ")
+    );
+}
+
+#[test]
+fn change_of_the_interface_needs_a_line_in_the_changelog() {
+    let released = "flags: hpa run --old\nflags: hpa run --same\n";
+    let current =
+        BTreeSet::from(["flags: hpa run --new".to_owned(), "flags: hpa run --same".to_owned()]);
+    let none =
+        "# Changelog\n\n## Unreleased\n\n- `--older` and --old, --new\n\n## 0.1.0\n\n- `--new`\n";
+    assert_eq!(
+        unmentioned(released, &current, none),
+        ["added: flags: hpa run --new", "removed: flags: hpa run --old"]
+    );
+    let both = "# Changelog\n\n## Unreleased\n\n- `hpa run --new`, instead of `--old`\n";
+    assert_eq!(unmentioned(released, &current, both), [""; 0]);
+}

@@ -1,0 +1,49 @@
+//! Exported metrics and alerts.
+
+use serde_json::Value;
+
+use super::{Page, code, read_yaml};
+use crate::export_tests::Exposition;
+
+/// The metrics of an exposition of a controller with all sources.
+pub(super) fn metrics(exposition: &str) -> Page {
+    let mut page = Page::new(
+        "metrics.md",
+        "Metrics",
+        "What `hpa run` exports with all its sources of metrics. [Metrics](../metrics.md) says which \
+         flag each one needs.",
+    );
+    page.table(None, &["metric", "type", "labels", ""]);
+    let help = |name: &str| {
+        let start = format!("# HELP {name} ");
+        exposition.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_default()
+    };
+    for (name, (kind, labels)) in Exposition::parse(exposition).families {
+        let shown: Vec<String> = labels.iter().map(|label| code(label)).collect();
+        page.row(&[&code(&name), &kind, &shown.join(" "), help(&name)]);
+        page.names.extend(labels.iter().map(|label| format!("{name}{{{label}}}")));
+        page.names.push(name);
+    }
+    page
+}
+
+pub(super) fn alerts() -> Page {
+    let mut page = Page::new(
+        "alerts.md",
+        "Alerts",
+        "The rules of the chart. [Alerts](../alerts.md) says what to do about each.",
+    );
+    let rules = read_yaml("charts/hpa-controller/files/rules.yaml");
+    page.table(None, &["alert", "severity", "for", "", "expression"]);
+    let groups = rules["groups"].as_array().into_iter().flatten();
+    for rule in groups.flat_map(|group| group["rules"].as_array().into_iter().flatten()) {
+        let text = |pointer: &str| rule.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+        let Some(name) = rule["alert"].as_str() else { continue };
+        let link = format!("[{name}](../alerts.md#{})", name.to_lowercase());
+        let summary = text("/annotations/summary").replace("{{", "`{{").replace("}}", "}}`");
+        let expression = code(text("/expr"));
+        page.row(&[&link, text("/labels/severity"), text("/for"), &summary, &expression]);
+        page.names.push(name.to_owned());
+    }
+    page
+}

@@ -1,0 +1,63 @@
+//! The fields of the custom API.
+
+use serde_json::Value;
+
+use super::{Page, code, read_yaml};
+
+pub(super) fn custom_api() -> Page {
+    let definition = read_yaml("charts/hpa-controller/files/crd.yaml");
+    let version = &definition["spec"]["versions"][0];
+    let group = definition["spec"]["group"].as_str().expect("a group");
+    let name = version["name"].as_str().expect("a version");
+    let mut page = Page::new(
+        "custom-api.md",
+        &format!("{group}/{name}"),
+        "The fields of the [custom API](../custom-api.md). They are those of `autoscaling/v2`.",
+    );
+    let schema = &version["schema"]["openAPIV3Schema"];
+    for part in ["spec", "status"] {
+        page.table(Some(&format!("## {part}")), &["field", "type", ""]);
+        rows(&mut page, part, &schema["properties"][part]);
+    }
+    page
+}
+
+fn rows(page: &mut Page, path: &str, schema: &Value) {
+    let Some(members) = schema["properties"].as_object() else { return };
+    for (name, member) in members {
+        let path = format!("{path}.{name}");
+        let mut path_of_members = path.clone();
+        let mut inner = member;
+        let mut kind = kind(member);
+        if member["type"] == "array" {
+            inner = &member["items"];
+            path_of_members += "[]";
+            kind = format!("list of {}", self::kind(inner));
+        }
+        let description = member["description"].as_str().unwrap_or_default();
+        let default = match member.get("default") {
+            Some(default) if !default.is_array() && !default.is_object() => {
+                format!(" Default: `{default}`.")
+            }
+            _ => String::new(),
+        };
+        page.row(&[&code(&path), &kind, &format!("{description}{default}")]);
+        page.names.push(path);
+        rows(page, &path_of_members, inner);
+    }
+}
+
+fn kind(schema: &Value) -> String {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return "quantity".to_owned();
+    }
+    let kind = schema["format"].as_str().or(schema["type"].as_str()).unwrap_or_default();
+    match schema["enum"].as_array() {
+        Some(values) => values
+            .iter()
+            .map(|value| code(value.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(", "),
+        None => kind.to_owned(),
+    }
+}

@@ -1,0 +1,152 @@
+//! A rolling upgrade from the previous release, and back: what it stored is read, and what this
+//! version stores has the same form.
+//!
+//! `stored/VERSION.json` is what that version stores in [`cluster::Cluster`] until the load falls
+//! and the leader is killed. `just stored-state` records it, at a release.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failed step fails the test"
+)]
+
+mod cluster;
+mod stored;
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::{
+    cluster::{Cluster, FALLEN, KILLED, LEASE, POLICY_PERIOD, SYNC, WINDOW},
+    stored::{History, shape},
+};
+
+/// If set, the state of this version is recorded.
+const UPDATE: &str = "UPDATE_STORED_STATE";
+
+fn directory() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/upgrade/stored"))
+}
+
+/// Runs the scenario until the leader is killed, and returns what it stored.
+async fn stored_by_this_version() -> Vec<Value> {
+    let cluster = Cluster::new();
+    cluster.create().await;
+    let leader = cluster.controller("old");
+    cluster.run_until_killed(leader).await;
+    cluster.stored().await
+}
+
+/// What each recorded release stored, by version.
+fn releases() -> Vec<(String, Vec<Value>)> {
+    let mut found: Vec<(String, Vec<Value>)> = fs::read_dir(directory())
+        .expect("a directory")
+        .map(|entry| {
+            let path = entry.expect("an entry").path();
+            let version = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("a file");
+            (version, serde_json::from_str(&text).expect("objects"))
+        })
+        .collect();
+    found.sort_by(|left, right| left.0.cmp(&right.0));
+    assert!(!found.is_empty(), "no release is recorded");
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn state_of_this_version_can_be_recorded() {
+    if std::env::var_os(UPDATE).is_none() {
+        return;
+    }
+    let stored = stored_by_this_version().await;
+    let text = serde_json::to_string_pretty(&stored).expect("JSON") + "\n";
+    let name = format!("{}.json", env!("CARGO_PKG_VERSION"));
+    fs::write(directory().join(name), text).expect("a file");
+}
+
+/// The successor scales when the previous leader would have.
+#[tokio::test(start_paused = true)]
+async fn recommendations_and_scalings_of_the_previous_release_count() {
+    for (version, stored) in releases() {
+        let cluster = Cluster::new();
+        cluster.restore(&stored).await;
+        cluster.start_at(KILLED).await;
+        let _new = cluster.controller("new");
+        for name in ["web", "own"] {
+            let scaled = cluster.scaled_from(name, 10).await;
+            let expected = FALLEN + WINDOW - SYNC..=FALLEN + WINDOW + SYNC + 1;
+            assert!(expected.contains(&scaled), "{version}: {name} scaled at {scaled}");
+        }
+        // One pod a period: the first was removed before the upgrade.
+        let second = cluster.scaled_from("limited", 9).await;
+        let expected = FALLEN + POLICY_PERIOD..=FALLEN + POLICY_PERIOD + 2 * SYNC;
+        assert!(expected.contains(&second), "{version}: limited scaled at {second}");
+        assert_eq!(cluster.replicas("limited"), 8, "{version}");
+        assert_eq!(cluster.replicas("paused"), 3, "{version}");
+        let paused = cluster.hpa("paused").await;
+        let condition = &paused["status"]["conditions"];
+        let conditions = condition.as_array().expect("conditions");
+        assert!(conditions.iter().any(|one| one["type"] == "Paused" && one["status"] == "True"));
+    }
+}
+
+/// The lease is taken over after its duration, as between instances of one version.
+#[tokio::test(start_paused = true)]
+async fn lease_of_the_previous_release_is_taken_over() {
+    for (version, stored) in releases() {
+        let cluster = Cluster::new();
+        cluster.restore(&stored).await;
+        cluster.start_at(KILLED).await;
+        let before = cluster.lease().await;
+        let _new = cluster.controller("new");
+        cluster.at(KILLED + LEASE + SYNC).await;
+        let lease = cluster.lease().await;
+        let holder = lease["spec"]["holderIdentity"].as_str().expect("a holder");
+        assert!(holder.starts_with("new"), "{version}: {lease}");
+        let transitions = |lease: &Value| lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0);
+        assert_eq!(transitions(&lease), transitions(&before) + 1, "{version}");
+    }
+}
+
+/// The previous release reads what this version stores, because it has the form of its own.
+#[tokio::test(start_paused = true)]
+async fn stored_state_can_be_read_by_the_previous_release() {
+    let current = stored_by_this_version().await;
+    let (version, previous) = releases().pop().expect("a release");
+    let shapes = |objects: &[Value]| -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for object in objects {
+            let kind = object["kind"].as_str().expect("a kind");
+            shape(kind, object, &mut found);
+        }
+        found
+    };
+    let (old, new) = (shapes(&previous), shapes(&current));
+    let missing: Vec<_> = old.difference(&new).collect();
+    assert!(missing.is_empty(), "{version} may need what is no longer stored: {missing:#?}");
+    let history = |objects: &[Value]| History::of(objects);
+    assert_eq!(history(&current), history(&previous), "the same run, so the same history");
+}
+
+/// After going back, the previous release finds the histories that it had stored.
+#[tokio::test(start_paused = true)]
+async fn this_version_keeps_the_histories_of_the_previous_release() {
+    let (_, previous) = releases().pop().expect("a release");
+    let cluster = Cluster::new();
+    cluster.restore(&previous).await;
+    cluster.start_at(KILLED).await;
+    let new = cluster.controller("new");
+    cluster.at(KILLED + LEASE + 5 * SYNC).await;
+    new.kill().await;
+    let stored = cluster.stored().await;
+    let before = History::of(&previous);
+    let after = History::of(&stored);
+    for (name, history) in &before {
+        let kept = after.get(name).unwrap_or_else(|| panic!("{name} has no history: {after:?}"));
+        assert!(kept.contains(history), "{name}: {history:?} became {kept:?}");
+    }
+    assert_eq!(after.len(), before.len());
+}
