@@ -1,9 +1,9 @@
 //! Chains of controller references.
 
-use hpa_calc::Pod;
+use hpa_calc::{Pod, Scale};
 
 use super::*;
-use crate::scale_target::Owners;
+use crate::scale_target::{Owners, ScaleObject};
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/shop/replicasets";
 
@@ -46,9 +46,16 @@ fn owners(server: &Server) -> Owners {
 }
 
 async fn owned(owners: &Owners, pods: &[Arc<Pod>]) -> Result<Vec<String>, String> {
-    let owned = owners.owned("shop", pods.to_vec(), "web-uid").await;
-    let names = owned.map(|pods| pods.iter().map(|pod| pod.name.to_string()).collect());
-    names.map_err(|error| error.to_string())
+    let target = ScaleObject {
+        scale: Scale::default(),
+        uid: "web-uid".to_owned(),
+        resource_version: String::new(),
+    };
+    let selected = owners.only_owned("shop", pods.to_vec(), &target).await;
+    match selected.ownership_error {
+        Some(error) => Err(error),
+        None => Ok(selected.pods.iter().map(|pod| pod.name.to_string()).collect()),
+    }
 }
 
 #[tokio::test]
