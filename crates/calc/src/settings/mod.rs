@@ -45,6 +45,7 @@ use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 /// assert_eq!(settings.tolerance, 0.05);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag or an annotation of its own")]
 #[non_exhaustive]
 pub struct Settings {
     /// `--horizontal-pod-autoscaler-tolerance`: the ratio of usage to target may differ from 1 by
