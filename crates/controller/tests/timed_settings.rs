@@ -1,6 +1,10 @@
 //! Settings whose effect depends on time, in virtual time.
 
-#![allow(clippy::expect_used, reason = "a wrong assumption fails the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a wrong assumption fails the test"
+)]
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,7 +70,7 @@ impl Cluster {
         self.at(scaled - 100).await;
         assert_eq!(self.testbed.replicas("web"), before, "before {scaled}");
         self.at(scaled + 1000).await;
-        assert_eq!(i64::from(self.testbed.replicas("web")), value, "after {scaled}");
+        assert_eq!(self.testbed.replicas("web"), value, "after {scaled}");
     }
 }
 

@@ -121,7 +121,7 @@ fn add_settings(spec: &mut Value) -> Result<(), DefinitionError> {
             };
             let properties = properties.and_then(|parent| parent.get_mut("properties"));
             let properties = properties.and_then(Value::as_object_mut);
-            let properties = properties.ok_or_else(|| DefinitionError::NoSuchField(parent))?;
+            let properties = properties.ok_or(DefinitionError::NoSuchField(parent))?;
             properties.insert(setting.field.to_owned(), setting.schema());
         }
     }

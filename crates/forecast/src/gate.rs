@@ -336,6 +336,7 @@ mod tests {
     }
 
     /// 20 pods, and 60 from eight to eighteen o'clock, with a rise of ten minutes.
+    #[expect(clippy::unnecessary_wraps, reason = "other loads have gaps")]
     fn office(minute: i64) -> Option<f64> {
         let minute = minute % DAY;
         let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
@@ -362,7 +363,9 @@ mod tests {
     fn constant_load_needs_no_forecast() {
         let verdict = gate(&trace(28, |_| Some(50.0)), &settings());
         assert_eq!(verdict.reason, Reason::NoSeason);
-        let slow = |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * 6.283).sin());
+        let slow = |minute: i64| {
+            Some(60.0 + 20.0 * (minute as f64 / 1440.0 * std::f64::consts::TAU).sin())
+        };
         let verdict = gate(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
         assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
     }

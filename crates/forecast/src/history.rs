@@ -140,7 +140,9 @@ mod tests {
 
     fn history(samples: &[(i64, f64)]) -> History {
         let mut history = History::new(2);
-        samples.iter().for_each(|(at, load)| history.add(second(*at), *load));
+        for (at, load) in samples {
+            history.add(second(*at), *load);
+        }
         history
     }
 

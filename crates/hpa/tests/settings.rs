@@ -1,8 +1,13 @@
 //! docs/settings.md lists what the table of the engine has.
 
-use std::{fmt::Write as _, fs};
+#![allow(clippy::expect_used, clippy::format_push_string, reason = "tests")]
 
-use hpa_calc::settings::SETTINGS;
+use std::fs;
+
+use hpa_calc::{
+    api::MetricSourceType,
+    settings::{SETTINGS, Setting},
+};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
 
@@ -13,17 +18,14 @@ fn table() -> String {
         let parent = match setting.metric_types() {
             None => "spec.".to_owned(),
             Some(types) => {
-                let members: Vec<_> = types.iter().map(|kind| kind.member()).collect();
+                let members: Vec<_> = types.iter().map(MetricSourceType::member).collect();
                 format!("spec.metrics[].{{{}}}.", members.join(", "))
             }
         };
         let values = setting.expected().replace('|', "\\|");
-        writeln!(
-            table,
-            "| `{}` | `{parent}{}` | {values} | {} |\n| | {} | | |",
-            setting.name, setting.field, setting.default, setting.summary
-        )
-        .expect("a string can be written");
+        let Setting { name, field, default, summary, .. } = setting;
+        table += &format!("| `{name}` | `{parent}{field}` | {values} | {default} |\n");
+        table += &format!("| | {summary} | | |\n");
     }
     table
 }

@@ -211,7 +211,7 @@ impl Informers {
         for (index, key) in keys.into_iter().enumerate() {
             let autoscaler = self.caches.autoscalers.get(&key);
             let own = autoscaler.and_then(|it| it.settings(&self.settings).settings.sync_period);
-            let limit = own.map_or(Duration::MAX, |own| own.unsigned_abs());
+            let limit = own.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
             self.queue.add_after(key, initial_delay.delay(index, count).min(limit));
         }
     }

@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         if self.autoscaler.scale_is_trusted()
             && !may_be_at_zero(self.hpa, self.settings)
-            && !self.settings.sync_period.is_some_and(|own| own.unsigned_abs() > MAX_POD_AGE)
+            && self.settings.sync_period.is_none_or(|own| own.unsigned_abs() <= MAX_POD_AGE)
             && let Some(cached) = self.reconciler.cached_target(self.hpa).await
         {
             return Ok(cached);

@@ -1,6 +1,6 @@
 //! Which pods a target owns: those whose chain of controller references ends at it.
 //!
-//! A Deployment owns its pods through ReplicaSets, and so does an Argo Rollout; other kinds own them
+//! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; other kinds own them
 //! directly. The owners between are read once and kept, because a reference to a controller changes
 //! only by adoption. So a rollout costs one request for its new ReplicaSet, and an autoscaler that
 //! doesn't ask for owned pods costs nothing.

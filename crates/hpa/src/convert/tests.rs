@@ -244,7 +244,8 @@ fn settings_become_fields_and_annotations_without_loss() {
     };
     assert_eq!(effective(&back), effective(&core));
     assert_eq!(effective(&custom), effective(&core));
-    let texts = |object: &Value| object["metadata"]["annotations"].as_object().map(|it| it.len());
+    let texts =
+        |object: &Value| object["metadata"]["annotations"].as_object().map(serde_json::Map::len);
     assert_eq!(texts(&back), texts(&core));
 }
 

@@ -21,7 +21,7 @@ fn pod(name: &str, owner: &Value) -> Arc<Pod> {
     Arc::new(serde_json::from_value(pod).unwrap())
 }
 
-/// A server with ReplicaSets, each with its owner.
+/// A server with `ReplicaSets`, each with its owner.
 fn server(replica_sets: &[(&str, Value)]) -> Server {
     let server = Server::default();
     let version = json!({ "groupVersion": "apps/v1", "version": "v1" });
