@@ -202,9 +202,9 @@ fn every_command_is_tried() {
         let name = line.strip_prefix("  ")?.split(' ').next()?;
         (!name.is_empty()).then_some(name)
     });
-    // `run` and `adapter` print nothing. `recommend` and `replay` print as `simulate` does, after
-    // minutes or from a Prometheus.
-    let untried = ["run", "adapter", "recommend", "replay", "help"];
+    // `run` and `adapter` print nothing. `recommend`, `replay` and `forecast` print as `simulate`
+    // does, after minutes or from a Prometheus.
+    let untried = ["run", "adapter", "recommend", "replay", "forecast", "help"];
     for name in names.filter(|name| !untried.contains(name)) {
         let is_tried =
             |all: &[&[&str]]| all.iter().any(|arguments| arguments.first() == Some(&name));
