@@ -141,10 +141,10 @@ impl Input<'_> {
             }
             MetricQuery::Object { .. } => {
                 Ok(Reading::Object(values.next().unwrap_or_default().into()))
-            },
+            }
             MetricQuery::External { .. } => {
                 Ok(Reading::External(values.collect::<Vec<_>>().into()))
-            },
+            }
         }
     }
 }
