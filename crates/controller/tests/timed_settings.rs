@@ -122,3 +122,44 @@ async fn controller_reconciles_at_the_minute_of_a_change_of_the_bounds() {
     assert_eq!(cluster.testbed.replicas("web"), 6);
     cluster.controller.stop().await;
 }
+
+/// A Job with the labels of the Deployment: one pod of it beside two of the Deployment.
+fn pods_beside_a_job(cluster: &Cluster) {
+    let uid = |kind: &str, api_version: &str, name: &str| {
+        let object = cluster.testbed.get(api_version, kind, hpa_tests::harness::NAMESPACE, name);
+        object.expect("the object")["metadata"]["uid"].clone()
+    };
+    let owner = |api_version: &str, kind: &str, name: &str, uid: Value| json!([{ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true }]);
+    let deployment = owner("apps/v1", "Deployment", "web", uid("Deployment", "apps/v1", "web"));
+    let mut replica_set = objects::deployment("web-1", 2);
+    replica_set["kind"] = json!("ReplicaSet");
+    replica_set["metadata"]["ownerReferences"] = deployment;
+    cluster.testbed.apply_all([replica_set]);
+    let of_web = owner("apps/v1", "ReplicaSet", "web-1", uid("ReplicaSet", "apps/v1", "web-1"));
+    // The owner of the Job's pod is gone, so it can't be of the Deployment.
+    let of_job = owner("apps/v1", "ReplicaSet", "job", json!("job-uid"));
+    for (index, owners) in [&of_web, &of_web, &of_job].into_iter().enumerate() {
+        let mut pod = objects::pod("web", i64::try_from(index).expect("small"));
+        pod["metadata"]["ownerReferences"] = owners.clone();
+        cluster.testbed.apply_all([pod]);
+    }
+}
+
+/// A value of 4/3 of the target asks for 4/3 of the pods that count.
+#[rstest]
+#[case::all_pods_of_the_selector(json!({}), 4)]
+#[case::only_owned_pods(json!({ "autoscaling.hpa-rs.dev/pods": "owned" }), 3)]
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_job_with_the_same_labels(#[case] annotations: Value, #[case] replicas: i64) {
+    let cluster = Cluster::start(json!({ "autoscaling.hpa-rs.dev/pause": "true" })).await;
+    pods_beside_a_job(&cluster);
+    let mut metric = objects::external_metric("load", "1");
+    metric["external"]["target"] = json!({ "type": "Value", "value": "1500m" });
+    let mut hpa = objects::hpa("web", 1..=20, [metric]);
+    hpa["metadata"]["annotations"] = annotations;
+    cluster.at(1_000).await;
+    cluster.testbed.apply_all([hpa]);
+    cluster.at(2_000).await;
+    assert_eq!(cluster.testbed.replicas("web"), replicas);
+    cluster.controller.stop().await;
+}
