@@ -203,10 +203,11 @@ impl<'a> Plan<'a> {
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
-        decision.explain_bounds(now);
+        let schedule = is_scheduled.then(|| decision.bounds_text(now));
+        decision.explain_bounds(schedule.as_deref());
         decision.clear_fallback_condition();
         decision.apply_pause();
-        decision.report_settings(now);
+        decision.report_settings(schedule.as_deref());
         decision
     }
 }
@@ -274,7 +275,7 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, other than those that have a
     /// condition of their own.
-    fn report_settings(&mut self, now: Timestamp) {
+    fn report_settings(&mut self, schedule: Option<&str>) {
         let applied = self.settings.applied.iter();
         let texts: Vec<String> = applied
             .filter(|applied| !["pause", "dry-run"].contains(&applied.name))
@@ -285,8 +286,8 @@ impl Decision<'_> {
             return;
         }
         let mut message = texts.join(", ");
-        if self.settings.bounds.is_some() {
-            message = format!("{message}; {}", self.bounds_text(now));
+        if let Some(schedule) = schedule {
+            message = format!("{message}; {schedule}");
         }
         let reason = ConditionReason::SetOnAutoscaler;
         self.draft.set(ConditionType::CustomSettings, true, reason, message);
@@ -326,11 +327,9 @@ impl Decision<'_> {
     }
 
     /// Explains the schedule, if the answer is another one because of it.
-    fn explain_bounds(&mut self, now: Timestamp) {
+    fn explain_bounds(&mut self, schedule: Option<&str>) {
         let of_spec = Bounds::of_spec(&self.hpa.spec);
-        if self.bounds == of_spec {
-            return;
-        }
+        let Some(schedule) = schedule.filter(|_| self.bounds != of_spec) else { return };
         let Explanation { desired_replicas: desired, limited_by, winner, .. } = &self.explanation;
         let is_bound = winner.is_none() && *desired != self.current;
         let is_bound = is_bound
@@ -340,7 +339,7 @@ impl Decision<'_> {
             );
         let is_allowed = (of_spec.min_replicas..=of_spec.max_replicas).contains(desired);
         if is_bound || !is_allowed {
-            let text = format!("{}, without the schedule {of_spec}", self.bounds_text(now));
+            let text = format!("{schedule}, without the schedule {of_spec}");
             self.explanation.effects.push(SettingEffect { setting: "bounds", text });
         }
     }

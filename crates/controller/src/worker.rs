@@ -49,7 +49,8 @@ impl Workers {
         suspension.check();
         let started = Instant::now();
         let key = item.key().clone();
-        telemetry.dequeued(&key, started - due, self.period(&key));
+        let queued = reconciler.autoscalers.get(&key);
+        telemetry.dequeued(&key, started - due, self.period(queued.as_deref()));
         // A panic on one autoscaler must not stop the others.
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
@@ -57,7 +58,7 @@ impl Workers {
             error!("reconcile panicked; retrying at the next sync");
         }
         if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
-            let period = self.period(&key);
+            let period = self.period(Some(&autoscaler));
             // Counts from when the key was due, so that a slow reconcile does not delay the next
             // ones, unless the autoscaler has a period of its own.
             let from = if period.is_own() { Instant::now() } else { due };
@@ -77,9 +78,9 @@ impl Workers {
         item.done();
     }
 
-    fn period(&self, key: &HpaKey) -> SyncPeriod {
+    fn period(&self, autoscaler: Option<&Autoscaler>) -> SyncPeriod {
         let settings = &self.reconciler.settings;
-        let effective = self.reconciler.autoscalers.get(key).map(|it| it.settings(settings));
+        let effective = autoscaler.map(|it| it.settings(settings));
         let settings = effective.as_ref().map_or(settings.flags(), |it| &it.settings);
         SyncPeriod::new(self.sync_period, settings)
     }
