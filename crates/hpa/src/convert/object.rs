@@ -39,11 +39,11 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let name = name(object);
     let mut errors = versions::to_v2(object);
     set_api_version(object, to);
-    drop_server_state(object);
     match to {
         TargetApi::Core => settings::fields_to_annotations(object),
         TargetApi::Custom => settings::annotations_to_fields(object),
     }
+    drop_server_state(object);
     errors.extend(check(object));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
@@ -60,7 +60,7 @@ fn set_api_version(object: &mut Value, to: TargetApi) {
     }
 }
 
-fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
+pub(super) fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.pointer_mut("/metadata/annotations")?.as_object_mut()
 }
 

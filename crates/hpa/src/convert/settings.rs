@@ -9,6 +9,7 @@ use hpa_calc::{
 };
 use serde_json::{Map, Value};
 
+use super::object::annotations;
 use crate::manifests::text;
 
 /// Turns annotations into fields. A field that is set already has precedence, so its annotation is
@@ -27,7 +28,6 @@ pub(super) fn annotations_to_fields(object: &mut Value) {
             annotations.remove(&setting.annotation());
         }
     }
-    drop_empty_annotations(object);
 }
 
 /// Turns fields into annotations.
@@ -52,25 +52,13 @@ pub(super) fn fields_to_annotations(object: &mut Value) {
     }
 }
 
-fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
-    object.pointer_mut("/metadata/annotations")?.as_object_mut()
-}
-
 fn annotation(object: &mut Value, setting: &Setting) -> Option<String> {
     let annotation = annotations(object)?.get(&setting.annotation())?;
     annotation.as_str().map(ToOwned::to_owned)
 }
 
-fn drop_empty_annotations(object: &mut Value) {
-    if annotations(object).is_some_and(|annotations| annotations.is_empty())
-        && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
-    {
-        metadata.remove("annotations");
-    }
-}
-
-/// The sources of the metrics of these types, each with the names by which an annotation can name
-/// its metric: the metric's name and its index.
+/// The sources of the metrics of these types, each with the names that an annotation can use for its
+/// metric: the metric's name and its index.
 fn sources<'a>(
     object: &'a mut Value,
     types: &'a [MetricSourceType],
