@@ -36,8 +36,8 @@ impl History {
     }
 
     /// Adds a sample. Samples must be in order of time: one that is older than the last bucket is
-    /// ignored, as are negative values and those that are not finite. After a gap that is longer
-    /// than the history, it starts anew.
+    /// ignored, as are negative values and those that are not finite. A gap that is
+    /// longer than the history empties it.
     pub fn add(&mut self, at: Timestamp, load: f64) {
         if !load.is_finite() || load < 0.0 {
             return;

@@ -98,7 +98,7 @@ pub(super) fn figure(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
 }
 
-/// What was measured, and by which model.
+/// The measurements, and the model that they are of.
 fn details(analysis: &Analysis) -> Vec<String> {
     let workload = &analysis.subject.workload;
     let mut lines = vec![format!(

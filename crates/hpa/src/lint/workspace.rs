@@ -18,7 +18,7 @@ pub(super) struct Workspace {
     listed: Option<BTreeSet<(String, String)>>,
     /// The metrics that the cluster or a rules file serves, if that is known.
     pub(super) served: Option<ServedMetrics>,
-    /// What the controller reads besides.
+    /// What else the controller reads.
     pub(super) own_sources: OwnSources,
 }
 

@@ -9,7 +9,7 @@ pub(super) fn annotations() -> Page {
     let mut page = Page::new(
         "annotations.md",
         "Annotations",
-        "The annotations of autoscalers that `hpa` reads, besides those of \
+        "The annotations of autoscalers that `hpa` reads, except those of \
          [collectors](../collectors.md#annotations). [Settings](../settings.md) explains each.",
     );
     page.table(None, &["annotation", "values", "default", ""]);
