@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    api::{ConditionReason, ConditionType, Pod, PodPhase, Scale},
+    api::{ConditionReason, ConditionType, Pod, Scale},
     decide::Decision,
 };
 
@@ -20,10 +20,7 @@ impl Decision<'_> {
     /// Reports that the selector has matched more pods than the target has for longer than a rollout
     /// takes. Decisions don't depend on it.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
-        let is_active = |pod: &&Arc<Pod>| {
-            !pod.terminating && !matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded)
-        };
-        let active = pods.iter().filter(is_active).count();
+        let active = pods.iter().filter(|pod| pod.is_active()).count();
         let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
         if active <= replicas {
             self.history.extra_pods_since = None;

@@ -115,11 +115,7 @@ fn add_settings(spec: &mut Value) -> Result<(), DefinitionError> {
             }
         };
         for parent in parents {
-            let properties = match parent.as_str() {
-                "" => spec.as_object_mut(),
-                path => Some(schema_at(spec, path)?),
-            };
-            let properties = properties.and_then(|parent| parent.get_mut("properties"));
+            let properties = schema_at(spec, &parent)?.get_mut("properties");
             let properties = properties.and_then(Value::as_object_mut);
             let properties = properties.ok_or(DefinitionError::NoSuchField(parent))?;
             properties.insert(setting.field.to_owned(), setting.schema());

@@ -293,6 +293,11 @@ impl Pod {
         self.labels.get(at).map(|(_, value)| value.as_ref())
     }
 
+    /// Whether the pod neither has finished nor is being deleted.
+    pub fn is_active(&self) -> bool {
+        !self.terminating && !matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded)
+    }
+
     /// Whether the pod is running and ready, which is how `value` targets count pods. Terminating
     /// pods are counted too.
     pub fn is_running_and_ready(&self) -> bool {

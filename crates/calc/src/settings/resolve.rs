@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, UnknownFields},
+    explain::one_line,
     go_text,
 };
 
@@ -391,10 +392,9 @@ pub(crate) fn duration_text(duration: SignedDuration) -> String {
     format!("{duration:#}").replace(' ', "")
 }
 
-/// The text without control characters, which an error can quote, and of a limited length.
+/// The text in one line, because an error can quote any, and of a limited length.
 fn printable(text: &str) -> String {
-    let replaced = text.chars().map(|char| if char.is_control() { ' ' } else { char });
-    go_text::cut(replaced.collect(), MAX_MESSAGE_LEN)
+    go_text::cut(one_line(text).into_owned(), MAX_MESSAGE_LEN)
 }
 
 /// The start of an annotation's value, long enough to be refused for its length: what a cache of

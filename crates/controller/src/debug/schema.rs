@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use hpa_calc::{
-    History, Inputs, MilliValue, Reading, Settings, api::MetricSourceType, explain::metric_name,
+    History, HorizontalPodAutoscaler, Inputs, MilliValue, Reading, Settings, api::MetricSourceType,
+    explain::metric_name, settings::SettingPolicy,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -297,4 +298,18 @@ pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Sett
     let is_exact = is_exact || controller.exact_schedules;
     let settings = if flags == defaults { controller } else { flags };
     settings.with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact)
+}
+
+/// The settings with which an autoscaler's controller decides: the reference, which knows neither
+/// settings of single autoscalers nor [`Settings::strict_scale_to_zero`], or this one.
+pub fn settings_of_controller(
+    settings: Settings,
+    hpa: &HorizontalPodAutoscaler,
+    is_reference: bool,
+) -> Settings {
+    let settings = settings.with_strict_scale_to_zero(!is_reference);
+    if is_reference {
+        return settings;
+    }
+    settings.for_autoscaler(hpa, &SettingPolicy::default()).settings
 }

@@ -85,12 +85,10 @@ impl Owners {
                 owning.insert(&controller.uid);
             }
         }
-        let is_owned = |pod: &Arc<Pod>| {
+        let is_owned = |pod: &&Arc<Pod>| {
             pod.controller.as_ref().is_some_and(|controller| owning.contains(&*controller.uid))
         };
-        let owned: Vec<bool> = pods.iter().map(is_owned).collect();
-        let owned = pods.iter().zip(owned).filter(|(_, is_owned)| *is_owned);
-        Ok(owned.map(|(pod, _)| Arc::clone(pod)).collect())
+        Ok(pods.iter().filter(is_owned).cloned().collect())
     }
 
     /// The selected pods without those that the target doesn't own. If that can't be determined,

@@ -8,11 +8,11 @@ use std::{sync::Arc, time::Duration};
 use hpa_calc::{
     Inputs, Pod, Readings, Report, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
-    settings::{PodSelection, SettingPolicy},
+    settings::PodSelection,
 };
 use hpa_controller::{
     HpaKey,
-    debug::{effective_settings, fill_readings},
+    debug::{effective_settings, fill_readings, settings_of_controller},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -159,13 +159,7 @@ impl Detail {
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);
-        let settings = settings.with_strict_scale_to_zero(!is_reference);
-        // The reference knows no settings of single autoscalers.
-        let settings = if is_reference {
-            settings
-        } else {
-            settings.for_autoscaler(hpa, &SettingPolicy::default()).settings
-        };
+        let settings = settings_of_controller(settings, hpa, is_reference);
         let selected = match &target {
             Ok(target) if settings.pods == PodSelection::Owned => {
                 let namespace = &hpa.metadata.namespace;

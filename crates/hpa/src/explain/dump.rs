@@ -5,12 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context, bail};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
-    Scale, ScaleReadError, SelectedPods, Selector, Settings,
-    api::CrossVersionObjectReference,
-    defaults::apply_defaults,
-    settings::{PodSelection, SettingPolicy},
+    Scale, ScaleReadError, SelectedPods, Selector, Settings, api::CrossVersionObjectReference,
+    defaults::apply_defaults, settings::PodSelection,
 };
-use hpa_controller::debug::{AutoscalerDetail, effective_settings};
+use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
 use hpa_metrics::wire::{
     self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
@@ -62,13 +60,7 @@ impl Dump {
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let is_reference = controller.is_reference();
-        let settings = settings.with_strict_scale_to_zero(!is_reference);
-        // The reference knows no settings of single autoscalers.
-        let settings = if is_reference {
-            settings
-        } else {
-            settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings
-        };
+        let settings = settings_of_controller(settings, &hpa, is_reference);
         let are_owned = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
             scale,

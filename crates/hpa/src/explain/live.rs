@@ -10,12 +10,11 @@ use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
-    defaults::apply_defaults,
-    settings::{PodSelection, SettingPolicy},
+    defaults::apply_defaults, settings::PodSelection,
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
-    debug::{AutoscalerDetail, effective_settings, fill_readings},
+    debug::{AutoscalerDetail, effective_settings, fill_readings, settings_of_controller},
     k8s::FieldManager,
     scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
 };
@@ -116,13 +115,7 @@ impl Cluster {
         let settings = effective_settings(settings, remembered);
         let target = self.target(&hpa).await;
         let is_reference = controller.is_reference();
-        let settings = settings.with_strict_scale_to_zero(!is_reference);
-        // The reference knows no settings of single autoscalers.
-        let settings = if is_reference {
-            settings
-        } else {
-            settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings
-        };
+        let settings = settings_of_controller(settings, &hpa, is_reference);
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let selected = match (&selector, &target) {

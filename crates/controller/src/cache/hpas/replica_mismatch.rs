@@ -1,6 +1,6 @@
 //! Notices that a target's replicas differ from its pods for long.
 
-use hpa_calc::api::{Pod, PodPhase};
+use hpa_calc::api::Pod;
 
 /// After this many consecutive reconciles with a mismatch, the scale is read. In a rollout, the
 /// target reports new replicas within seconds.
@@ -28,8 +28,7 @@ impl ReplicaMismatch {
     ) -> bool {
         let (mut active, mut all) = (0, 0);
         for pod in pods {
-            let is_finished = matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded);
-            active += usize::from(!pod.terminating && !is_finished);
+            active += usize::from(pod.is_active());
             all += 1;
         }
         if (active..=all).contains(&usize::try_from(replicas).unwrap_or(0)) {
@@ -45,6 +44,8 @@ impl ReplicaMismatch {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use hpa_calc::api::PodPhase;
 
     use super::*;
 
