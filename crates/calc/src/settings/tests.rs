@@ -142,6 +142,15 @@ fn entry_follows_the_clocks(
 }
 
 #[test]
+fn overlapping_occurrences_of_an_entry_hold_until_the_last_one_ends() {
+    // On March 29, 02:30 is 03:30: the entry starts again before it ends.
+    assert_eq!(
+        changes(json!([entry("03:00", "02:30", "Europe/Berlin")]), "2026-03-28T12:00:00Z", 2),
+        ["2026-03-30T00:30:00Z: 2 to 10 replicas", "2026-03-30T01:00:00Z: 5 to 10 replicas"]
+    );
+}
+
+#[test]
 fn next_change_is_one_of_the_bounds() {
     let whole_day = json!({ "start": "00:00", "end": "00:00", "minReplicas": 5 });
     assert_eq!(changes(json!([whole_day]), "2026-01-05T12:00:00Z", 1), [""; 0]);
