@@ -217,12 +217,15 @@ impl Adapter {
         kind: MetricsKind,
         usage: &'a Values,
     ) -> Result<Vec<Metrics<'a>>, MetricError> {
+        let now = Timestamp::now();
         let (items, failures): (Vec<Metrics<'a>>, _) = match usage {
             Values::PodMetrics(pods) => {
-                (pods.items.iter().map(Into::into).collect(), &pods.failures)
+                let items = pods.items.iter().map(|pod| Metrics::of_pod(pod, now));
+                (items.collect(), &pods.failures)
             }
             Values::NodeMetrics(nodes) => {
-                (nodes.items.iter().map(Into::into).collect(), &nodes.failures)
+                let items = nodes.items.iter().map(|node| Metrics::of_node(node, now));
+                (items.collect(), &nodes.failures)
             }
             Values::Custom(_) | Values::External(_) => return Err(MetricError::UnexpectedValues),
         };
@@ -230,7 +233,7 @@ impl Adapter {
             warn!(error = describe(failure), "unable to read the usage of {}s", kind.noun);
         }
         let times = items.iter().map(|item| item.timestamp.0);
-        self.metrics.observe_freshness(Group::Resource, Timestamp::now(), times);
+        self.metrics.observe_freshness(Group::Resource, now, times);
         Ok(items)
     }
 }
