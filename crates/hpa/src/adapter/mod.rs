@@ -222,7 +222,7 @@ impl Sources {
             let provider = provider.clone();
             async move { provider.run(file).await }
         });
-        tokio::spawn(discovery_log::log_first(provider.clone(), prometheus));
+        tokio::spawn(discovery_log::log_first(provider.clone()));
         self.sources.push(provider);
         Ok(())
     }

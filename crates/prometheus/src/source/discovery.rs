@@ -137,10 +137,12 @@ impl Pass<'_> {
         result: Option<Result<ReadSeries, Failure>>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
-        let server = self.rules.servers.get(&definition.server);
-        let server = server.map(|client| client.settings().name.clone()).unwrap_or_default();
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
-        status = RuleStatus { rule: name, server, error: None, reason: None, ..status };
+        status = RuleStatus { rule: name, error: None, reason: None, ..status };
+        if let Some(client) = self.rules.servers.get(&definition.server) {
+            status.server.clone_from(&client.settings().name);
+            status.server_url = client.settings().display_url();
+        }
         let rule = match compiled {
             Ok(rule) => rule.clone(),
             Err(error) => {

@@ -173,6 +173,11 @@ impl PrometheusProvider {
         Ok(())
     }
 
+    /// Whether the rules were compiled and a discovery of their series was tried.
+    pub fn has_tried_discovery(&self) -> bool {
+        self.state().is_compiled()
+    }
+
     /// The state of each rule, in the order of the file.
     pub fn rule_status(&self) -> Vec<RuleStatus> {
         self.state().rule_status()

@@ -1,4 +1,4 @@
-//! What is known at a time: the compiled rules, their series and the metrics.
+//! The result of a discovery: the compiled rules, their series and the metrics.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -52,8 +52,10 @@ pub(super) struct RuleEntry {
 pub struct RuleStatus {
     /// The rule, such as `rules[0]`.
     pub rule: String,
-    /// The server that the rule reads.
+    /// The name of the server that the rule reads.
     pub server: String,
+    /// The URL of that server, without credentials.
+    pub server_url: String,
     /// The number of series at the last success.
     pub series: usize,
     /// The number of metrics that the rule makes of them.

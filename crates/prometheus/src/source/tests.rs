@@ -70,7 +70,8 @@ impl Prometheus {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
-        let settings = Settings { compat, ..Settings::new(name, "http://prometheus").unwrap() };
+        let settings =
+            Settings { compat, ..Settings::new(name, &format!("http://{name}")).unwrap() };
         Client::from_kube_client(settings, kube::Client::new(service, "default"))
     }
 
@@ -418,7 +419,9 @@ async fn rule_reads_the_server_that_it_names() {
     let values = provider.read_custom(request("inflight").named("web-0")).await.unwrap();
     assert_eq!(values.origin.server, "eu");
     assert_eq!(other.take_requests(), [query]);
-    assert_eq!(provider.rule_status()[1].server, "eu");
+    let status = provider.rule_status();
+    assert_eq!((&*status[1].server, &*status[1].server_url), ("eu", "http://eu"));
+    assert_eq!((&*status[0].server, &*status[0].server_url), ("main", "http://main"));
 }
 
 #[test]
