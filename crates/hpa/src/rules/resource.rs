@@ -8,7 +8,7 @@ use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     rules::{
         Compat, Config, RuleSet,
-        resource_metrics::{ResourceMetrics, Usage},
+        resource_metrics::{ResourceMetrics, UsageResource},
     },
     source::PrometheusProvider,
 };
@@ -22,7 +22,8 @@ const MAX_OBJECTS: u32 = 500;
 /// How many results are printed.
 const MAX_RESULTS: usize = 10;
 
-const USAGES: [(Usage, &str); 2] = [(Usage::Cpu, "cpu"), (Usage::Memory, "memory")];
+const USAGES: [(UsageResource, &str); 2] =
+    [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
 
 /// The names of the cluster's objects, as far as they are known.
 #[derive(Default)]
@@ -60,7 +61,7 @@ fn queries(
 ) -> Vec<Result<UsageQuery, String>> {
     let resources = provider.resources();
     let resource = if is_pods { GroupResource::pods() } else { GroupResource::nodes() };
-    let query = |usage: Usage, name: &str| {
+    let query = |usage: UsageResource, name: &str| {
         let field = if is_pods { "containerQuery" } else { "nodeQuery" };
         let field = format!("{name}.{field}");
         let label = |resource: &GroupResource| {

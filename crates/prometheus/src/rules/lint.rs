@@ -9,7 +9,7 @@ use crate::{
         Compat, Config, RuleSet,
         config::{DiscoveryRule, Position},
         query::{Objects, QueryError},
-        resource_metrics::{ResourceMetrics, Usage},
+        resource_metrics::{ResourceMetrics, UsageResource},
         rule::{Naming, Rule},
     },
 };
@@ -205,7 +205,7 @@ impl Linter<'_> {
     }
 
     fn resource_rules(&mut self, metrics: &ResourceMetrics) {
-        for (usage, name) in [(Usage::Cpu, "cpu"), (Usage::Memory, "memory")] {
+        for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
             self.rule = format!("resourceRules.{name}");
             let names = &["web".to_owned()];
             let pods = metrics.pod_query(usage, "shop", names, self.resources, Compat::Off);
