@@ -1,3 +1,5 @@
+//! `hpa convert`.
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -41,8 +43,8 @@ pub(crate) struct ConvertArguments {
 }
 
 impl ConvertArguments {
-    /// The manifest; `-` is standard input.
-    pub(crate) fn file(&self) -> &Path {
+    /// The path of the manifest; `-` is standard input.
+    pub(crate) fn path(&self) -> &Path {
         self.file.as_deref().or(self.filename.as_deref()).unwrap_or(Path::new("-"))
     }
 }
@@ -78,7 +80,7 @@ impl From<TargetApi> for AutoscalerApi {
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One YAML document per object.
+    /// One YAML document per object
     Yaml,
     /// One JSON object, or a List of several
     Json,
