@@ -31,9 +31,8 @@ fn recipe(section: &str) -> Result<Recipe> {
     let title = section.lines().next().unwrap_or_default().to_owned();
     let blocks: Vec<&str> =
         section.split("```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect();
-    let find = |keys: &[&str]| {
-        blocks.iter().find(|block| keys.iter().any(|key| block.starts_with(key)))
-    };
+    let find =
+        |keys: &[&str]| blocks.iter().find(|block| keys.iter().any(|key| block.starts_with(key)));
     let rules =
         find(&["rules:", "externalRules:"]).with_context(|| format!("{title}: no rules"))?;
     let spec = find(&["metrics:"]).with_context(|| format!("{title}: no metric"))?;

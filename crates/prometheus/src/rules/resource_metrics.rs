@@ -34,17 +34,17 @@ pub struct ResourceRuleError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceRuleProblem {
-    /// The mapping of labels.
+    /// The mapping of labels is invalid.
     #[error("unable to construct label-resource converter: {0}")]
     Mapping(#[source] MappingError),
-    /// `containerQuery`.
+    /// `containerQuery` is invalid.
     #[error(
         "unable to construct container metrics query: unable to parse metrics query template {}: \
          {source}",
         Quoted(template)
     )]
     ContainerQuery { template: String, source: TemplateError },
-    /// `nodeQuery`.
+    /// `nodeQuery` is invalid.
     #[error(
         "unable to construct node metrics query: unable to parse metrics query template {}: \
          {source}",
@@ -54,7 +54,7 @@ pub enum ResourceRuleProblem {
 }
 
 impl ResourceRuleError {
-    /// The field that is wrong, relative to `resourceRules`.
+    /// The path of the invalid field, relative to `resourceRules`.
     pub fn field(&self) -> String {
         let rule = match self.resource {
             UsageResource::Cpu => "cpu",
@@ -180,8 +180,8 @@ impl ResourceMetrics {
         )
     }
 
-    /// Checks that queries for several pods or nodes have the same result for each as a query for it
-    /// alone. `objects.names` is ignored.
+    /// Checks that queries for several pods or nodes have the same result for each as a query for
+    /// it alone. `objects.names` is ignored.
     pub fn check_per_object(
         &self,
         objects: Objects<'_>,
@@ -377,7 +377,7 @@ resourceRules:
     }
 
     #[test]
-    fn pod_without_samples_of_one_kind_has_no_usage() {
+    fn usage_needs_samples_of_cpu_and_memory() {
         let one = [&sample("app", 0, 1.0)];
         assert_eq!(pod_usage(&rules(), &object(), &one, &[], Compat::Off), Ok(None));
         assert_eq!(pod_usage(&rules(), &object(), &[], &one, Compat::Off), Ok(None));
@@ -385,7 +385,7 @@ resourceRules:
     }
 
     #[test]
-    fn first_samples_of_a_node_count() {
+    fn node_usage_is_its_first_samples() {
         let (first, second) = (sample("", 2000, 1.5), sample("", 1000, 9.0));
         let (cpu, memory) = ([&first, &second], [&second]);
         let usage = node_usage(&rules(), &object(), &cpu, &memory, Compat::Off).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What the servers of a rules file may use.
+//! The credentials that the servers of a rules file may use.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,18 +6,19 @@ use crate::rules::config::Server;
 
 use super::server_error::ServerProblem;
 
-/// What the servers of a rules file may use. The file says where requests are sent, so that
-/// everybody who can edit it could have any file of the pod sent to a server of their own.
+/// The credentials that the servers of a rules file may use. Without limits, anyone who can edit
+/// the file could send any file of the pod to their own server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerPermissions {
-    /// The directory with the files that servers may name. `None`: they may name no file.
+    /// The directory of the files that servers may use. `None` permits no file.
     pub credentials: Option<PathBuf>,
     /// Whether servers may use the service account of the pod.
     pub service_account: bool,
 }
 
 impl ServerPermissions {
-    /// A file that a server names. A relative path is in the directory. An empty one is no file.
+    /// Checks the path of a server's file. A relative path is in the directory; an empty one is
+    /// none.
     pub(super) fn file(
         &self,
         server: &Server,
@@ -39,7 +40,7 @@ impl ServerPermissions {
         Ok(Some(directory.join(path)))
     }
 
-    /// Whether a server uses the service account.
+    /// Checks whether a server uses the service account.
     pub(super) fn service_account(&self, server: &Server) -> Result<bool, ServerProblem> {
         match server.auth_in_cluster {
             Some(true) if !self.service_account => {
@@ -77,7 +78,10 @@ mod tests {
     #[case::the_directory("/etc/hpa/credentials", None)]
     #[case::dot(".", None)]
     #[case::process("/proc/self/environ", None)]
-    fn files_are_in_the_directory(#[case] path: &str, #[case] expected: Option<&str>) {
+    fn only_files_in_the_directory_are_permitted(
+        #[case] path: &str,
+        #[case] expected: Option<&str>,
+    ) {
         assert_eq!(permitted(path).as_deref(), expected);
     }
 

@@ -327,7 +327,7 @@ async fn named_object_without_a_value_has_a_reason() {
 }
 
 #[tokio::test]
-async fn failed_query_is_no_absence() {
+async fn failed_query_is_an_error_and_not_a_missing_metric() {
     let server = prometheus();
     let provider = provider(&server, Compat::Off).await;
     server.fail(r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#);
@@ -354,7 +354,7 @@ async fn external_metric_has_the_labels_of_its_series() {
 }
 
 #[tokio::test]
-async fn failed_rule_keeps_its_series_and_others_go_on() {
+async fn failed_rule_keeps_its_series_and_others_are_read() {
     let more = json!([
         { "__name__": "inflight", "namespace": "shop", "pod": "web-0" },
         { "__name__": "inflight_new", "namespace": "shop", "pod": "web-0" },
@@ -425,7 +425,7 @@ async fn rule_reads_the_server_that_it_names() {
 }
 
 #[test]
-fn unknown_server_is_reported_with_its_place() {
+fn unknown_server_is_reported_with_its_position() {
     let config = Config::parse("rules:\n- {seriesQuery: up, server: eu}\n").unwrap();
     let error = Servers::new(None, Arc::new(())).with_config(&config, Compat::Off).err().unwrap();
     assert_eq!(
@@ -486,7 +486,7 @@ async fn nodes_are_read_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_file_is_used_and_an_invalid_one_is_refused() {
+async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
     let server = prometheus();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");

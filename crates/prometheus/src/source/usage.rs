@@ -141,7 +141,7 @@ impl PrometheusProvider {
         Ok(usage)
     }
 
-    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    /// Splits a long list of names, if a query for a part has the same samples as one for all.
     fn usage_parts<'n>(
         &self,
         state: &State,

@@ -40,7 +40,8 @@ impl Anchor {
 impl SimulatedClock {
     /// A clock at `start` that runs `speed` times as fast as tokio's time.
     pub fn new(start: Timestamp, speed: f64) -> Self {
-        let anchor = Anchor { real: Instant::now(), simulated: start, speed: speed_or_stopped(speed) };
+        let anchor =
+            Anchor { real: Instant::now(), simulated: start, speed: speed_or_stopped(speed) };
         Self {
             inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }),
         }
