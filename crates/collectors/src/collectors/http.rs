@@ -1,4 +1,4 @@
-//! A document of an HTTP endpoint.
+//! Reads a number from a JSON document of an HTTP endpoint.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! From names to addresses.
+//! Resolves names to addresses.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-/// Resolves names. Each connection resolves once, and uses the addresses that were checked.
+/// Resolves names, once per connection.
 #[async_trait]
 pub(crate) trait Resolve: Send + Sync {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
@@ -20,7 +20,7 @@ pub(crate) struct SystemResolver {
 }
 
 impl SystemResolver {
-    /// The system's resolver blocks a thread, also after its caller has given up.
+    /// The maximum number of threads that the system's resolver blocks, also for cancelled callers.
     const THREADS: usize = 16;
 
     pub(crate) fn new() -> Self {

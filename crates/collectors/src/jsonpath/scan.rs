@@ -86,8 +86,8 @@ impl<'t> Scanner<'t> {
         (self.position > start).then_some(())
     }
 
-    /// Takes a quoted string, with its quotes. The escapes are those of JSON; in single quotes, `\'`
-    /// replaces `\"`.
+    /// Takes a quoted string, with its quotes. The escapes are those of JSON; in single quotes,
+    /// `\'` replaces `\"`.
     pub(crate) fn quoted(&mut self, quote: u8) -> Option<&'t [u8]> {
         let start = self.position;
         self.position += 1;

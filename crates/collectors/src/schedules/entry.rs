@@ -1,4 +1,4 @@
-//! One entry of a schedule, compiled.
+//! The compiled entry of a schedule.
 
 use jiff::{
     SignedDuration, Timestamp,
@@ -10,22 +10,22 @@ use crate::schedules::{
     Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
 };
 
-/// A time in which an entry has its full value, without the ramps.
+/// A time span in which an entry has its full value, without the ramps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Place of the entry in `spec.schedules`.
+    /// Index of the entry in `spec.schedules`.
     pub entry: usize,
     /// The first instant.
     pub start: Timestamp,
-    /// The first instant after it. It is the start if the window has no length.
+    /// The first instant after the window. Equal to the start if the window is empty.
     pub end: Timestamp,
     /// The value in the window.
     pub value: i64,
 }
 
-/// The windows of a repeating entry are computed for this many days before and after a time. Windows
-/// repeat weekly and end in the order of their starts, so only the last start up to that time and
-/// the first one after it matter.
+/// The days before and after a time for which the windows of a repeating entry are computed.
+/// Windows repeat weekly and end in the order of their starts: only the last start up to that time
+/// and the first one after it matter.
 const DAYS_AROUND: i32 = 8;
 
 #[derive(Clone, Debug)]
@@ -33,11 +33,11 @@ pub(crate) struct Entry {
     index: usize,
     pub(crate) value: i64,
     duration: SignedDuration,
-    when: When,
+    when: WindowTimes,
 }
 
 #[derive(Clone, Debug)]
-enum When {
+enum WindowTimes {
     Once(Result<(Timestamp, Timestamp), Problem>),
     Repeating {
         zone: TimeZone,
@@ -58,24 +58,26 @@ impl Entry {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let when = match (schedule.r#type, &schedule.period) {
-            (ScheduleType::OneTime, _) => When::Once(dates(index, schedule)),
-            (ScheduleType::Repeating, None) => When::Invalid(Problem::MissingPeriod { index }),
+            (ScheduleType::OneTime, _) => WindowTimes::Once(dates(index, schedule)),
+            (ScheduleType::Repeating, None) => {
+                WindowTimes::Invalid(Problem::MissingPeriod { index })
+            }
             (ScheduleType::Repeating, Some(period)) => {
                 let zone = zone::find(&settings.time_zones, &period.timezone);
                 if zone.is_none() && !period.timezone.is_empty() {
                     let (text, used) = (period.timezone.clone(), &settings.default_time_zone);
                     problems.push(Problem::UnknownTimeZone { index, text, used: used.clone() });
                 }
-                When::Repeating {
+                WindowTimes::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
                     days: period.days.iter().copied().map(weekday).collect(),
                     times: times(index, period),
                 }
             }
         };
-        let (When::Invalid(problem)
-        | When::Once(Err(problem))
-        | When::Repeating { times: Err(problem), .. }) = &when
+        let (WindowTimes::Invalid(problem)
+        | WindowTimes::Once(Err(problem))
+        | WindowTimes::Repeating { times: Err(problem), .. }) = &when
         else {
             return Self::with(index, schedule, when);
         };
@@ -83,8 +85,8 @@ impl Entry {
         Self::with(index, schedule, when)
     }
 
-    fn with(index: usize, schedule: &Schedule, when: When) -> Self {
-        // About 1900 years, so that the number of seconds can't overflow.
+    fn with(index: usize, schedule: &Schedule, when: WindowTimes) -> Self {
+        // At most about 1900 years: the number of seconds can't overflow.
         let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
         Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), when }
     }
@@ -92,31 +94,31 @@ impl Entry {
     /// The time zone of a repeating entry.
     pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
         match &self.when {
-            When::Repeating { zone, .. } => Some(zone),
-            When::Once(_) | When::Invalid(_) => None,
+            WindowTimes::Repeating { zone, .. } => Some(zone),
+            WindowTimes::Once(_) | WindowTimes::Invalid(_) => None,
         }
     }
 
-    /// The error that the entry causes at `now`: of a repeating one, only on its days.
+    /// The error of the entry at `now`. A repeating entry has one only on its days.
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), Problem> {
         match &self.when {
-            When::Invalid(problem) | When::Once(Err(problem)) => Err(problem.clone()),
-            When::Once(Ok(_)) => Ok(()),
-            When::Repeating { zone, days, times } => {
+            WindowTimes::Invalid(problem) | WindowTimes::Once(Err(problem)) => Err(problem.clone()),
+            WindowTimes::Once(Ok(_)) => Ok(()),
+            WindowTimes::Repeating { zone, days, times } => {
                 let today = zone.to_datetime(now).date().weekday();
                 if days.contains(&today) { times.clone().map(|_| ()) } else { Ok(()) }
             }
         }
     }
 
-    /// The windows that can have a value between two times, in the order of their starts.
+    /// The windows that may affect the value between two times, ordered by start.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
         match &self.when {
-            When::Invalid(_) | When::Once(Err(_)) | When::Repeating { times: Err(_), .. } => {
-                Vec::new()
-            }
-            When::Once(Ok((start, end))) => vec![self.window(*start, *end)],
-            When::Repeating { zone, days, times: Ok((start, end)) } => {
+            WindowTimes::Invalid(_)
+            | WindowTimes::Once(Err(_))
+            | WindowTimes::Repeating { times: Err(_), .. } => Vec::new(),
+            WindowTimes::Once(Ok((start, end))) => vec![self.window(*start, *end)],
+            WindowTimes::Repeating { zone, days, times: Ok((start, end)) } => {
                 let day = |time: Timestamp, offset: i32| {
                     let date = zone.to_datetime(time).date();
                     date.saturating_add(jiff::Span::new().days(offset))
