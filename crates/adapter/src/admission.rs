@@ -1,9 +1,9 @@
-//! The limits of requests: how many are answered at a time, and how many bytes wait for clients.
+//! Limits concurrent requests, and the bytes of responses that clients have not read.
 //!
-//! Everyone who reaches the port can send requests without credentials or with invalid ones, each
-//! of which can cost a review by the API server. Each kind of caller has limits of its own, which
-//! users or, without credentials, addresses share fairly. None of them can keep out another one, in
-//! particular not kube-controller-manager behind the API server.
+//! Anyone who reaches the port can send requests without or with invalid credentials, and each may
+//! cause a review by the API server. Each kind of caller therefore has its own limits, shared
+//! fairly by users or, without credentials, by addresses. No kind of caller can block another one,
+//! such as kube-controller-manager behind the API server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
 };
 
-/// Shorter bodies don't count: a connection's limits bound them.
+/// Shorter bodies aren't counted: the limits of connections bound them.
 const FREE_BYTES: usize = 64;
 
 /// The limits of all kinds of callers.
@@ -29,14 +29,14 @@ pub(crate) struct Admission {
 }
 
 pub(crate) struct Limits {
-    /// Requests that are answered at a time.
+    /// Concurrent requests.
     requests: Arc<FairLimit>,
     reviews: ReviewLimit,
-    /// Responses that clients have not read yet.
+    /// Unread responses, in KiB.
     unread_kib: Arc<FairLimit>,
 }
 
-/// The limits of a caller.
+/// A caller's share of the limits.
 #[derive(Clone, Copy)]
 pub(crate) struct Share<'a> {
     limits: &'a Limits,
@@ -44,11 +44,11 @@ pub(crate) struct Share<'a> {
 }
 
 impl Admission {
-    /// A user can have half of each limit. The client of the API server runs 32 reviews at a time:
-    /// 20, 8 and 4.
+    /// A user gets at most half of each limit. The client of the API server allows 32 concurrent
+    /// reviews: 20, 8 and 4.
     pub(crate) fn new() -> Self {
         Self {
-            // A user has as many requests as all users of kube-apiserver.
+            // Half of it is the limit of kube-apiserver for all its users.
             trusted: Limits::new(800, ReviewLimit::new(20, 380), 128 << 10),
             authenticated: Limits::new(200, ReviewLimit::new(8, 92), 32 << 10),
             anonymous: Limits::new(80, ReviewLimit::new(4, 36), 8 << 10),
@@ -66,7 +66,7 @@ impl Admission {
         Share { limits, flow: Flow::of_user(user) }
     }
 
-    /// The limits of a client that has shown no valid credentials.
+    /// The share of a client without valid credentials.
     pub(crate) fn of_unknown(&self, client: IpAddr) -> Share<'_> {
         Share { limits: &self.anonymous, flow: Flow::of_address(client) }
     }
@@ -80,7 +80,7 @@ impl Limits {
 }
 
 impl<'a> Share<'a> {
-    /// `None` if the caller has too many requests.
+    /// Starts a request. `None` if the caller has too many.
     pub(crate) fn start_request(self) -> Option<FairPermit> {
         self.limits.requests.try_acquire(self.flow, 1)
     }
@@ -89,8 +89,8 @@ impl<'a> Share<'a> {
         (&self.limits.reviews, self.flow)
     }
 
-    /// Counts the body until it has been sent. If the caller leaves too many unread, it is 429
-    /// instead. A body that is longer than the limit is sent alone.
+    /// Counts the body until it has been sent. If the caller has too many unread bytes, the
+    /// response is 429 instead. A body longer than the limit is sent if no other is unread.
     pub(crate) fn send(self, response: Reply) -> Reply {
         if response.body().len() <= FREE_BYTES {
             return response;
@@ -103,7 +103,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// A body that counts until this is dropped, that is until it has been sent.
+/// A body with its permit, dropped when it has been sent.
 struct CountedBody {
     bytes: Bytes,
     _permit: FairPermit,
@@ -121,7 +121,7 @@ mod tests {
     use crate::response::reply;
 
     #[test]
-    fn bytes_count_until_they_are_dropped() {
+    fn bytes_are_counted_until_they_are_dropped() {
         let limits = Limits::new(1, ReviewLimit::new(1, 1), 16);
         let share = Share { limits: &limits, flow: Flow::of_user(&User::anonymous()) };
         let send = |kib: usize| {

@@ -23,7 +23,7 @@ pub struct Metadata<'a> {
     labels: &'a ItemLabels,
 }
 
-/// CPU in cores and memory in bytes, as far as they were measured.
+/// CPU in cores and memory in bytes. `None` if not measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Usage {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,11 +38,11 @@ pub struct Container<'a> {
     pub usage: Usage,
 }
 
-/// The usage of a pod or node. It serializes to the body of a response, or to an item of a list.
+/// The usage of a pod or node. Serializes to the body of a response, or to an item of a list.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics<'a> {
-    /// Items of a list have no kind.
+    /// `None` in items of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,13 +58,13 @@ pub struct Metrics<'a> {
     pub usage: Option<Usage>,
 }
 
-/// The kind of metrics, and that of lists of them.
+/// The kinds of metrics and of their lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsKind {
     pub object: &'static str,
     pub list: &'static str,
     pub noun: &'static str,
-    /// The resource that errors name if the pod or node doesn't exist, as in the reference.
+    /// The resource in errors about missing objects, as in the reference.
     pub missing: &'static str,
 }
 
