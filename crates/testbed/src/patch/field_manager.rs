@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::strategic::{is_set, merge_key};
 use crate::{json, registry::api_version, request::ApiRequest, target::Subresource};
 
-/// A client that updates or applies an object, as `managedFields` records it.
+/// A client that updates or applies an object, for `managedFields`.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldManager {
     pub(super) name: String,
@@ -123,7 +123,7 @@ pub(super) type FieldPath = Vec<String>;
 
 pub(super) type FieldSet = BTreeSet<FieldPath>;
 
-/// The fields of an object, without those that identify it.
+/// The fields of an object, without its identity.
 pub(super) fn fields_of(object: &Value) -> FieldSet {
     let mut object = object.clone();
     for path in [&["apiVersion"][..], &["kind"]] {

@@ -1,4 +1,4 @@
-//! Lists, optionally paginated.
+//! Serves lists, optionally paginated.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -98,8 +98,8 @@ fn snapshot(
     Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
 }
 
-/// The objects some resource versions ago, because of a fault. Limited by the watch cache and by
-/// the requested resource version.
+/// The objects at an earlier resource version, for a fault. Limited by the watch cache and by the
+/// requested resource version.
 pub(super) fn stale_list(
     state: &mut State,
     request: &ApiRequest,
