@@ -59,17 +59,17 @@ struct Scenario {
     run: fn(TestEnv) -> BoxFuture<'static, Result<()>>,
 }
 
-/// Which controller handles the namespace of a scenario.
+/// The controller for the namespace of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ControllerSetup {
-    /// None. Targets get no pods either, so that only the scenario changes objects.
+    /// None, and targets get no pods: only the scenario changes objects.
     NoController,
     /// The shared controller of all namespaces.
     Shared,
     /// Controllers that the scenario starts. The shared one is not running.
     PerScenario,
-    /// As [`Self::PerScenario`], and no other scenario is running, because the reference handles
-    /// all namespaces.
+    /// Like [`Self::PerScenario`], without concurrent scenarios, because the reference handles all
+    /// namespaces.
     Exclusive,
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum Source {
     External,
 }
 
-/// How a source fails.
+/// The failure of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outage {
     /// 503.

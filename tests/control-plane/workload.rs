@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Age of new pods, above every grace period for new pods.
+/// Age of new pods, beyond all grace periods.
 const AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kind that can be scaled.

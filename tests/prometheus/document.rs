@@ -1,4 +1,4 @@
-//! The recipes of docs/prometheus.md.
+//! Reads the recipes of docs/prometheus.md.
 
 use std::fs;
 

@@ -76,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The kind whose plural name this is.
+    /// The kind with a plural name.
     pub(crate) fn from_plural(plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.resource() == plural)
     }
@@ -107,7 +107,7 @@ pub(crate) struct Target {
     pub(crate) id: Id,
     pub(crate) kind: Kind,
     pub(crate) source: Source,
-    /// The autoscaler may scale it to zero.
+    /// Whether the autoscaler may scale to zero.
     pub(crate) to_zero: bool,
 }
 
@@ -124,7 +124,7 @@ impl Target {
         Self { id: Id::in_shop(name), kind: Kind::Deployment, source, to_zero }
     }
 
-    /// The fewest replicas that a load can need.
+    /// The minimum load, in replicas.
     pub(crate) fn min_load(&self) -> i64 {
         i64::from(!self.to_zero)
     }
@@ -158,7 +158,7 @@ impl Target {
         target["apiVersion"] = self.kind.api_version().into();
         target["kind"] = self.kind.name().into();
         if self.source == Source::Pods {
-            // As fast as needed, so that later comparisons don't depend on rate limits.
+            // Without effective rate limits, on which later comparisons would depend.
             let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
             object["spec"]["behavior"] = json!({
                 "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },

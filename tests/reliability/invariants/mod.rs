@@ -1,5 +1,5 @@
-//! Invariants that hold under any faults, checked against the journal after a run. They judge by
-//! what the API server stored and the metrics APIs reported, not by what the controller recorded.
+//! Invariants that hold under any faults, checked on the journal after a run: on the objects that
+//! the API server stored and the metrics that it reported, not on the controller's records.
 
 mod requests;
 mod scalings;
@@ -16,7 +16,7 @@ use crate::{
 
 /// Maximum age of the inputs of a decision when its scale write takes effect.
 const IN_FLIGHT: Duration = Duration::from_secs(25);
-/// How long the API server may hold a request, and those that precede it in the same reconcile.
+/// The maximum delay of a request in the API server, with those before it in the same reconcile.
 const TRAVEL: Duration = Duration::from_secs(30);
 
 /// The window of the samples of pods.
@@ -27,8 +27,8 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
     violations_with(cluster, false)
 }
 
-/// Like [`violations`]. `pods_are_known` means that no fault hides pods or their metrics from the
-/// controller, so that each decision is based on the whole load.
+/// Like [`violations`]. With `pods_are_known`, no fault hides pods or their metrics from the
+/// controller, and each decision is based on the whole load.
 pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<String> {
     let entries = cluster.journal.entries();
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<St
     found
 }
 
-/// What happened to one autoscaler and its target.
+/// The journal entries of one autoscaler and its target.
 struct Run<'a> {
     id: &'a Id,
     scalings: Vec<&'a Scaling>,
@@ -109,8 +109,8 @@ fn window(version: &Version) -> Duration {
     own.map_or(WINDOW, Duration::from_secs)
 }
 
-/// The queue holds each autoscaler once, so reconciles are not much more frequent than the sync
-/// period and the changes require.
+/// The queue holds each autoscaler once: reconciles are not much more frequent than the sync period
+/// and the changes require.
 fn reconciled_at_most_as_often_as_needed(cluster: &Cluster, run: &Run<'_>) -> Option<String> {
     let periods = cluster.clock.age().as_secs() / PERIOD.as_secs() + 1;
     let count = run.reconciles.len() as u64;

@@ -1,4 +1,4 @@
-//! The cluster of a run, drawn from a seed. Most are small, so that a seed is cheap.
+//! The cluster of a run, drawn from a seed. Most clusters are small, to keep seeds cheap.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
     Shape { targets, delays: delays(rng), workers, is_elected: rng.u8(..4) == 0 }
 }
 
-/// One more target. Targets of different namespaces may have the same name.
+/// A target. Targets of different namespaces may have the same name.
 fn target(index: usize, rng: &mut Rng) -> Target {
     let namespace = NAMESPACES[rng.usize(..NAMESPACES.len())];
     let source = [Source::Cpu, Source::Pods, Source::External][rng.usize(..3)];

@@ -26,7 +26,7 @@ use crate::{
 /// The annotation of a target that starts a rollout when it changes.
 pub(crate) const REVISION: &str = "revision";
 
-/// How late the rest of the cluster is.
+/// The delays of the rest of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
     /// From a pod's creation until it is ready. Zero: pods have been ready for years.
@@ -39,7 +39,7 @@ pub(crate) struct Delays {
 
 /// Creates, replaces and deletes pods to match the targets.
 pub(crate) struct Workloads {
-    /// The server has another state: pods may be missing, and others may be back.
+    /// Whether another state was restored: pods may be missing or have returned.
     pub(crate) is_restored: Arc<AtomicBool>,
     pub(crate) testbed: Testbed,
     pub(crate) journal: Arc<Journal>,
@@ -62,7 +62,7 @@ struct Workload {
     pods: BTreeMap<i64, Pod>,
     /// The pods' labels.
     labels: Value,
-    /// When `status.replicas` is written.
+    /// The time of the next write of `status.replicas`.
     status_due: Option<Duration>,
 }
 
@@ -143,7 +143,7 @@ impl Workloads {
         starting.chain(workload.status_due).min()
     }
 
-    /// Pods whose time has come become ready.
+    /// Makes pods ready that have started.
     fn start_pods(&self, id: &Id, workload: &mut Workload) {
         let now = self.clock.age();
         let due = workload.pods.iter_mut().filter(|(_, pod)| !pod.is_ready && pod.ready_at <= now);
@@ -156,8 +156,8 @@ impl Workloads {
         }
     }
 
-    /// Creates and deletes pods. In a rollout, one pod more than wanted replaces old pods one by
-    /// one, once it is ready.
+    /// Creates and deletes pods. In a rollout, a surplus pod replaces old pods one by one when it
+    /// is ready.
     fn resize(&self, id: &Id, workload: &mut Workload, wanted: i64, revision: &Value) {
         loop {
             let count = number(workload.pods.len());
@@ -201,7 +201,7 @@ impl Workloads {
 
     fn delete(&self, id: &Id, index: i64) {
         let name = pod_name(id, index);
-        // A restored server may not have it.
+        // A restored server may not have the pod.
         _ = self.testbed.delete("v1", "Pod", &id.namespace, &name);
         self.loads.starting.lock().remove(&(id.namespace.clone(), name));
     }

@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Path of the `hpa` binary: `HPA_BINARY`; else, in a suite of crate `hpa`, the one that cargo built
-/// for it; else the one in the target directory of the test executable.
+/// Path of the `hpa` binary: `HPA_BINARY`; else, in a suite of crate `hpa`, the one that cargo
+/// built for it; else the one in the target directory of the test executable.
 ///
 /// # Panics
-/// If the binary is missing, or older than one of its sources. Tests don't build it: that would take
-/// minutes, and might use another profile or other features.
+/// If the binary is missing, or older than one of its sources. Tests don't build it: that would
+/// take minutes, and might use another profile or other features.
 pub fn hpa_binary() -> PathBuf {
     let mut given = ["HPA_BINARY", "CARGO_BIN_EXE_hpa"].into_iter().filter_map(env::var_os);
     if let Some(path) = given.find(|path| !path.is_empty()) {

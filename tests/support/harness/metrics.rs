@@ -1,4 +1,4 @@
-//! The three metrics APIs with values that a test sets.
+//! The three metrics APIs with settable values.
 
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ impl SettableMetrics {
 }
 
 impl Default for SettableMetrics {
-    /// Full CPU usage, and 1 for everything else.
+    /// Full CPU usage, and 1 for all other metrics.
     fn default() -> Self {
         Self::new(100, 1)
     }

@@ -122,7 +122,7 @@ impl KubeApiserver {
             .arg(format!("--listen-client-urls={etcd_url}"))
             .arg(format!("--advertise-client-urls={etcd_url}"))
             .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"))
-            // The data doesn't have to survive a crash, and the disk isn't measured.
+            // The data needn't survive a crash, and the disk isn't measured.
             .arg("--unsafe-no-fsync");
         let etcd = Process::start(dir, "etcd", command)?;
         let mut command = Command::new(apiserver_program);
@@ -148,7 +148,7 @@ impl KubeApiserver {
         self.client.clone()
     }
 
-    /// Returns the certificate of the authority that issued all serving certificates.
+    /// Returns the CA certificate of all serving certificates.
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
     }
@@ -192,7 +192,7 @@ impl KubeApiserver {
     /// Registers `server` as the API server of group versions, and waits until kube-apiserver
     /// proxies requests to it.
     pub async fn aggregate(&mut self, server: &HttpsServer, apis: &[(&str, &str)]) -> Result<()> {
-        // ExternalName is the only type of Service that may lead to a loopback address.
+        // ExternalName is the only type of Service that may refer to a loopback address.
         let service = from_json(json!({
             "metadata": { "name": SERVICE },
             "spec": { "type": "ExternalName", "externalName": "localhost" },

@@ -52,7 +52,7 @@ pub(super) struct Plane {
     controller_kubeconfig: PathBuf,
     /// The directory of the binaries.
     assets: PathBuf,
-    // Last, so that the servers have ended when it is deleted.
+    // Last: the servers must have ended when it is deleted.
     dir: TempDir,
 }
 
@@ -197,8 +197,8 @@ fn binding(kind: &str, role: &str, ns: &str) -> Value {
     })
 }
 
-/// Serves the metrics APIs of a testbed without objects, so that both control planes answer metric
-/// queries in the same way.
+/// Serves the metrics APIs of an empty testbed: both control planes respond to metric queries in
+/// the same way.
 fn metrics_router(metrics: Metrics) -> Router {
     let testbed = Testbed::new(Config { metrics: Some(Arc::new(metrics)), ..Config::default() });
     Router::new().fallback(serve_metrics).with_state(testbed)
