@@ -72,8 +72,9 @@ pub enum ConfigError {
     HttpNoJson,
     #[error("config value json-key and json-eval cannot be used together")]
     HttpTwoJson,
-    #[error("config value endpoint not found")]
-    NoEndpoint,
+    /// A setting is missing.
+    #[error("config value {0} not found")]
+    Missing(&'static str),
     #[error("parse {0:?}: {1}")]
     Url(String, &'static str),
     #[error("no label selector specified for metric: {0}")]

@@ -23,7 +23,7 @@ use crate::{
     cached_pods::{CachedPods, ReadPods},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::RequestMetrics,
-    rules_provider,
+    rules_provider, terminal,
 };
 
 /// How long to wait for the first lists of autoscalers, pods and schedules. If they take longer,
@@ -51,6 +51,9 @@ impl MetricReader {
         timeout: Duration,
         sharing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
+        if let Some(warning) = arguments.unused_server() {
+            terminal::warn(warning);
+        }
         let limits = ClientSettings::default().with_deadline(timeout);
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, timeout);

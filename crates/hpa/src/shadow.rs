@@ -90,15 +90,16 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
         Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };
     let length = to_std(arguments.length);
     info!(?length, "comparing decisions, writing nothing");
-    let end = async {
-        tokio::time::sleep(length).await;
-        shutdown.cancel();
-    };
     let controller = hpa_controller::run(dependencies, options, shutdown.clone());
     tokio::pin!(controller);
     tokio::select! {
         outcome = &mut controller => outcome?,
-        () = end => controller.await?,
+        () = tokio::time::sleep(length) => {
+            let readiness = telemetry.ready();
+            shutdown.cancel();
+            controller.await?;
+            readiness.context("nothing was compared")?;
+        }
     }
     Ok(telemetry.shadow_summary(Timestamp::now()))
 }

@@ -249,6 +249,23 @@ fn closed_pipe_ends_the_demo() {
 }
 
 #[test]
+fn explain_reads_the_past_by_the_clock_of_the_demo() {
+    let mut child = demo(&[]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let output = read_until(&mut lines, "api     stays at");
+    let url = output.lines().find_map(|line| line.split_once("HPA_CONTROLLER_URL="));
+    let url = url.unwrap_or_else(|| panic!("no URL in {output}")).1;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    command.args(["explain", "api", "--since", "5m"]).env("KUBECONFIG", kubeconfig_in(&output));
+    let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
+    let explained = String::from_utf8(result.stdout).expect("UTF-8");
+    let (_, past) = explained.split_once("How it came to this").expect("the past");
+    assert!(past.contains("stays at 2"), "{explained}");
+    signal(&child, Signal::TERM);
+    child.wait().expect("an exit status");
+}
+
+#[test]
 fn explain_and_status_read_the_debug_api_of_the_demo() {
     let mut child = demo(&["--for", "2s", "--hold"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));

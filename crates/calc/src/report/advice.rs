@@ -30,6 +30,9 @@ const UNKNOWN_METRIC: &str = "could not find the metric";
 /// In errors of metrics that are read from Prometheus without a metrics API.
 const PROMETHEUS: &str = "the request to Prometheus at ";
 
+/// In errors of metrics while the series of rules are unknown.
+const NOT_DISCOVERED: &str = "are not discovered yet";
+
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -168,6 +171,14 @@ fn about_failure(
         {
             "Check that Prometheus runs, and that the URL in the message is right (--prometheus-url, \
              or servers in the rules file)."
+                .to_owned()
+        }
+        MetricFailure::Fetch
+            if metric.explanation.error.as_deref().unwrap_or("").contains(NOT_DISCOVERED) =>
+        {
+            "The series of the rules (--metrics-config) could not be read. Check that Prometheus \
+             runs, and that its URL is right (--prometheus-url): hpa rules check FILE \
+             --prometheus-url URL"
                 .to_owned()
         }
         MetricFailure::Fetch => {

@@ -313,14 +313,20 @@ fn metric_that_only_the_controller_reads_is_no_failure() {
     contains(&report, "external.metrics.k8s.io has no metric queue");
 }
 
-#[test]
-fn advice_about_prometheus_does_not_name_an_api() {
+#[rstest]
+#[case::query(
+    "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
+    "Check that Prometheus runs"
+)]
+#[case::discovery(
+    "the metrics of rules and collectors are not discovered yet: rules[0]: the request failed",
+    "The series of the rules (--metrics-config) could not be read. Check that Prometheus runs"
+)]
+fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] advice: &str) {
     let mut inputs = unseen("False");
-    let error =
-        "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused";
     inputs.readings =
         [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
-    contains(&inputs.report(), "Check that Prometheus runs");
+    contains(&inputs.report(), advice);
     assert!(!inputs.report().to_string().contains("apiservices"));
 }
 
@@ -469,7 +475,7 @@ fn pause_comes_first_while_the_metrics_ask_for_nothing() {
 }
 
 #[rstest]
-#[case::above_a_whole_number(300_250, "300", "scales to 5 when queue rises above 330; now 300250m")]
+#[case::above_a_whole_number(300_250, "300", "scales to 5 when queue rises above 330; now 300.25")]
 #[case::from_nothing(0, "300", "rises above 0; now 0")]
 fn thresholds_are_round_numbers_as_kubectl_prints_them(
     #[case] milli: i64,

@@ -370,13 +370,20 @@ fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValu
     }
 }
 
-/// A value of a metric: memory in mebibytes, others exactly, as kubectl prints them.
+/// A value of a metric: memory in mebibytes, CPU as kubectl prints it, others as decimals, which the
+/// headline has too.
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     if metric.name.contains("memory") {
         format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
-    } else {
+    } else if is_resource(metric) {
         value.to_string()
+    } else {
+        value.as_f64().to_string()
     }
+}
+
+fn is_resource(metric: &MetricReport) -> bool {
+    matches!(metric.source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
 }
 
 fn time(at: Timestamp) -> String {

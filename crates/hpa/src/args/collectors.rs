@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use hpa_collectors::{
     Compat, Credential, Environment, Limits, Policy, ServiceSettings, Settings,
-    collection::CollectionSettings,
+    collection::CollectionSettings, registry::COLLECTORS,
 };
 use hpa_prometheus::client::Client;
 use jiff::SignedDuration;
@@ -231,24 +231,23 @@ impl CollectorArguments {
         };
         let skipper =
             self.skipper.skipper_ingress_metrics || self.skipper.skipper_routegroup_metrics;
-        let collectors = [
-            ("pods", true),
-            ("http", true),
-            ("prometheus", has_prometheus || !self.additional_prometheus_servers.is_empty()),
-            ("skipper", has_prometheus && skipper),
-            ("external-rps", has_prometheus && self.skipper.external_rps_metrics),
-            ("influxdb", self.influxdb_address.is_some()),
-            ("sqs", self.aws_external_metrics),
-            ("zmon", self.zmon_kariosdb_endpoint.is_some()),
-            ("nakadi", self.nakadi_endpoint.is_some()),
-        ];
+        let is_on = |name: &str| match name {
+            "prometheus" => has_prometheus || !self.additional_prometheus_servers.is_empty(),
+            "skipper" => has_prometheus && skipper,
+            "external-rps" => has_prometheus && self.skipper.external_rps_metrics,
+            "influxdb" => self.influxdb_address.is_some(),
+            "sqs" => self.aws_external_metrics,
+            "zmon" => self.zmon_kariosdb_endpoint.is_some(),
+            "nakadi" => self.nakadi_endpoint.is_some(),
+            // --scaling-schedule
+            "schedule" => false,
+            // Those that need nothing of the operator.
+            _ => true,
+        };
+        let names = COLLECTORS.iter().map(|collector| collector.name);
         CollectionSettings {
             environment,
-            collectors: collectors
-                .into_iter()
-                .filter(|(_, on)| *on)
-                .map(|(name, _)| name)
-                .collect(),
+            collectors: names.filter(|name| is_on(name)).collect(),
             max_age: self.metrics_ttl.map(to_std),
             concurrency: usize::from(self.collector_concurrency),
         }

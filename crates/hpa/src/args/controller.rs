@@ -31,5 +31,9 @@ pub(crate) struct ControllerArguments {
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.trim_end_matches('/').parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);
-    uri.ok_or_else(|| "must be a URL such as http://127.0.0.1:8081".to_owned())
+    uri.ok_or_else(|| {
+        "must be a URL such as http://127.0.0.1:8081. HTTPS is only read through the API server, \
+         without this flag"
+            .to_owned()
+    })
 }

@@ -25,4 +25,13 @@ impl SourceArguments {
             || self.collectors.collectors
             || self.rules.metrics_config.is_some()
     }
+
+    /// A warning if a server is given, and no source that reads from it.
+    pub(crate) fn unused_server(&self) -> Option<&'static str> {
+        let is_used = self.collectors.collectors || self.rules.metrics_config.is_some();
+        (self.rules.prometheus.prometheus_url.is_some() && !is_used).then_some(
+            "--prometheus-url has no effect: it is for the rules of --metrics-config and for \
+             --collectors",
+        )
+    }
 }

@@ -1,5 +1,7 @@
-use clap::CommandFactory;
+use std::collections::BTreeSet;
 
+use clap::CommandFactory;
+use hpa_collectors::{Compat, registry::COLLECTORS};
 use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
@@ -350,4 +352,28 @@ fn page_about_keda_has_all_collectors() {
     for name in names {
         assert!(keda.contains(name), "{name:?} is not in docs/keda.md");
     }
+}
+
+/// A collector that needs nothing of the operator is one line in the table of collectors.
+#[test]
+fn collectors_are_on_unless_they_need_a_flag() {
+    let names = |arguments: &[&str], has_prometheus| {
+        let run = parse(arguments).expect("the flags");
+        run.collectors.collection(Compat::Off, has_prometheus).collectors
+    };
+    let all: BTreeSet<_> = COLLECTORS.iter().map(|collector| collector.name).collect();
+    let needing =
+        ["external-rps", "influxdb", "nakadi", "prometheus", "schedule", "skipper", "sqs", "zmon"];
+    let off: Vec<_> = all.difference(&names(&[], false)).copied().collect();
+    assert_eq!(off, needing);
+    let flags = [
+        "--skipper-ingress-metrics",
+        "--external-rps-metrics",
+        "--influxdb-address=http://i",
+        "--aws-external-metrics",
+        "--zmon-kariosdb-endpoint=http://z",
+        "--nakadi-endpoint=http://n",
+    ];
+    let off: Vec<_> = all.difference(&names(&flags, true)).copied().collect();
+    assert_eq!(off, ["schedule"]);
 }

@@ -121,7 +121,7 @@ impl DebugClient {
         let request = request.body(Body::empty());
         let request = request.map_err(|error| Unavailable::unreachable(&error))?;
         let response = self.client.send(request).await;
-        let response = response.map_err(|error| Unavailable::unreachable(&error))?;
+        let response = response.map_err(|error| Unavailable::no_response(&self.source, &error))?;
         let (status, is_api) = (response.status(), response.headers().contains_key(MARK));
         let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
         let body = body.map_err(|error| Unavailable::Unreachable(error.to_string()))?.to_bytes();

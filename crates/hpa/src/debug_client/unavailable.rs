@@ -4,6 +4,9 @@ use hpa_metrics::describe;
 
 use super::lease::LeaseName;
 
+/// What the HTTP client says if a TLS server answers a plain request.
+const TLS_ALERT: &str = "invalid HTTP version";
+
 /// Why there is no document of the debug API, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unavailable {
@@ -56,6 +59,18 @@ pub(crate) enum Unavailable {
 impl Unavailable {
     pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Unreachable(describe(error))
+    }
+
+    /// A request without a response. `source` is the pod or the URL.
+    pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let error = describe(error);
+        let hint = if error.contains(TLS_ALERT) {
+            ". It may serve HTTPS, as on each address that is not a loopback one: start it with \
+             --debug-bind-address=127.0.0.1"
+        } else {
+            ""
+        };
+        Self::Unreachable(format!("{source}: {error}{hint}"))
     }
 
     pub(super) fn not_the_api(source: &str) -> Self {

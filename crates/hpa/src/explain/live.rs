@@ -29,6 +29,7 @@ use crate::{
     collectors::Scope,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
+    lint::is_similar,
     manifests::text,
     metric_reader::MetricReader,
     rules_provider,
@@ -37,8 +38,12 @@ use crate::{
 /// How many scales are read at once, to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
+/// If a namespace has more autoscalers, an error doesn't name them.
+const MAX_NAMES: usize = 5;
 /// The last decision of a controller is in this time, in which it reads all metrics.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
+/// If the clock of a controller is further behind, the past is read by that clock.
+const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 fn collector_group(api: TargetApi) -> AutoscalerGroup {
     match api {
@@ -160,9 +165,18 @@ impl Cluster {
         }
         let lease = LeaseName::choose(&self.location, manager);
         let api = DebugClient::find(&self.client, &self.location, &lease).await?;
+        let window = self.since.unwrap_or_default().max(LAST_DECISION);
+        let read = async |now: Timestamp| {
+            let since = now.checked_sub(window).ok();
+            api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await
+        };
         let now = Timestamp::now();
-        let since = now.checked_sub(self.since.unwrap_or_default().max(LAST_DECISION)).ok();
-        let detail = api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await?;
+        let mut detail = read(now).await?;
+        // In a simulation, the clock of the controller is behind.
+        let other = detail.as_ref().map(|detail| detail.now);
+        if let Some(other) = other.filter(|other| now.duration_since(*other) > MAX_SKEW) {
+            detail = read(other).await?;
+        }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
             Some(detail) if detail.history.is_some() => Ok(detail),
             Some(_) => Err(Unavailable::NotWorking(api.source)),
@@ -190,7 +204,32 @@ impl Cluster {
                 self.api.api_version()
             );
         }
+        if let Some(others) = self.others().await {
+            bail!("there is no autoscaler {own_name}{others}");
+        }
         Err(error.context(format!("unable to read the autoscaler {own_name}")))
+    }
+
+    /// The autoscalers that may be meant, if those of the namespace can be listed and the name is
+    /// not among them.
+    async fn others(&self) -> Option<String> {
+        let list: Value = get(&self.client, &self.autoscalers_path()).await.ok()?;
+        let items = list.get("items")?.as_array()?;
+        let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
+        if names.contains(&self.name.as_str()) {
+            return None;
+        }
+        let namespace = &self.namespace;
+        let similar: Vec<_> =
+            names.iter().copied().filter(|name| is_similar(name, &self.name)).collect();
+        Some(match (names.as_slice(), similar.as_slice()) {
+            ([], _) => format!(": the namespace {namespace} has none"),
+            (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
+            (names, []) if names.len() <= MAX_NAMES => {
+                format!(". The namespace {namespace} has {}", names.join(", "))
+            }
+            (names, []) => format!(". The namespace {namespace} has {} others", names.len()),
+        })
     }
 
     fn autoscalers_path(&self) -> String {

@@ -35,7 +35,7 @@ impl Subject {
             return String::new();
         }
         let names = self.read_by_controller.join(" and ");
-        format!("The controller reads {names} itself; the value is the last one that it read.\n")
+        format!("The controller reads {names} itself; the value is the last one that it read.\n\n")
     }
 
     /// The decisions since a time, or why the past is missing.

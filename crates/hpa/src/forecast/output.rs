@@ -66,8 +66,8 @@ fn answer(analysis: &Analysis) -> String {
     let Verdict { reason, comparison, .. } = &analysis.verdict;
     match (reason, comparison) {
         (Reason::Forecasting, Some(comparison)) => format!(
-            "Forecasts would have helped: {} of the overload that the same pod-hours had without \
-             them.",
+            "Forecasts would have helped: they leave {} of the overload that the same pod-hours \
+             had without them.",
             percent(comparison.ratio())
         ),
         (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
@@ -77,8 +77,8 @@ fn answer(analysis: &Analysis) -> String {
             "No forecasts needed: without them, pods were never overloaded.".to_owned()
         }
         (Reason::NoBenefit, Some(comparison)) => format!(
-            "Forecasts would have helped too little: {} of the overload that the same pod-hours \
-             had without them.",
+            "Forecasts would have helped too little: they leave {} of the overload that the same \
+             pod-hours had without them.",
             percent(comparison.ratio())
         ),
         _ => {

@@ -22,12 +22,13 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
+pub(crate) use self::workspace::is_similar;
 use self::{
     finding::{Finding, Severity},
     workspace::{OwnSources, ServedMetrics, Workspace},
 };
 use crate::{
-    args::{LintArguments, LintFormat},
+    args::{LintArguments, LintFormat, SourceArguments},
     manifests::{self, Input, Manifest, Problem, directory_with},
     rules::builtin_mapper,
 };
@@ -42,7 +43,7 @@ const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "K
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    let (mut workspace, problems) = if arguments.files.is_empty() {
+    let (mut workspace, mut problems) = if arguments.files.is_empty() {
         (runtime.block_on(cluster::read(arguments))?, Vec::new())
     } else {
         let mut input = manifests::read_all(&arguments.files, arguments.recursive);
@@ -55,6 +56,10 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         (workspace, input.problems)
     };
     workspace.own_sources = OwnSources::from_flags(&arguments.sources);
+    problems.extend(undiscovered_rules(&workspace, &arguments.sources));
+    if let Some(warning) = arguments.sources.unused_server() {
+        crate::terminal::warn(warning);
+    }
     let findings = check(&workspace);
     let text = match arguments.output {
         LintFormat::Text => output::text(&findings, workspace.autoscalers().count()),
@@ -66,6 +71,16 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         crate::terminal::warn(problem);
     }
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
+}
+
+/// The problem of rules whose series could not be read.
+fn undiscovered_rules(workspace: &Workspace, sources: &SourceArguments) -> Option<Problem> {
+    let reason = workspace.served.as_ref()?.undiscovered.as_ref()?;
+    let file = sources.rules.metrics_config.as_ref()?;
+    Some(Problem {
+        place: format!("--metrics-config {}", file.display()),
+        message: format!("{reason}. Whether a metric is served is unknown and was not checked"),
+    })
 }
 
 fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool) -> ExitCode {

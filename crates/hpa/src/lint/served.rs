@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::source::{PrometheusProvider, RelistError};
 
 use super::workspace::ServedMetrics;
 use crate::{args::RulesFileArguments, rules_provider};
@@ -23,7 +23,10 @@ pub(super) async fn by_rules(
     let Some(provider) = rules_provider::from_flags(arguments, mapper, objects).await? else {
         return Ok(None);
     };
-    rules_provider::relist(&provider).await?;
+    let undiscovered = match provider.relist().await {
+        Err(error @ RelistError::Mapper(_)) => return Err(error.into()),
+        other => other.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
+    };
     let groups = provider.groups();
     let served =
         [(groups.resource, RESOURCE), (groups.custom, CUSTOM), (groups.external, EXTERNAL)];
@@ -41,6 +44,7 @@ pub(super) async fn by_rules(
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
         averages: averages(&provider),
+        undiscovered,
     }))
 }
 
@@ -88,6 +92,7 @@ impl ServedMetrics {
         merge(&mut self.external, external, rules.external);
         self.groups.extend(rules.groups);
         self.averages.extend(rules.averages);
+        self.undiscovered = rules.undiscovered;
         self.by = "the cluster or the rules file";
     }
 }

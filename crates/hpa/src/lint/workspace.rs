@@ -55,6 +55,8 @@ pub(super) struct ServedMetrics {
     pub(super) external: Option<BTreeSet<String>>,
     /// The metrics of rules whose query is an average, by the same names.
     pub(super) averages: BTreeSet<String>,
+    /// Why the series of rules could not be read. Which metrics they serve is unknown then.
+    pub(super) undiscovered: Option<String>,
 }
 
 /// A reference to an object: its group, kind and name.
@@ -186,7 +188,7 @@ pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value
 
 /// Whether one name may be a misspelling of the other: it differs in case, by a part before or
 /// after a hyphen, or by up to two letters.
-pub(super) fn is_similar(left: &str, right: &str) -> bool {
+pub(crate) fn is_similar(left: &str, right: &str) -> bool {
     let (left, right) = (left.to_ascii_lowercase(), right.to_ascii_lowercase());
     let (short, long) = if left.len() <= right.len() { (&left, &right) } else { (&right, &left) };
     if short.is_empty() {

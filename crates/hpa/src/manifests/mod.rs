@@ -4,7 +4,6 @@ mod yaml;
 
 use std::{
     fmt, fs,
-    io::Read,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -113,8 +112,9 @@ pub(crate) fn read_all(paths: &[PathBuf], recursive: bool) -> Input {
                 bail!("the directory has no files with the extensions {}", EXTENSIONS.join(", "));
             }
             for file in files {
-                if let Err(error) = input.add_file(&file) {
-                    input.add_problem(&file.display().to_string(), &error);
+                match read_stream(&file) {
+                    Ok(stream) => input.add_stream(&file, &stream),
+                    Err(error) => input.add_problem(&file.display().to_string(), &error),
                 }
             }
             Ok(())
@@ -151,12 +151,19 @@ fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Reads a file, or standard input for `-`.
 pub(crate) fn read_file(file: &Path) -> anyhow::Result<String> {
+    let name = || match file.to_str() {
+        Some("-") => "unable to read standard input".to_owned(),
+        _ => format!("unable to read {}", file.display()),
+    };
+    read_stream(file).with_context(name)
+}
+
+/// As [`read_file`]. The error doesn't name the file.
+fn read_stream(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
-        return Ok(text);
+        return Ok(std::io::read_to_string(std::io::stdin())?);
     }
-    fs::read_to_string(file).with_context(|| format!("unable to read {}", file.display()))
+    Ok(fs::read_to_string(file)?)
 }
 
 /// Parses a YAML stream, of which JSON is a part.

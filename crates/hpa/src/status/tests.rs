@@ -259,6 +259,7 @@ fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     observed.metrics_apis = Ok(Some(Vec::new()));
     assert_eq!(problems(&observed), [], "the controller may read Prometheus itself");
     let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    observed.autoscalers.push(autoscaler("api", healthy_conditions()));
     observed.autoscalers[0] = autoscaler("web", failed);
     let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
     assert!(problems(&observed).contains(&(Level::Error, missing)));

@@ -148,6 +148,9 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
         MetricSourceType::External => "external.metrics.k8s.io",
         _ => return None,
     };
+    if served.undiscovered.is_some() {
+        return None;
+    }
     let by = served.by;
     if !served.groups.contains(api) {
         return Some(format!("{api} is not served by {by}"));
