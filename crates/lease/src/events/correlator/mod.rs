@@ -1,4 +1,4 @@
-//! Correlates events, so that repeated ones don't flood the API server.
+//! Correlates events. Repeated ones must not flood the API server.
 //!
 //! The rules are those of client-go's event correlator, except that `SuccessfulRescale` has its own
 //! budget.
@@ -35,7 +35,7 @@ pub(super) struct EventWrite {
     pub(super) message: String,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// How often the event occurred. If more than once, the Event object should exist already.
+    /// The number of occurrences. After the first one, the Event object should exist already.
     pub(super) count: i32,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Decision {
 /// UID, namespace and name. Namespace and name are for objects without a UID.
 type ObjectId = (String, String, String);
 
-/// What similar events have in common: everything but the message.
+/// The fields that similar events have in common: all but the message.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SimilarKey {
     object: ObjectId,
@@ -56,7 +56,7 @@ struct SimilarKey {
     reason: String,
 }
 
-/// Identifies an Event object. Without a message, that of combined events.
+/// Identifies an Event object. Combined events have no message.
 type SeriesKey = (SimilarKey, Option<String>);
 
 /// An object has one budget for its rescale events (`true`), and one for all others.
@@ -117,7 +117,7 @@ impl Correlator {
         let name = self.name(&object.name, at);
         let series =
             self.series.get_or_insert_mut_ref(&key, || Series { name, first: at, count: 0 });
-        // Counts events over the budget too, so that the next write has the real number.
+        // Events over the budget count as well: the next write must have the real number.
         series.count = series.count.saturating_add(1);
         let (name, first, count) = (series.name.clone(), series.first, series.count);
         if !self.may_write(&(object_id, is_rescale), at) {
@@ -147,7 +147,7 @@ impl Correlator {
         if similar.messages.iter().any(|it| it == message) {
             return false;
         }
-        // A combined message isn't stored, so that the earlier messages keep their Event objects.
+        // A combined message isn't stored, because the earlier messages keep their Event objects.
         if similar.messages.len() + 1 >= SIMILAR_EVENTS {
             return true;
         }
