@@ -20,11 +20,11 @@ const DAY: Seconds = Seconds::new(86_400.0);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Load {
     Constant(f64),
-    /// Linear from one value to another.
+    /// A linear change from one value to another.
     Ramp(Ramp),
-    /// Up to a peak and back. 0 before and after.
+    /// A rise to a peak, and a fall. 0 before and after.
     Spike(Spike),
-    /// A sine between a low and a peak.
+    /// A sine between a minimum and a peak.
     Diurnal(Diurnal),
     /// A constant from each step on. 0 before the first step.
     Steps(Vec<Step>),
@@ -284,10 +284,10 @@ pub struct Samples {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Interpolation {
-    /// On the line between them.
+    /// Linear interpolation.
     #[default]
     Linear,
-    /// As at the earlier sample.
+    /// The value of the earlier sample.
     Step,
 }
 
