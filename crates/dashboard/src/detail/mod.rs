@@ -1,4 +1,4 @@
-//! One autoscaler: the decision on what the cluster has now, its events and its past.
+//! One autoscaler: a decision on the current state of the cluster, its events and its past.
 
 mod events;
 mod view;
@@ -33,17 +33,17 @@ use crate::{
     past::Past,
 };
 
-/// Changes that follow each other closely are shown together.
+/// Changes within this time are sent together.
 const QUIET: Duration = Duration::from_millis(250);
-/// How long to wait for the first lists before showing what there is.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// After this time, the page is shown even if the first lists are incomplete.
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest time between two readings of the metrics, which can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 const UNKNOWN_PAST: &str = "Past recommendations and scalings are known to the controller only. \
     Stabilization and policies may hold what this page scales; the conditions say so.";
 
-/// Follows an autoscaler as long as it is shown.
+/// Watches an autoscaler while a page shows it.
 pub(crate) struct Detail {
     id: Identity,
     cluster: Arc<Cluster>,
@@ -112,18 +112,18 @@ impl Detail {
         {
             self.board.record(&self.id, sample);
         }
-        let wait = tokio::time::timeout(PATIENCE, self.events.settled());
+        let wait = tokio::time::timeout(FIRST_LIST_TIMEOUT, self.events.settled());
         let _ = wait.await;
         let events = self.events.objects();
         missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
-        // With the sample.
+        // The entry with the sample of this decision.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
             .with_decisions(decisions)
             .with_problems(problems, missing)
     }
 
-    /// What the controller remembers, and what is not known.
+    /// Reads the past from the controller. Also returns sentences about what could not be read.
     async fn past(&mut self, entry: &Entry) -> (Past, Vec<String>) {
         let Some(source) = &self.cluster.past else {
             return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
@@ -147,7 +147,7 @@ impl Detail {
         (past, unknown.into_iter().collect())
     }
 
-    /// Decides as the controller would. Returns also what could not be read.
+    /// Decides as the controller would. Also returns sentences about what could not be read.
     async fn decide(&mut self, entry: &Entry, past: Past) -> (Option<Report>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
         let mut missing = Vec::new();
@@ -202,12 +202,12 @@ impl Detail {
             self.pods = Some((selector, Follower::start(pods, config, decode_pod)));
         }
         let Some((_, follower)) = &mut self.pods else { return Objects::default() };
-        let _ = tokio::time::timeout(PATIENCE, follower.settled()).await;
+        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
         follower.objects()
     }
 
-    /// The autoscalers that select any of the pods: only this one, unless its controller says that
-    /// there are others. To look at the targets of all others would take a request each.
+    /// The autoscalers that select any of the pods. Others are looked up only if the controller
+    /// reports an ambiguous selector, because each of them costs a request.
     async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
         let own = format!("{}/{}", self.id.namespace, self.id.name);
         let active = entry.hpa.as_ref();
