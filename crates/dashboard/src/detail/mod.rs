@@ -34,14 +34,14 @@ use crate::{
 };
 
 /// Changes within this time are sent together.
-const QUIET: Duration = Duration::from_millis(250);
+const DEBOUNCE: Duration = Duration::from_millis(250);
 /// After this time, the page is shown even if the first lists are incomplete.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest time between two readings of the metrics, which can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 const UNKNOWN_PAST: &str = "Past recommendations and scalings are known to the controller only. \
-    Stabilization and policies may hold what this page scales; the conditions say so.";
+    Stabilization and policies may prevent a scaling that this page shows; see the conditions.";
 
 /// Watches an autoscaler while a page shows it.
 pub(crate) struct Detail {
@@ -51,7 +51,7 @@ pub(crate) struct Detail {
     events: Follower<EventLine>,
     /// The pods of a selector. `None` if the target has none.
     pods: Option<(String, Follower<Pod>)>,
-    /// The time of the last sample that the controller remembers.
+    /// The time of the last sample from the controller.
     past_until: Option<Timestamp>,
 }
 
@@ -92,7 +92,7 @@ impl Detail {
                     }
                 }
             }
-            sleep(QUIET).await;
+            sleep(DEBOUNCE).await;
         }
     }
 
@@ -116,7 +116,7 @@ impl Detail {
         let _ = wait.await;
         let events = self.events.objects();
         missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
-        // The entry with the sample of this decision.
+        // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
             .with_decisions(decisions)
@@ -179,7 +179,7 @@ impl Detail {
         };
         let (readings, problems) = self.cluster.metrics.read(&inputs).await;
         missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
-        // The samples are newer than the time at which the reads began.
+        // Samples can be newer than the start of the reads, so take the time again.
         let mut inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
         let filled = fill_readings(&mut inputs, &past.values);
         if !filled.is_empty() {

@@ -13,13 +13,13 @@ use tokio::{
 
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Timeout of every wait, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Timeout of each wait, more than ten times the expected duration.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The protocol is on the descriptors 3 and 4 of the browser.
+/// The browser reads the protocol from file descriptor 3 and writes it to 4.
 const SCRIPT: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
-/// A page in a browser of its own.
+/// A page in a separate browser process.
 pub(crate) struct Tab {
     _process: Child,
     _profile: TempDir,
@@ -27,7 +27,7 @@ pub(crate) struct Tab {
     from: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// Exceptions, and errors in the console: refused by the content security policy, for example.
+    /// Exceptions and console errors, for example violations of the content security policy.
     pub(crate) errors: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn program() -> Option<String> {
     let given = std::env::var("CHROMIUM").ok();
     let found = given.or_else(|| PROGRAMS.iter().find(is_program).map(ToString::to_string));
     if found.is_none() {
-        programs::skip("chromium", "there is no chromium in PATH, and CHROMIUM names none");
+        programs::skip("chromium", "there is no chromium in PATH, and CHROMIUM is not set");
     }
     found
 }
@@ -92,7 +92,7 @@ impl Tab {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         self.to.write_all(&bytes).await.expect("the browser reads");
-        let response = timeout(LIMIT, self.response(id));
+        let response = timeout(TIMEOUT, self.response(id));
         let response = response.await.unwrap_or_else(|_| panic!("no response to {method}"));
         assert!(response.get("error").is_none(), "{method}: {response}");
         response["result"].clone()
@@ -107,11 +107,11 @@ impl Tab {
             if message["id"] == id {
                 return message;
             }
-            self.note(&message);
+            self.record_error(&message);
         }
     }
 
-    fn note(&mut self, event: &Value) {
+    fn record_error(&mut self, event: &Value) {
         let params = &event["params"];
         let is_error = match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -124,7 +124,7 @@ impl Tab {
         }
     }
 
-    /// The value of an expression, or of its promise.
+    /// Evaluates an expression and awaits its promise.
     pub(crate) async fn evaluate(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -153,7 +153,7 @@ impl Tab {
     /// Opens an address, and waits until a condition holds.
     pub(crate) async fn open(&mut self, address: &str, condition: &str) {
         self.call("Page.navigate", json!({ "url": address })).await;
-        // The context of the previous page ends with it.
+        // Until the new page has loaded, expressions are evaluated in the previous one.
         while self.evaluate("document.readyState").await != "complete"
             || self.evaluate("location.protocol").await != "http:"
         {}
@@ -176,7 +176,7 @@ impl Tab {
     }
 
     /// Sets the width of the window and the color scheme.
-    pub(crate) async fn appear(&mut self, width: u32, height: u32, scheme: &str) {
+    pub(crate) async fn set_appearance(&mut self, width: u32, height: u32, scheme: &str) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
             "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", metrics).await;
