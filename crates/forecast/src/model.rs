@@ -14,7 +14,7 @@ const MINUTES_PER_DAY: usize = 24 * 60;
 const COMPARED_DAYS: usize = 7;
 /// Every 30th minute is compared.
 const COMPARED_STEP: usize = 30;
-/// The minimum number of comparisons, from half a day.
+/// The minimum number of comparisons: half a day has as many.
 const MIN_COMPARED: usize = 24;
 
 /// The model of a forecast.
@@ -111,8 +111,8 @@ impl Task<'_> {
         let minutes = (start..end).step_by(COMPARED_STEP);
         let loads = minutes.filter_map(|minute| {
             let read = minute.checked_sub(self.delay)?;
-            let came = Some(read + horizon).filter(|came| *came < end)?;
-            Some((minute, self.trace.load(read)?, self.trace.load(came)?))
+            let target = Some(read + horizon).filter(|target| *target < end)?;
+            Some((minute, self.trace.load(read)?, self.trace.load(target)?))
         });
         loads.collect()
     }
@@ -120,10 +120,10 @@ impl Task<'_> {
     /// The mean losses. `None` if the model has no forecasts for half of the minutes.
     fn losses(&self, compared: &[(usize, f64, f64)], model: Model) -> Option<Losses> {
         let (mut sums, mut count) = (Losses { quantile: 0.0, median: 0.0 }, 0_usize);
-        for (minute, _, came) in compared {
+        for (minute, _, actual) in compared {
             if let Some(forecast) = self.forecast(*minute, model) {
-                sums.quantile += pinball(self.quantile, came - forecast.load(self.quantile));
-                sums.median += pinball(0.5, came - forecast.load(0.5));
+                sums.quantile += pinball(self.quantile, actual - forecast.load(self.quantile));
+                sums.median += pinball(0.5, actual - forecast.load(0.5));
                 count += 1;
             }
         }
@@ -141,7 +141,7 @@ struct Losses {
 }
 
 fn sorted_changes(compared: &[(usize, f64, f64)]) -> Vec<f64> {
-    let mut changes: Vec<f64> = compared.iter().map(|(_, read, came)| came - read).collect();
+    let mut changes: Vec<f64> = compared.iter().map(|(_, read, actual)| actual - read).collect();
     changes.sort_by(f64::total_cmp);
     changes
 }

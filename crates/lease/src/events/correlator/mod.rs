@@ -20,7 +20,7 @@ const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 const SIMILAR_EVENTS: usize = 10;
 /// The messages of similar events are discarded after this time without another one.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
-/// The maximum budget of an object: how many events it can have at once.
+/// The maximum budget of an object: the number of events that it can have at once.
 const BUDGET_BURST: f64 = 25.0;
 /// The time after which a budget grows by one event.
 const BUDGET_REFILL: SignedDuration = SignedDuration::from_secs(300);
@@ -62,6 +62,7 @@ type SeriesKey = (SimilarKey, Option<String>);
 /// An object has one budget for its rescale events (`true`), and one for all others.
 type BudgetKey = (ObjectId, bool);
 
+/// The recent messages of similar events.
 struct Similar {
     messages: Vec<String>,
     last: Timestamp,
@@ -99,7 +100,7 @@ impl Correlator {
         Self { similar: lru_cache(), series: lru_cache(), budgets: lru_cache(), last_nanosecond: 0 }
     }
 
-    /// Decides whether and how to write an event. The time is the event's.
+    /// Decides whether and how to write an event, at the time of the event.
     pub(super) fn decide(&mut self, event: RecordedEvent) -> Decision {
         let RecordedEvent { object, event_type, reason, mut message, at } = event;
         let object_id = (object.uid.clone(), object.namespace.clone(), object.name.clone());
