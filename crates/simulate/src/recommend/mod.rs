@@ -88,8 +88,8 @@ pub fn recommend(
     Recommendation {
         current,
         default_behavior,
-        front: front(&scored).iter().map(|trial| option(base, trial)).collect(),
-        suggested: suggested.as_ref().map(|trial| option(base, trial)),
+        front: front(&scored).iter().map(|trial| choice(base, trial)).collect(),
+        suggested: suggested.as_ref().map(|trial| choice(base, trial)),
         effects,
         reason,
         assumptions: assumptions(base, options),
@@ -97,7 +97,7 @@ pub fn recommend(
     }
 }
 
-fn option(base: &Variant, trial: &Trial) -> Choice {
+fn choice(base: &Variant, trial: &Trial) -> Choice {
     Choice {
         settings: trial.candidate.tuning.describe(base),
         score: trial.score,
@@ -195,9 +195,9 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
 }
 
 /// The share of the candidates that are changes of the best ones.
-const REFINED_PART: f64 = 0.3;
+const REFINED_SHARE: f64 = 0.3;
 /// The share of the candidates that are run with all seeds and loads.
-const FINALISTS_PART: f64 = 0.25;
+const FINALISTS_SHARE: f64 = 0.25;
 
 /// The size of a search, and the accepted risk.
 #[derive(Clone, Debug)]
@@ -227,12 +227,12 @@ impl SearchOptions {
 
     /// The number of candidates that are changes of the best ones.
     fn refined(&self) -> usize {
-        part(self.candidates, REFINED_PART)
+        share_of(self.candidates, REFINED_SHARE)
     }
 
     /// The number of candidates that are run with all seeds and loads.
     fn finalists(&self) -> usize {
-        part(self.candidates, FINALISTS_PART).max(1)
+        share_of(self.candidates, FINALISTS_SHARE).max(1)
     }
 
     fn trials(&self) -> usize {
@@ -243,9 +243,9 @@ impl SearchOptions {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a part of a count is a count"
+    reason = "a share of a count is between 0 and the count"
 )]
-fn part(count: usize, share: f64) -> usize {
+fn share_of(count: usize, share: f64) -> usize {
     (count as f64 * share) as usize
 }
 
@@ -292,15 +292,16 @@ fn is_as_good(score: &Score, than: &Score) -> bool {
 /// Resets one setting at a time.
 fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
     let tuning = &trial.candidate.tuning;
-    let set = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
-    set.filter_map(|dimension| {
-        let mut without = tuning.clone();
-        without.reset(dimension);
-        let candidate = Candidate::new(base, without)?;
-        let setting = only(tuning, dimension).describe(base).join(", ");
-        Some(Effect { setting, without: evaluator.all(&candidate) })
-    })
-    .collect()
+    let changed = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
+    changed
+        .filter_map(|dimension| {
+            let mut without = tuning.clone();
+            without.reset(dimension);
+            let candidate = Candidate::new(base, without)?;
+            let setting = only(tuning, dimension).describe(base).join(", ");
+            Some(Effect { setting, without: evaluator.all(&candidate) })
+        })
+        .collect()
 }
 
 /// A copy with only one of the settings.
