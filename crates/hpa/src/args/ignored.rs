@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, parser::ValueSource};
 
-/// Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores, so
-/// that the arguments of a deployment can stay. These need a value.
+/// Flags with a value that `hpa adapter` accepts and ignores. The arguments of a Deployment of
+/// prometheus-adapter or kube-metrics-adapter therefore needn't change.
 const WITH_VALUE: &str = "\
     audit-log-batch-buffer-size audit-log-batch-max-size audit-log-batch-max-wait \
     audit-log-batch-throttle-burst audit-log-batch-throttle-qps audit-log-format audit-log-maxage \
@@ -19,7 +19,7 @@ const WITH_VALUE: &str = "\
     stderrthreshold tls-cipher-suites tls-curve-preferences tls-sni-cert-key v vmodule \
     garbage-collector-interval horizontal-pod-autoscaler-tolerance kube-client-burst \
     kube-client-qps metrics-address resource-update-interval";
-/// These need none.
+/// Ignored flags without a value.
 const WITHOUT_VALUE: &str = "\
     audit-log-batch-throttle-enable audit-log-compress audit-log-truncate-enabled \
     audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled contention-profiling \

@@ -91,17 +91,17 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
 }
 
-/// Stands for no setting in `--allow-settings`.
+/// The value of `--allow-settings` that allows no setting.
 pub(crate) const NO_SETTINGS: &str = "none";
 
-/// The name of a setting of single autoscalers.
+/// The name of a setting, or [`NO_SETTINGS`].
 pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
     if text == NO_SETTINGS {
         return Ok(NO_SETTINGS);
     }
     Setting::named(text).map(|setting| setting.name).ok_or_else(|| {
         let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-        format!("must be {NO_SETTINGS:?} or some of {}", names.join(", "))
+        format!("must be {NO_SETTINGS:?} or names of settings: {}", names.join(", "))
     })
 }
 
