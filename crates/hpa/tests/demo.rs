@@ -263,7 +263,7 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
         String::from_utf8(result.stdout).expect("UTF-8")
     };
     let explained = hpa(&["explain", "api", "--since", "1h"]);
-    assert!(explained.contains("How it came to this"), "{explained}");
+    assert!(explained.contains("Earlier decisions"), "{explained}");
     assert!(!explained.contains("are missing") && !explained.contains("not known"), "{explained}");
     // The controller of the hold has started, and may not have read its caches yet.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);

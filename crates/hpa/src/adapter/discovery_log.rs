@@ -1,4 +1,4 @@
-//! Logs the result of the first discovery, so that the log shows whether Prometheus is reachable.
+//! Logs the result of the first discovery, which shows whether Prometheus is reachable.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 const CHECK: Duration = Duration::from_millis(200);
 
-/// Waits for the first discovery. `url` is that of the default server, for display.
+/// Waits for the first discovery. `url` is the default server's, for display.
 pub(super) async fn log_first(provider: Arc<PrometheusProvider>, url: String) {
     let rules = loop {
         let rules = provider.rule_status();
