@@ -18,7 +18,7 @@ use kube::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One workload whose load grows fourfold, so that it must be scaled from two to eight replicas.
+/// One workload whose load grows fourfold: it must be scaled from two to eight replicas.
 const SCENARIO: &str = "
 name: growth
 duration: 20m

@@ -1,4 +1,4 @@
-//! The objects of the cluster, as far as metrics need them.
+//! The objects of the cluster that metrics describe.
 
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 

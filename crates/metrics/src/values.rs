@@ -21,7 +21,7 @@ pub enum Values {
     External(ExternalValues),
 }
 
-/// The usage of pods or nodes, as far as it could be read.
+/// The usage of pods or nodes, possibly incomplete.
 #[derive(Clone, Debug)]
 pub struct UsageList<T> {
     /// The objects that have a usage.

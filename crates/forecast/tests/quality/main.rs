@@ -1,5 +1,5 @@
-//! How good forecasts are: the same autoscaler on recorded loads, with and without forecasts, and
-//! with two plain rules. Prints a table:
+//! Measures the quality of forecasts: the same autoscaler on recorded loads, with and without
+//! forecasts, and with two simple rules. Prints a table:
 //!
 //! ```sh
 //! cargo test -p hpa-forecast --test quality -- --nocapture
@@ -50,7 +50,7 @@ fn measure(named: &Named) -> Row {
     let first = trace.len().saturating_sub(day(MEASURED_DAYS)).max(day(7)) / day(1) * day(1);
     let backtest = Backtest::new(&trace, &settings, first);
     let comparison = backtest.compare();
-    // What is the same cost without forecasts.
+    // Compares with the same cost without forecasts.
     let compare = |forecasts: &[f32]| {
         let outcome = backtest.run(1.0, Some(forecasts));
         (outcome, backtest.at_cost(outcome.pod_hours).0)
@@ -92,7 +92,7 @@ impl Row {
         format!("{:+5.1} %  {:>5}", more * 100.0, share(ratio(outcome, lowered)))
     }
 
-    /// What the gate promises.
+    /// Checks the guarantees of the gate.
     fn check(&self) {
         let (name, reactive) = (&self.name, self.comparison.reactive);
         let is_worse = self.gated.overload_minutes > reactive.overload_minutes * 1.02;

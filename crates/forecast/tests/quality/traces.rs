@@ -5,14 +5,14 @@ use std::{fs, path::Path};
 use hpa_forecast::Trace;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-/// Traces are scaled so that all but a thousandth of the time needs at most so many pods.
+/// Traces are scaled to need at most this many pods for 99.9 % of the time.
 const PEAK_PODS: f64 = 150.0;
 
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) zone: TimeZone,
     pub(crate) trace: Trace,
-    /// What must hold.
+    /// The expected result.
     pub(crate) kind: Kind,
 }
 
@@ -25,7 +25,7 @@ impl Named {
     }
 }
 
-/// What a trace is for.
+/// The purpose of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It has a season.

@@ -130,7 +130,7 @@ pub(super) const LOG_TARGETS: [&str; 17] = [
 
 /// Checks a log filter: levels and `target=level` directives, separated by commas.
 ///
-/// `EnvFilter` takes any word for a target, so that `warning` or `debg` would turn logging off.
+/// `EnvFilter` accepts any word as a target: `warning` or `debg` would turn logging off.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     for directive in text.split(',').map(str::trim) {
         check_log_directive(directive)?;

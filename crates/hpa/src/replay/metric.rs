@@ -55,7 +55,7 @@ pub(super) enum Target {
 }
 
 impl Source {
-    /// Whether each pod has a value of its own.
+    /// Whether each pod has its own value.
     pub(super) fn is_of_pods(&self) -> bool {
         matches!(self, Self::Resource { .. } | Self::Pods { .. })
     }

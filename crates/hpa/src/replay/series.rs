@@ -1,6 +1,6 @@
 //! Values at regular intervals, with gaps.
 
-/// Values from the start on, one per step. `None` where Prometheus has no value.
+/// Values from the start on, one per step. `None` in gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series(pub(super) Vec<Option<f64>>);
 

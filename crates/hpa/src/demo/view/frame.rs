@@ -75,7 +75,7 @@ fn wrapped(text: &str, columns: usize) -> Vec<Line> {
     parts.map(|part| Line::default().with(Style::Dim, part)).collect()
 }
 
-/// The first autoscalers, as far as they fit in `rows` lines, and the number of hidden ones.
+/// As many autoscalers as fit in `rows` lines, and the number of hidden ones.
 fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let count = dashboard.autoscalers.len();
@@ -93,7 +93,7 @@ fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) ->
     lines
 }
 
-/// The last scalings, newest first, as far as they fit in `rows` lines.
+/// As many of the last scalings as fit in `rows` lines, newest first.
 fn last_scalings(dashboard: &Dashboard, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for decision in dashboard.recent_scalings.iter().rev() {

@@ -163,7 +163,7 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
     }
     if let Some(source) = &metric.object {
         let name = &source.metric.name;
-        // The kind's resource is not known here, so that of any resource counts.
+        // The resource of the kind is unknown here, so a metric of any resource counts.
         let is_it = |one: &str| one.split_once('/').is_some_and(|(_, metric)| metric == name);
         return is_unlisted(&served.custom, &is_it)
             .then(|| format!("the metric {name} in {api} is not served by {by}"));

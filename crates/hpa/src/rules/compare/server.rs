@@ -111,7 +111,7 @@ impl Server {
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
             let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-            // Errors of proxies are no JSON.
+            // Error responses of proxies are not JSON.
             let body = if status == 200 {
                 serde_json::from_slice(&body).context("the response is not JSON")?
             } else {

@@ -12,7 +12,7 @@ use crate::workload::{
     series::Series,
 };
 
-/// Identifies a workload: an object that has pods and no controller of its own.
+/// Identifies a workload: an object that has pods and is not controlled by another object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadId {
     pub namespace: String,
