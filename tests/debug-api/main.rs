@@ -67,7 +67,7 @@ async fn check_rights(cluster: &Cluster) -> Result<()> {
 /// Checks the history of the autoscaler and the state of the leader.
 async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
     let text = cluster.explain().await?;
-    ensure!(text.contains("How it came to this (times are UTC)"), "{text}");
+    ensure!(text.contains("Earlier decisions (times are UTC)"), "{text}");
     ensure!(text.contains("stays at 3 ("), "{text}");
     ensure!(!text.contains("are missing"), "{text}");
     let is_first = text.contains("scales from 1 to 3: Current number of replicas below");

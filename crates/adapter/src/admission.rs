@@ -1,9 +1,10 @@
-//! Limits concurrent requests, and the bytes of responses that clients have not read.
+//! Limits of concurrent requests, of reviews, and of response bytes that clients have not read.
 //!
-//! Anyone who reaches the port can send requests without or with invalid credentials, and each may
-//! cause a review by the API server. Each kind of caller therefore has its own limits, shared
-//! fairly by users or, without credentials, by addresses. No kind of caller can block another one,
-//! such as kube-controller-manager behind the API server.
+//! Every client that reaches the port can send requests without credentials or with invalid ones,
+//! and each of them can cost a review by the API server. Trusted, authenticated and anonymous
+//! callers therefore have separate limits. Within a limit, users (or addresses, without
+//! credentials) get fair shares. No caller can exhaust the limit of kube-controller-manager, which
+//! comes through the API server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -15,8 +16,8 @@ use crate::{
     reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
 };
 
-/// Shorter bodies aren't counted: the limits of connections bound them.
-const FREE_BYTES: usize = 64;
+/// Bodies up to this length are not counted. The limits of connections bound them.
+const UNCOUNTED_BYTES: usize = 64;
 
 /// The limits of all kinds of callers.
 pub(crate) struct Admission {
@@ -32,11 +33,11 @@ pub(crate) struct Limits {
     /// Concurrent requests.
     requests: Arc<FairLimit>,
     reviews: ReviewLimit,
-    /// Unread responses, in KiB.
+    /// The bodies of responses that clients have not read.
     unread_kib: Arc<FairLimit>,
 }
 
-/// A caller's share of the limits.
+/// A caller's share of the limits for its kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Share<'a> {
     limits: &'a Limits,
@@ -44,11 +45,11 @@ pub(crate) struct Share<'a> {
 }
 
 impl Admission {
-    /// A user gets at most half of each limit. The client of the API server allows 32 concurrent
-    /// reviews: 20, 8 and 4.
+    /// Half of each limit is available to a single user. Together, the kinds run 32 reviews at a
+    /// time, which is the concurrency of the client of the API server.
     pub(crate) fn new() -> Self {
         Self {
-            // Half of it is the limit of kube-apiserver for all its users.
+            // Half of them, 400, are the default of kube-apiserver's --max-requests-inflight.
             trusted: Limits::new(800, ReviewLimit::new(20, 380), 128 << 10),
             authenticated: Limits::new(200, ReviewLimit::new(8, 92), 32 << 10),
             anonymous: Limits::new(80, ReviewLimit::new(4, 36), 8 << 10),
@@ -59,7 +60,7 @@ impl Admission {
         let limits = if is_proxied || user.is_in(MASTERS) {
             &self.trusted
         } else if user.name == ANONYMOUS {
-            return self.of_unknown(client);
+            return self.of_anonymous(client);
         } else {
             &self.authenticated
         };
@@ -67,7 +68,7 @@ impl Admission {
     }
 
     /// The share of a client without valid credentials.
-    pub(crate) fn of_unknown(&self, client: IpAddr) -> Share<'_> {
+    pub(crate) fn of_anonymous(&self, client: IpAddr) -> Share<'_> {
         Share { limits: &self.anonymous, flow: Flow::of_address(client) }
     }
 }
@@ -80,7 +81,7 @@ impl Limits {
 }
 
 impl<'a> Share<'a> {
-    /// Starts a request. `None` if the caller has too many.
+    /// Returns `None` if the caller has too many requests.
     pub(crate) fn start_request(self) -> Option<FairPermit> {
         self.limits.requests.try_acquire(self.flow, 1)
     }
@@ -89,10 +90,11 @@ impl<'a> Share<'a> {
         (&self.limits.reviews, self.flow)
     }
 
-    /// Counts the body until it has been sent. If the caller has too many unread bytes, the
-    /// response is 429 instead. A body longer than the limit is sent if no other is unread.
+    /// Counts the body until it has been sent. Returns 429 instead of the response if too many
+    /// bytes are unread. A body longer than half the limit counts as half. It is sent only while
+    /// almost no other response to callers of this kind is unread.
     pub(crate) fn send(self, response: Reply) -> Reply {
-        if response.body().len() <= FREE_BYTES {
+        if response.body().len() <= UNCOUNTED_BYTES {
             return response;
         }
         let unread = &self.limits.unread_kib;
@@ -103,7 +105,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// A body with its permit, dropped when it has been sent.
+/// A body that counts until it is dropped. hyper drops it when it has been sent.
 struct CountedBody {
     bytes: Bytes,
     _permit: FairPermit,
@@ -121,7 +123,7 @@ mod tests {
     use crate::response::reply;
 
     #[test]
-    fn bytes_are_counted_until_they_are_dropped() {
+    fn unread_bodies_count_until_they_are_sent() {
         let limits = Limits::new(1, ReviewLimit::new(1, 1), 16);
         let share = Share { limits: &limits, flow: Flow::of_user(&User::anonymous()) };
         let send = |kib: usize| {
@@ -132,10 +134,17 @@ mod tests {
         assert_eq!(send(4).0, 429);
         let rest = first.split_off(10);
         drop(first);
-        assert_eq!(send(4).0, 429, "a part has not been sent");
+        assert_eq!(send(4).0, 429, "a part of the first body has not been sent");
         drop(rest);
         let (status, all) = send(20);
         assert_eq!((status, all.len()), (200, 20 << 10), "longer than the limit");
+        let other = Share { limits: &limits, flow: Flow::of_address(IpAddr::from([10, 0, 0, 1])) };
+        assert_eq!(other.send(reply(200, "text/plain", vec![0; 9 << 10])).status(), 429);
+        drop(all);
+        let body = other.send(reply(200, "text/plain", vec![0; 2 << 10]));
+        assert_eq!(send(20).0, 429, "another caller has an unread response");
+        drop(body);
+        let (_, _all) = send(20);
         assert_eq!(send(1).0, 429);
         assert_eq!(send(0).0, 200);
     }

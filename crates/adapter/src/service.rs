@@ -138,7 +138,7 @@ impl Adapter {
             Err(error) => {
                 let path = info.as_ref().map_or("", |info| &info.path);
                 let response = self.unauthenticated(&error, path, preferences);
-                return self.admission.of_unknown(peer.address()).send(response);
+                return self.admission.of_anonymous(peer.address()).send(response);
             }
         };
         if user.name == ANONYMOUS {

@@ -1,4 +1,4 @@
-//! Reads what a decision depends on.
+//! Reads the target, pods and selectors for a decision.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use kube::{
 
 use crate::{Options, metrics::MetricReader, past::PastSource};
 
-/// How many scales are read at once.
+/// Limit for concurrent reads of scales.
 const MAX_CONCURRENT_READS: usize = 8;
 
-/// The cluster, with the rights of the user.
+/// The cluster, read with the user's permissions.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     mapper: Arc<RestMapper>,

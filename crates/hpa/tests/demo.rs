@@ -18,7 +18,7 @@ use kube::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One workload whose load grows fourfold, so that it must be scaled from two to eight replicas.
+/// One workload whose load grows fourfold: it must be scaled from two to eight replicas.
 const SCENARIO: &str = "
 name: growth
 duration: 20m
@@ -280,7 +280,7 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
         String::from_utf8(result.stdout).expect("UTF-8")
     };
     let explained = hpa(&["explain", "api", "--since", "1h"]);
-    assert!(explained.contains("How it came to this"), "{explained}");
+    assert!(explained.contains("Earlier decisions"), "{explained}");
     assert!(!explained.contains("are missing") && !explained.contains("not known"), "{explained}");
     // The controller of the hold has started, and may not have read its caches yet.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);

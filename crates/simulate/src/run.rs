@@ -29,7 +29,7 @@ use crate::{
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
-/// When every run starts: a Monday.
+/// The start of every run: a Monday.
 const START: Timestamp = Timestamp::constant(1_767_571_200, 0);
 
 /// A run and its result.
@@ -39,7 +39,7 @@ pub struct Run {
     pub outcome: Outcome,
     pub steps: Vec<Step>,
     pub problems: Vec<Problem>,
-    /// One per reconcile. Empty if it was not asked for.
+    /// One point per reconcile. Empty unless [`RunOptions::records_timeline`] is set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Point>,
 }
@@ -57,7 +57,7 @@ pub struct Step {
     pub sentence: String,
 }
 
-/// A time in which the autoscaler could not decide, or was disabled.
+/// A period in which the autoscaler could not decide or was disabled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -126,7 +126,7 @@ impl<'a> Simulator<'a> {
         let measure =
             Measure::new(variant.objective.clone(), variant.cost.clone(), &cluster.observe());
         let hpa = variant.autoscaler.clone();
-        // Variants are compared as they are, so that no policy of an operator applies.
+        // Variants are compared as given: no limits of an operator apply.
         let settings = variant.controller.engine();
         let settings = settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings;
         Self {
@@ -246,8 +246,7 @@ impl<'a> Simulator<'a> {
 pub struct ControllerSettings {
     /// Time between two reconciles.
     pub sync_period: Seconds,
-    /// Time of the first reconcile after the start. By default a part of the sync period that the
-    /// seed selects.
+    /// Time from the start until the first reconcile. By default a random part of the sync period.
     pub initial_delay: Option<Seconds>,
     /// The deviation of usage from the target that causes no change, as a fraction.
     pub tolerance: f64,

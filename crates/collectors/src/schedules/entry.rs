@@ -1,4 +1,4 @@
-//! The compiled entry of a schedule.
+//! One entry of a schedule, compiled.
 
 use jiff::{
     SignedDuration, Timestamp,
@@ -10,22 +10,22 @@ use crate::schedules::{
     Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
 };
 
-/// A time span in which an entry has its full value, without the ramps.
+/// A period in which an entry has its full value. Ramps are before and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Index of the entry in `spec.schedules`.
     pub entry: usize,
     /// The first instant.
     pub start: Timestamp,
-    /// The first instant after the window. Equal to the start if the window is empty.
+    /// The first instant after the window. It is `start` if the window is empty.
     pub end: Timestamp,
     /// The value in the window.
     pub value: i64,
 }
 
-/// The days before and after a time for which the windows of a repeating entry are computed.
-/// Windows repeat weekly and end in the order of their starts: only the last start up to that time
-/// and the first one after it matter.
+/// The windows of a repeating entry are computed for this many days before and after a time. They
+/// repeat weekly and end in the order of their starts, so at most the windows next to that time
+/// have an effect.
 const DAYS_AROUND: i32 = 8;
 
 #[derive(Clone, Debug)]
@@ -33,19 +33,14 @@ pub(crate) struct Entry {
     index: usize,
     pub(crate) value: i64,
     duration: SignedDuration,
-    when: WindowTimes,
+    when: When,
 }
 
 #[derive(Clone, Debug)]
-enum WindowTimes {
+enum When {
     Once(Result<(Timestamp, Timestamp), Problem>),
-    Repeating {
-        zone: TimeZone,
-        days: Vec<Weekday>,
-        times: Result<(Time, Option<Time>), Problem>,
-    },
-    /// The period is missing.
-    Invalid(Problem),
+    Repeating { zone: TimeZone, days: Vec<Weekday>, times: Result<(Time, Option<Time>), Problem> },
+    MissingPeriod(Problem),
 }
 
 impl Entry {
@@ -58,9 +53,9 @@ impl Entry {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let when = match (schedule.r#type, &schedule.period) {
-            (ScheduleType::OneTime, _) => WindowTimes::Once(dates(index, schedule)),
+            (ScheduleType::OneTime, _) => When::Once(dates(index, schedule)),
             (ScheduleType::Repeating, None) => {
-                WindowTimes::Invalid(Problem::MissingPeriod { index })
+                When::MissingPeriod(Problem::MissingPeriod { index })
             }
             (ScheduleType::Repeating, Some(period)) => {
                 let zone = zone::find(&settings.time_zones, &period.timezone);
@@ -68,57 +63,52 @@ impl Entry {
                     let (text, used) = (period.timezone.clone(), &settings.default_time_zone);
                     problems.push(Problem::UnknownTimeZone { index, text, used: used.clone() });
                 }
-                WindowTimes::Repeating {
+                When::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
                     days: period.days.iter().copied().map(weekday).collect(),
                     times: times(index, period),
                 }
             }
         };
-        let (WindowTimes::Invalid(problem)
-        | WindowTimes::Once(Err(problem))
-        | WindowTimes::Repeating { times: Err(problem), .. }) = &when
-        else {
-            return Self::with(index, schedule, when);
-        };
-        problems.push(problem.clone());
-        Self::with(index, schedule, when)
-    }
-
-    fn with(index: usize, schedule: &Schedule, when: WindowTimes) -> Self {
-        // At most about 1900 years: the number of seconds can't overflow.
+        if let When::MissingPeriod(problem)
+        | When::Once(Err(problem))
+        | When::Repeating { times: Err(problem), .. } = &when
+        {
+            problems.push(problem.clone());
+        }
+        // At most about 1900 years: the number of seconds must not overflow.
         let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
         Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), when }
     }
 
-    /// The time zone of a repeating entry.
+    /// The time zone of a repeating entry; `None` for a one-time entry.
     pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
         match &self.when {
-            WindowTimes::Repeating { zone, .. } => Some(zone),
-            WindowTimes::Once(_) | WindowTimes::Invalid(_) => None,
+            When::Repeating { zone, .. } => Some(zone),
+            When::Once(_) | When::MissingPeriod(_) => None,
         }
     }
 
-    /// The error of the entry at `now`. A repeating entry has one only on its days.
+    /// Returns the error of the entry. A repeating entry with invalid times fails only on its days.
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), Problem> {
         match &self.when {
-            WindowTimes::Invalid(problem) | WindowTimes::Once(Err(problem)) => Err(problem.clone()),
-            WindowTimes::Once(Ok(_)) => Ok(()),
-            WindowTimes::Repeating { zone, days, times } => {
+            When::MissingPeriod(problem) | When::Once(Err(problem)) => Err(problem.clone()),
+            When::Once(Ok(_)) => Ok(()),
+            When::Repeating { zone, days, times } => {
                 let today = zone.to_datetime(now).date().weekday();
                 if days.contains(&today) { times.clone().map(|_| ()) } else { Ok(()) }
             }
         }
     }
 
-    /// The windows that may affect the value between two times, ordered by start.
+    /// The windows that can affect the value between two times, in the order of their starts.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
         match &self.when {
-            WindowTimes::Invalid(_)
-            | WindowTimes::Once(Err(_))
-            | WindowTimes::Repeating { times: Err(_), .. } => Vec::new(),
-            WindowTimes::Once(Ok((start, end))) => vec![self.window(*start, *end)],
-            WindowTimes::Repeating { zone, days, times: Ok((start, end)) } => {
+            When::MissingPeriod(_) | When::Once(Err(_)) | When::Repeating { times: Err(_), .. } => {
+                Vec::new()
+            }
+            When::Once(Ok((start, end))) => vec![self.window(*start, *end)],
+            When::Repeating { zone, days, times: Ok((start, end)) } => {
                 let day = |time: Timestamp, offset: i32| {
                     let date = zone.to_datetime(time).date();
                     date.saturating_add(jiff::Span::new().days(offset))
@@ -129,13 +119,13 @@ impl Entry {
                 dates
                     .take_while(|date| *date <= last)
                     .filter(|date| days.contains(&date.weekday()))
-                    .map(|date| self.window_of(date, *start, *end, zone, compat))
+                    .map(|date| self.window_on(date, *start, *end, zone, compat))
                     .collect()
             }
         }
     }
 
-    fn window_of(
+    fn window_on(
         &self,
         date: Date,
         start: Time,

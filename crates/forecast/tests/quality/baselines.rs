@@ -62,7 +62,7 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
         }
     }
     let (_, forecasts) = best.unwrap();
-    // What is known at a minute is the last whole bucket.
+    // At a minute, the last complete bucket is known.
     let known = |minute: usize| (minute / BUCKET).checked_sub(1);
     (0..trace.len())
         .map(|minute| {

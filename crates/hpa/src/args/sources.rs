@@ -2,18 +2,18 @@ use clap::Args;
 
 use super::{CollectorArguments, RulesFileArguments, ScalingScheduleArguments};
 
-/// Where a controller reads metrics in its process: the flags of `hpa run`.
+/// The flags of `hpa run` for metrics that the controller doesn't read from the metrics APIs.
 #[derive(Args, Debug)]
 #[command(mut_arg("scaling_schedule", |flag| flag.help(
-    "Read metrics that describe a ScalingSchedule or ClusterScalingSchedule of zalando.org from the \
-     schedule, without a tolerance: the controller runs with --scaling-schedule"
+    "Compute Object metrics of a ScalingSchedule or ClusterScalingSchedule (zalando.org) from the \
+     schedule, without a tolerance, as hpa run --scaling-schedule does"
 )))]
 pub(crate) struct SourceArguments {
     #[command(flatten)]
     pub(crate) schedules: ScalingScheduleArguments,
     #[command(flatten)]
     pub(crate) collectors: CollectorArguments,
-    // Last: it ends with the heading of Prometheus.
+    // Last: the heading of Prometheus applies to all flags after it.
     #[command(flatten)]
     pub(crate) rules: RulesFileArguments,
 }

@@ -101,7 +101,7 @@ pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
     }
     Setting::named(text).map(|setting| setting.name).ok_or_else(|| {
         let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-        format!("must be {NO_SETTINGS:?} or some of {}", names.join(", "))
+        format!("must be {NO_SETTINGS:?} or names of settings: {}", names.join(", "))
     })
 }
 

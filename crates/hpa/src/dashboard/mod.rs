@@ -64,7 +64,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     }
 }
 
-/// What reads metrics from the sources of the controller. `None` without a flag that names one.
+/// The controller's own sources of metrics. `None` if no flag configures one.
 async fn metrics(
     clients: &Clients,
     arguments: &DashboardArguments,

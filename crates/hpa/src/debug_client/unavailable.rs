@@ -1,4 +1,4 @@
-//! Why the debug API can't be read.
+//! Reasons why the debug API can't be read.
 
 use hpa_metrics::describe;
 
@@ -7,7 +7,7 @@ use super::lease::LeaseName;
 /// What the HTTP client says if a TLS server answers a plain request.
 const TLS_ALERT: &str = "invalid HTTP version";
 
-/// Why there is no document of the debug API, and what to do.
+/// The reason why a document of the debug API can't be read, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unavailable {
     #[error(
@@ -36,23 +36,23 @@ pub(crate) enum Unavailable {
          debug.enabled"
     )]
     NoAccount { account: String },
-    /// The API server refuses a request.
+    /// The API server forbids a request.
     #[error("not permitted to {what}: {message}. See \"Debug API\" in docs/debugging.md")]
     Forbidden { what: String, message: String },
-    /// The debug API refuses a request.
+    /// The debug API rejects a request.
     #[error("the debug API refuses the request: {0}")]
     Refused(String),
     #[error("the debug API can't be reached: {0}")]
     Unreachable(String),
-    #[error("the debug API sent another document than this version of hpa expects: {0}")]
+    #[error("this version of hpa can't decode the document of the debug API: {0}")]
     Undecodable(String),
-    #[error("{0} stored the status, which has no debug API")]
+    #[error("the status was stored by {0}, which has no debug API")]
     OtherController(String),
     #[error("{0} has not started to work as the leader yet")]
     NotWorking(String),
     #[error("the files have no document of the debug API (kind AutoscalerDetail) about it")]
     NotInFiles,
-    #[error("the leader doesn't know this autoscaler (yet)")]
+    #[error("the leader has no record of this autoscaler (yet)")]
     UnknownAutoscaler,
 }
 

@@ -1,5 +1,5 @@
-//! `hpa explain --all-namespaces`: the autoscalers that fail or can't do what their metrics ask for,
-//! one line each.
+//! `hpa explain --all-namespaces`: a line for each autoscaler that fails or can't follow its
+//! metrics.
 
 use hpa_calc::{
     Settings,
@@ -21,7 +21,7 @@ struct Problem {
     sentence: String,
 }
 
-/// Reads the stored statuses, and no metrics.
+/// Reads only the stored statuses, no metrics.
 pub(super) async fn run(
     arguments: &ExplainHpaArguments,
     settings: &Settings,

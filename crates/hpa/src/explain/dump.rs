@@ -21,10 +21,10 @@ use crate::{
     manifests::{self, Manifest, text},
 };
 
-/// The kinds whose scale follows from the object, as that of the API server does.
+/// The kinds whose scale is derived from the object, as in the API server.
 const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
 
-/// Objects and metrics of files.
+/// Objects and metrics from files.
 pub(super) struct Dump {
     objects: Vec<Value>,
 }
@@ -38,7 +38,7 @@ impl Dump {
         Self { objects: manifests.into_iter().map(|manifest| manifest.object).collect() }
     }
 
-    /// The autoscaler of this name, or the only one, with everything that its decision depends on.
+    /// The autoscaler of this name, or the only one, with all inputs of its decision.
     pub(super) fn subject(
         &self,
         name: Option<&str>,
@@ -127,7 +127,7 @@ impl Dump {
         }
     }
 
-    /// The scale of the target: a Scale of its name, or what follows from the target.
+    /// The scale of the target: a Scale with its name, or the scale derived from the target.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let CrossVersionObjectReference { kind, name, .. } = &hpa.spec.scale_target_ref;
         let namespace = &hpa.metadata.namespace;
@@ -182,7 +182,7 @@ impl Dump {
         names
     }
 
-    /// The answer to a query. `None` if the files have nothing of its API.
+    /// The answer to a query. `None` if the files have no metrics of its API.
     fn reading(
         &self,
         query: &MetricQuery,

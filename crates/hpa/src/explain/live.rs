@@ -35,12 +35,12 @@ use crate::{
     rules_provider,
 };
 
-/// How many scales are read at once, to find other autoscalers of the same pods.
+/// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
 /// If a namespace has more autoscalers, an error doesn't name them.
 const MAX_NAMES: usize = 5;
-/// The last decision of a controller is in this time, in which it reads all metrics.
+/// The debug API is asked for at least this period, which has a value of every metric.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
@@ -59,7 +59,7 @@ pub(super) struct Cluster {
     scales: ScaleClient,
     owners: Owners,
     metrics: MetricReader,
-    /// When the series of rules were read last.
+    /// The time when the series of rules were last read.
     relisted: Cell<Option<Instant>>,
     api: TargetApi,
     namespace: String,
@@ -107,7 +107,7 @@ impl Cluster {
         })
     }
 
-    /// Reads everything that a decision depends on.
+    /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.autoscaler().await?;
         let controller = Controller::from_managed_fields(&object);
@@ -152,7 +152,7 @@ impl Cluster {
         Ok(Subject { inputs, controller, past, read_by_controller })
     }
 
-    /// What the debug API of the leader says.
+    /// The record of the leader's debug API.
     async fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -251,7 +251,7 @@ impl Cluster {
         read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
     }
 
-    /// The pods of the selector, only those of the owner if there is one, and the autoscalers that
+    /// The pods of the selector (and of the owner, if one is given), and the autoscalers that
     /// select any of them.
     async fn select(
         &self,
@@ -312,7 +312,7 @@ impl Cluster {
         }
     }
 
-    /// Reads the series of the rules, if there are rules and that is due.
+    /// Reads the series of the rules, if there are rules and the relist interval has passed.
     async fn relist(&self) -> anyhow::Result<()> {
         let Some(rules) = self.metrics.rules() else { return Ok(()) };
         let interval = rules.settings().relist_interval;

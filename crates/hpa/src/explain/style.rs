@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn colors_change_no_text() {
+    fn colors_do_not_change_the_text() {
         let report = report();
         let text = report.to_string();
         let colored = color(&text, &report);

@@ -1,4 +1,4 @@
-//! The answer as text, JSON and a page.
+//! Prints an analysis as text, JSON and an HTML page.
 
 use std::fmt::Write as _;
 
@@ -93,12 +93,12 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
-/// Four significant digits.
+/// A number with four significant digits.
 pub(super) fn figure(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
 }
 
-/// The measurements, and the model that they are of.
+/// The measurements, and the model that was used.
 fn details(analysis: &Analysis) -> Vec<String> {
     let workload = &analysis.subject.workload;
     let mut lines = vec![format!(

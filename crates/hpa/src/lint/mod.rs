@@ -94,7 +94,7 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// The problem of files without an autoscaler, with the kinds that they have.
+/// A problem if the files have no autoscaler. It lists the kinds that they have.
 fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
     if !problems.is_empty() || manifests.iter().any(workspace::is_autoscaler) {
@@ -116,7 +116,7 @@ fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     Some(Problem { place: places.join(", "), message })
 }
 
-/// The command that checks what kustomize makes of a file.
+/// The command that checks the output of kustomize for a file.
 fn kustomize_command(file: &str) -> String {
     let directory = directory_with(Path::new(file), &KUSTOMIZATIONS);
     format!("kustomize build {} | hpa lint -", directory.as_deref().unwrap_or("DIRECTORY"))
@@ -129,13 +129,13 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
     check(&workspace).iter().map(|finding| finding.rule.id).collect()
 }
 
-/// Id, severity and summary of each rule.
+/// ID, severity and summary of each rule.
 #[cfg(test)]
 pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// Everything that is found, by file, line and rule.
+/// All findings, sorted by file, line and rule.
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in workspace.objects() {

@@ -18,7 +18,7 @@ pub(super) async fn by_rules(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
 ) -> anyhow::Result<Option<ServedMetrics>> {
-    // Metrics are listed, not read.
+    // Metrics are only listed, not read, so no objects are needed.
     let objects = Arc::new(NoObjects);
     let Some(provider) = rules_provider::from_flags(arguments, mapper, objects).await? else {
         return Ok(None);
@@ -72,13 +72,13 @@ fn is_average(query: &str) -> bool {
 }
 
 impl ServedMetrics {
-    /// What rules serve, where nothing is known about a cluster: its APIs may serve anything that
-    /// the rules have no list for.
+    /// The metrics of rules without access to a cluster. Its APIs may serve any metric of the APIs
+    /// that the rules don't serve.
     pub(super) fn beside_any_cluster(self) -> Self {
         Self { groups: METRICS_APIS.map(str::to_owned).into(), ..self }
     }
 
-    /// Adds what rules serve to what the APIs of a cluster serve.
+    /// Adds the metrics of rules to those of the cluster's APIs.
     pub(super) fn add(&mut self, rules: Self) {
         // An API whose metrics are not known may serve any.
         let merge = |own: &mut Option<BTreeSet<String>>, is_served: bool, other| match own {

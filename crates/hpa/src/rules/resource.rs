@@ -1,5 +1,4 @@
-//! Checks and explains `resourceRules`, from which `kubectl top` and metrics of type `Resource`
-//! come.
+//! Checks and explains `resourceRules`, which provide `kubectl top` and metrics of type `Resource`.
 
 use std::fmt::Write;
 
@@ -17,15 +16,15 @@ use kube::{Api, api::ListParams};
 
 use super::sample::Server;
 
-/// How many objects of the cluster are compared with the results.
+/// At most this many objects of the cluster are compared with the results.
 const MAX_OBJECTS: u32 = 500;
-/// How many results are printed.
+/// At most this many results are printed.
 const MAX_RESULTS: usize = 10;
 
 const USAGES: [(UsageResource, &str); 2] =
     [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
 
-/// The names of the cluster's objects, as far as they are known.
+/// The names of the cluster's objects, if they could be read.
 #[derive(Default)]
 pub(super) struct ClusterObjects {
     nodes: Option<Vec<String>>,

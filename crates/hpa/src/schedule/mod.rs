@@ -37,7 +37,7 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     let compat = if arguments.compat.is_some() { Compat::Reference } else { Compat::Off };
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
-    let to = from.checked_add(WEEK).context("--from: too late")?;
+    let to = from.checked_add(WEEK).context("--from is too late")?;
     let previews = preview::read(&input, &settings, from, to)?;
     let is_valid = previews.iter().all(Preview::is_valid);
     let text = match arguments.output {

@@ -61,7 +61,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         }
     }
     if checks.is_empty() {
-        checks.push(Check::new(Level::Ok, "no API is needed that is missing"));
+        checks.push(Check::new(Level::Ok, "no required API is missing"));
     }
     checks
 }

@@ -112,8 +112,10 @@ fn settings(
     compat: Compat,
     permissions: &ServerPermissions,
 ) -> Result<Settings, (&'static str, ServerProblem)> {
-    let file = |field, path: &str| permissions.file(server, path).map_err(|error| (field, error));
-    let in_cluster = permissions.service_account(server);
+    let file = |field, path: &str| {
+        permissions.credential_file(server, path).map_err(|error| (field, error))
+    };
+    let in_cluster = permissions.uses_service_account(server);
     let in_cluster = in_cluster.map_err(|problem| (".authInCluster", problem))?;
     let mut settings = basic_settings(server).map_err(|source| {
         let name = server.name.clone();

@@ -20,11 +20,11 @@ const DAY: Seconds = Seconds::new(86_400.0);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Load {
     Constant(f64),
-    /// Linear from one value to another.
+    /// A linear change from one value to another.
     Ramp(Ramp),
     /// From 0 to a peak and back to 0.
     Spike(Spike),
-    /// A sine between a low and a peak.
+    /// A sine between a minimum and a peak.
     Diurnal(Diurnal),
     /// The value of the last step. 0 before the first step.
     Steps(Vec<Step>),

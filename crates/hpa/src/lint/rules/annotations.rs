@@ -13,13 +13,13 @@ use super::{Subject, validity::DecodedAutoscaler};
 use crate::lint::finding::Report;
 
 const ANNOTATIONS: &str = "metadata.annotations";
-/// The start of the annotations that say how metrics are collected.
+/// The prefix of annotations that configure collectors.
 const COLLECTED: &str = "metric-config.";
-/// Part of every domain that stands for this project.
+/// A part of all domains of this project's annotations.
 const PROJECT: &str = "hpa-rs";
 
-/// The settings of this project, as annotations or fields. The controller ignores names and values
-/// that it doesn't know.
+/// Settings of this project, as annotations or fields, whose name or value is unknown. The
+/// controller ignores them.
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     for (name, value) in &decoded.annotations {
         let Some(value) = value.as_str() else { continue };
@@ -48,7 +48,7 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
     }
 }
 
-/// Annotations that no collector can use. The metrics of autoscalers without any are left alone:
+/// Annotations that no collector can use. Metrics without such annotations are not checked, because
 /// another adapter may serve them.
 pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     let annotations = &subject.hpa.metadata.annotations;
@@ -63,7 +63,8 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// An operator who has all collectors, and each server and region that the autoscaler names.
+/// The environment of an operator with all collectors, and with all servers and regions that the
+/// autoscaler names.
 pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
         let external = metric.external.as_ref().map(|source| &source.metric);

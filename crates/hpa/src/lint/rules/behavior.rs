@@ -88,7 +88,7 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A tolerance that covers every ratio that leads from one bound to the other.
+/// A tolerance so wide that no ratio between the bounds exceeds it.
 pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
     let (min, max) = (spec.effective_min_replicas(), spec.max_replicas);

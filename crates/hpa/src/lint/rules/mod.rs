@@ -23,7 +23,7 @@ use super::{
 };
 use crate::manifests::{Manifest, text};
 
-/// Where the rules are documented.
+/// The documentation of the rules.
 const DOCUMENT: &str = "docs/lint.md";
 
 /// A rule: an id, its severity, a summary and its check.
@@ -35,22 +35,22 @@ pub(super) struct Rule {
     check: Check,
 }
 
-/// A check, by what it needs.
+/// A check, by its input.
 #[derive(Clone, Copy, Debug)]
 enum Check {
     /// An object of any kind.
     Any(fn(&Manifest, &mut Report<'_>)),
     /// An autoscaler, which may be invalid.
     Decoded(fn(&DecodedAutoscaler, &mut Report<'_>)),
-    /// A valid autoscaler and the objects beside it.
+    /// A valid autoscaler and all other objects.
     Valid(fn(&Subject<'_>, &mut Report<'_>)),
 }
 
-/// A valid autoscaler and the objects beside it.
+/// A valid autoscaler and all other objects.
 struct Subject<'a> {
     workspace: &'a Workspace,
     manifest: &'a Manifest,
-    /// With the defaults of the API server.
+    /// The autoscaler with the API server's defaults.
     hpa: &'a HorizontalPodAutoscaler,
 }
 

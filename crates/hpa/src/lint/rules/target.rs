@@ -14,7 +14,7 @@ use crate::{
 pub(super) const REFERENCE: &str = "/spec/scaleTargetRef";
 const FIELD: &str = "spec.scaleTargetRef";
 const KEDA: &str = "keda.sh";
-/// The kinds of the API groups without a dot, that is, without custom resources, that have a scale.
+/// The kinds with a scale in API groups without a dot. Groups of custom resources have a dot.
 const SCALABLE: [(&str, &str); 4] = [
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
@@ -32,8 +32,8 @@ pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// In a cluster, a target that doesn't exist. In files, a target that isn't there while one is that
-/// has a similar name, another kind or another namespace, and that no autoscaler scales.
+/// In a cluster, a target that doesn't exist. In files, a missing target if there is an object
+/// without autoscaler that could be meant: with a similar name, another kind or another namespace.
 pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let wanted = subject.target_reference();

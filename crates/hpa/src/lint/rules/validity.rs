@@ -1,4 +1,4 @@
-//! What the API server refuses or drops.
+//! Checks for fields and values that the API server rejects or drops.
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
@@ -21,7 +21,7 @@ use crate::{
 
 const UNKNOWN_FIELD: &str = "unknown field: the API server refuses a manifest of kubectl with it, \
                              and drops it otherwise. Check its spelling and indentation";
-/// The member with which a patch says how it is merged.
+/// The field that controls how a patch is merged.
 const PATCH_DIRECTIVE: &str = "$patch";
 
 /// An autoscaler as the API server decodes it.
@@ -32,7 +32,7 @@ pub(super) struct DecodedAutoscaler {
     unknown: Vec<FieldError>,
     invalid: Vec<FieldError>,
     duplicates: Vec<Duplicate>,
-    /// With the defaults of the API server. `None` if a value is invalid.
+    /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     decoded
 }
 
-/// What to do about an unknown field. One of the custom API may be meant.
+/// The message about an unknown field. It can be a field of the custom API.
 fn unknown_field_message(field: &str) -> String {
     let name = field.rsplit('.').next().unwrap_or_default();
     match SETTINGS.iter().find(|setting| setting.field == name) {
@@ -92,7 +92,7 @@ fn unknown_field_message(field: &str) -> String {
     }
 }
 
-/// What owner references lack: the API server requires all of it.
+/// The required fields that owner references lack.
 fn incomplete_owners(object: &Value) -> Vec<FieldError> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let lacking = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
@@ -120,7 +120,7 @@ impl DecodedAutoscaler {
     }
 }
 
-/// The fields with settings that the API server refuses.
+/// The fields with values that the API server rejects.
 fn invalid_fields(hpa: &HorizontalPodAutoscaler) -> Vec<FieldError> {
     let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
     let invalid = resolved.problems.into_iter().filter_map(|problem| match problem.place {
@@ -176,8 +176,8 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-/// Objects that look like autoscalers, but aren't for the API server. An API group of a custom
-/// resource has a dot.
+/// Objects that look like autoscalers, but whose kind or version the API server doesn't have.
+/// Custom resources are recognized by the dot in their API group, and not reported.
 pub(super) fn unknown_kind(manifest: &Manifest, report: &mut Report<'_>) {
     let (kind, api_version) = (manifest.kind(), text(&manifest.object, "/apiVersion"));
     let group = group(api_version);

@@ -83,10 +83,8 @@ fn servers_of_the_file_use_only_permitted_credentials() {
         servers.err().map(|error| error.to_string())
     };
     let none = ServerPermissions::default();
-    let some = ServerPermissions {
-        credentials: Some("/etc/hpa/credentials".into()),
-        service_account: true,
-    };
+    let some =
+        ServerPermissions { directory: Some("/etc/hpa/credentials".into()), service_account: true };
     let files = ["authConfig", "caFile", "tokenFile", "passwordFile"];
     let files = files.into_iter().chain(["clientTLSCertFile", "clientTLSKeyFile"]);
     for field in files {
