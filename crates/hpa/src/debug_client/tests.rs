@@ -44,7 +44,8 @@ async fn url_of_an_https_server_is_named_with_what_to_do() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+        let length = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+        assert!(length > 0);
         // A TLS alert: unexpected message.
         let alert = [21, 3, 3, 0, 2, 2, 10];
         tokio::io::AsyncWriteExt::write_all(&mut stream, &alert).await.unwrap();
