@@ -47,13 +47,14 @@ pub(crate) struct RunArguments {
     /// periods. Two controllers overwrite each other's decisions
     #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
-    /// How often a status is written in which only metric values changed; 0s for every reconcile.
-    /// Changed conditions, replicas and scalings are always written at once
+    /// How often a status is written in which only metric values changed, by no more than the
+    /// tolerance; 0s for every reconcile, as kube-controller-manager does. Larger changes, conditions,
+    /// replicas and scalings are always written at once
     #[arg(
         long,
         env = "HPA_STATUS_INTERVAL",
         value_name = "DURATION",
-        default_value = "0s",
+        default_value = "60s",
         value_parser = duration
     )]
     pub(crate) status_interval: SignedDuration,
