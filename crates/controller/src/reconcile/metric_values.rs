@@ -2,7 +2,9 @@
 
 use hpa_calc::{
     Quantity,
-    api::{HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus},
+    api::{
+        HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus,
+    },
 };
 
 /// Whether two statuses are equal but for values of metrics, each of which moved by at most this
