@@ -43,9 +43,9 @@ pub(super) fn one(
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let answer = match deleted? {
-        Deleted::Removed(object) if returns_object => output.object(&object),
+        Deleted::Removed(object) if returns_object => output.object(&object).into_owned(),
         Deleted::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
-        Deleted::Finalizing(object) => output.object(&object),
+        Deleted::Finalizing(object) => output.object(&object).into_owned(),
     };
     Ok(response::json(StatusCode::OK, &answer))
 }
