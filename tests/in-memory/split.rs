@@ -69,10 +69,9 @@ impl Cluster {
             testbed.apply_all([object]);
             for name in (0..IN_EACH).map(|index| format!("web-{index}")) {
                 let metric = objects::external_metric("load", "1");
-                for mut object in [
-                    objects::running_deployment(&name, 5),
-                    objects::hpa(&name, 1..=20, [metric]),
-                ] {
+                for mut object in
+                    [objects::running_deployment(&name, 5), objects::hpa(&name, 1..=20, [metric])]
+                {
                     object["metadata"]["namespace"] = namespace.into();
                     testbed.apply_all([object]);
                 }

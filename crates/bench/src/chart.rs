@@ -30,30 +30,21 @@ struct Panel {
 }
 
 const PANELS: [Panel; 3] = [
-    Panel {
-        title: "CPUs in use",
-        value: |run| Some(run.cpus),
-        text: |cpus| format!("{cpus:.3}"),
-    },
+    Panel { title: "CPUs in use", value: |run| Some(run.cpus), text: |cpus| format!("{cpus:.3}") },
     Panel {
         title: "peak memory, MiB",
         value: |run| Some(run.usage_at_end.peak_memory as f64 / MEBI),
         text: |mebibytes| format!("{mebibytes:.0}"),
     },
-    Panel {
-        title: "lateness, 99.9th percentile",
-        value: |run| run.lateness.map(|lateness| lateness.p999),
-        text: seconds,
-    },
+    Panel { title: "mean lateness", value: |run| run.own_lateness, text: seconds },
 ];
 
 /// Reads the files that `hpa-bench run --json` wrote, and returns the chart as SVG.
 pub(crate) fn run(files: &[PathBuf]) -> Result<String> {
     let mut runs = Vec::new();
     for file in files {
-        let read = || -> Result<Vec<Outcome>> {
-            Ok(serde_json::from_str(&fs::read_to_string(file)?)?)
-        };
+        let read =
+            || -> Result<Vec<Outcome>> { Ok(serde_json::from_str(&fs::read_to_string(file)?)?) };
         runs.extend(read().with_context(|| format!("cannot read {}", file.display()))?);
     }
     ensure!(runs.len() >= 2, "a chart needs at least two measurements");
@@ -99,8 +90,7 @@ fn plot(panel: &Panel, runs: &[Outcome], left: f64) -> String {
     let x = |value: f64| left + PLOT_WIDTH * across.position(value);
     let y = |value: f64| PLOT_TOP + PLOT_HEIGHT * (1.0 - up.position(value));
     let (right, bottom) = (left + PLOT_WIDTH, PLOT_TOP + PLOT_HEIGHT);
-    let mut plot =
-        format!("<text x=\"{left}\" y=\"{}\">{}</text>\n", PLOT_TOP - 12.0, panel.title);
+    let mut plot = format!("<text x=\"{left}\" y=\"{}\">{}</text>\n", PLOT_TOP - 12.0, panel.title);
     // Writing to a string cannot fail.
     for value in up.powers() {
         let y = y(value);
