@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Serve only: a fake Prometheus with any number of series.
     Prometheus(PrometheusArguments),
+    /// Print a chart of the cost by the number of autoscalers, as SVG.
+    Chart(ChartArguments),
 }
 
 #[derive(Args, Debug)]
@@ -69,6 +71,10 @@ pub(crate) struct RunArguments {
     /// Additional flag of `ours`, such as --flag=--share-queries=never; can be repeated
     #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
     pub(crate) flags: Vec<String>,
+    /// Fail if a controller makes less than this share of its due reconciles, in percent, or if the
+    /// first decisions take longer than --within
+    #[arg(long, value_name = "PERCENT", value_parser = count(1..=100))]
+    pub(crate) require_due: Option<u32>,
     /// Also write the numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -78,6 +84,13 @@ pub(crate) struct RunArguments {
     // Last, because its heading applies to all flags after it.
     #[command(flatten)]
     pub(crate) population: Population,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChartArguments {
+    /// Numbers that `hpa-bench run --json` wrote, of different numbers of autoscalers
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) numbers: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]

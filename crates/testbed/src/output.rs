@@ -1,5 +1,7 @@
 //! Renders objects in responses: full objects, metadata only, or tables.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -64,15 +66,16 @@ impl OutputFormat {
         }
     }
 
-    pub(crate) fn object(&self, object: &Value) -> Value {
-        match &self.format {
-            Format::Object => self.target.in_requested_version(object).into_owned(),
+    pub(crate) fn object<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        let shown = match &self.format {
+            Format::Object => return self.target.in_requested_version(object),
             Format::PartialMetadata => partial_metadata(&self.target.in_requested_version(object)),
             Format::Table(table) => {
                 let version = json::str_at(object, "/metadata/resourceVersion");
                 table.print([object], &json!({ "resourceVersion": version }))
             }
-        }
+        };
+        Cow::Owned(shown)
     }
 
     /// A bookmark event's object, which has only a resource version.
@@ -88,7 +91,7 @@ impl OutputFormat {
         let versioned = objects.iter().map(|object| self.target.in_requested_version(object));
         match &self.format {
             Format::Object => {
-                let items: Vec<Value> = versioned.map(std::borrow::Cow::into_owned).collect();
+                let items: Vec<Value> = versioned.map(Cow::into_owned).collect();
                 let resource = &self.target.resource;
                 json!({
                     "kind": resource.list_kind,

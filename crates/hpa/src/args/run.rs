@@ -48,13 +48,14 @@ pub(crate) struct RunArguments {
     /// periods. Two controllers overwrite each other's decisions
     #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
-    /// Minimum interval between status writes of an autoscaler if only metric values changed; 0s
-    /// writes in every reconcile. Changed conditions and replicas are always written at once
+    /// Minimum interval between status writes of an autoscaler if only metric values changed, by no
+    /// more than the tolerance; 0s writes in every reconcile, as kube-controller-manager does.
+    /// Larger changes, conditions and replicas are always written at once
     #[arg(
         long,
         env = "HPA_STATUS_INTERVAL",
         value_name = "DURATION",
-        default_value = "0s",
+        default_value = "60s",
         value_parser = duration
     )]
     pub(crate) status_interval: SignedDuration,

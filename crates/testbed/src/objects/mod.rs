@@ -187,15 +187,10 @@ fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<()
         return Ok(());
     }
     let has_status = target.served_version()?.has_status;
-    let counted = |object: &Value| {
-        let mut object = object.clone();
-        json::remove(&mut object, &["metadata"]);
-        if has_status {
-            json::remove(&mut object, &["status"]);
-        }
-        object
-    };
-    if counted(new) != counted(old) {
+    let top_level = |object| Value::as_object(object).into_iter().flatten();
+    let is_counted =
+        |(name, _): &(&String, &Value)| *name != "metadata" && !(has_status && *name == "status");
+    if top_level(new).filter(is_counted).ne(top_level(old).filter(is_counted)) {
         let generation = json::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
         json::set(new, &["metadata", "generation"], generation);
     }

@@ -43,9 +43,9 @@ pub(super) fn one(
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let answer = match deleted? {
-        DeleteResult::Removed(object) if returns_object => output.object(&object),
+        DeleteResult::Removed(object) if returns_object => output.object(&object).into_owned(),
         DeleteResult::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
-        DeleteResult::Finalizing(object) => output.object(&object),
+        DeleteResult::Finalizing(object) => output.object(&object).into_owned(),
     };
     Ok(response::json(StatusCode::OK, &answer))
 }
