@@ -22,6 +22,7 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
+pub(crate) use self::workspace::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
     workspace::{OwnSources, ServedMetrics, Workspace},
@@ -82,7 +83,7 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
 /// The problem of files without an autoscaler, with the kinds that they have.
 fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
-    if !problems.is_empty() || manifests.iter().any(workspace::is_autoscaler) {
+    if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
         return None;
     }
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
