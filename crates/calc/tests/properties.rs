@@ -32,7 +32,7 @@ fn at(ago: i64) -> Timestamp {
     Timestamp::from_second(NOW - ago).unwrap()
 }
 
-/// A pod and its sample in milli-units. Every pod requests 1000m of CPU.
+/// A pod and its sample in milli-units. Every pod requests 1000m of CPU, and its limit is 2000m.
 #[derive(Clone, Debug)]
 struct GeneratedPod {
     phase: &'static str,
@@ -265,7 +265,9 @@ impl Scenario {
             let pod: Pod = serde_json::from_value(json!({
                 "metadata": { "name": index.to_string(), "deletionTimestamp": deleted },
                 "spec": {
-                    "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }],
+                    "containers": [{ "name": "c", "resources": {
+                        "requests": { "cpu": "1" }, "limits": { "cpu": "2" },
+                    } }],
                 },
                 "status": {
                     "phase": plan.phase,
