@@ -201,7 +201,9 @@ async fn active_fallback_survives_leader_changes() {
         leader.kill().await;
         // Only an active fallback restores what a user changes.
         cluster.at(450).await;
-        cluster.testbed.scale("web", 9);
+        let mut web = cluster.testbed.deployment("web").expect("the target");
+        web["spec"]["replicas"] = json!(9);
+        cluster.testbed.apply_all([web]);
         let restored = cluster.scaled_to(14).await;
         assert!(restored <= 450 + SYNC + 1, "{restored}");
         assert_eq!(fallback_condition(&cluster), active, "it is not a new failure");
