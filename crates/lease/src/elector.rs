@@ -371,12 +371,14 @@ mod tests {
     fn elector(refuse: impl Fn(&http::Method) -> u16 + Clone + Send + 'static) -> Elector {
         let service = service_fn(move |request: Request<Body>| {
             let code = refuse(request.method());
-            let status = json!({ "kind": "Status", "status": "Failure", "code": code });
+            let reason = if code == 404 { "NotFound" } else { "AlreadyExists" };
+            let status =
+                json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
             let response =
                 Response::builder().status(code).body(Body::from(status.to_string().into_bytes()));
             async move { response }
         });
-        let config = crate::ElectionConfig {
+        let config = ElectionConfig {
             namespace: "missing".to_owned(),
             name: "hpa-controller".to_owned(),
             identity: "one".to_owned(),
