@@ -371,7 +371,9 @@ mod tests {
     fn elector(refuse: impl Fn(&http::Method) -> u16 + Clone + Send + 'static) -> Elector {
         let service = service_fn(move |request: Request<Body>| {
             let code = refuse(request.method());
-            let status = json!({ "kind": "Status", "status": "Failure", "code": code });
+            let reason = if code == 404 { "NotFound" } else { "AlreadyExists" };
+            let status =
+                json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
             let response =
                 Response::builder().status(code).body(Body::from(status.to_string().into_bytes()));
             async move { response }

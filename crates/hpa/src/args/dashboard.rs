@@ -27,7 +27,7 @@ Examples:
 The page is served on 127.0.0.1 only. The address that the command prints
 contains a token, without which requests are rejected. The command reads the
 cluster with your permissions and writes nothing. Past decisions come from the
-controller's debug API, if that is on. Otherwise, pass the controller's flags if
+controller's debug API, if that is on. If not, pass the controller's flags if
 they differ from the defaults, because decisions depend on them.
 docs/dashboard.md describes the page. Ctrl-C ends the command.";
 

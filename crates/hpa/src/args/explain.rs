@@ -48,9 +48,9 @@ The command reads the autoscaler, its target's scale, pods and metrics, decides
 as the controller would, and explains the decision. It writes nothing. Past
 recommendations, scale events and decisions come from the debug API of hpa run,
 if that is on and the user may read it. Otherwise, the report says so, and says
-where the past may prevent scaling. In that case, pass the controller's flags if
-they differ from the defaults, because decisions depend on them. With
---collectors, this machine connects to the servers that annotations name.
+where the past may prevent scaling. Then pass the controller's flags if they
+differ from the defaults, because decisions depend on them. With --collectors,
+this machine connects to the servers that annotations name.
 
 For kubectl hpa, link the program as kubectl-hpa in a directory of $PATH.";
 

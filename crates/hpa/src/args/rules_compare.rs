@@ -7,7 +7,7 @@ use super::values::fraction;
 
 const EXAMPLES: &str = "\
 Examples:
-  Compare the registered adapter of the cluster with one that is not registered:
+  Compare the cluster's registered adapter with one that is not registered:
     kubectl -n monitoring port-forward service/hpa-adapter 8443:443 &
     kubectl -n kube-system create token horizontal-pod-autoscaler > token
     kubectl -n monitoring get secret hpa-adapter-serving \\

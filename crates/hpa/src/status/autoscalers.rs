@@ -79,7 +79,7 @@ fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
         (1.., ..) => (Level::Error, format!("{failing} of {all} can't scale")),
         (0, 1.., _) => (Level::Skipped, format!("{unknown} of {all} without a status yet")),
         (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
-        (0, 0, held) if held == count => (Level::Warning, format!("none of {all} can scale")),
+        (0, 0, held) if held == count => (Level::Ok, format!("{all} without errors")),
         (0, 0, held) => (Level::Ok, format!("{} of {all} can scale", count - held)),
     };
     Check::new(level, text)
