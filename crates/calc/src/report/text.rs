@@ -316,9 +316,10 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     }
     if let Some(samples) = &metric.unselected_samples {
         let pods = names(samples.pods.iter().map(String::as_str));
-        let what = match samples.are_counted {
-            true => "not selected, but counted",
-            false => "of other owners, not counted",
+        let what = if samples.are_counted {
+            "not selected, but counted"
+        } else {
+            "of other owners, not counted"
         };
         writeln!(f, "    {what} ({}): {pods}", samples.pods.len())?;
     }
