@@ -60,9 +60,9 @@ impl Cluster {
             clock: Arc::new(move || hpa_controller::Clock::now(&server_clock)),
             ..Config::default()
         });
-        let mut kube_system = objects::namespace();
-        kube_system["metadata"]["name"] = "autoscaling".into();
-        testbed.apply_all([kube_system]);
+        let mut of_leases = objects::namespace();
+        of_leases["metadata"]["name"] = "autoscaling".into();
+        testbed.apply_all([of_leases]);
         for namespace in NAMESPACES {
             let mut object = objects::namespace();
             object["metadata"]["name"] = namespace.into();
@@ -87,7 +87,7 @@ impl Cluster {
         namespaces: &[&'static str],
         lease: &str,
     ) -> RunningController {
-        let namespaces = namespaces.iter().map(ToString::to_string).collect();
+        let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
         let options = Options { namespaces, sync_period: PERIOD, ..options() };
         let client = self.testbed.client_named(name);
         let mut election = election(client.clone(), "autoscaling", name);
