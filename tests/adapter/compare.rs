@@ -217,7 +217,7 @@ async fn start_prometheus(dir: &Path) -> Result<(Process, String)> {
     Ok((process, url))
 }
 
-/// The APIServices of prometheus-adapter, and an autoscaler with each type of metric.
+/// The `APIServices` of prometheus-adapter, and an autoscaler with each type of metric.
 fn objects(port: u16) -> Value {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",

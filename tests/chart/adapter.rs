@@ -48,7 +48,7 @@ pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
     Ok(())
 }
 
-/// The controller's rules compile, and the NetworkPolicy permits connections to Prometheus.
+/// The controller's rules compile, and the `NetworkPolicy` permits connections to Prometheus.
 pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     let objects = controller.template("everything")?;
     let (config, rules) = compiled(&objects)?;

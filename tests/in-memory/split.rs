@@ -91,7 +91,7 @@ impl Cluster {
         let options = Options { namespaces, sync_period: PERIOD, ..options() };
         let client = self.testbed.client_named(name);
         let mut election = election(client.clone(), "autoscaling", name);
-        election.config.name = lease.to_owned();
+        lease.clone_into(&mut election.config.name);
         let clients = Clients { api: client.clone(), metrics: client };
         let observer = Arc::new(Instance {
             name,
@@ -122,7 +122,7 @@ impl Cluster {
             .map(|(_, of_key)| {
                 let mut instances: Vec<&str> = of_key.iter().map(|(name, _)| *name).collect();
                 instances.dedup();
-                let gaps = of_key.windows(2).map(|pair| pair[1].1 - pair[0].1);
+                let gaps = of_key.windows(2).map(|pair| pair[1].1.abs_diff(pair[0].1));
                 (instances, gaps.max().expect("two reconciles"))
             })
             .collect::<Vec<_>>();

@@ -45,7 +45,7 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// under test. Returns `None` if it is not installed.
     fn reference(&self) -> Result<Option<Process>>;
 
-    /// Starts the controllers of Deployments, ReplicaSets and Jobs. Returns `None` if they are not
+    /// Starts the controllers of Deployments, `ReplicaSets` and Jobs. Returns `None` if they are not
     /// installed.
     fn workload_controllers(&self) -> Result<Option<Process>>;
 

@@ -258,7 +258,7 @@ fn row_has_the_settings_that_the_controller_applies() {
     );
     let applied = condition("CustomSettings", "True", "SetOnAutoscaler");
     let row = |annotations: Value, manager: &str| {
-        let mut hpa = hpa(status(4, 4, &[applied.clone()]));
+        let mut hpa = hpa(status(4, 4, std::slice::from_ref(&applied)));
         hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
         let controller = Controller { name: Some(manager.to_owned()), at: None };
         let observed = Observed { id: id("web"), hpa: Ok(hpa), controller };

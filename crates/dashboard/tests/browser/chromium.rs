@@ -1,4 +1,4 @@
-//! Drives a headless Chromium with the DevTools protocol, over pipes.
+//! Drives a headless Chromium with the `DevTools` protocol, over pipes.
 
 use std::{path::Path, process::Stdio, time::Duration};
 

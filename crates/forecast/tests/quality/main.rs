@@ -103,7 +103,7 @@ impl Row {
         match self.kind {
             Kind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
             Kind::Unpredictable => {
-                assert!(ratio <= 1.0 || more <= 0.02, "{name}: {more} more pod-hours")
+                assert!(ratio <= 1.0 || more <= 0.02, "{name}: {more} more pod-hours");
             }
             Kind::Unknown => {}
         }

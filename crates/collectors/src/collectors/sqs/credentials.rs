@@ -164,7 +164,7 @@ impl CredentialSource<'_> {
         decode(&self.send(call).await?)
     }
 
-    /// Reads the credentials of an instance from the metadata service (IMDSv2).
+    /// Reads the credentials of an instance from the metadata service (`IMDSv2`).
     async fn instance(&self) -> Result<AwsCredentials, FetchError> {
         if self.variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value == "true") {
             return Err(FetchError::NotConfigured("a credential for AWS"));
