@@ -76,6 +76,15 @@ pub struct LoadForecast {
 }
 
 impl ForecastReason {
+    /// All reasons.
+    pub const ALL: [Self; 5] = [
+        Self::Forecasting,
+        Self::NotEnoughHistory,
+        Self::NoSeason,
+        Self::NoBenefit,
+        Self::SourceFailed,
+    ];
+
     /// Whether forecasts count.
     pub fn is_active(self) -> bool {
         self == Self::Forecasting

@@ -32,6 +32,7 @@ use tokio::time::Instant;
 
 use crate::{
     cache::{Autoscalers, WatchAges},
+    forecast::Forecasts,
     health::{Health, HealthError},
     history_store::HistoryHealth,
     key::HpaKey,
@@ -82,6 +83,7 @@ pub struct Sources {
     pub undecodable: Arc<AtomicU64>,
     pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,
+    pub forecasts: Arc<Forecasts>,
 }
 
 /// The metrics and the health of one controller.
