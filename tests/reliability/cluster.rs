@@ -12,6 +12,7 @@ use std::{
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     Clock, Dependencies, Options, RunError, Telemetry,
+    forecast::ForecastSource,
     k8s::{ClientLimits, Clients},
 };
 use hpa_lease::Election;
@@ -44,12 +45,14 @@ pub(crate) struct Shape {
     pub(crate) workers: usize,
     /// Two instances with leader election, instead of one without.
     pub(crate) is_elected: bool,
+    /// Where forecasts read the past.
+    pub(crate) forecasts: ForecastSource,
 }
 
 impl Default for Shape {
     fn default() -> Self {
         let targets = TARGETS.map(Target::in_shop).into();
-        Self { targets, delays: Delays::default(), workers: 2, is_elected: false }
+        Self { targets, delays: Delays::default(), workers: 2, is_elected: false, forecasts: ForecastSource::default() }
     }
 }
 
@@ -307,6 +310,7 @@ impl Cluster {
             clock: Arc::new(self.controller_clock.clone()),
             observer: self.journal.observer(name),
             election,
+            forecasts: self.shape.forecasts.clone(),
             ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone())
         };
         self.journal.started(name);

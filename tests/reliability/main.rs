@@ -11,6 +11,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 mod cluster;
+mod forecasts;
 mod invariants;
 mod isolation;
 mod journal;

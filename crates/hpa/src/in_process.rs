@@ -51,6 +51,11 @@ impl Metrics {
         Ok(Some(Self { rules, collection, pods }))
     }
 
+    /// The rules of `--metrics-config`.
+    pub(crate) fn rules(&self) -> Option<Arc<PrometheusProvider>> {
+        self.rules.clone()
+    }
+
     /// The dependencies of a controller that reads these metrics first.
     pub(crate) fn dependencies(
         self,

@@ -162,6 +162,15 @@ impl AutoscalerDetail {
     }
 }
 
+/// Adds the forecasts of the controller to the readings of a decision.
+pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
+    for view in forecasts {
+        if let Some(forecast) = view.newest() {
+            inputs.readings.insert_forecast(view.index, forecast);
+        }
+    }
+}
+
 /// Replaces readings of Object and External metrics that failed by the values that the controller
 /// has read from sources of its own. Returns the names of these metrics.
 pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<String> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY,
-    metric::{MetricState, Parameters},
+    metric::{MetricState, Parameters, Past},
     past::PastError,
     startup::{ReadyPods, Startups},
 };
@@ -171,7 +171,7 @@ impl AutoscalerForecasts {
     pub(crate) fn checked(
         &mut self,
         check: &Check,
-        result: Result<(Verdict, Option<Trace>), PastError>,
+        result: Result<(Verdict, Past), PastError>,
         spread: f64,
         now: Timestamp,
     ) {

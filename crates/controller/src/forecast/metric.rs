@@ -49,6 +49,15 @@ pub(super) struct Checked {
     pub(super) comparison: Option<Comparison>,
 }
 
+/// The past that a check was made on.
+#[derive(Debug)]
+pub(crate) enum Past {
+    /// It was read from the source.
+    Read(Trace),
+    /// It is what this process has seen, because no source has it for this reason.
+    Seen(String),
+}
+
 #[derive(Clone, Debug)]
 struct Failure {
     text: Arc<str>,
@@ -122,8 +131,14 @@ impl MetricState {
     }
 
     /// Stores the result of a check, and the past that it was made on.
-    pub(super) fn set_checked(&mut self, verdict: Verdict, past: Option<Trace>, now: Timestamp) {
-        if let Some(past) = past.filter(|past| !past.is_empty()) {
+    pub(super) fn set_checked(&mut self, verdict: Verdict, past: Past, now: Timestamp) {
+        let note = match &past {
+            Past::Read(_) => String::new(),
+            Past::Seen(reason) => format!("; {reason}"),
+        };
+        if let Past::Read(past) = past
+            && !past.is_empty()
+        {
             let end = past.time(past.len().saturating_sub(1));
             let mut history = past.history_of(HISTORY_DAYS);
             self.history.means().filter(|(at, _)| *at > end).for_each(|(at, load)| {
@@ -133,10 +148,11 @@ impl MetricState {
         }
         let Verdict { reason, choice, comparison } = verdict;
         let reason = as_calc(reason);
+        let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
         self.checked = Some(Checked {
             at: now,
             reason,
-            text: text(reason, comparison.as_ref()).into(),
+            text: (text(reason, comparison.as_ref()) + &note).into(),
             model: choice.map(|choice| choice.model).unwrap_or_default(),
             comparison,
         });

@@ -42,7 +42,10 @@ use jiff::{SignedDuration, tz::TimeZone};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-pub(crate) use self::autoscaler::{AutoscalerForecasts, Check, Observation};
+pub(crate) use self::{
+    autoscaler::{AutoscalerForecasts, Check, Observation},
+    metric::Past,
+};
 pub use self::{
     past::{PastError, PastLoads, PastRange},
     view::{ForecastPoint, ForecastView, Yesterday},

@@ -1,5 +1,6 @@
 //! What the debug API says of the forecasts of an autoscaler.
 
+use hpa_calc::{ForecastReason, LoadForecast, MetricForecast, api::MetricSpec};
 use hpa_forecast::{Level, Outcome, Season};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,8 @@ const BAND: (f64, f64) = (0.1, 0.9);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForecastView {
+    /// The index of the metric in `spec.metrics`.
+    pub index: usize,
     /// The name of the metric or resource.
     pub metric: String,
     /// The reason as in the condition `ForecastActive`; absent before the first check has ended.
@@ -66,27 +69,56 @@ pub struct ForecastPoint {
     pub load: Option<f64>,
     /// The load that is not exceeded with the configured quantile.
     pub forecast: f64,
+    /// The past days that it was learned from.
+    pub days: usize,
     /// The load that is exceeded in nine of ten cases.
     pub low: f64,
     /// The load that is exceeded in one of ten cases.
     pub high: f64,
 }
 
+impl ForecastView {
+    /// The newest forecast, as the controller decides on it. `None` before the first check.
+    pub fn newest(&self) -> Option<MetricForecast> {
+        let name = self.reason.as_deref()?;
+        let reason = ForecastReason::ALL.into_iter().find(|reason| reason.as_str() == name)?;
+        let newest = self.points.last().filter(|point| point.load.is_none());
+        let forecast = newest.map(|point| LoadForecast {
+            at: point.at,
+            load: point.forecast,
+            quantile: self.quantile,
+            days: point.days,
+        });
+        let text = self.text.as_deref().unwrap_or_default().into();
+        Some(MetricForecast { reason, text, forecast })
+    }
+}
+
 impl AutoscalerForecasts {
     /// The forecasts of each metric.
     pub(crate) fn view(&self, now: Timestamp) -> Vec<ForecastView> {
         let Some(parameters) = &self.parameters else { return Vec::new() };
-        let metrics = self.metrics().filter_map(|(spec, state)| Some((spec.metric_name(), state?)));
-        metrics.map(|(name, state)| view(name, state, parameters, now)).collect()
+        let metrics = self.metrics().enumerate();
+        let view = |(index, (spec, state)): (usize, (&MetricSpec, Option<&MetricState>))| {
+            Some(view(index, spec.metric_name(), state?, parameters, now))
+        };
+        metrics.filter_map(view).collect()
     }
 }
 
-fn view(name: &str, state: &MetricState, parameters: &Parameters, now: Timestamp) -> ForecastView {
+fn view(
+    index: usize,
+    name: &str,
+    state: &MetricState,
+    parameters: &Parameters,
+    now: Timestamp,
+) -> ForecastView {
     let checked = state.checked.as_ref();
     let reason = state.state(now);
     let overload = |outcome: Outcome| outcome.overload_minutes;
     let (points, yesterday) = points(state, parameters, now);
     ForecastView {
+        index,
         metric: name.to_owned(),
         reason: reason.as_ref().map(|(reason, _)| reason.as_str().to_owned()),
         text: reason.map(|(_, text)| text.to_string()),
@@ -139,6 +171,7 @@ fn points(
             at: forecast.at,
             load,
             forecast: expected,
+            days: forecast.days,
             low: forecast.load(BAND.0),
             high: forecast.load(BAND.1),
         });
