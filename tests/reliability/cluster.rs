@@ -52,7 +52,13 @@ pub(crate) struct Shape {
 impl Default for Shape {
     fn default() -> Self {
         let targets = TARGETS.map(Target::in_shop).into();
-        Self { targets, delays: Delays::default(), workers: 2, is_elected: false, forecasts: ForecastSource::default() }
+        Self {
+            targets,
+            delays: Delays::default(),
+            workers: 2,
+            is_elected: false,
+            forecasts: ForecastSource::default(),
+        }
     }
 }
 

@@ -146,8 +146,8 @@ impl AutoscalerForecasts {
         for (index, metric) in self.metrics.iter_mut().enumerate() {
             let Some(metric) = metric.as_mut().filter(|metric| is_due(metric)) else { continue };
             // Its target is known with its first reading.
-            let Some(load) = metric.load else { continue };
-            let spec = self.specs.get(index).filter(|_| load.per_replica > 0.0)?.clone();
+            let Some(load) = metric.load.filter(|load| load.per_replica > 0.0) else { continue };
+            let Some(spec) = self.specs.get(index).cloned() else { continue };
             let workload = workload(hpa, settings, load.per_replica, startup);
             let settings = GateSettings {
                 horizon,
@@ -175,11 +175,12 @@ impl AutoscalerForecasts {
         spread: f64,
         now: Timestamp,
     ) {
-        let is_same =
-            self.specs.get(check.metric).is_some_and(|it| measure_the_same(it, &check.spec));
-        let Some(Some(metric)) = self.metrics.get_mut(check.metric).filter(|_| is_same) else {
-            return;
-        };
+        let metrics = self.specs.iter().zip(&mut self.metrics);
+        let mut metrics = metrics.filter_map(|(spec, metric)| Some((spec, metric.as_mut()?)));
+        // The spec may have changed since.
+        let checked = metrics
+            .find(|(spec, metric)| metric.is_being_checked && measure_the_same(spec, &check.spec));
+        let Some((_, metric)) = checked else { return };
         metric.is_being_checked = false;
         let delay = match result {
             Ok((verdict, past)) => {
