@@ -12,15 +12,10 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::forecast::{ForecastSource, PastError, PastLoads, PastRange};
-use hpa_testbed::Faults;
 use jiff::Timestamp;
 use rstest::rstest;
 
-use crate::{
-    MAX, PERIOD,
-    cluster::{Cluster, Shape},
-    targets::Target,
-};
+use crate::{MAX, PERIOD, cluster::Cluster, targets::Target};
 
 type Samples = Result<Vec<(Timestamp, f64)>, PastError>;
 
@@ -45,6 +40,7 @@ impl PastLoads for Source {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "other faults fail")]
 fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> Samples {
     let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
     let at = |minute: i64| Timestamp::from_second(minute * 60).expect("a time in range");
@@ -52,6 +48,7 @@ fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> Samples {
 }
 
 /// Every hour, the load is a thousand times as high for half an hour.
+#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
 fn lies(range: PastRange, _: usize) -> Option<Samples> {
     Some(minutes(range, |minute| if minute % 60 < 30 { 0.1 } else { 100.0 }))
 }
@@ -65,6 +62,7 @@ fn jumps(range: PastRange, reads: usize) -> Option<Samples> {
 }
 
 /// Times and values that no load has.
+#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
 fn garbage(range: PastRange, _: usize) -> Option<Samples> {
     let values = [f64::NAN, f64::INFINITY, -5.0, f64::MAX, 1e-300];
     let times = [Timestamp::MAX, Timestamp::MIN, range.from, range.until, range.from];
@@ -83,7 +81,7 @@ async fn run(answer: Option<fn(PastRange, usize) -> Option<Samples>>) -> Run {
     let source = answer.map(|answer| Arc::new(Source { reads: AtomicUsize::new(0), answer }));
     let past = source.clone().map(|source| source as Arc<dyn PastLoads>);
     let forecasts = ForecastSource { past, ..ForecastSource::default() };
-    let cluster = Cluster::with_shape(&Faults::default(), Shape { forecasts, ..Shape::default() });
+    let cluster = Cluster::with_forecasts(forecasts);
     let web = Target::in_shop("web");
     let annotate = |value: Option<&str>| {
         cluster.edit(cluster.autoscaler(&web), |object| {
