@@ -15,7 +15,12 @@ use hpa_controller::forecast::{ForecastSource, PastError, PastLoads, PastRange};
 use jiff::Timestamp;
 use rstest::rstest;
 
-use crate::{MAX, PERIOD, cluster::Cluster, targets::Target};
+use crate::{PERIOD, cluster::Cluster, targets::Target};
+
+/// `maxReplicas` of the autoscaler with forecasts.
+const MAX: i64 = 150;
+/// What a pod of `web` should use.
+const CORES_PER_POD: f64 = 0.5;
 
 type Samples = Result<Vec<(Timestamp, f64)>, PastError>;
 
@@ -47,18 +52,25 @@ fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> Samples {
     Ok((from..until).map(|minute| (at(minute), load(minute))).collect())
 }
 
-/// Every hour, the load is a thousand times as high for half an hour.
-#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn lies(range: PastRange, _: usize) -> Option<Samples> {
-    Some(minutes(range, |minute| if minute % 60 < 30 { 0.1 } else { 100.0 }))
+/// A load that needs 20 pods, and 120 for an hour in each 96 minutes. It rises in six minutes, so
+/// that the check says that forecasts help.
+fn pods(minute: i64) -> f64 {
+    let minute = minute.rem_euclid(96);
+    let share = (minute - 20).clamp(0, 6).min((90 - minute).clamp(0, 6));
+    20.0 + 100.0 * share as f64 / 6.0
 }
 
-/// As [`lies`], by another factor and at other times in each answer.
+#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+fn lies(range: PastRange, _: usize) -> Option<Samples> {
+    Some(minutes(range, |minute| CORES_PER_POD * pods(minute)))
+}
+
+/// As [`lies`], but times and loads differ from answer to answer.
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
 fn jumps(range: PastRange, reads: usize) -> Option<Samples> {
     let shift = i64::try_from(reads).unwrap_or(0) * 17;
-    let high = if reads.is_multiple_of(2) { 1e9 } else { 3.0 };
-    Some(minutes(range, |minute| if (minute + shift) % 60 < 30 { 1e-6 } else { high }))
+    let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
+    Some(minutes(range, |minute| CORES_PER_POD * factor * pods(minute + shift)))
 }
 
 /// Times and values that no load has.
@@ -87,11 +99,10 @@ async fn run(answer: Option<fn(PastRange, usize) -> Option<Samples>>) -> Run {
         cluster.edit(cluster.autoscaler(&web), |object| {
             let annotations = &mut object["metadata"]["annotations"];
             annotations["autoscaling.hpa-rs.dev/forecast"] = value.into();
+            object["spec"]["maxReplicas"] = MAX.into();
         });
     };
-    if source.is_some() {
-        annotate(Some("scale"));
-    }
+    annotate(source.as_ref().map(|_| "scale"));
     let mut run = Run { web: Vec::new(), others: Vec::new(), reads: 0 };
     let mut observe = async |load: i64, duration: Duration| {
         cluster.load_all(load);
@@ -132,7 +143,7 @@ async fn wrong_past_costs_at_most_pods_up_to_the_maximum(
     assert!(run.reads > 0, "the past was read");
     assert_eq!(run.others, expected.others, "other autoscalers");
     let pairs = || run.web.iter().zip(&expected.web);
-    assert!(run.web.iter().all(|replicas| *replicas <= i64::from(MAX)), "{:?}", run.web);
+    assert!(run.web.iter().all(|replicas| *replicas <= MAX), "{:?}", run.web);
     assert!(pairs().all(|(with, without)| with >= without), "{:?} {:?}", run.web, expected.web);
     let has_cost = pairs().any(|(with, without)| with > without);
     assert_eq!(has_cost, costs_pods, "{:?} {:?}", run.web, expected.web);
