@@ -63,6 +63,7 @@ fn pod(index: usize) -> Arc<Pod> {
 }
 
 /// The usage of 4 pods in milli-cores.
+#[expect(clippy::unnecessary_wraps, reason = "other readings fail")]
 fn usage(milli: i64) -> Result<Reading, ReadError> {
     let sample = |index: usize| {
         let value = MilliValue::from_milli(milli);
@@ -72,6 +73,7 @@ fn usage(milli: i64) -> Result<Reading, ReadError> {
     Ok(Reading::Pods((0..4).map(sample).collect()))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "other readings fail")]
 fn value(units: i64) -> Result<Reading, ReadError> {
     Ok(Reading::External(vec![MilliValue::from_units(units)].into()))
 }
@@ -87,6 +89,7 @@ fn state(reason: ForecastReason, load: Option<f64>) -> MetricForecast {
     MetricForecast { reason, text, forecast }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "other metrics have no forecast")]
 fn active(load: f64) -> Option<MetricForecast> {
     Some(state(ForecastReason::Forecasting, Some(load)))
 }

@@ -220,12 +220,16 @@ fn without_memory() -> MetricForecast {
 fn measure_the_same(one: &MetricSpec, other: &MetricSpec) -> bool {
     let without_target = |spec: &MetricSpec| {
         let mut spec = spec.clone();
-        let none = MetricTarget::default;
-        spec.resource.iter_mut().for_each(|source| source.target = none());
-        spec.container_resource.iter_mut().for_each(|source| source.target = none());
-        spec.pods.iter_mut().for_each(|source| source.target = none());
-        spec.object.iter_mut().for_each(|source| source.target = none());
-        spec.external.iter_mut().for_each(|source| source.target = none());
+        let targets = [
+            spec.resource.as_mut().map(|source| &mut source.target),
+            spec.container_resource.as_mut().map(|source| &mut source.target),
+            spec.pods.as_mut().map(|source| &mut source.target),
+            spec.object.as_mut().map(|source| &mut source.target),
+            spec.external.as_mut().map(|source| &mut source.target),
+        ];
+        for target in targets.into_iter().flatten() {
+            *target = MetricTarget::default();
+        }
         spec
     };
     one == other || without_target(one) == without_target(other)

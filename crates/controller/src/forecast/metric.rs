@@ -141,9 +141,9 @@ impl MetricState {
         {
             let end = past.time(past.len().saturating_sub(1));
             let mut history = past.history_of(HISTORY_DAYS);
-            self.history.means().filter(|(at, _)| *at > end).for_each(|(at, load)| {
+            for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
                 history.add(at, load);
-            });
+            }
             self.history = history;
         }
         let Verdict { reason, choice, comparison } = verdict;

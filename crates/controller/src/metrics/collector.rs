@@ -223,7 +223,9 @@ fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [Metric
         let forecasts = autoscaler.forecasts.lock();
         for reason in forecasts.iter().flat_map(|forecasts| forecasts.reasons(now)) {
             let count = counts.iter_mut().find(|(other, _)| *other == reason);
-            count.into_iter().for_each(|(_, count)| *count += 1);
+            if let Some((_, count)) = count {
+                *count += 1;
+            }
         }
     }
     let mut metrics = Family::gauge(

@@ -26,7 +26,9 @@ impl Reader<'_> {
         let mut series = Series::empty(self.window.len());
         for chunk in self.window.chunks() {
             self.read_chunk(query, chunk, &mut series).await?;
-            self.progress.iter().for_each(|progress| progress.add(1.0));
+            if let Some(progress) = self.progress {
+                progress.add(1.0);
+            }
         }
         Ok(series)
     }
