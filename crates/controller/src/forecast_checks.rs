@@ -184,10 +184,12 @@ mod tests {
         forecast::{ForecastSource, Observation, PastLoads},
     };
 
+    type Answer = fn(PastRange) -> BoxFuture<'static, Result<Vec<(Timestamp, f64)>, PastError>>;
+
     /// Answers as the test says, and counts the requests.
     struct Source {
         requests: AtomicUsize,
-        answer: fn(PastRange) -> BoxFuture<'static, Result<Vec<(Timestamp, f64)>, PastError>>,
+        answer: Answer,
     }
 
     impl PastLoads for Source {
@@ -203,10 +205,7 @@ mod tests {
     }
 
     /// Runs checks of one autoscaler for a time, and returns the reason and the requests.
-    async fn run(
-        answer: fn(PastRange) -> BoxFuture<'static, Result<Vec<(Timestamp, f64)>, PastError>>,
-        duration: Duration,
-    ) -> (Option<(String, String)>, usize) {
+    async fn run(answer: Answer, duration: Duration) -> (Option<(String, String)>, usize) {
         let source = Arc::new(Source { requests: AtomicUsize::new(0), answer });
         let past = ForecastSource { past: Some(source.clone()), ..ForecastSource::default() };
         let forecasts = Arc::new(Forecasts::new(past, Duration::from_secs(15)));
