@@ -1,7 +1,7 @@
 //! Passes the git revision and its date to `hpa version`.
 //!
 //! `HPA_GIT_REVISION` and `SOURCE_DATE_EPOCH` override what git says, for builds without the
-//! repository. The date is never the time of the build, so that builds are reproducible.
+//! repository. The date is never the time of the build: builds must be reproducible.
 
 use std::{env, path::Path, process::Command};
 

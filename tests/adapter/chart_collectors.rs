@@ -1,5 +1,4 @@
-//! The Helm charts with collectors: the roles suffice for everything that collectors read and
-//! write.
+//! Installs the Helm charts with collectors. The charts' roles must suffice for collectors.
 
 use std::{pin::pin, time::Duration};
 
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    PATIENCE,
+    WAIT_TIMEOUT,
     charts::{Cluster, adapter_values, programs},
     collectors, serve_prometheus,
 };
@@ -33,7 +32,7 @@ async fn installed_charts_collect_metrics() -> Result<()> {
     check_controller(&cluster, &url).await.context("hpa-controller")
 }
 
-/// The values of `collectors` that both charts have.
+/// The value `collectors` for both charts.
 fn values() -> Value {
     json!({
         "enabled": true,
@@ -52,7 +51,9 @@ async fn create_workload(cluster: &Cluster) -> Result<()> {
     cluster.apply("chart-collectors", MANIFESTS).await?;
     for definition in ["routegroups.zalando.org", "rollouts.argoproj.io"] {
         let definition = format!("customresourcedefinition/{definition}");
-        cluster.kubectl(&["wait", "--for=condition=Established", PATIENCE, &definition]).await?;
+        cluster
+            .kubectl(&["wait", "--for=condition=Established", WAIT_TIMEOUT, &definition])
+            .await?;
     }
     cluster.apply("chart-routegroup", ROUTE_GROUP).await?;
     let ready = r#"{"status":{"phase":"Running","conditions":[
@@ -70,7 +71,7 @@ async fn create_workload(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The adapter serves the values, and the leader reports the annotation that can't be used.
+/// The adapter serves the values, and the leader reports an invalid annotation.
 async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
     let mut values = adapter_values(url)?;
     values["networkPolicy"] = json!({ "enabled": true });
@@ -103,7 +104,7 @@ async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
     Ok(())
 }
 
-/// The controller scales by values that it collects itself. The adapter doesn't run any more.
+/// The controller scales by values that it collects itself, after the adapter has stopped.
 async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
     let [port] = free_ports()?;
     let mut collectors = values();
@@ -115,14 +116,14 @@ async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
     });
     let controller = cluster.run_controller(&values).await?;
     for (target, replicas) in [
-        // 40 of one pod, with a target of 10.
+        // One pod with the value 40, and a target of 10.
         ("deployment/worker", 4),
-        // 30 requests per second, divided by 2 replicas: three times the target, of one ready pod.
+        // 30 requests per second, divided by 2 replicas: three times the target, for one ready pod.
         ("statefulset/shop", 3),
         ("rollout/mail", 3),
     ] {
         let scaled = format!("--for=jsonpath={{.spec.replicas}}={replicas}");
-        let scaled = ["wait", "-n", "shop", &scaled, PATIENCE, target];
+        let scaled = ["wait", "-n", "shop", &scaled, WAIT_TIMEOUT, target];
         cluster.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! The Helm charts, installed on a real kube-apiserver. There is no kubelet, so the test runs `hpa`
-//! as the Deployments say: with their arguments, the files of their volumes and their service
-//! accounts. The roles are those of the charts.
+//! Installs the Helm charts on a real kube-apiserver. Instead of a kubelet, the test runs `hpa`
+//! with the arguments, volumes and service accounts of the Deployments, and with the roles of the
+//! charts.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use hpa_tests::programs::skip;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{PATIENCE, RULES, create_workload, kubectl, serve_prometheus};
+use crate::{RULES, WAIT_TIMEOUT, create_workload, kubectl, serve_prometheus};
 
 const NAMESPACE: &str = "autoscaling-system";
 const VISITOR: &str = "visitor";
@@ -24,7 +24,8 @@ async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
     cluster.check_controller(&url).await.context("hpa-controller")
 }
 
-/// The directory of kube-apiserver and kubectl, and helm. Without one of them, the test is skipped.
+/// Finds the directory of kube-apiserver and kubectl, and helm. If one is missing, reports the test
+/// as skipped.
 pub(crate) async fn programs() -> Result<(PathBuf, PathBuf), ()> {
     let assets = assets::find().map_err(|reason| skip("kube-apiserver", reason))?;
     let helm = find_helm().await.map_err(|reason| skip("helm", reason))?;
@@ -100,13 +101,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Runs the container of a Deployment with more arguments.
+    /// Runs the container of a Deployment with additional arguments.
     async fn run(&self, name: &str, more: &[&str]) -> Result<Process> {
         let deployment = self.get("deployment", name).await?;
         let pod = &deployment["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
         let account = pod["serviceAccountName"].as_str().context("no service account")?;
-        // It must exist.
+        // The service account must exist.
         self.get("serviceaccount", account).await?;
         let token = self.server.service_account(NAMESPACE, account).await?;
         let kubeconfig = self.dir.path().join(format!("{name}.kubeconfig"));
@@ -127,7 +128,7 @@ impl Cluster {
         }
         arguments.extend(more.iter().map(ToString::to_string));
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
-        // Without a kubelet, there is no directory with the service account.
+        // A kubeconfig replaces the mounted service account.
         command.args(arguments).env("KUBECONFIG", kubeconfig);
         Process::start(self.dir.path(), name, command)
     }
@@ -150,13 +151,13 @@ impl Cluster {
     /// Installs and runs the adapter, and waits until its APIs are available.
     pub(crate) async fn run_adapter(&self, values: &Value) -> Result<Process> {
         self.install("hpa-adapter", values).await?;
-        // The only type of Service that may lead to a loopback address.
+        // The only type of Service that may refer to a loopback address.
         let local = r#"{"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
         self.kubectl(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local]).await?;
         let adapter = self.run("hpa-adapter", &[]).await?;
         for api in ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"] {
             let name = format!("apiservice/{api}.metrics.k8s.io");
-            let available = ["wait", "--for=condition=Available", PATIENCE, &name];
+            let available = ["wait", "--for=condition=Available", WAIT_TIMEOUT, &name];
             self.kubectl(&available).await.with_context(|| adapter.tail(20, ""))?;
         }
         Ok(adapter)
@@ -165,7 +166,7 @@ impl Cluster {
     /// Installs and runs the controller.
     pub(crate) async fn run_controller(&self, values: &Value) -> Result<Process> {
         self.install("hpa-controller", values).await?;
-        // In a pod, a file says so.
+        // In a pod, a file has the namespace.
         let namespace = format!("--leader-elect-resource-namespace={NAMESPACE}");
         self.run("hpa-controller", &[&namespace]).await
     }
@@ -196,15 +197,21 @@ impl Cluster {
         Ok(())
     }
 
-    /// The controller scales by a metric of Prometheus: 20 per pod, with a target of 5. The adapter
-    /// doesn't run any more.
+    /// The controller scales by a metric of Prometheus (20 per pod, with a target of 5), after the
+    /// adapter has stopped.
     async fn check_controller(&self, url: &str) -> Result<()> {
         let ([port], rules) = (free_ports()?, rules()?);
         let prometheus = json!({ "url": url, "rules": rules });
         let values = json!({ "metrics": { "port": port, "prometheus": prometheus } });
         let controller = self.run_controller(&values).await?;
-        let scaled =
-            ["wait", "-n", "shop", "--for=jsonpath={.spec.replicas}=4", PATIENCE, "deployment/web"];
+        let scaled = [
+            "wait",
+            "-n",
+            "shop",
+            "--for=jsonpath={.spec.replicas}=4",
+            WAIT_TIMEOUT,
+            "deployment/web",
+        ];
         self.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
         Ok(())
     }
@@ -224,7 +231,7 @@ pub(crate) fn adapter_values(url: &str) -> Result<Value> {
     }))
 }
 
-/// The rules as the charts' values have them.
+/// The rules in the form of the charts' values.
 pub(crate) fn rules() -> Result<Value> {
     let file: Value = serde_saphyr::from_str(RULES)?;
     Ok(json!({

@@ -1,4 +1,4 @@
-//! Metrics that the adapter collects as annotations of an autoscaler say.
+//! Metrics that the adapter collects by annotations of an autoscaler.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use axum::{Json, Router, routing::get};
 use hpa_tests::kube_apiserver::ADMIN;
 use serde_json::json;
 
-use crate::{Cluster, PATIENCE, kubectl};
+use crate::{Cluster, WAIT_TIMEOUT, kubectl};
 
 const MANIFESTS: &str = include_str!("collectors.yaml");
 
@@ -31,7 +31,7 @@ pub(crate) async fn create_workload(assets: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The custom and the external API have the values.
+/// The custom and the external API serve the values.
 pub(crate) async fn check_requests(cluster: &Cluster) -> Result<()> {
     let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/document-rps\
                   ?labelSelector=app%3Dworker";
@@ -45,9 +45,9 @@ pub(crate) async fn check_requests(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// kube-controller-manager scales by the larger metric: 40 of one pod, with a target of 10.
+/// kube-controller-manager scales by the larger metric: one pod with the value 40, target 10.
 pub(crate) async fn check_scaling(cluster: &Cluster) -> Result<()> {
     let replicas = "--for=jsonpath={.spec.replicas}=4";
-    cluster.kubectl(&["wait", "-n", "shop", replicas, PATIENCE, "deployment/worker"]).await?;
+    cluster.kubectl(&["wait", "-n", "shop", replicas, WAIT_TIMEOUT, "deployment/worker"]).await?;
     Ok(())
 }

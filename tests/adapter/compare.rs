@@ -1,6 +1,6 @@
-//! `hpa rules compare` with a prometheus-adapter that serves the metrics APIs of a cluster, and a
-//! real Prometheus. `PROMETHEUS_ADAPTER` is the path of the program; without it, the test says that
-//! it is skipped.
+//! `hpa rules compare` between `hpa adapter` and a prometheus-adapter that serves the metrics APIs
+//! of a cluster, with a real Prometheus. `PROMETHEUS_ADAPTER` is its path; without it, the test is
+//! skipped.
 
 use std::{
     env,
@@ -23,7 +23,7 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use crate::{PATIENCE, create_workload, kubectl};
+use crate::{WAIT_TIMEOUT, create_workload, kubectl};
 
 const RULES: &str = include_str!("compare-rules.yaml");
 const LIMIT: Duration = Duration::from_secs(120);
@@ -91,7 +91,7 @@ impl Cluster {
         kubectl(assets, dir.path(), ADMIN, &["apply", "-f", &path]).await?;
         for api in ["custom.metrics", "external.metrics"] {
             let name = format!("apiservice/v1beta1.{api}.k8s.io");
-            let available = ["wait", "--for=condition=Available", PATIENCE, &name];
+            let available = ["wait", "--for=condition=Available", WAIT_TIMEOUT, &name];
             let available = kubectl(assets, dir.path(), ADMIN, &available).await;
             available.with_context(|| adapter.tail(20, ""))?;
         }
@@ -100,7 +100,8 @@ impl Cluster {
         Ok(Self { dir, prometheus_url, _adapter: adapter, _prometheus: prometheus, server })
     }
 
-    /// Starts `hpa adapter`, which is not registered, with the flags of prometheus-adapter and more.
+    /// Starts `hpa adapter`, unregistered, with the flags of prometheus-adapter and additional
+    /// ones.
     async fn start_adapter(&self, more: &[&str]) -> Result<(Process, u16)> {
         let [port] = free_ports()?;
         let mut command = Command::new(hpa_tests::harness::hpa_binary());
@@ -108,7 +109,7 @@ impl Cluster {
         command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
         command.args(more);
         let adapter = Process::start(self.dir.path(), "hpa-adapter", command)?;
-        // It has no API to wait for its start.
+        // It has no APIService to wait for.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut polls = interval(Duration::from_millis(100));
         let listening = async {
@@ -216,12 +217,12 @@ async fn start_prometheus(dir: &Path) -> Result<(Process, String)> {
     Ok((process, url))
 }
 
-/// The registration of prometheus-adapter, and an autoscaler with each type of their metrics.
+/// The APIServices of prometheus-adapter, and an autoscaler with each type of metric.
 fn objects(port: u16) -> Value {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": { "name": "prometheus-adapter", "namespace": "kube-system" },
-        // The only type of Service that may lead to a loopback address.
+        // The only type of Service that may refer to a loopback address.
         "spec": { "type": "ExternalName", "externalName": "localhost" },
     });
     let api = |group: &str| {

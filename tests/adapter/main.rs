@@ -1,6 +1,6 @@
 //! `hpa adapter` behind a real kube-apiserver: kubectl and kube-controller-manager read metrics
-//! through the aggregation layer, from Prometheus and from collectors. The Helm charts are installed
-//! there, too. Skipped, with a line that says so, without the programs.
+//! through the aggregation layer, from Prometheus and from collectors. Also installs the Helm
+//! charts. Without the programs, the tests are reported as skipped.
 
 #![allow(
     clippy::expect_used,
@@ -31,8 +31,8 @@ const MANIFESTS: &str = include_str!("manifests.yaml");
 const WORKLOAD: &str = include_str!("workload.yaml");
 const RULES: &str = include_str!("rules.yaml");
 
-/// A program on a loaded machine.
-const PATIENCE: &str = "--timeout=120s";
+/// The time limit of `kubectl wait`, for a loaded machine.
+const WAIT_TIMEOUT: &str = "--timeout=120s";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
@@ -47,7 +47,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     let apis = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
     for api in apis {
         let name = format!("apiservice/{api}.metrics.k8s.io");
-        cluster.kubectl(&["wait", "--for=condition=Available", PATIENCE, &name]).await?;
+        cluster.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, &name]).await?;
     }
     cluster.check_trust().await?;
     cluster.check_requests().await?;
@@ -110,14 +110,14 @@ impl Cluster {
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
     }
 
-    /// The authority of an `APIService` is written again if another program removes it, and if the
-    /// `APIService` is created again.
+    /// The `caBundle` of an `APIService` is restored if another program removes it or recreates the
+    /// `APIService`.
     async fn check_trust(&self) -> Result<()> {
         let name = "v1beta1.external.metrics.k8s.io";
         let bundle = ["get", "apiservice", name, "-o", "jsonpath={.spec.caBundle}"];
         let authorities = self.kubectl(&bundle).await?;
         ensure!(!authorities.is_empty(), "no caBundle");
-        let written = ["wait", "--for=jsonpath={.spec.caBundle}", PATIENCE, "apiservice", name];
+        let written = ["wait", "--for=jsonpath={.spec.caBundle}", WAIT_TIMEOUT, "apiservice", name];
         let removed = ["patch", "apiservice", name, "--type=merge", "-p"];
         let removed = [&removed[..], &[r#"{"spec":{"caBundle":null}}"#]].concat();
         self.kubectl(&removed).await?;
@@ -127,7 +127,8 @@ impl Cluster {
         let manifests = self.dir.path().join("manifests.yaml");
         self.kubectl(&["apply", "-f", &manifests.display().to_string()]).await?;
         self.kubectl(&written).await?;
-        self.kubectl(&["wait", "--for=condition=Available", PATIENCE, "apiservice", name]).await?;
+        self.kubectl(&["wait", "--for=condition=Available", WAIT_TIMEOUT, "apiservice", name])
+            .await?;
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A client without rights is refused, also if it doesn't ask kube-apiserver.
+    /// A client without rights is refused, also on a direct connection to the adapter.
     async fn check_rights(&self) -> Result<()> {
         let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
         let arguments = ["get", "--raw", external];
@@ -178,8 +179,14 @@ impl Cluster {
         let kubeconfig = self.dir.path().join("admin.kubeconfig");
         command.arg(format!("--kubeconfig={}", kubeconfig.display()));
         let manager = Process::start(self.dir.path(), "kube-controller-manager", command)?;
-        let scaled =
-            ["wait", "-n", "shop", "--for=jsonpath={.spec.replicas}=4", PATIENCE, "deployment/web"];
+        let scaled = [
+            "wait",
+            "-n",
+            "shop",
+            "--for=jsonpath={.spec.replicas}=4",
+            WAIT_TIMEOUT,
+            "deployment/web",
+        ];
         self.kubectl(&scaled)
             .await
             .with_context(|| format!("kube-controller-manager:\n{}", manager.tail(20, "")))?;
@@ -189,7 +196,7 @@ impl Cluster {
     }
 }
 
-/// Creates a pod that runs on a node, and what it belongs to.
+/// Creates a running pod on a node, with its namespace and Deployment.
 async fn create_workload(server: &KubeApiserver, assets: &Path, dir: &Path) -> Result<()> {
     std::fs::write(dir.join("admin.kubeconfig"), server.kubeconfig(ADMIN).to_string())?;
     let file = dir.join("workload.yaml");
@@ -206,7 +213,7 @@ async fn create_workload(server: &KubeApiserver, assets: &Path, dir: &Path) -> R
     Ok(())
 }
 
-/// Runs kubectl. Fails with what it prints.
+/// Runs kubectl. An error contains its output.
 async fn kubectl(assets: &Path, dir: &Path, user: &str, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(assets.join("kubectl"));
     command.env("KUBECONFIG", dir.join(format!("{user}.kubeconfig"))).env("HOME", dir);

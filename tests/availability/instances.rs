@@ -1,4 +1,4 @@
-//! Instances of the real binary, restarted when they exit, as by the kubelet.
+//! Runs instances of the real binary, and restarts them when they exit, like the kubelet.
 
 use std::{
     collections::HashMap,
@@ -63,7 +63,7 @@ impl Instances {
     }
 
     pub(crate) fn signal(&self, instance: InstanceId, signal: Signal) {
-        // It may have exited just now.
+        // It may already have exited.
         if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
             kill_process(running.pid, signal).unwrap();
         }
@@ -98,7 +98,7 @@ impl Shared {
             for (variable, _) in env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
                 command.env_remove(variable);
             }
-            // Two instances run at the same time, so the port must be free.
+            // Two instances run concurrently: each needs a free port.
             command
                 .args(["run", "--metrics-port=0", "--kubeconfig"])
                 .arg(&kubeconfig)

@@ -1,4 +1,4 @@
-//! Log of the requests of all instances.
+//! Logs the requests of all instances.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 /// Identifies a process. A restarted instance has a new ID.
 pub(crate) type InstanceId = usize;
 
-/// The lease as an instance wrote it last.
+/// The last write of the lease.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldLease {
     pub(crate) instance: InstanceId,
@@ -34,9 +34,9 @@ pub(crate) struct ScaleWrite {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) lease: Option<HeldLease>,
-    /// Times from a free lease to the first reconcile of the next leader.
+    /// The times from a free lease to the first reconcile of the next leader.
     pub(crate) takeovers: Vec<Duration>,
-    /// When the lease became free, or expires.
+    /// The time at which the lease became free, or expires.
     lease_free_at: Option<Instant>,
     /// Metric reads of each instance: one per reconcile, fewer if autoscalers share a response.
     pub(crate) reconciles: HashMap<InstanceId, usize>,

@@ -1,5 +1,5 @@
-//! Two instances of the real binary against one testbed. The leader is killed, suspended and cut
-//! off repeatedly. Only the lease holder may write, every scaling happens exactly once, and a
+//! Two instances of the real binary against one testbed. The leader is repeatedly killed, suspended
+//! and disconnected. Only the lease holder may write, every scaling happens exactly once, and a
 //! stabilization window survives a leader change.
 //!
 //! ```sh
@@ -7,9 +7,8 @@
 //! HPA_LONG_TESTS=1 cargo test --test availability   # 50 leader changes
 //! ```
 //!
-//! The binary is built first, unless `HPA_BINARY` names one. The lease is shorter than the
-//! default, to keep the test fast. All times are real: bounds are generous, so that a busy machine
-//! doesn't fail the test.
+//! The binary is built first, unless `HPA_BINARY` names one. The lease is shorter than the default,
+//! to keep the test fast. All times are real: bounds are generous for busy machines.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +42,7 @@ const ELECTION: [&str; 3] = [
 ];
 /// Number of leader changes: every fault, with a scale-up and with a scale-down.
 const ROUNDS: usize = 10;
-/// With `HPA_LONG_TESTS`.
+/// The rounds with `HPA_LONG_TESTS`.
 const MANY_ROUNDS: usize = 30;
 
 struct Cluster {
@@ -128,7 +127,7 @@ fn name(index: usize) -> String {
     format!("web-{index}")
 }
 
-/// How the leader is removed.
+/// The failure of the leader.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// SIGKILL, then the load changes.
@@ -140,7 +139,7 @@ enum Fault {
     /// The load changes, then SIGSTOP while the leader is deciding, and SIGCONT after its successor
     /// has scaled.
     Stop,
-    /// Cut off from the API server until another instance leads.
+    /// Disconnected from the API server until another instance leads.
     Cut,
 }
 
@@ -255,7 +254,7 @@ async fn sigterm_hands_over_immediately() {
 #[tokio::test]
 async fn stabilization_window_survives_the_leader() {
     const WINDOW: Duration = Duration::from_secs(20);
-    // How late a busy machine may be.
+    // The tolerated delay on a busy machine.
     const SLACK: Duration = Duration::from_secs(5);
     // With a dozen autoscalers, the history is stored every five seconds.
     const AUTOSCALERS: usize = 12;
@@ -284,7 +283,7 @@ async fn stabilization_window_survives_the_leader() {
     for scaled in &scaled {
         let after = scaled.at.duration_since(dropped);
         assert!(scaled.instance != leader && after + SLACK > WINDOW, "early: after {after:?}");
-        // A restarted window would end later by the time that had already passed.
+        // A restarted window would end later by the elapsed time.
         assert!(
             scaled.at < killed + WINDOW && after < WINDOW + LEASE + SLACK,
             "late: after {after:?}"

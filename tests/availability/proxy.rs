@@ -1,4 +1,4 @@
-//! The proxy of one instance: logs its requests, and can cut it off.
+//! The proxy of one instance: logs its requests, and can disconnect it.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -20,7 +20,7 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     /// Blocks both directions.
     pub(crate) cut: watch::Sender<bool>,
-    /// Holds metrics responses. After one, the instance writes the scale.
+    /// Delays metrics responses: after one, the instance writes the scale.
     pub(crate) hold: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -31,8 +31,8 @@ impl Drop for Proxy {
     }
 }
 
-/// Whether this is the metric of the autoscalers. Scales don't show a reconcile, because they are
-/// watched.
+/// Whether a path is that of the autoscalers' metric: each reconcile reads it. Scales are watched
+/// instead.
 fn is_metric(path: &str) -> bool {
     path.contains("/external.metrics.k8s.io/v1beta1/namespaces/")
 }
@@ -107,7 +107,7 @@ impl Guard {
         }
     }
 
-    /// The response, which stalls once the instance is cut off.
+    /// The response as a stream that stalls once the instance is disconnected.
     fn stream(&self, response: Response<Body>) -> Response<Body> {
         let (parts, body) = response.into_parts();
         let data = (body.into_data_stream(), self.cut.clone());

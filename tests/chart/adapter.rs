@@ -1,4 +1,4 @@
-//! Checks of the rendered objects of the adapter's chart.
+//! Checks the rendered objects of the adapter's chart.
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
@@ -11,7 +11,7 @@ use crate::rendered::{self, deployment, of_kind};
 /// The default of `--metrics-config-credentials`.
 const CREDENTIALS: &str = "/etc/hpa/credentials";
 
-/// The APIs that each set registers, sorted.
+/// The registered APIs of each set, sorted.
 fn expected_apis(set: &str) -> &'static [&'static str] {
     match set {
         "everything" => &[
@@ -25,10 +25,10 @@ fn expected_apis(set: &str) -> &'static [&'static str] {
     }
 }
 
-/// The probes have a port of their own.
+/// The probes have their own port.
 pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
-    // The moved values have those of prometheus-adapter's chart.
+    // The set `moved` has the probes of prometheus-adapter's chart.
     let is_moved = set == "moved";
     let paths = if is_moved { ["/healthz"; 2] } else { ["/readyz", "/livez"] };
     let (port, scheme) = if is_moved { ("https", "HTTPS") } else { ("health", "HTTP") };
@@ -48,7 +48,7 @@ pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
     Ok(())
 }
 
-/// The controller's rules compile, and the policy lets it reach Prometheus.
+/// The controller's rules compile, and the NetworkPolicy permits connections to Prometheus.
 pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     let objects = controller.template("everything")?;
     let (config, rules) = compiled(&objects)?;
@@ -80,7 +80,7 @@ pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// The notes say what to do next, also if the APIs are not registered.
+/// The notes have the next steps, also if the APIs are not registered.
 pub(crate) fn notes(helm: &Helm) -> Result<()> {
     let registered = helm.notes("replicas=2")?;
     ensure!(registered.contains("kubectl get --raw /apis/custom"), "{registered}");
@@ -100,7 +100,7 @@ fn compiled(objects: &[Value]) -> Result<(Config, RuleSet)> {
     Ok((config, rules))
 }
 
-/// The rules compile, and are those of the values.
+/// The rules compile and equal those of the values.
 pub(crate) fn rules(objects: &[Value], set: &str) -> Result<()> {
     let (config, rules) = compiled(objects)?;
     let counts = (config.rules.len(), config.external_rules.len(), config.resource_rules.is_some());
@@ -127,7 +127,7 @@ fn resources() -> ApiResources {
     }))
 }
 
-/// The APIs that have rules are registered, lead to the Service, and have a certificate authority.
+/// The APIs with rules are registered for the Service, with a CA.
 pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
     let found = of_kind(objects, "APIService");
     let mut names: Vec<&str> =
@@ -162,7 +162,7 @@ pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
             );
             ensure!(*from == expected && secrets.is_empty(), "{from}, not {expected}");
         } else {
-            // The adapter writes its authority when it starts. Without a cluster, Helm knows none.
+            // The adapter writes its CA when it starts.
             ensure!(spec["caBundle"].is_null(), "{spec}");
             let name = &secrets.first().context("no Secret")?["metadata"]["name"];
             let name = name.as_str().unwrap_or_default();
@@ -173,7 +173,7 @@ pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
     Ok(())
 }
 
-/// The only objects that the adapter may change are its certificate and its `APIServices`.
+/// The adapter may change only its certificate and its `APIServices`.
 pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
     let roles = [of_kind(objects, "ClusterRole"), of_kind(objects, "Role")].concat();
     for role in &roles {
@@ -201,7 +201,7 @@ pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
     bindings(objects, &roles)
 }
 
-/// The adapter may read what its configuration needs, and nothing else.
+/// The adapter has only the rights that its configuration needs.
 pub(crate) fn rights(helm: &Helm) -> Result<()> {
     let external = "rules.default=false,rules.external[0].seriesQuery=up,\
                     rules.external[0].metricsQuery=up,rbac.readers=null";
@@ -254,7 +254,7 @@ pub(crate) fn rights(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// The manifests for those who don't use Helm are those of the chart.
+/// The manifests for users without Helm equal those of the chart.
 pub(crate) fn manifests(helm: &Helm) -> Result<()> {
     let path = hpa_tests::repository("examples/adapter/hpa-adapter.yaml");
     let rendered = helm.manifests("hpa-adapter")?;
@@ -288,7 +288,7 @@ fn names<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
     objects.filter_map(|object| object["metadata"]["name"].as_str()).collect()
 }
 
-/// Every role is bound or aggregated, and the adapter has those of its kind.
+/// Every role is bound to the adapter or aggregated.
 fn bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     let namespace = &deployment(objects)?["metadata"]["namespace"];
@@ -379,7 +379,7 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     certificates(helm)
 }
 
-/// Given certificates are used, and their authority is that of the `APIServices`.
+/// Given certificates are used, with their CA in the `APIServices`.
 fn certificates(helm: &Helm) -> Result<()> {
     let pem = "-----BEGIN X-----";
     let given = format!("tls.enable=true,tls.ca={pem},tls.key={pem},tls.certificate={pem}");

@@ -1,4 +1,4 @@
-//! Alerts on recorded series, evaluated by promtool.
+//! Evaluates the alerts on recorded series with promtool.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ pub(crate) fn version() -> Result<String> {
     Ok(text.split_whitespace().nth(2).unwrap_or_default().to_owned())
 }
 
-/// The alerts of `alerts.yaml` fire on its series, and no others do.
+/// Exactly the expected alerts of `alerts.yaml` fire on its series.
 pub(crate) fn fire() -> Result<()> {
     // Paths of rules are relative to the file with the tests.
     let dir = tempfile::tempdir()?;

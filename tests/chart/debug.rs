@@ -1,4 +1,4 @@
-//! The objects of the debug API.
+//! Checks the objects of the debug API.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ use crate::{
     rendered::{arguments, deployment, of_kind},
 };
 
-/// Flag, port, roles and bindings exist only with the value, and fit to each other and to what
-/// `hpa` asks for.
+/// Flag, port, roles and bindings exist only if the value is set, and match each other and the
+/// requests of `hpa`.
 pub(crate) fn api(helm: &Helm) -> Result<()> {
     let is_of_debug = |object: &&Value| object.to_string().contains("debug");
     let defaults = helm.template("defaults")?;
@@ -31,7 +31,7 @@ pub(crate) fn api(helm: &Helm) -> Result<()> {
     let ingress = &policy.first().context("no NetworkPolicy")?["spec"]["ingress"];
     ensure!(ingress[1]["ports"][0]["port"] == "debug", "{ingress}");
 
-    // The token is for the account of that name, which has no other rights.
+    // The token belongs to the account with this name, which has no other rights.
     let reader = role(&objects, "Role", "-debug-reader")?;
     let rights: Vec<_> = reader["rules"].as_array().into_iter().flatten().collect();
     let right = |group: &str, resource: &str, name: Option<&str>, verb: &str| {

@@ -1,4 +1,4 @@
-//! The documentation matches code and chart.
+//! Checks that the documentation matches code and charts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,10 +13,10 @@ use crate::{
     helm::{ADAPTER, CONTROLLER},
 };
 
-/// Parts of each section about an alert.
-const PARTS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
+/// The parts of each alert's section.
+const ALERT_PARTS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
 
-/// Every alert has a section, in the order of the rules, and there are no other sections.
+/// docs/alerts.md has one section per alert, in the order of the rules.
 pub(crate) fn alerts() -> Result<()> {
     let rules = files::read("files/rules.yaml")?;
     let alerts: Vec<&str> = rules["groups"]
@@ -32,20 +32,20 @@ pub(crate) fn alerts() -> Result<()> {
     let titles: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
     ensure!(titles == alerts, "sections {titles:?}, alerts {alerts:?}");
     for section in sections {
-        for part in PARTS {
+        for part in ALERT_PARTS {
             ensure!(section.contains(part), "{part} is missing: {section}");
         }
     }
     Ok(())
 }
 
-/// Exactly the existing condition reasons are explained.
+/// docs/debugging.md explains the condition reasons that exist, and no others.
 pub(crate) fn reasons() -> Result<()> {
     let code = fs::read_to_string(repository("crates/calc/src/api/condition.rs"))?;
-    let named =
+    let enumeration =
         code.split_once("ConditionReason {").and_then(|(_, rest)| rest.split_once("\n    }"));
     let known: BTreeSet<&str> =
-        named.context("no reasons")?.0.split('"').skip(1).step_by(2).collect();
+        enumeration.context("no reasons")?.0.split('"').skip(1).step_by(2).collect();
     let text = fs::read_to_string(repository("docs/debugging.md"))?;
     let section = text
         .split("\n## ")
@@ -65,7 +65,7 @@ fn documents() -> Result<Vec<PathBuf>> {
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
-            // The links of the book's summary start at the root.
+            // Links in docs/book are relative to the root.
             if path.is_dir() && !path.ends_with("book") {
                 directories.push(path);
             } else {
@@ -78,7 +78,7 @@ fn documents() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every relative link leads to an existing file and section.
+/// Every relative link refers to an existing file and section.
 pub(crate) fn links() -> Result<()> {
     let mut wrong = Vec::new();
     for document in documents()? {
@@ -117,12 +117,12 @@ fn anchor(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Every `--set` in a document names a value of the chart that the command names.
+/// Every `--set` in a document names a value of the chart in the same command.
 pub(crate) fn values() -> Result<()> {
     let mut seen = BTreeSet::new();
     for document in documents()? {
         let text = fs::read_to_string(&document)?;
-        // A command is in one code block.
+        // A command doesn't span code blocks.
         for block in text.split("```") {
             let chart = if block.contains("charts/hpa-adapter") { &ADAPTER } else { &CONTROLLER };
             let schema = files::read_of(chart, "values.schema.json")?;
@@ -139,14 +139,13 @@ pub(crate) fn values() -> Result<()> {
     Ok(())
 }
 
-/// The names of the values that commands set.
+/// The names of the values that `--set` arguments set.
 fn sets(block: &str) -> impl Iterator<Item = &str> {
     let arguments = block.split("--set ").skip(1).filter_map(|rest| rest.split_whitespace().next());
     arguments.map(|set| set.trim_matches(['\'', '"', '`']).split('=').next().unwrap_or_default())
 }
 
-/// Whether the schema has this value. The schema does not cover fields of embedded Kubernetes
-/// objects.
+/// Whether the schema has this value. It accepts any field of embedded Kubernetes objects.
 fn is_value(schema: &Value, name: &str) -> bool {
     let mut at = schema;
     for part in name.split('.') {

@@ -1,4 +1,4 @@
-//! The files of the chart, without helm.
+//! Checks the files of the charts, without helm.
 
 use std::collections::BTreeSet;
 
@@ -49,8 +49,7 @@ fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
     object.keys().map(String::as_str).collect()
 }
 
-/// The pattern for the log level in each schema has exactly the levels and modules that `--log-level`
-/// accepts.
+/// The pattern for log levels in each schema has exactly the levels and modules of `--log-level`.
 pub(crate) fn log_levels() -> Result<()> {
     let code = std::fs::read_to_string(repository("crates/hpa/src/args/values.rs"))?;
     let words = |name: &str| -> Result<String> {
@@ -73,8 +72,7 @@ pub(crate) fn log_levels() -> Result<()> {
     Ok(())
 }
 
-/// The roles can be applied without helm, so their names are the defaults of the flags of
-/// `hpa run`.
+/// The roles may be applied without helm: their names are the flags' defaults in `hpa run`.
 pub(crate) fn names() -> Result<()> {
     for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
         let role = read(file)?;

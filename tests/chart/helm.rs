@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use hpa_tests::repository;
 use serde_json::Value;
 
-/// A chart, and sets of values for it: files in a directory, except for the first, which is empty.
+/// A chart with sets of values: files in a directory, except for the first one, which is empty.
 pub(crate) struct Chart {
     pub(crate) name: &'static str,
     directory: &'static str,
@@ -120,7 +120,7 @@ impl Helm {
         self.render(&["--kube-version".to_owned(), version.to_owned()])
     }
 
-    /// The objects of a release in a namespace of the same name, without what marks them as Helm's.
+    /// The objects of a release in a namespace of the same name, without Helm's labels.
     pub(crate) fn manifests(&self, release: &str) -> Result<String> {
         let output = self.run(&["template", release, "--namespace", release], &[])?;
         ensure!(output.status.success(), "helm template: {}", text(&output));

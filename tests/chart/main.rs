@@ -1,11 +1,11 @@
-//! The Helm charts and the documentation.
+//! Checks the Helm charts and the documentation.
 //!
 //! `cargo test --test chart` checks the rendered objects: `hpa run` accepts the flags, the
 //! permissions match those that the other suites use, and a real API server accepts the objects.
 //! `HELM` names one or more helm binaries, separated by colons; the default is helm in `PATH`. The
 //! API server is found as in the control-plane suite. Without helm or API server, the suite reports
-//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The
-//! suite always checks the files of the charts and the documentation.
+//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The suite always checks the
+//! files of the charts and the documentation.
 
 #![allow(
     clippy::expect_used,
@@ -163,7 +163,7 @@ fn with_adapter(helm: &Helm, binary: &Path, report: &mut Report) -> Vec<(String,
     all
 }
 
-/// Renders a set, and checks what the charts have in common.
+/// Renders a set, and runs the checks for both charts.
 fn render(helm: &Helm, set: &str, report: &mut Report) -> Option<Vec<Value>> {
     let name = |test: &str| format!("{}::{set}::{test}", helm.chart_name());
     match helm.lint(set).and_then(|()| helm.template(set)) {

@@ -1,4 +1,4 @@
-//! Checks of the rendered objects.
+//! Checks rendered objects.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     selectors_match_pods(objects, deployment)
 }
 
-/// The probes are those of the metrics port.
+/// The probes use the metrics port.
 pub(crate) fn probes(objects: &[Value]) -> Result<()> {
     let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
@@ -86,7 +86,7 @@ fn selectors_match_pods(objects: &[Value], deployment: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The rules of the files that a set of values needs.
+/// The role rules that a set of values needs, from the files.
 fn rules_for(set: &str) -> Result<Value> {
     let mut files = vec!["files/clusterrole.yaml"];
     if set == "everything" {
@@ -131,7 +131,7 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
     let leases = of_kind(objects, "Lease");
     ensure!(leases.len() == elections.len(), "{} leases", leases.len());
     for (lease, role) in leases.iter().zip(&elections) {
-        // Helm deletes it after the role bindings.
+        // Helm must delete it after the role bindings.
         let annotations = json!({
             "helm.sh/hook": "post-delete",
             "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",

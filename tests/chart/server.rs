@@ -1,4 +1,4 @@
-//! Dry runs of the rendered objects on a real API server.
+//! Applies the rendered objects to a real API server in a dry run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::helm::NAMESPACE;
 use crate::metrics::Metrics;
 use crate::rendered::of_kind;
 
-/// Kinds of operators, which the API server does not serve.
+/// Kinds whose operators aren't installed.
 const FOREIGN: [&str; 4] = ["Certificate", "Issuer", "PodMonitor", "PrometheusRule"];
 
 /// The API server accepts every object without unknown fields. The pod satisfies the Pod Security
@@ -77,7 +77,7 @@ struct Server {
 }
 
 impl Server {
-    /// Applies an object in a dry run with strict field validation. It may exist.
+    /// Applies an object, which may exist, in a dry run with strict field validation.
     async fn dry_run(&self, object: &Value) -> Result<()> {
         let text = |member: &str| object[member].as_str().unwrap_or_default();
         let (group, version) =

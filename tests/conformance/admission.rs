@@ -1,4 +1,4 @@
-//! `hpa_admission`: the spec that the API server stores, or why it rejects it.
+//! `hpa_admission`: the spec that the API server stores, or its error.
 
 use hpa_calc::{
     api::HorizontalPodAutoscalerSpec,
@@ -22,13 +22,13 @@ pub(crate) fn admission(line: &Value) -> Result<(), String> {
     let mut causes = validate_name(NAME);
     causes.extend(validate(&spec, &ValidationOptions::default()));
     match line.get("status").and_then(Value::as_u64) {
-        Some(201) => accepted(line, &spec, &causes),
-        Some(422) => rejected(line, causes),
+        Some(201) => check_accepted(line, &spec, &causes),
+        Some(422) => check_rejected(line, causes),
         other => Err(format!("unknown status: {other:?}")),
     }
 }
 
-fn accepted(
+fn check_accepted(
     line: &Value,
     spec: &HorizontalPodAutoscalerSpec,
     causes: &[Cause],
@@ -47,8 +47,8 @@ fn accepted(
     difference("spec", &expected, &actual).map_or(Ok(()), Err)
 }
 
-/// Removes fields that are `null` or empty. Zeros remain, unlike in the other files, because a
-/// stabilization window of 0 is a setting.
+/// Removes fields that are `null` or empty. Unlike in other files, zeros remain: a stabilization
+/// window of 0 is a setting.
 fn drop_absent(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -65,7 +65,7 @@ fn drop_absent(value: &mut Value) {
     }
 }
 
-fn rejected(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
+fn check_rejected(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
     let expected =
         line.get("causes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     order_like(&mut causes, expected);

@@ -1,6 +1,6 @@
 //! Derives each decision of a trace from its report alone: from pods and samples to ratios, from
-//! ratios to proposals, and through the limits to the answer. Also applies what a report says would
-//! change the answer.
+//! ratios to proposals, and through the limits to the replicas. Also applies the changes that a
+//! report lists, which must change the decision.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -19,8 +19,8 @@ use hpa_calc::{
     report::{Inputs, MetricReport, PodReport, RateLimit, Report},
 };
 
-/// Checks the report of a step. `recorded` is what the reference wrote to the scale; nothing if
-/// `has_failed`, whatever it decided.
+/// Checks the report of a step. `recorded` are the replicas that the reference wrote to the scale.
+/// If the write `has_failed`, there are none.
 pub(crate) fn check(
     inputs: &Inputs,
     recorded: Option<i64>,
@@ -42,7 +42,7 @@ pub(crate) fn check(
     check_changes(inputs, &report)
 }
 
-/// The sentence must say why, and must not repeat a message.
+/// The sentence must contain a reason and not repeat a message.
 fn check_text(report: &Report) -> Result<(), String> {
     let Report { sentence, error, .. } = report;
     let (_, why) = sentence.split_once(": ").unwrap_or_default();
@@ -62,14 +62,14 @@ fn check_text(report: &Report) -> Result<(), String> {
     if unexplained { Err(format!("no advice for {error:?}")) } else { Ok(()) }
 }
 
-/// The line of the debug log has the same rules.
+/// Checks the line of the debug log in the same way.
 fn check_line(inputs: &Inputs) -> Result<(), String> {
     let decision = inputs.decide();
     let line = decision.explanation().to_string();
     let is_empty = line.contains(": ;") || line.ends_with([':', ';', ' ']);
     let causes = decision.explanation().metrics.iter().filter_map(|metric| metric.error.as_deref());
     let causes: BTreeSet<_> = causes.filter(|cause| !cause.is_empty()).collect();
-    // A cause may be a part of another one.
+    // A cause may contain another one.
     let is_repeated = causes.iter().any(|cause| {
         let containing = causes.iter().filter(|other| other.contains(cause)).count();
         line.matches(cause).count() > containing
@@ -87,7 +87,7 @@ fn check_changes(inputs: &Inputs, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The replicas that the numbers of a report lead to, or `None` if they don't decide.
+/// The replicas that follow from the numbers of a report. `None` if they don't decide.
 fn answer(report: &Report) -> Result<Option<i32>, String> {
     let Some(current) = report.current_replicas else { return Ok(None) };
     let bounds = report.bounds;
@@ -124,7 +124,7 @@ fn answer(report: &Report) -> Result<Option<i32>, String> {
             if stabilized > current { stabilized.min(most) } else { stabilized.max(fewest) }
         }
     };
-    // A target at zero whose metrics were read was scaled to zero by the autoscaler.
+    // If metrics were read at zero replicas, the autoscaler had scaled to zero.
     let is_waking = current == 0 && desired < bounds.min_replicas;
     Ok(Some(if is_waking { bounds.min_replicas } else { desired }))
 }
@@ -143,7 +143,7 @@ fn largest(report: &Report, current: i32) -> Option<i32> {
     (is_decided && !report.metrics.is_empty()).then_some(largest)
 }
 
-/// Policies lead to the limit of their direction.
+/// Derives the limit of a direction from the policies.
 fn check_rate(rate: &RateLimit, up: bool) -> Result<(), String> {
     let allowed = rate.policies.iter().map(|policy| policy.allowed_replicas);
     let take_maximum = up != (rate.select.as_str() == "Min");
@@ -254,7 +254,7 @@ fn average(
 /// The pods and samples of a report.
 struct Pods<'a> {
     metric: &'a MetricReport,
-    /// The number of samples that count.
+    /// The number of counted samples.
     samples: usize,
 }
 
@@ -273,7 +273,7 @@ impl<'a> Pods<'a> {
         self.ratio_with(added, false)
     }
 
-    /// The ratio with the pods of other classes. For a scale-down, missing pods use something.
+    /// The ratio with pods of other classes. For a scale-down, missing pods have usage.
     fn ratio_with(&self, added: &[PodClass], is_down: bool) -> f64 {
         let mut usage: i128 = self.of(PodClass::Ready).filter_map(|pod| pod.usage).map(milli).sum();
         let mut requests: i128 =

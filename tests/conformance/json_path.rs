@@ -1,4 +1,4 @@
-//! `json_path`: numbers from JSON documents, by kube-metrics-adapter.
+//! `json_path`: numbers that kube-metrics-adapter extracts from JSON documents.
 
 use hpa_collectors::jsonpath::{
     Aggregator, Compat, ErrorKind, ExtractError, Extractor, JsonType, Query,
@@ -21,7 +21,7 @@ struct Line {
     error: Option<String>,
 }
 
-/// Go's functions and those of the platform may differ in the last digits.
+/// The tolerated difference between the functions of Go and of the platform.
 const TOLERANCE: f64 = 1e-12;
 
 pub(crate) fn check(line: &Value) -> Result<(), String> {
@@ -79,7 +79,7 @@ fn kind(error: &ExtractError, case: &Line) -> &'static [&'static str] {
         _ => match error.kind() {
             ErrorKind::Parse => &["parse"],
             ErrorKind::Document => &["document"],
-            // A path in an expression is part of it.
+            // Errors of paths in an expression are errors of the expression.
             ErrorKind::Evaluation if case.json_key.is_empty() => &["eval", "path", "panic"],
             ErrorKind::Evaluation => &["path", "panic"],
             ErrorKind::Result => &[],

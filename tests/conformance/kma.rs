@@ -1,4 +1,5 @@
-//! `kma_hpa_config` and `kma_promql`: what kube-metrics-adapter collects for an autoscaler.
+//! `kma_hpa_config` and `kma_promql`: the metrics that kube-metrics-adapter collects for an
+//! autoscaler.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -45,7 +46,7 @@ fn configs(line: &Value) -> Result<(HorizontalPodAutoscaler, ConfigResult), Stri
 
 type ConfigResult = Result<Vec<MetricConfig>, ConfigError>;
 
-/// Compares the configurations of an autoscaler's metrics, and whether they can be collected.
+/// Compares the configurations and plans of an autoscaler's metrics.
 pub(crate) fn hpa_config(line: &Value) -> Result<(), String> {
     let (_, configs) = configs(line)?;
     let error = configs.as_ref().err().map(ToString::to_string);
@@ -93,11 +94,11 @@ fn compare_plan(
             same("collector.kind", &expected["kind"], &json!(kind(plan, config)))?;
             same_duration("collector.interval", &expected["interval"], plan.interval)
         }
-        // Whether the target exists is not known to the plan.
+        // A plan doesn't look up the target.
         (Some(text), _) if text.ends_with("not found") && text.contains("pod label selector") => {
             Ok(())
         }
-        // Own texts, which say what is wrong with the path.
+        // Our messages differ, and name the mistake in the path.
         (Some(_), Err(ConfigError::JsonPath(_))) => Ok(()),
         (Some(text), Err(error)) => {
             same("collector.error", &json!(text), &json!(error.to_string()))
@@ -125,7 +126,7 @@ fn kind(plan: &Plan, config: &MetricConfig) -> &'static str {
     }
 }
 
-/// Compares the query of a metric and the value of its result, over HTTP.
+/// Compares the query of a metric and its value, over HTTP.
 pub(crate) fn promql(line: &Value) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(check_query(line))
@@ -157,27 +158,27 @@ async fn check_query(line: &Value) -> Result<(), String> {
             .unwrap_or_default(),
         ..hpa_collectors::Settings::default()
     };
-    let clients = Clients::new(settings, Arc::new(Recorded(line.clone())));
+    let clients = Clients::new(settings, Arc::new(RecordedCluster(line.clone())));
     let clients = clients.map_err(|error| error.to_string())?;
     let target = &hpa.spec.scale_target_ref;
     let context = Context::new(&clients, &hpa.metadata.namespace, target, Timestamp::now());
     let values = plan.read(&context).await;
-    let asked = prometheus.asked();
-    let params = asked.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
+    let received = prometheus.received();
+    let params = received.iter().flat_map(|one| one["params"].as_array().into_iter().flatten());
     let query = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].clone()).next();
     same("query", sent, &query.unwrap_or_default())?;
     let expected = line.pointer("/values/0/value").unwrap_or(&Value::Null);
     let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSI).to_string();
     let value = values.as_ref().ok().and_then(|values| values.samples.first());
     same("value", expected, &json!(value.map(|sample| quantity(sample.value))))?;
-    // The text of an error is only a hint.
+    // The messages may differ.
     same("has error", &json!(!line["error"].is_null()), &json!(values.is_err()))
 }
 
 /// The recorded objects: a target `web`, and an Ingress or `RouteGroup` `main`.
-struct Recorded(Value);
+struct RecordedCluster(Value);
 
-impl Recorded {
+impl RecordedCluster {
     fn named_main(&self, field: &str, kind: &str, name: &str) -> Result<&Value, LookupError> {
         let found = self.0.get(field).filter(|found| !found.is_null() && name == "main");
         found.ok_or_else(|| not_found(kind, name))
@@ -190,7 +191,7 @@ fn not_found(kind: &str, name: &str) -> LookupError {
 }
 
 #[async_trait]
-impl Cluster for Recorded {
+impl Cluster for RecordedCluster {
     async fn pods(
         &self,
         _: &str,

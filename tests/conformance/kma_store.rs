@@ -1,4 +1,4 @@
-//! `kma_store`: inserts, clock moves, collections of garbage and reads of kube-metrics-adapter's
+//! `kma_store`: inserts, clock changes, garbage collections and reads of kube-metrics-adapter's
 //! store.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use crate::{
     store::{GroupResource, ObjectKey, Store, Stored},
 };
 
-/// Compares the reads of a sequence in the compatible mode. By default, a read may lack only values
-/// that are too old.
+/// Compares the reads of a sequence with compatibility. Without, only expired values may be
+/// missing.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().unwrap_or_default());
     let mut reference = Sequence::new(ttl, Compat::Reference);
@@ -29,7 +29,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         };
         let path = format!("steps[{index}]");
         same(&path, expected, &result)?;
-        // Zero is left out.
+        // Zero is omitted.
         let is_fresh = |item: &Value| {
             reference.now - item["insertedAt"].as_i64().unwrap_or_default() <= ttl.as_secs()
         };
@@ -40,7 +40,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The result without values that are too old.
+/// The result without expired values.
 fn without_old(result: &Value, is_fresh: impl Fn(&Value) -> bool) -> Value {
     match result {
         Value::Array(items) => items.iter().filter(|item| is_fresh(item)).cloned().collect(),
@@ -78,18 +78,20 @@ impl Sequence {
             "bySelector" => {
                 let metric = text("metric");
                 let found = self.store.by_selector(metric, &resource, namespace, &selector()?, now);
-                return Ok(found.map_or(Value::Null, |found| sorted(found.into_iter().map(shown))));
+                return Ok(
+                    found.map_or(Value::Null, |found| sorted(found.into_iter().map(to_json)))
+                );
             }
             "byName" => {
                 let (metric, name) = (text("metric"), text("name"));
                 let selector = selector()?;
                 let found = self.store.by_name(metric, &resource, namespace, name, &selector, now);
-                return Ok(found.map_or(Value::Null, shown));
+                return Ok(found.map_or(Value::Null, to_json));
             }
             "external" => {
                 let found =
                     self.store.external(text("namespace"), text("metric"), &selector()?, now);
-                return Ok(sorted(found.into_iter().map(shown)));
+                return Ok(sorted(found.into_iter().map(to_json)));
             }
             "list" => {
                 let metrics = self.store.metrics().into_iter().map(|(metric, resource, namespace)| {
@@ -148,11 +150,11 @@ impl Sequence {
     }
 }
 
-fn shown(stored: &Stored<Value>) -> Value {
+fn to_json(stored: &Stored<Value>) -> Value {
     stored.value.clone()
 }
 
-/// In a defined order. The recorded lists are sorted, too, by other keys.
+/// Sorts items. The recorded lists are sorted by other keys.
 fn sorted(items: impl Iterator<Item = Value>) -> Value {
     let mut items: Vec<Value> = items
         .map(|mut item| {
@@ -173,7 +175,7 @@ fn same(path: &str, expected: &Value, got: &Value) -> Result<(), String> {
             other
         }
     };
-    // An unknown metric and one without matching values are the same after all are too old.
+    // If all values have expired, an unknown metric equals one without matching values.
     let (expected, got) = (ordered(expected), ordered(got));
     let is_none = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     if path.ends_with("by default") && is_none(&expected) && is_none(&got) {

@@ -39,12 +39,12 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 /// Number of differences printed per file.
-const MAX_SHOWN: usize = 5;
+const MAX_DIFFERENCES: usize = 5;
 
 type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
-/// Prefix of file names, whether the first line is a header, and the check of a line. The longest
-/// prefix applies.
+/// The prefix of file names, whether the first line is a header, and the check of a line. The
+/// longest prefix wins.
 const CHECKS: [(&str, bool, Check); 16] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
@@ -68,7 +68,7 @@ const CHECKS: [(&str, bool, Check); 16] = [
 pub(crate) const DEFAULT_DIR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance");
 
-/// Number of files in the default directory, so that a missing file is an error.
+/// Number of files in the default directory. A missing file is an error.
 const DEFAULT_FILES: usize = 18;
 
 fn main() -> ExitCode {
@@ -156,7 +156,7 @@ fn run(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
             Ok(()) => passed += 1,
             Err(difference) => {
                 failed += 1;
-                if failed <= MAX_SHOWN {
+                if failed <= MAX_DIFFERENCES {
                     let label =
                         line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
                     let label: String = label.to_string().chars().take(200).collect();

@@ -1,4 +1,4 @@
-//! Metrics API responses of a step, evaluated as by the metrics client.
+//! Evaluates the recorded metrics API responses of a step like the metrics client.
 
 use hpa_calc::{
     api::ResourceName,
@@ -32,8 +32,7 @@ pub(crate) fn object(response: &Value) -> Result<Reading, ReadError> {
     object_value(&items(response)).map(Reading::Object)
 }
 
-/// An absent selector selects nothing as an object. But its string is empty, and requests use the
-/// string.
+/// An absent selector selects nothing, but its string is empty: requests select everything.
 pub(crate) fn external(response: &Value, selector: &Selector) -> Result<Reading, ReadError> {
     let selected = |item: &ExternalMetricValue| {
         let labels = item.labels.clone().unwrap_or_default();

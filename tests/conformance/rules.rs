@@ -141,7 +141,7 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The query of a request, or `None` if the metric is not found.
+/// The query of a request. `None` if the metric is not found.
 fn custom_query(
     case: &CustomCase,
     registry: &CustomRegistry,

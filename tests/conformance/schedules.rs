@@ -19,8 +19,8 @@ struct Line {
     spec: ScalingScheduleSpec,
 }
 
-/// Compares a line in the compatible mode. By default, the value may differ only because a window
-/// or a ramp is on the other side of midnight.
+/// Compares a line with compatibility. Without, the value may differ only because of a window or
+/// ramp beyond midnight.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
     let settings = |compat| Settings {
@@ -61,8 +61,8 @@ fn windows_of(metric: &ScheduledMetric, case: &Line) -> Vec<Window> {
     metric.windows(case.now, case.now)
 }
 
-/// Whether a window counts that starts on another day than `now`, or ends on another day than it
-/// starts.
+/// Whether a relevant window starts on another day than `now`, or ends on another day than its
+/// start.
 fn is_beyond_midnight(metric: &ScheduledMetric, windows: &[Window], case: &Line) -> bool {
     windows.iter().any(|window| {
         let schedule = &case.spec.schedules[window.entry];

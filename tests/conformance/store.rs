@@ -17,8 +17,8 @@ pub(crate) struct GroupResource {
 }
 
 impl GroupResource {
-    /// The resource under which the reference stores a kind. Of other kinds than those of its
-    /// collectors it is empty, so that their values can't be read.
+    /// The resource under which the reference stores a kind. Empty for kinds without a collector:
+    /// their values can't be read.
     pub(crate) fn for_kind(kind: &str, api_version: &str) -> Self {
         let (resource, default_group) = match kind {
             "Pod" => return Self { resource: "pods".to_owned(), group: String::new() },
@@ -42,24 +42,22 @@ impl GroupResource {
 pub(crate) struct ObjectKey {
     pub(crate) metric: String,
     pub(crate) resource: GroupResource,
-    /// Empty for an object of the cluster.
+    /// Empty for cluster-scoped objects.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-/// A value, and when it was collected.
+/// A value with the time of its collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored<V> {
-    /// The value.
     pub(crate) value: V,
     /// The labels of the metric's selector. `None` without a selector.
     pub(crate) labels: Option<Labels>,
-    /// When it was collected.
     pub(crate) at: Timestamp,
 }
 
-/// Values of objects and external values. By default, a read returns only values that are not older
-/// than the bound. The reference returns a value until [`Self::remove_expired`] has removed it.
+/// Values of objects and external values. By default, reads leave out expired values. The reference
+/// returns them until [`Self::remove_expired`].
 #[derive(Debug)]
 pub(crate) struct Store<V> {
     max_age: SignedDuration,
@@ -69,26 +67,25 @@ pub(crate) struct Store<V> {
 }
 
 impl<V> Store<V> {
-    /// An empty store.
     pub(crate) fn new(max_age: SignedDuration, compat: Compat) -> Self {
         Self { max_age, compat, objects: BTreeMap::new(), external: BTreeMap::new() }
     }
 
-    /// Stores a value of an object. It replaces one with equal labels.
+    /// Stores a value of an object. Replaces one with equal labels.
     pub(crate) fn insert(&mut self, key: ObjectKey, stored: Stored<V>) {
         let labels = stored.labels.clone().unwrap_or_default();
         self.objects.entry(key).or_default().insert(labels, stored);
     }
 
-    /// Stores an external value. It replaces one with equal labels.
+    /// Stores an external value. Replaces one with equal labels.
     pub(crate) fn insert_external(&mut self, namespace: &str, metric: &str, stored: Stored<V>) {
         let key = (namespace.to_owned(), metric.to_owned());
         let labels = stored.labels.clone().unwrap_or_default();
         self.external.entry(key).or_default().insert(labels, stored);
     }
 
-    /// The values of the objects in a namespace, or in all of them, whose labels match. `None` if
-    /// there is no value of the metric for any object of the resource.
+    /// The values of objects in one or all namespaces whose labels match. `None` if no object of
+    /// the resource has the metric.
     pub(crate) fn by_selector(
         &self,
         metric: &str,
@@ -115,8 +112,8 @@ impl<V> Store<V> {
         is_known.then_some(found)
     }
 
-    /// The value of one object whose labels match: of several, that with the first labels. Without
-    /// a namespace, the object can be in any, as in the reference.
+    /// The value of one object whose labels match, the first one by labels. As in the reference, an
+    /// empty namespace means any.
     pub(crate) fn by_name(
         &self,
         metric: &str,
@@ -152,7 +149,7 @@ impl<V> Store<V> {
             .collect()
     }
 
-    /// Metric, resource and namespace of all values of objects, once each.
+    /// The distinct metrics, resources and namespaces of all values of objects.
     pub(crate) fn metrics(&self) -> Vec<(&str, &GroupResource, &str)> {
         let keys = self.objects.keys();
         let mut metrics: Vec<_> =
@@ -161,12 +158,12 @@ impl<V> Store<V> {
         metrics
     }
 
-    /// Namespace and metric of all external values, once each.
+    /// The distinct namespaces and metrics of all external values.
     pub(crate) fn external_metrics(&self) -> impl Iterator<Item = (&str, &str)> {
         self.external.keys().map(|(namespace, metric)| (namespace.as_str(), metric.as_str()))
     }
 
-    /// Removes values that are too old.
+    /// Removes expired values.
     pub(crate) fn remove_expired(&mut self, now: Timestamp) {
         let max_age = self.max_age;
         let keep = |values: &mut BTreeMap<Labels, Stored<V>>| {

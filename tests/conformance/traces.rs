@@ -118,10 +118,9 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A dry run next to the reference. Of the reference it sees only the stored status, and whether a
-/// step changed it.
+/// A dry run beside the reference. It sees only the stored status, and whether a step changed it.
 struct Shadow {
-    /// The status that the reference stored last.
+    /// The last status that the reference stored.
     stored: HorizontalPodAutoscalerStatus,
     history: History,
 }
@@ -261,7 +260,7 @@ impl Step {
         let pods: Vec<Arc<Pod>> =
             self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
         let own = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
-        // A selector applies to its namespace only.
+        // A selector applies only to its namespace.
         let namespace = format!("{}/", hpa.metadata.namespace);
         let others = others.iter().filter(|(key, selector)| {
             key.starts_with(&namespace) && pods.iter().any(|pod| is_selected(selector, pod))
@@ -333,8 +332,8 @@ fn event(event: &hpa_calc::event::Event) -> Value {
     json!({ "type": event.event_type.as_str(), "reason": event.reason.as_str(), "message": event.message })
 }
 
-/// For a metric that can't be read, the reference stores an empty entry, and this controller may
-/// name it.
+/// Ignores a difference for failed metrics: the reference stores an empty entry, this controller
+/// may name the metric.
 fn excuse_unread_metrics(expect: &Value, actual: &mut Value) {
     let path = "/status/currentMetrics";
     let (Some(Value::Array(expected)), Some(Value::Array(actual))) =

@@ -8,7 +8,7 @@ use hpa_calc::{
 };
 use serde_json::Value;
 
-/// Compares a line of `quantity` in all fields that it has.
+/// Compares all fields of a line of `quantity`.
 pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     let input = text(line, "input")?;
     let parsed = input.parse::<Quantity>();

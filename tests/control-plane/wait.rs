@@ -1,4 +1,4 @@
-//! Waits by watch, with a deadline. A timeout reports the last state.
+//! Waits for watch events, with a deadline. A timeout reports the last state.
 
 use std::fmt::Debug;
 use std::pin::pin;

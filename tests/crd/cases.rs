@@ -1,4 +1,4 @@
-//! Specs beyond the recorded ones, for comparing both APIs.
+//! Additional specs for comparing both APIs.
 
 use serde_json::{Value, json};
 
@@ -233,8 +233,8 @@ fn quantities() -> Vec<Value> {
     all
 }
 
-/// Quantities that only the core API accepts: a zero without digits, which the engine does not
-/// parse either, and a fractional number, which is neither an integer nor a string.
+/// Quantities that only the core API accepts: a zero without digits, which the engine rejects, and
+/// a fractional number, which is neither an integer nor a string.
 pub(crate) fn quantities_of_core_only() -> Vec<(String, Value)> {
     [json!("."), json!("e3"), json!(0.5)]
         .into_iter()

@@ -1,5 +1,5 @@
-//! Custom resources on a real kube-apiserver: the definition of the custom API is valid, and it
-//! accepts and rejects the same specs as autoscaling/v2. The definitions of scaling schedules.
+//! Custom resources on a real kube-apiserver: the definition of the custom API is valid, and
+//! accepts and rejects the same specs as autoscaling/v2. Also the definitions of scaling schedules.
 //!
 //! `cargo test --test crd` finds the binaries as the control-plane suite does. Without them, it
 //! reports the tests as skipped.
@@ -140,8 +140,7 @@ fn condition(
 /// Every line of `hpa_admission` has the recorded result and, if accepted, the recorded spec.
 ///
 /// A rejection names the same fields. If bounds or enumerations reject an object, the server skips
-/// the validation rules, reports that in a cause without field, and names only a part of the
-/// fields.
+/// the validation rules: it adds a cause without field, and names only a part of the fields.
 async fn recorded_admission(client: &Client) -> Result<()> {
     let lines = recorded()?;
     let (mut same_fields, mut refused, mut wrong) = (0, 0, Vec::new());

@@ -1,4 +1,4 @@
-//! The definitions of scaling schedules: the API server accepts them, and checks objects by them.
+//! The definitions of scaling schedules: the API server accepts them and validates objects by them.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::{
@@ -26,12 +26,12 @@ pub(crate) async fn scaling_schedules(client: &Client) -> Result<()> {
         } else {
             Api::all_with(client.clone(), &resource)
         };
-        objects(&api, &kind).await.with_context(|| kind)?;
+        check_schedules(&api, &kind).await.with_context(|| kind)?;
     }
     Ok(())
 }
 
-async fn objects(api: &Api<DynamicObject>, kind: &str) -> Result<()> {
+async fn check_schedules(api: &Api<DynamicObject>, kind: &str) -> Result<()> {
     let object = |entry: &Value| {
         let object = json!({
             "apiVersion": "zalando.org/v1", "kind": kind, "metadata": {"name": "evening"},

@@ -1,4 +1,4 @@
-//! A kube-apiserver with two instances of the controller, whose pods it proxies to.
+//! A kube-apiserver with two instances of the controller, which it reaches through the pod proxy.
 
 use std::{
     collections::BTreeMap,
@@ -27,8 +27,8 @@ const ROLE: &str = include_str!("../../charts/hpa-controller/files/role.yaml");
 
 const NAMESPACE: &str = "scaling";
 pub(crate) const LEASE: &str = "hpa-controller";
-/// A program on a loaded machine.
-const PATIENCE: &str = "--timeout=120s";
+/// The time limit of `kubectl wait`, for a loaded machine.
+const WAIT_TIMEOUT: &str = "--timeout=120s";
 
 /// The rules of the chart's Role for readers, in the order in which they are needed.
 pub(crate) const READER_RULES: [&str; 4] = [
@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     server: KubeApiserver,
     address: IpAddr,
     binary: PathBuf,
-    /// By the name of the pod, with the port of the debug API.
+    /// The instances by pod name, with the port of the debug API.
     instances: BTreeMap<String, (Process, u16)>,
 }
 
@@ -78,7 +78,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts two instances, and creates the pods that they would run in.
+    /// Starts two instances, and creates their pods.
     pub(crate) async fn start_instances(&mut self) -> Result<()> {
         for (name, port) in ["hpa-0", "hpa-1"].into_iter().zip(free_ports::<2>()?) {
             self.create_pod(name, &json!([{ "name": "debug", "containerPort": port }])).await?;
@@ -103,20 +103,20 @@ impl Cluster {
     /// Waits until an instance other than `before` is the leader and has reconciled at least twice.
     /// Returns the name of its pod.
     pub(crate) async fn wait_for_leader(&self, before: Option<&str>) -> Result<String> {
-        // The first leader makes no transition.
+        // The first leader causes no transition.
         let transitions = i32::from(before.is_some());
         let held = format!("--for=jsonpath={{.spec.leaseTransitions}}={transitions}");
         if before.is_none() {
-            self.kubectl(&["-n", NAMESPACE, "wait", "--for=create", PATIENCE, "lease", LEASE])
+            self.kubectl(&["-n", NAMESPACE, "wait", "--for=create", WAIT_TIMEOUT, "lease", LEASE])
                 .await?;
         }
-        self.kubectl(&["-n", NAMESPACE, "wait", &held, PATIENCE, "lease", LEASE]).await?;
+        self.kubectl(&["-n", NAMESPACE, "wait", &held, WAIT_TIMEOUT, "lease", LEASE]).await?;
         let holder =
             ["-n", NAMESPACE, "get", "lease", LEASE, "-o", "jsonpath={.spec.holderIdentity}"];
         let holder = self.kubectl(&holder).await?;
         let pod = holder.rsplit_once('_').context(holder.clone())?.0.to_owned();
         let scaled = "--for=jsonpath={.spec.replicas}=3";
-        self.kubectl(&["-n", "shop", "wait", scaled, PATIENCE, "deployment/web"]).await?;
+        self.kubectl(&["-n", "shop", "wait", scaled, WAIT_TIMEOUT, "deployment/web"]).await?;
         self.wait_for_decisions().await?;
         let token = self.token(LEASE, Some("debug.hpa-rs.dev")).await?;
         let header = ("hpa-debug-authorization", token.as_str());
@@ -145,8 +145,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills an instance, so that it doesn't release the lease, and deletes its events, so that
-    /// those of its successor can be told from them.
+    /// Kills an instance, which doesn't release the lease, and deletes its events to distinguish
+    /// those of its successor.
     pub(crate) async fn kill(&mut self, pod: &str) -> Result<()> {
         drop(self.instances.remove(pod).context("no such instance")?);
         self.kubectl(&["-n", "shop", "delete", "events", "--all"]).await.map(drop)
@@ -174,7 +174,7 @@ impl Cluster {
         self.kubectl(&patch).await.map(drop)
     }
 
-    /// Gives the user these rights in the controller's namespace.
+    /// Grants the user these rights in the controller's namespace.
     pub(crate) async fn grant(&self, rules: &[&str]) -> Result<()> {
         let rules: Vec<Value> =
             rules.iter().map(|rule| serde_json::from_str(rule)).collect::<Result<_, _>>()?;
@@ -185,14 +185,14 @@ impl Cluster {
         self.apply(&role.to_string()).await
     }
 
-    /// What `hpa explain` prints for the user.
+    /// The output of `hpa explain` for the user.
     pub(crate) async fn explain(&self) -> Result<String> {
         let (output, is_success) = self.hpa(&["explain", "shop/web", "--since=1h"]).await?;
         ensure!(is_success, "{output}");
         Ok(output)
     }
 
-    /// Runs `hpa` as the user. Returns what it prints, and whether it succeeds.
+    /// Runs `hpa` as the user. Returns its output, and whether it succeeded.
     pub(crate) async fn hpa(&self, arguments: &[&str]) -> Result<(String, bool)> {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--kubeconfig").arg(self.path("user.kubeconfig")).env_clear();
@@ -211,13 +211,13 @@ impl Cluster {
         Ok(self.kubectl(&arguments).await?.trim().to_owned())
     }
 
-    /// The token of the user, for the API server.
+    /// The user's token for the API server.
     pub(crate) async fn user_token(&self) -> Result<String> {
         let token = self.kubectl(&["-n", "shop", "create", "token", "user"]).await?;
         Ok(token.trim().to_owned())
     }
 
-    /// The status of a request to an instance, not through the API server.
+    /// The status of a direct request to an instance.
     pub(crate) async fn get_directly(
         &self,
         pod: &str,
@@ -236,7 +236,7 @@ impl Cluster {
         let (_, port) = self.instances.get(pod).context("no such instance")?;
         let url = format!("https://{}:{port}", self.address);
         let mut config = Config::new(url.parse()?);
-        // As kube-apiserver's proxy does.
+        // Like kube-apiserver's proxy.
         config.accept_invalid_certs = true;
         send(Client::try_from(config)?, path, header).await
     }

@@ -1,6 +1,6 @@
 //! The debug API of two instances behind a real kube-apiserver: `hpa explain` and `hpa status` read
-//! the leader's through the proxy, before and after a leader change, and say why where they can't.
-//! Skipped, with a line that says so, without the programs.
+//! the leader's debug API through the proxy, before and after a leader change, or report the reason
+//! why they can't. Without the programs, the test is reported as skipped.
 
 #![allow(clippy::indexing_slicing, reason = "a missing field is null")]
 
@@ -46,7 +46,7 @@ async fn leader_is_read_through_the_api_server() -> Result<()> {
     Ok(())
 }
 
-/// Without a right, the report says which, and the rest of it is there.
+/// The report names missing rights, and is otherwise complete.
 async fn check_rights(cluster: &Cluster) -> Result<()> {
     let missing = [
         "not permitted to get the lease scaling/hpa-controller: ",
@@ -64,10 +64,10 @@ async fn check_rights(cluster: &Cluster) -> Result<()> {
     cluster.grant(&READER_RULES).await
 }
 
-/// The past of the autoscaler, and the state of the leader.
+/// Checks the history of the autoscaler and the state of the leader.
 async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
     let text = cluster.explain().await?;
-    ensure!(text.contains("How it came to this (times are UTC)"), "{text}");
+    ensure!(text.contains("Earlier decisions (times are UTC)"), "{text}");
     ensure!(text.contains("stays at 3 ("), "{text}");
     ensure!(!text.contains("are missing"), "{text}");
     let is_first = text.contains("scales from 1 to 3: Current number of replicas below");
@@ -103,7 +103,7 @@ async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
     Ok(())
 }
 
-/// A token of one server is of no use at the other, and a token alone grants nothing.
+/// A token for one server is invalid for the other, and a token alone grants no rights.
 async fn check_tokens(cluster: &Cluster, leader: &str) -> Result<()> {
     let debug = cluster.token(LEASE, Some("debug.hpa-rs.dev")).await?;
     let wrong_audience = cluster.token(LEASE, None).await?;

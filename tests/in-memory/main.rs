@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
+mod split;
+
 use std::{
     sync::{
         Arc,
@@ -28,11 +30,11 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Deadline of every wait; far longer than any of them takes.
+/// Deadline of every wait, far beyond the expected durations.
 const LIMIT: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Counts requests, and can refuse those for scales.
+/// Counts requests, and optionally refuses those for scales.
 #[derive(Default)]
 struct Requests {
     scales_fail: AtomicBool,
@@ -157,7 +159,7 @@ async fn replicas_follow_the_load_up_and_down() {
     cluster.metrics.set_cpu_percent(10);
     cluster.wait_for_replicas(1).await;
     let events: Api<Event> = Api::namespaced(cluster.testbed.client(), NAMESPACE);
-    // Events are written in the background; the shutdown waits for them.
+    // The shutdown waits for events, which are written in the background.
     cluster.controller.stop().await;
     let events = events.list(&ListParams::default()).await.expect("events");
     let messages: Vec<_> =

@@ -1,4 +1,4 @@
-//! A tenant who asks for everything that costs, beside a good one, whose autoscalers keep up.
+//! A hostile tenant with expensive autoscalers must not delay those of a good tenant.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -16,18 +16,17 @@ use tokio::{
 use super::*;
 
 const HOSTILE: &str = "hostile";
-/// From a change of the load to the replicas for it: two sync periods and two intervals, with
-/// reserve for a loaded machine.
+/// The maximum delay from a change of the load to the scaling: two sync periods and two intervals,
+/// with a margin for a loaded machine.
 const MAX_DELAY: Duration = Duration::from_secs(20);
-/// What the kubelet waits for a probe by default. It restarts a pod after three failures in a row.
+/// The kubelet's default timeout of probes. It restarts a pod after three consecutive failures.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// If a trivial request takes this long, other processes keep the machine busy.
+/// The duration of a trivial request from which the machine is considered busy.
 const BUSY: Duration = Duration::from_millis(100);
-/// How much longer everything may take then.
+/// The factor for all limits on a busy machine.
 const BUSY_FACTOR: u32 = 5;
 
-/// A server that accepts connections, sends what it is given again and again, and never ends a
-/// response. Without anything to send, it is silent.
+/// A server that repeats `chunk` without end. If it is empty, the server sends nothing.
 async fn endless(chunk: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -61,7 +60,7 @@ fn json_path_metric() -> Value {
     metric
 }
 
-/// An autoscaler of a Deployment of its own, on an endpoint.
+/// A Deployment and its autoscaler with the metric of an endpoint.
 fn on_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [json_path_metric()]),
@@ -74,7 +73,7 @@ fn on_endpoint(name: &str, url: &str, key: &str) -> [Value; 2] {
     [objects::running_deployment(name, 2), hpa]
 }
 
-/// An autoscaler of a Deployment of its own, on its pods.
+/// A Deployment and its autoscaler with a metric of its pods.
 fn on_pods(name: &str, pods: i64, port: u16) -> Vec<Value> {
     let hpa = annotated(
         objects::hpa(name, 1..=9, [objects::pods_metric("rps", "10")]),
@@ -130,7 +129,7 @@ async fn hostile_objects() -> Vec<Value> {
     all
 }
 
-/// How long a request to a path takes.
+/// Measures the duration of a request to a path.
 async fn get(port: u16, path: &str) -> Duration {
     let started = Instant::now();
     let call = async {
@@ -146,15 +145,15 @@ async fn get(port: u16, path: &str) -> Duration {
     started.elapsed()
 }
 
-/// How long requests took.
+/// The durations of requests.
 #[derive(Default)]
 struct Durations {
     probes: Vec<Duration>,
-    /// To a server of this process, which has nothing else to do.
+    /// Of requests to an idle server in this process.
     control: Vec<Duration>,
 }
 
-/// Calls the probes until it is dropped, and a server that shows how busy the machine is.
+/// Calls the probes and the control server until it is dropped.
 async fn probe(port: u16, control: u16, durations: &Mutex<Durations>) {
     let mut pace = interval(Duration::from_millis(200));
     loop {

@@ -1,8 +1,8 @@
-//! The memory of the binary stays bounded whatever tenants store.
+//! The memory of the binary stays bounded for any stored objects.
 //!
-//! Each test runs the real binary against the testbed, with input that tenants control, and checks
-//! the peak of its resident memory, which is what the kernel compares with a memory limit. It takes
-//! a minute or two, so it needs `HPA_LONG_TESTS=1`.
+//! Each test runs the real binary against the testbed, with input from tenants, and checks the peak
+//! of its resident memory, to which memory limits apply. Tests take a minute or two, and run only
+//! with `HPA_LONG_TESTS=1`.
 
 #![allow(
     clippy::expect_used,
@@ -44,7 +44,7 @@ use tokio::{sync::watch, time::timeout};
 const MAX_PEAK_MIB: u64 = 256;
 const MAX_ADAPTER_PEAK_MIB: u64 = 128;
 
-/// Deadline of a test; far longer than any takes.
+/// Deadline of a test, far beyond the expected durations.
 const DEADLINE: Duration = Duration::from_mins(4);
 
 /// The autoscalers whose status or events have one of the reasons.
@@ -89,10 +89,10 @@ impl ChangeListener for Reasons {
     }
 }
 
-/// An adapter whose answer for each external metric takes 40 MiB.
-struct LargeAnswers;
+/// A metrics API whose response for each external metric has 40 MiB.
+struct LargeResponses;
 
-impl MetricsProvider for LargeAnswers {
+impl MetricsProvider for LargeResponses {
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
         let labels = BTreeMap::from([("large".to_owned(), "x".repeat(1 << 20))]);
         let series = ExternalMetric {
@@ -131,7 +131,7 @@ async fn serve_prometheus(len: usize) -> String {
     format!("http://{}", hpa_tests::harness::serve(router).await)
 }
 
-/// What is measured.
+/// The measured program.
 enum Program {
     Controller,
     ControllerWithRules(Rules),
@@ -149,19 +149,19 @@ impl Program {
 }
 
 /// Kills the process when it is dropped.
-struct Running {
+struct RunningProgram {
     process: Child,
     _dir: TempDir,
 }
 
-impl Running {
+impl RunningProgram {
     fn start(address: SocketAddr, program: &Program) -> Self {
         let dir = TempDir::new().expect("a directory");
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
         let mut command = Command::new(hpa_binary());
         command.env_clear().current_dir(dir.path());
-        // The processes may share a loaded machine.
+        // The machine may be loaded.
         let common = ["--log-level=error"];
         match program {
             Program::AdapterWithCollectors => command.args([
@@ -204,7 +204,7 @@ fn peak_mib(process: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
@@ -221,7 +221,7 @@ async fn assert_bounded(
     assert_bounded_of(&Program::Controller, set_up, reasons, count).await;
 }
 
-/// The same with another program.
+/// Like [`assert_bounded`], with another program.
 async fn assert_bounded_of(
     program: &Program,
     set_up: impl FnOnce(&Testbed),
@@ -236,14 +236,14 @@ async fn assert_bounded_of(
     let reasons = Reasons::new(reasons);
     let testbed = Testbed::new(Config {
         listener: Some(reasons.clone()),
-        metrics: Some(Arc::new(LargeAnswers)),
+        metrics: Some(Arc::new(LargeResponses)),
         ..Config::default()
     });
     testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
     set_up(&testbed);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let (address, _server) = testbed.serve(any_port).await.expect("a port");
-    let running = Running::start(address, program);
+    let running = RunningProgram::start(address, program);
     reasons.reach(count).await;
     let peak = peak_mib(running.process.id());
     println!("{name}: peak of {peak} MiB");
@@ -298,7 +298,7 @@ async fn autoscalers_with_thousands_of_metrics() {
     assert_bounded(set_up, &["TooManyMetrics"], 20).await;
 }
 
-/// Ten autoscalers, each with an external metric of its own and a target of its own.
+/// The number of autoscalers with their own external metric and target.
 const EXTERNAL: usize = 10;
 
 fn set_up_external(testbed: &Testbed) {
@@ -315,7 +315,7 @@ fn set_up_external(testbed: &Testbed) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_responses_of_forty_megabytes() {
-    // How many responses fit into the budget at once depends on the timing.
+    // The number of responses that fit into the budget depends on timing.
     let reasons = &["ValidMetricFound", "FailedGetExternalMetric"];
     assert_bounded(set_up_external, reasons, EXTERNAL).await;
 }
@@ -338,8 +338,8 @@ externalRules:
     }
 }
 
-/// Autoscalers of almost a megabyte: up to thousands of metrics, which share the annotations of one
-/// name, as long as the API server allows.
+/// Autoscalers of almost a megabyte: thousands of metrics that share annotations of the maximum
+/// length.
 fn set_up_annotations(testbed: &Testbed) {
     for (index, metrics) in [3000, 3000, 256, 256].into_iter().enumerate() {
         let metrics = (0..metrics).map(|_| objects::pods_metric("rps", "1"));
@@ -354,7 +354,7 @@ fn set_up_annotations(testbed: &Testbed) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn annotations_that_thousands_of_metrics_share() {
+async fn annotations_shared_by_thousands_of_metrics() {
     for program in [Program::ControllerWithCollectors, Program::AdapterWithCollectors] {
         let reasons = &["CreateNewMetricsCollector"];
         assert_bounded_of(&program, set_up_annotations, reasons, 4).await;

@@ -34,7 +34,7 @@ use crate::prometheus::Prometheus;
 pub(crate) const PERIOD: Duration = Duration::from_secs(15);
 pub(crate) const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long something may take that happens within a few sync periods or a repeated discovery.
+/// Deadline of waits: beyond a few sync periods and a repeated discovery.
 const LIMIT: Duration = Duration::from_mins(3);
 
 const RULES: &str = r#"
@@ -52,7 +52,7 @@ externalRules:
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)
 "#;
 
-/// Metrics of pods by selector, and an external metric, as paths of the adapter.
+/// Paths of the adapter: metrics of pods by selector, of one pod, and an external metric.
 pub(crate) const PODS: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
                                http_requests_per_second?labelSelector=app%3Dweb";
 pub(crate) const POD: &str =
@@ -68,18 +68,18 @@ impl MetricsProvider for CpuOnly {
     }
 }
 
-/// Lets everyone read.
-struct Anyone;
+/// Allows all accesses.
+struct AllowAll;
 
 #[async_trait]
-impl AccessReviews for Anyone {
+impl AccessReviews for AllowAll {
     async fn review_access(&self, _: &User, _: &RequestInfo) -> Result<Access, ReviewError> {
         Ok(Access { allowed: true, reason: String::new() })
     }
 }
 
-/// The autoscaler `web` has a pods metric, `mail` an external metric, and `cpu` CPU usage, which
-/// doesn't come from Prometheus. Each target is 10, and `cpu` has one of 50 %.
+/// The autoscaler `web` has a pods metric and `mail` an external metric, each with a target of 10.
+/// `cpu` has CPU usage, not from Prometheus, with a target of 50 %.
 pub(crate) struct Cluster {
     pub(crate) prometheus: Prometheus,
     pub(crate) provider: Arc<PrometheusProvider>,
@@ -133,8 +133,7 @@ impl Cluster {
         .await;
     }
 
-    /// Waits until an autoscaler has the reason in its condition `ScalingActive`, and returns the
-    /// message.
+    /// Waits for a reason in the condition `ScalingActive` of an autoscaler. Returns the message.
     pub(crate) async fn fails_with(&self, name: &str, reason: &str) -> String {
         let condition = || self.testbed.condition(name, "ScalingActive");
         let has_reason = || condition().is_some_and(|[_, found, _]| found == reason);
@@ -142,7 +141,7 @@ impl Cluster {
         condition().map(|[_, _, message]| message).unwrap_or_default()
     }
 
-    /// Waits for the end of a pass of discovery with this result.
+    /// Waits until discovery has problems, or has none.
     pub(crate) async fn has_problems(&self, expected: bool) -> Vec<String> {
         let problems = || self.provider.problems();
         let description = || format!("problems, not {expected}: {:?}", problems());
@@ -240,7 +239,7 @@ fn adapter(provider: Arc<PrometheusProvider>) -> Adapter {
         allowed_lifetime: Duration::ZERO,
         denied_lifetime: Duration::ZERO,
     };
-    let authorizer = Authorizer::new(Arc::new(Anyone), &authorizer);
+    let authorizer = Authorizer::new(Arc::new(AllowAll), &authorizer);
     let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
     let metrics = Arc::new(Metrics::new().expect("unique names"));
     Adapter::new(provider, authenticator, authorizer, metrics, options)

@@ -1,8 +1,8 @@
-//! Prometheus fails, for a controller with rules (`hpa run --metrics-config`) and for an adapter.
+//! Failures of Prometheus, for a controller with rules (`hpa run --metrics-config`) and an adapter.
 //!
 //! In each test, the load changes while Prometheus fails. The controller must not scale on bad
-//! data, must say why, and must scale when Prometheus works again. Everything is in one process and
-//! in virtual time.
+//! data, must report the reason, and must scale when Prometheus works again. Everything runs in one
+//! process and in virtual time.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
@@ -32,7 +32,7 @@ async fn loaded() -> Cluster {
     cluster
 }
 
-/// Changes the load so that `web` and `mail` need one replica, and `cpu` four.
+/// Changes the load: `web` and `mail` need one replica, `cpu` needs four.
 fn change_load(cluster: &Cluster) {
     cluster.prometheus.set("http_requests_total", 5.0);
     cluster.prometheus.set("queue_length", 5.0);
@@ -98,7 +98,7 @@ async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &
     assert_recovery(&cluster).await;
 }
 
-/// The text of the reference, without details of the server.
+/// Expects the message of the reference, without details of the server.
 fn assert_is_fetch_error((status, body): &(u16, Value)) {
     assert_eq!(*status, 500, "{body}");
     let message = "Internal error occurred: unable to fetch metrics";
@@ -137,7 +137,7 @@ async fn failed_query_of_one_rule_affects_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_responses_are_waited_for() {
+async fn slow_responses_are_used() {
     let cluster = loaded().await;
     cluster.prometheus.fail(Fault::Slow(Duration::from_secs(9)));
     change_load(&cluster);
@@ -148,7 +148,7 @@ async fn slow_responses_are_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn prometheus_that_is_down_at_the_start_is_waited_for() {
+async fn metrics_are_served_once_prometheus_starts() {
     let prometheus = Prometheus::default();
     prometheus.fail(Fault::Refused);
     prometheus.set("http_requests_total", 30.0);
@@ -177,7 +177,7 @@ async fn prometheus_that_is_down_at_the_start_is_waited_for() {
 #[case::infinite("+Inf")]
 #[case::negative("-Inf")]
 #[tokio::test(start_paused = true)]
-async fn value_that_is_no_number_scales_nothing(#[case] value: &'static str) {
+async fn value_that_is_not_a_finite_number_scales_nothing(#[case] value: &'static str) {
     let cluster = loaded().await;
     cluster.prometheus.fail_matching("sum", Fault::Value(value));
     change_load(&cluster);
@@ -206,10 +206,10 @@ async fn lost_series_scale_nothing() {
     assert_recovery(&cluster).await;
 }
 
-/// Two Prometheus that scrape the same pods: the larger value counts, in any order.
+/// Two Prometheus servers scrape the same pods: the larger value is used, in any order.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn largest_duplicate_counts(#[values(true, false)] is_first: bool) {
+async fn largest_duplicate_is_used(#[values(true, false)] is_first: bool) {
     let cluster = loaded().await;
     let duplicate = Fault::Duplicate { value: "20", is_first };
     cluster.prometheus.fail_matching("sum(rate(http_requests_total", duplicate);
@@ -225,7 +225,7 @@ async fn largest_duplicate_counts(#[values(true, false)] is_first: bool) {
 #[case::ahead(SignedDuration::from_mins(1))]
 #[case::behind(-SignedDuration::from_mins(1))]
 #[tokio::test(start_paused = true)]
-async fn clock_that_is_off_by_a_minute_changes_nothing(#[case] offset: SignedDuration) {
+async fn clock_skew_of_a_minute_changes_nothing(#[case] offset: SignedDuration) {
     let cluster = loaded().await;
     cluster.prometheus.set_clock(offset);
     sleep(3 * RELIST_INTERVAL).await;

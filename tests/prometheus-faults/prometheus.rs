@@ -1,4 +1,4 @@
-//! A Prometheus in this process, which fails as a test asks.
+//! A Prometheus in this process with settable faults.
 
 use std::{
     collections::HashMap,
@@ -23,16 +23,16 @@ use serde_json::{Value, json};
 /// The body of a response, which can fail.
 type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// How a server fails.
+/// A fault of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It refuses connections.
+    /// Refuses connections.
     Refused,
-    /// It responds after a time.
+    /// Responds after a delay.
     Slow(Duration),
-    /// It never responds.
+    /// Never responds.
     Hangs,
-    /// It responds with a status and a body.
+    /// Responds with a status and a body.
     Status(u16, &'static str),
     /// The body ends in the middle.
     Cut,
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     Value(&'static str),
     /// Each object has a second sample with this value, before or after the real one.
     Duplicate { value: &'static str, is_first: bool },
-    /// It has lost its data.
+    /// Has lost its data.
     Empty,
 }
 
@@ -56,7 +56,7 @@ struct State {
     /// The fault of requests whose query or selector contains a text.
     fault: Option<(&'static str, Fault)>,
     values: HashMap<&'static str, f64>,
-    /// How far its clock is ahead of ours.
+    /// The offset of its clock from ours.
     clock_offset: SignedDuration,
 }
 

@@ -1,4 +1,4 @@
-//! `hpa rules check` with a server: which rules work, and what it says about the others.
+//! `hpa rules check` with a server: rules that work, and messages about others.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ struct Case {
     is_good: bool,
     /// Parts of the report.
     expected: &'static [&'static str],
-    /// What the report must not have.
+    /// A part that the report must not have.
     unexpected: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! `hpa rules check` with a server and a cluster: the names in labels are those of its objects.
+//! `hpa rules check` with a server and a cluster: labels must contain the names of its objects.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ resourceRules:
   window: 2m
 ";
 
-/// The objects of the cluster. The API server has no admission plugins that need a controller.
+/// A cluster without admission plugins that need a controller.
 struct Cluster(KubeApiserver);
 
 impl Cluster {

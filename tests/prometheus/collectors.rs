@@ -1,5 +1,5 @@
-//! Collectors of `hpa-collectors` that query Prometheus: an Ingress, a `RouteGroup`, host names and
-//! queries of autoscalers.
+//! The collectors that query Prometheus: for an Ingress, a `RouteGroup`, host names and queries of
+//! autoscalers.
 
 use std::{collections::BTreeMap, sync::Arc};
 

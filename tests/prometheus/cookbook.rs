@@ -1,4 +1,4 @@
-//! The recipes of docs/prometheus.md: names, queries and values.
+//! Checks the names, queries and values of the recipes in docs/prometheus.md.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     reader::{NAMESPACE, Reader, compare, listed},
 };
 
-/// What a recipe must result in.
+/// The expected results of a recipe.
 struct Expected {
     title: &'static str,
     /// The metrics in discovery.
@@ -114,7 +114,7 @@ const EXPECTED: &[Expected] = &[
     },
 ];
 
-/// The document has exactly the recipes that are tested.
+/// The document has exactly the tested recipes.
 pub(crate) fn is_complete(recipes: &[Recipe]) -> Result<()> {
     let documented: Vec<&str> = recipes.iter().map(|recipe| recipe.title.as_str()).collect();
     let tested: Vec<&str> = EXPECTED.iter().map(|expected| expected.title).collect();

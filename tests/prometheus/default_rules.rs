@@ -9,8 +9,8 @@ use hpa_tests::repository;
 
 use crate::reader::{NAMESPACE, Reader, compare};
 
-/// Metrics of a resource for an object of the namespace `shop`, and their values. The names are
-/// those of prometheus-adapter's default rules.
+/// Resource, metric, object in the namespace `shop`, and value. The metric names are those of
+/// prometheus-adapter's default rules.
 const EXPECTED: &[(&str, &str, &str, f64)] = &[
     // Without the container `POD`.
     ("pods", "cpu_usage", "web-1", 0.25),
@@ -20,7 +20,7 @@ const EXPECTED: &[(&str, &str, &str, f64)] = &[
     ("pods", "http_requests", "web-1", 20.0),
     ("pods", "process_cpu", "web-1", 0.5),
 ];
-/// Metrics that a rule for other series would have.
+/// Metrics that must not exist.
 const ABSENT: &[&str] = &[
     "container_cpu_usage",
     "container_cpu_usage_seconds",

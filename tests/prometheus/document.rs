@@ -1,4 +1,4 @@
-//! The recipes of docs/prometheus.md.
+//! Reads the recipes of docs/prometheus.md.
 
 use std::fs;
 
@@ -7,12 +7,12 @@ use hpa_calc::api::MetricSpec;
 use hpa_tests::repository;
 use serde::Deserialize;
 
-/// A section of the cookbook.
+/// A recipe of the cookbook, from the YAML blocks of its section.
 pub(crate) struct Recipe {
     pub(crate) title: String,
-    /// The rules file.
+    /// A rules file.
     pub(crate) rules: String,
-    /// The metric of an autoscaler.
+    /// The metric in `spec.metrics` of an autoscaler.
     pub(crate) metric: MetricSpec,
     /// Recording rules of Prometheus.
     pub(crate) recording: Option<String>,
@@ -31,14 +31,13 @@ fn recipe(section: &str) -> Result<Recipe> {
     let title = section.lines().next().unwrap_or_default().to_owned();
     let blocks: Vec<&str> =
         section.split("```yaml\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect();
-    let find = |starts: &[&str]| {
-        blocks.iter().find(|block| starts.iter().any(|start| block.starts_with(start)))
-    };
+    let find =
+        |keys: &[&str]| blocks.iter().find(|block| keys.iter().any(|key| block.starts_with(key)));
     let rules =
         find(&["rules:", "externalRules:"]).with_context(|| format!("{title}: no rules"))?;
     let spec = find(&["metrics:"]).with_context(|| format!("{title}: no metric"))?;
     let recording = find(&["groups:"]);
-    ensure!(blocks.len() == 2 + usize::from(recording.is_some()), "{title}: another block");
+    ensure!(blocks.len() == 2 + usize::from(recording.is_some()), "{title}: unexpected block");
     let spec: Spec = serde_saphyr::from_str(spec).with_context(|| format!("{title}: {spec}"))?;
     let [metric] = <[MetricSpec; 1]>::try_from(spec.metrics)
         .map_err(|metrics| anyhow::anyhow!("{title}: {} metrics", metrics.len()))?;
@@ -50,7 +49,7 @@ fn recipe(section: &str) -> Result<Recipe> {
     })
 }
 
-/// The part of an autoscaler's spec that a recipe shows.
+/// The excerpt of an autoscaler's spec in a recipe.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spec {

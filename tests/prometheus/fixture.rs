@@ -1,8 +1,8 @@
-//! What Prometheus scrapes.
+//! The target that Prometheus scrapes.
 //!
-//! Each scrape gets samples that are [`STEP`] newer than those of the last one, from
-//! [`HISTORY`] ago until now, as fast as Prometheus scrapes. So rates over minutes are known after
-//! seconds, and exactly: counters are lines.
+//! The samples of each scrape are [`STEP`] newer than those of the last one, from [`HISTORY`] ago
+//! until now, as fast as Prometheus scrapes. Rates over minutes are therefore available after
+//! seconds, and exact: counters increase linearly.
 
 use std::{
     fmt::Write as _,
@@ -122,7 +122,7 @@ const GAUGES: &[(&str, f64)] = &[
     (r#"queue_length{namespace="shop",service="api"}"#, 5.0),
 ];
 
-/// A counter of a target that is gone, and how long it was scraped. Prometheus looks back five
+/// A counter of a removed target, and the duration of its scrapes. Prometheus looks back five
 /// minutes for the newest sample.
 const STOPPED: &str = r#"stopped_requests_total{namespace="shop",pod="web-1"}"#;
 const STOPPED_AFTER: SignedDuration = SignedDuration::from_secs(150);
@@ -175,7 +175,7 @@ fn exposition(age: SignedDuration, time: Timestamp, is_complete: bool) -> String
         let _ = writeln!(text, "{series} {value} {}", time.as_millisecond());
     };
     for (series, rate) in COUNTERS {
-        // Prometheus assumes that a counter near zero has just started.
+        // Far from zero: Prometheus assumes that a counter near zero has just started.
         add(series, rate * (3600.0 + age.as_secs_f64()));
     }
     for (series, value) in GAUGES {

@@ -58,7 +58,7 @@ async fn run() -> Result<usize> {
     let recipes = document::recipes()?;
     let recording: Vec<&str> =
         recipes.iter().filter_map(|recipe| recipe.recording.as_deref()).collect();
-    // Before the samples get old.
+    // The binary is built first: the samples would age meanwhile.
     let binary = tokio::task::spawn_blocking(hpa_binary).await?;
     let server = Server::start(&recording).await?;
     let reader = Reader::new(&server.url)?;
@@ -84,7 +84,7 @@ async fn run() -> Result<usize> {
     let random = sharing::Fixture::start().await?;
     line("sharing::random_series".to_owned(), sharing::check_random(&random).await);
     line("sharing::differences_are_found".to_owned(), sharing::check_not_shared(&random).await);
-    line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
+    line("default_rules_find_and_read_metrics".to_owned(), default_rules::check(&reader).await);
     line("promql_is_parsed_as_by_prometheus".to_owned(), promql::check(&reader).await);
     for (name, result) in check::check(&binary, &server.url).await {
         line(format!("check::{name}"), result);

@@ -1,4 +1,4 @@
-//! The most common mistakes in rules: `hpa rules explain` says what to change.
+//! The most common mistakes in rules: `hpa rules explain` must say what to change.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use tokio::process::Command;
 
 use crate::reader::NAMESPACE;
 
-/// A mistake, and what the explanation must say.
+/// A mistake and the expected advice.
 struct Mistake {
     name: &'static str,
     rules: &'static str,
-    /// The metric that is asked for: of a resource, or external.
+    /// The requested metric: of a resource, or external.
     metric: &'static str,
     flags: &'static [&'static str],
     advice: &'static str,
@@ -148,7 +148,7 @@ externalRules:
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",
         flags: &["--namespace", NAMESPACE, "--metrics-max-age", "1m"],
-        // Its age depends on how long the run took.
+        // The age depends on the duration of the run.
         advice: "The newest sample is ",
     },
     Mistake {
@@ -156,7 +156,7 @@ externalRules:
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",
         flags: IN_NAMESPACE,
-        // Its age depends on how long the run took.
+        // The age depends on the duration of the run.
         advice: "The newest sample is ",
     },
     Mistake {

@@ -1,4 +1,4 @@
-//! Reads metrics from Prometheus by rules, as the controller and the adapter do.
+//! Reads metrics from Prometheus by rules, like the controller and the adapter.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, interval};
 
 use crate::fixture::COMPLETE;
 
-/// How long Prometheus may take to start and to scrape everything.
+/// Deadline for Prometheus to start and to scrape all samples.
 const LIMIT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The recorded series of the cookbook, with the rate of complete data.
@@ -132,7 +132,7 @@ pub(crate) fn resources() -> ApiResources {
     }))
 }
 
-/// The values are those expected, but for rounding.
+/// Compares values, except for rounding.
 pub(crate) fn compare(found: &BTreeMap<String, f64>, expected: &[(&str, f64)]) -> Result<()> {
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
     let expected_names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();

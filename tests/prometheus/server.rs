@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// Runs Prometheus. Returns its URL, too.
+/// Runs Prometheus. Also returns its URL.
 fn run(dir: &Path, config: &str) -> Result<(Process, String)> {
     let config_path = dir.join("prometheus.yaml");
     fs::write(&config_path, config)?;

@@ -37,13 +37,13 @@ pub(crate) const TARGETS: [&str; 3] = ["web", "api", "jobs"];
 /// Deadline of a scaling: a stabilization window and some periods.
 const SCALING_LIMIT: Duration = Duration::from_mins(5);
 
-/// What a cluster consists of.
+/// The components of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) targets: Vec<Target>,
     pub(crate) delays: Delays,
     pub(crate) workers: usize,
-    /// Two instances with leader election, instead of one without.
+    /// Whether two instances run with leader election, instead of one without.
     pub(crate) is_elected: bool,
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct Cluster {
     pub(crate) loads: Arc<Loads>,
     pub(crate) journal: Arc<Journal>,
     forecasts: ForecastSource,
-    /// Metrics of the controller that was started last.
+    /// The metrics of the last started controller.
     pub(crate) telemetry: Arc<Telemetry>,
     controller: Option<Instance>,
     /// A second controller, which waits for the lease.
     standby: Option<Instance>,
-    /// How many elected instances were started.
+    /// The number of started elected instances.
     elected: usize,
     is_restored: Arc<AtomicBool>,
     tasks: JoinSet<()>,
@@ -260,8 +260,8 @@ impl Cluster {
         self.standby = Some(self.instance(identity, Some(self.election(identity))));
     }
 
-    /// Starts an elected instance for each that has ended, as the kubelet does. Each has an
-    /// identity of its own.
+    /// Starts a new elected instance for each ended one, like the kubelet. Each has its own
+    /// identity.
     pub(crate) fn replace_ended(&mut self) {
         let is_running =
             |instance: &Option<Instance>| instance.as_ref().is_some_and(Instance::is_running);
@@ -323,7 +323,7 @@ impl Cluster {
         Instance { name: name.to_owned(), controller }
     }
 
-    /// Stops the controller as SIGKILL does, in the middle of whatever it is doing.
+    /// Kills the controller at once, like SIGKILL.
     pub(crate) async fn kill_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
             self.journal.ended(&instance.name);
@@ -331,7 +331,7 @@ impl Cluster {
         }
     }
 
-    /// Stops the controller as SIGTERM does. An elected one may have lost the lease by then.
+    /// Stops the controller, like SIGTERM. An elected one may have lost the lease.
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
             let outcome = instance.controller.terminate().await;

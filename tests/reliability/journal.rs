@@ -1,4 +1,4 @@
-//! Journal of a run: changes of replicas and who made them, versions of autoscalers and leases,
+//! The journal of a run: changes of replicas with their actors, versions of autoscalers and leases,
 //! requests and reconciles of each controller.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::targets::{Id, Kind};
 
-/// Who makes a change.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
     /// A controller under test: everything that arrives as a request.
@@ -24,7 +24,7 @@ pub(crate) enum Actor {
     Cluster,
 }
 
-/// When something happened. Many entries have the same time, and are ordered by their number.
+/// The time and number of an entry. The number orders entries with the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct When {
     pub(crate) at: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct When {
 }
 
 impl When {
-    /// Before everything else at this time.
+    /// Before all entries at this time.
     pub(crate) fn first_at(at: Duration) -> Self {
         Self { at, number: 0 }
     }
@@ -58,6 +58,7 @@ pub(crate) struct Version {
     pub(crate) autoscaler: Id,
     pub(crate) uid: String,
     pub(crate) spec: Value,
+    pub(crate) annotations: Value,
     pub(crate) is_scaled_to_zero: bool,
     pub(crate) is_deleted: bool,
     /// The controller that wrote the status.
@@ -79,7 +80,7 @@ pub(crate) struct Reconcile {
     pub(crate) explanation: String,
 }
 
-/// A request of a controller that writes, or that reads one autoscaler, when it arrived.
+/// The arrival of a controller's request that writes, or reads one autoscaler.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) when: When,
@@ -98,7 +99,7 @@ pub(crate) struct LeaseVersion {
     pub(crate) holder: String,
 }
 
-/// A controller starts, or ends in whatever way.
+/// The start or the end of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Lifetime {
     pub(crate) instance: String,
@@ -106,7 +107,7 @@ pub(crate) struct Lifetime {
     pub(crate) ended: Option<When>,
 }
 
-/// Everything that happened, in order.
+/// All entries, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     acting: Actor,
@@ -235,6 +236,7 @@ impl Journal {
             autoscaler: Id::of(object),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
             spec: object["spec"].clone(),
+            annotations: object["metadata"]["annotations"].clone(),
             is_scaled_to_zero: conditions.is_some_and(|all| all.iter().any(is_true)),
             is_deleted: change.new.is_none(),
             instance: change.client.map(str::to_owned),

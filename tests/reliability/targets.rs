@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hpa_calc::settings::DOMAIN;
 use hpa_tests::harness::objects;
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// The kind whose plural name this is.
+    /// The kind with a plural name.
     pub(crate) fn from_plural(plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.resource() == plural)
     }
@@ -107,8 +108,10 @@ pub(crate) struct Target {
     pub(crate) id: Id,
     pub(crate) kind: Kind,
     pub(crate) source: Source,
-    /// The autoscaler may scale it to zero.
+    /// Whether the autoscaler may scale to zero.
     pub(crate) to_zero: bool,
+    /// Settings of the autoscaler, as annotations.
+    pub(crate) settings: Vec<(&'static str, &'static str)>,
 }
 
 impl Target {
@@ -121,10 +124,11 @@ impl Target {
             _ => Source::External,
         };
         let to_zero = name == "jobs";
-        Self { id: Id::in_shop(name), kind: Kind::Deployment, source, to_zero }
+        let (id, kind) = (Id::in_shop(name), Kind::Deployment);
+        Self { id, kind, source, to_zero, settings: Vec::new() }
     }
 
-    /// The fewest replicas that a load can need.
+    /// The minimum load, in replicas.
     pub(crate) fn min_load(&self) -> i64 {
         i64::from(!self.to_zero)
     }
@@ -154,11 +158,14 @@ impl Target {
         let min = i32::from(!self.to_zero);
         let mut object = objects::hpa(name, min..=MAX, [metric]);
         object["metadata"]["namespace"] = namespace.as_str().into();
+        for (name, value) in &self.settings {
+            object["metadata"]["annotations"][format!("{DOMAIN}/{name}")] = (*value).into();
+        }
         let target = &mut object["spec"]["scaleTargetRef"];
         target["apiVersion"] = self.kind.api_version().into();
         target["kind"] = self.kind.name().into();
         if self.source == Source::Pods {
-            // As fast as needed, so that later comparisons don't depend on rate limits.
+            // Without effective rate limits, on which later comparisons would depend.
             let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
             object["spec"]["behavior"] = json!({
                 "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },

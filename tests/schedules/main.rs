@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 const PERIOD: Duration = Duration::from_secs(15);
-/// How long a reconcile may take, with its requests.
+/// The tolerated duration of a reconcile.
 const MOMENT: Duration = Duration::from_millis(100);
 /// The value in the window, and the number of steps of a ramp: each step is 1.
 const VALUE: i64 = 100;
@@ -133,7 +133,7 @@ fn metric(kind: &str) -> Value {
     } })
 }
 
-/// The window lasts an hour.
+/// A schedule with one window, which starts at `start` and lasts an hour.
 fn schedule(kind: &str, start: Timestamp) -> Value {
     let entry = json!({ "type": "OneTime", "date": start.to_string(), "durationMinutes": 60,
         "value": VALUE });
@@ -179,7 +179,7 @@ async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn edited_schedule_counts_at_once() {
+async fn edited_schedule_applies_at_once() {
     let start = VirtualClock::start().now();
     let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
     sleep(PERIOD * 10).await;

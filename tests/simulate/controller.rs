@@ -15,8 +15,8 @@ use hpa_tests::harness::{RunningController, SimulationClock, options};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-/// When the controller starts, in seconds. Not a whole number, so that no reconcile coincides with
-/// a step of the simulation.
+/// The start of the controller in seconds. Not a whole number: no reconcile coincides with a step
+/// of the simulation.
 const CONTROLLER_START: f64 = 7.4;
 
 /// A change of the replicas by the autoscaler.
@@ -28,7 +28,7 @@ pub(crate) struct Scaling {
 }
 
 impl Scaling {
-    /// The timers of the controller have a resolution of a millisecond.
+    /// Compares within the timer resolution of a millisecond.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.from, self.to) == (other.from, other.to) && (self.second - other.second).abs() < 0.5
     }

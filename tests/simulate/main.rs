@@ -1,5 +1,5 @@
-//! The simulation and the real controller scale alike: each scenario runs in the simulator, and
-//! with the controller on the testbed in virtual time.
+//! The simulator must scale like the real controller: each scenario runs in the simulator, and with
+//! the controller on the testbed in virtual time.
 
 #![allow(
     clippy::expect_used,
@@ -20,11 +20,11 @@ use hpa_tests::harness::long_tests;
 
 use self::controller::{Scaling, run_controller};
 
-/// Longer examples are compared up to here, and without `HPA_LONG_TESTS` up to `FEW_SECONDS`.
+/// The compared part of longer examples; without `HPA_LONG_TESTS`, `FEW_SECONDS`.
 const MAX_SECONDS: f64 = 4.0 * 3600.0;
 const FEW_SECONDS: f64 = 1200.0;
 const RANDOM_SCENARIOS: u64 = 100;
-/// How many of them run without `HPA_LONG_TESTS`.
+/// The number of them without `HPA_LONG_TESTS`.
 const FEW: u64 = 12;
 
 fn study(file: &Path) -> Study {
@@ -58,7 +58,7 @@ fn scalings(run: &Run) -> Vec<Scaling> {
         .collect()
 }
 
-/// Runs both. The simulation starts reconciling when the controller did.
+/// Runs both. The simulation starts reconciling at the same time as the controller.
 async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
     let longest = if long_tests() { MAX_SECONDS } else { FEW_SECONDS };
     let duration = variant.cluster.duration.get().min(longest);

@@ -2,7 +2,7 @@
 //!
 //! - [`harness`]: the controller on a testbed, objects, metrics, virtual time
 //! - [`kube_apiserver`]: a real etcd and kube-apiserver
-//! - [`programs`]: what a test does without its program
+//! - [`programs`]: reports tests as skipped if a program is missing
 
 pub mod harness;
 pub mod kube_apiserver;

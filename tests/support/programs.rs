@@ -1,7 +1,7 @@
-//! Programs that tests can do without.
+//! Optional programs of tests.
 //!
-//! A test without its program calls [`skip`], which reports that, or fails if `HPA_REQUIRE` names
-//! the program. Crates below this library include the file.
+//! If a program is missing, its test calls [`skip`], which reports the test as skipped, or fails if
+//! `HPA_REQUIRE` names the program. Crates below this library include the file.
 
 use std::{env, fmt::Display};
 
@@ -20,7 +20,7 @@ const NAMES: [&str; 11] = [
     "prometheus-adapter",
     "promtool",
 ];
-/// Names that only scripts know.
+/// Names that only scripts use.
 const NAMES_OF_SCRIPTS: [&str; 9] = [
     "actionlint",
     "buildah",
@@ -33,8 +33,8 @@ const NAMES_OF_SCRIPTS: [&str; 9] = [
     "target",
 ];
 
-/// Reports that tests are skipped because a program is missing. The reason says where it was
-/// searched.
+/// Reports that tests are skipped because a program is missing. The reason contains the searched
+/// location.
 ///
 /// # Panics
 ///
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelled_name_requires_nothing_and_fails() {
+    fn misspelled_name_in_the_variable_fails() {
         assert_eq!(check("shellcheck", "helm"), Ok(()));
         let unknown = "HPA_REQUIRE names kubeapiserver, which no test uses".to_owned();
         assert_eq!(check("kubeapiserver", "kube-apiserver"), Err(unknown));

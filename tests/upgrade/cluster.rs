@@ -17,13 +17,14 @@ pub(crate) const SYNC: i64 = 15;
 pub(crate) const WINDOW: i64 = 300;
 pub(crate) const LEASE: i64 = 15;
 pub(crate) const POLICY_PERIOD: i64 = 300;
-/// When the load falls from 10 replicas to 4. The policy no longer counts the scale-up.
-pub(crate) const FALLEN: i64 = 400;
-/// When the leader of the previous release is killed.
-pub(crate) const KILLED: i64 = 500;
+/// The second at which the load drops from 10 replicas to 4. The policy no longer counts the
+/// scale-up.
+pub(crate) const LOAD_DROP: i64 = 400;
+/// The second at which the leader of the previous release is killed.
+pub(crate) const KILL: i64 = 500;
 
 const CUSTOM: &str = "autoscaling.hpa-rs.dev/v2";
-/// Where the lease and the histories are.
+/// The namespace of the lease and the histories.
 const SYSTEM: &str = "kube-system";
 
 /// Collections whose objects an upgrade keeps.
@@ -40,7 +41,7 @@ pub(crate) struct Cluster {
     testbed: Testbed,
     metrics: Arc<SettableMetrics>,
     client: Client,
-    /// The second at which a target was seen with a number of replicas first.
+    /// The second at which a target first had a number of replicas.
     seen: Mutex<BTreeMap<(String, i64), i64>>,
 }
 
@@ -95,11 +96,11 @@ impl Cluster {
         RunningController::start(dependencies, options)
     }
 
-    /// Lets the load fall, and kills the controller.
+    /// Drops the load, and kills the controller.
     pub(crate) async fn run_until_killed(&self, controller: RunningController) {
-        self.at(FALLEN).await;
+        self.at(LOAD_DROP).await;
         self.metrics.set_value(4);
-        self.at(KILLED).await;
+        self.at(KILL).await;
         controller.kill().await;
     }
 
@@ -108,7 +109,7 @@ impl Cluster {
         self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
     }
 
-    /// Begins at that second, with the load of then.
+    /// Starts at that second, with its load.
     pub(crate) async fn start_at(&self, second: i64) {
         self.metrics.set_value(4);
         self.at(second).await;

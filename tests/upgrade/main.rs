@@ -1,8 +1,8 @@
-//! A rolling upgrade from the previous release, and back: what it stored is read, and what this
-//! version stores has the same form.
+//! A rolling upgrade from the previous release, and back: this version reads the stored state of
+//! the release, and stores state of the same form.
 //!
-//! `stored/VERSION.json` is what that version stores in [`cluster::Cluster`] until the load falls
-//! and the leader is killed. `just stored-state` records it, at a release.
+//! `stored/VERSION.json` is the state that a version stores in [`cluster::Cluster`] until the load
+//! drops and the leader is killed. `just stored-state` records it at a release.
 
 #![allow(
     clippy::expect_used,
@@ -20,18 +20,18 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use serde_json::Value;
 
 use crate::{
-    cluster::{Cluster, FALLEN, KILLED, LEASE, POLICY_PERIOD, SYNC, WINDOW},
+    cluster::{Cluster, KILL, LEASE, LOAD_DROP, POLICY_PERIOD, SYNC, WINDOW},
     stored::{History, shape},
 };
 
-/// If set, the state of this version is recorded.
+/// The variable that enables recording.
 const UPDATE: &str = "UPDATE_STORED_STATE";
 
 fn directory() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/upgrade/stored"))
 }
 
-/// Runs the scenario until the leader is killed, and returns what it stored.
+/// Runs the scenario until the leader is killed, and returns the stored objects.
 async fn stored_by_this_version() -> Vec<Value> {
     let cluster = Cluster::new();
     cluster.create().await;
@@ -40,7 +40,7 @@ async fn stored_by_this_version() -> Vec<Value> {
     cluster.stored().await
 }
 
-/// What each recorded release stored, by version.
+/// The stored objects of each recorded release, by version.
 fn releases() -> Vec<(String, Vec<Value>)> {
     let mut found: Vec<(String, Vec<Value>)> = fs::read_dir(directory())
         .expect("a directory")
@@ -67,22 +67,22 @@ async fn state_of_this_version_can_be_recorded() {
     fs::write(directory().join(name), text).expect("a file");
 }
 
-/// The successor scales when the previous leader would have.
+/// The successor scales at the time when the previous leader would have.
 #[tokio::test(start_paused = true)]
-async fn recommendations_and_scalings_of_the_previous_release_count() {
+async fn recommendations_and_scalings_of_the_previous_release_are_used() {
     for (version, stored) in releases() {
         let cluster = Cluster::new();
         cluster.restore(&stored).await;
-        cluster.start_at(KILLED).await;
+        cluster.start_at(KILL).await;
         let _new = cluster.controller("new");
         for name in ["web", "own"] {
             let scaled = cluster.scaled_from(name, 10).await;
-            let expected = FALLEN + WINDOW - SYNC..=FALLEN + WINDOW + SYNC + 1;
+            let expected = LOAD_DROP + WINDOW - SYNC..=LOAD_DROP + WINDOW + SYNC + 1;
             assert!(expected.contains(&scaled), "{version}: {name} scaled at {scaled}");
         }
         // One pod a period: the first was removed before the upgrade.
         let second = cluster.scaled_from("limited", 9).await;
-        let expected = FALLEN + POLICY_PERIOD..=FALLEN + POLICY_PERIOD + 2 * SYNC;
+        let expected = LOAD_DROP + POLICY_PERIOD..=LOAD_DROP + POLICY_PERIOD + 2 * SYNC;
         assert!(expected.contains(&second), "{version}: limited scaled at {second}");
         assert_eq!(cluster.replicas("limited"), 8, "{version}");
         assert_eq!(cluster.replicas("paused"), 3, "{version}");
@@ -99,10 +99,10 @@ async fn lease_of_the_previous_release_is_taken_over() {
     for (version, stored) in releases() {
         let cluster = Cluster::new();
         cluster.restore(&stored).await;
-        cluster.start_at(KILLED).await;
+        cluster.start_at(KILL).await;
         let before = cluster.lease().await;
         let _new = cluster.controller("new");
-        cluster.at(KILLED + LEASE + SYNC).await;
+        cluster.at(KILL + LEASE + SYNC).await;
         let lease = cluster.lease().await;
         let holder = lease["spec"]["holderIdentity"].as_str().expect("a holder");
         assert!(holder.starts_with("new"), "{version}: {lease}");
@@ -111,7 +111,7 @@ async fn lease_of_the_previous_release_is_taken_over() {
     }
 }
 
-/// The previous release reads what this version stores, because it has the form of its own.
+/// The state of this version has the form of the previous release, which can therefore read it.
 #[tokio::test(start_paused = true)]
 async fn stored_state_can_be_read_by_the_previous_release() {
     let current = stored_by_this_version().await;
@@ -131,15 +131,15 @@ async fn stored_state_can_be_read_by_the_previous_release() {
     assert_eq!(history(&current), history(&previous), "the same run, so the same history");
 }
 
-/// After going back, the previous release finds the histories that it had stored.
+/// After a downgrade, the previous release must find its histories.
 #[tokio::test(start_paused = true)]
 async fn this_version_keeps_the_histories_of_the_previous_release() {
     let (_, previous) = releases().pop().expect("a release");
     let cluster = Cluster::new();
     cluster.restore(&previous).await;
-    cluster.start_at(KILLED).await;
+    cluster.start_at(KILL).await;
     let new = cluster.controller("new");
-    cluster.at(KILLED + LEASE + 5 * SYNC).await;
+    cluster.at(KILL + LEASE + 5 * SYNC).await;
     new.kill().await;
     let stored = cluster.stored().await;
     let before = History::of(&previous);

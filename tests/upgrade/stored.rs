@@ -1,4 +1,4 @@
-//! Stored objects, compared.
+//! Compares stored objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ impl History {
         Self { recommendations, events, others: snapshot }
     }
 
-    /// Whether no scaling is lost, and no recommendation that was higher than the later ones.
+    /// Whether all earlier scalings are present, and all recommendations higher than later ones.
     pub(crate) fn contains(&self, before: &Self) -> bool {
         let highest =
             |history: &Self| history.recommendations.iter().filter_map(|one| one[0].as_i64()).max();
@@ -49,7 +49,7 @@ impl History {
     }
 }
 
-/// The paths of all members, with their types. Names of autoscalers, which are data, are left out.
+/// The paths of all members with their types, without names of autoscalers.
 pub(crate) fn shape(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -57,7 +57,7 @@ pub(crate) fn shape(path: &str, value: &Value, found: &mut BTreeSet<String>) {
                 let is_uid = name.len() == 36 && name.split('-').count() == 5;
                 let name = if is_uid { "UID" } else { name };
                 let path = format!("{path}.{name}");
-                // Histories are JSON in a text.
+                // Histories are JSON in a string.
                 match member.as_str().map(serde_json::from_str::<Value>) {
                     Some(Ok(inner @ Value::Object(_))) => shape(&path, &inner, found),
                     _ => shape(&path, member, found),

@@ -1,9 +1,10 @@
-//! The limits of requests: how many are answered at a time, and how many bytes wait for clients.
+//! Limits of concurrent requests, of reviews, and of response bytes that clients have not read.
 //!
-//! Everyone who reaches the port can send requests without credentials or with invalid ones, each
-//! of which can cost a review by the API server. Each kind of caller has limits of its own, which
-//! users or, without credentials, addresses share fairly. None of them can keep out another one, in
-//! particular not kube-controller-manager behind the API server.
+//! Every client that reaches the port can send requests without credentials or with invalid ones,
+//! and each of them can cost a review by the API server. Trusted, authenticated and anonymous
+//! callers therefore have separate limits. Within a limit, users (or addresses, without
+//! credentials) get fair shares. No caller can exhaust the limit of kube-controller-manager, which
+//! comes through the API server.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -15,8 +16,8 @@ use crate::{
     reviews::{ANONYMOUS, FairLimit, FairPermit, Flow, MASTERS, ReviewLimit, User},
 };
 
-/// Shorter bodies don't count: a connection's limits bound them.
-const FREE_BYTES: usize = 64;
+/// Bodies up to this length are not counted. The limits of connections bound them.
+const UNCOUNTED_BYTES: usize = 64;
 
 /// The limits of all kinds of callers.
 pub(crate) struct Admission {
@@ -29,14 +30,14 @@ pub(crate) struct Admission {
 }
 
 pub(crate) struct Limits {
-    /// Requests that are answered at a time.
+    /// Concurrent requests.
     requests: Arc<FairLimit>,
     reviews: ReviewLimit,
-    /// Responses that clients have not read yet.
+    /// The bodies of responses that clients have not read.
     unread_kib: Arc<FairLimit>,
 }
 
-/// The limits of a caller.
+/// A caller's share of the limits for its kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Share<'a> {
     limits: &'a Limits,
@@ -44,11 +45,11 @@ pub(crate) struct Share<'a> {
 }
 
 impl Admission {
-    /// A user can have half of each limit. The client of the API server runs 32 reviews at a time:
-    /// 20, 8 and 4.
+    /// Half of each limit is available to a single user. Together, the kinds run 32 reviews at a
+    /// time, which is the concurrency of the client of the API server.
     pub(crate) fn new() -> Self {
         Self {
-            // A user has as many requests as all users of kube-apiserver.
+            // Half of them, 400, are the default of kube-apiserver's --max-requests-inflight.
             trusted: Limits::new(800, ReviewLimit::new(20, 380), 128 << 10),
             authenticated: Limits::new(200, ReviewLimit::new(8, 92), 32 << 10),
             anonymous: Limits::new(80, ReviewLimit::new(4, 36), 8 << 10),
@@ -59,15 +60,15 @@ impl Admission {
         let limits = if is_proxied || user.is_in(MASTERS) {
             &self.trusted
         } else if user.name == ANONYMOUS {
-            return self.of_unknown(client);
+            return self.of_anonymous(client);
         } else {
             &self.authenticated
         };
         Share { limits, flow: Flow::of_user(user) }
     }
 
-    /// The limits of a client that has shown no valid credentials.
-    pub(crate) fn of_unknown(&self, client: IpAddr) -> Share<'_> {
+    /// The share of a client without valid credentials.
+    pub(crate) fn of_anonymous(&self, client: IpAddr) -> Share<'_> {
         Share { limits: &self.anonymous, flow: Flow::of_address(client) }
     }
 }
@@ -80,7 +81,7 @@ impl Limits {
 }
 
 impl<'a> Share<'a> {
-    /// `None` if the caller has too many requests.
+    /// Returns `None` if the caller has too many requests.
     pub(crate) fn start_request(self) -> Option<FairPermit> {
         self.limits.requests.try_acquire(self.flow, 1)
     }
@@ -89,10 +90,11 @@ impl<'a> Share<'a> {
         (&self.limits.reviews, self.flow)
     }
 
-    /// Counts the body until it has been sent. If the caller leaves too many unread, it is 429
-    /// instead. A body that is longer than the limit is sent alone.
+    /// Counts the body until it has been sent. Returns 429 instead of the response if too many
+    /// bytes are unread. A body longer than half the limit counts as half. It is sent only while
+    /// almost no other response to callers of this kind is unread.
     pub(crate) fn send(self, response: Reply) -> Reply {
-        if response.body().len() <= FREE_BYTES {
+        if response.body().len() <= UNCOUNTED_BYTES {
             return response;
         }
         let unread = &self.limits.unread_kib;
@@ -103,7 +105,7 @@ impl<'a> Share<'a> {
     }
 }
 
-/// A body that counts until this is dropped, that is until it has been sent.
+/// A body that counts until it is dropped. hyper drops it when it has been sent.
 struct CountedBody {
     bytes: Bytes,
     _permit: FairPermit,
@@ -121,7 +123,7 @@ mod tests {
     use crate::response::reply;
 
     #[test]
-    fn bytes_count_until_they_are_dropped() {
+    fn unread_bodies_count_until_they_are_sent() {
         let limits = Limits::new(1, ReviewLimit::new(1, 1), 16);
         let share = Share { limits: &limits, flow: Flow::of_user(&User::anonymous()) };
         let send = |kib: usize| {
@@ -132,10 +134,17 @@ mod tests {
         assert_eq!(send(4).0, 429);
         let rest = first.split_off(10);
         drop(first);
-        assert_eq!(send(4).0, 429, "a part has not been sent");
+        assert_eq!(send(4).0, 429, "a part of the first body has not been sent");
         drop(rest);
         let (status, all) = send(20);
         assert_eq!((status, all.len()), (200, 20 << 10), "longer than the limit");
+        let other = Share { limits: &limits, flow: Flow::of_address(IpAddr::from([10, 0, 0, 1])) };
+        assert_eq!(other.send(reply(200, "text/plain", vec![0; 9 << 10])).status(), 429);
+        drop(all);
+        let body = other.send(reply(200, "text/plain", vec![0; 2 << 10]));
+        assert_eq!(send(20).0, 429, "another caller has an unread response");
+        drop(body);
+        let (_, _all) = send(20);
         assert_eq!(send(1).0, 429);
         assert_eq!(send(0).0, 200);
     }

@@ -1,4 +1,4 @@
-//! The metrics APIs: discovery, and requests to the provider.
+//! Serves the metrics APIs: discovery documents, and metrics from the source.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,7 +7,7 @@ use crate::metrics_api::{
     accept::Conversions,
     discovery::{self, Resource, ResourceList, Versions},
     request::{custom_query, external_query, usage_query},
-    table::Converted,
+    table::ConvertedResponse,
     usage::{Metrics, MetricsKind},
     values::{CustomList, external_list},
 };
@@ -26,13 +26,13 @@ use crate::{
     service::Adapter,
 };
 
-/// A document that is not converted.
+/// Encodes a document, which has no conversions.
 fn document(preferences: Preferences<'_>, document: &impl Serialize) -> Result<Reply, StatusError> {
     Ok(encode(200, &preferences.negotiate(Conversions::None)?, document))
 }
 
 impl Adapter {
-    /// Answers a request for what a route serves.
+    /// Serves a route.
     pub(crate) async fn serve_route(
         &self,
         route: Route,
@@ -76,11 +76,11 @@ impl Adapter {
         document(preferences, &groups).unwrap_or_else(|error| preferences.error(&error))
     }
 
-    /// All groups with their resources. The API server asks again and again, so that an unchanged
-    /// document is not sent twice.
+    /// All groups with their resources. The API server polls this: an unchanged document is not
+    /// sent again.
     fn aggregated_groups(&self, preferences: Preferences<'_>) -> Reply {
         let groups = Group::of(self.options.groups).filter(|group| {
-            // The reference leaves out the groups with metrics that change.
+            // The reference leaves out custom and external metrics.
             *group == Group::Resource || self.options.compat == Compat::Off
         });
         let aggregated = discovery::aggregated(groups, |group| self.resources(group));
@@ -153,14 +153,16 @@ impl Adapter {
         let media_type = preferences.negotiate(Conversions::Metadata)?;
         let query = external_query(target, preferences.query)?;
         let values = self.source.read_external(query.clone()).await.map_err(|error| {
-            // The reference names a resource for this namespace only.
+            // The reference names a resource only for this namespace.
             let resource = if query.namespace == "default" { "namespaces" } else { "" };
             status_of(&error, &query.metric, resource, None)
         })?;
         let times = values.items.iter().map(|item| item.timestamp);
         self.metrics.observe_freshness(Group::External, Timestamp::now(), times);
         let conversion = media_type.conversion.as_ref();
-        if let Some(metadata) = Converted::from_external(conversion, !values.items.is_empty())? {
+        if let Some(metadata) =
+            ConvertedResponse::from_external(conversion, !values.items.is_empty())?
+        {
             return Ok(encode(200, &media_type, &metadata));
         }
         Ok(encode(200, &media_type, &external_list(&query.metric, &values)))
@@ -179,7 +181,7 @@ impl Adapter {
         let usage = self.source.read(&query).await.map_err(refuse)?;
         let items = self.usage_items(kind, &usage).map_err(refuse)?;
         let conversion = media_type.conversion.as_ref();
-        let converted = Converted::from_list(kind, items, conversion, preferences.query)?;
+        let converted = ConvertedResponse::from_list(kind, items, conversion, preferences.query)?;
         Ok(encode(200, &media_type, &converted))
     }
 
@@ -208,7 +210,8 @@ impl Adapter {
             return Err(StatusError::not_found(&resource, &key));
         };
         let conversion = media_type.conversion.as_ref();
-        let converted = Converted::from_object(kind, metrics, conversion, preferences.query)?;
+        let converted =
+            ConvertedResponse::from_object(kind, metrics, conversion, preferences.query)?;
         Ok(encode(200, &media_type, &converted))
     }
 
@@ -217,12 +220,15 @@ impl Adapter {
         kind: MetricsKind,
         usage: &'a Values,
     ) -> Result<Vec<Metrics<'a>>, MetricError> {
+        let now = Timestamp::now();
         let (items, failures): (Vec<Metrics<'a>>, _) = match usage {
             Values::PodMetrics(pods) => {
-                (pods.items.iter().map(Into::into).collect(), &pods.failures)
+                let items = pods.items.iter().map(|pod| Metrics::of_pod(pod, now));
+                (items.collect(), &pods.failures)
             }
             Values::NodeMetrics(nodes) => {
-                (nodes.items.iter().map(Into::into).collect(), &nodes.failures)
+                let items = nodes.items.iter().map(|node| Metrics::of_node(node, now));
+                (items.collect(), &nodes.failures)
             }
             Values::Custom(_) | Values::External(_) => return Err(MetricError::UnexpectedValues),
         };
@@ -230,12 +236,12 @@ impl Adapter {
             warn!(error = describe(failure), "unable to read the usage of {}s", kind.noun);
         }
         let times = items.iter().map(|item| item.timestamp.0);
-        self.metrics.observe_freshness(Group::Resource, Timestamp::now(), times);
+        self.metrics.observe_freshness(Group::Resource, now, times);
         Ok(items)
     }
 }
 
-/// The status of an error. `resource` and `name` are those of the request.
+/// The status for an error. `resource` and `name` are those of the request.
 fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&str>) -> StatusError {
     let reason = describe(error);
     if error.is_not_found() {
@@ -251,12 +257,12 @@ fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&st
         }
         MetricError::List(_) => StatusError::internal("unable to list matching resources"),
         MetricError::Convert(error) => StatusError::unclassified(error.to_string()),
-        // Details are in the log: they are not for everybody who may read metrics.
+        // The details are in the log: not everyone who may read metrics may see them.
         _ => StatusError::internal("unable to fetch metrics"),
     }
 }
 
-/// The status of pods or nodes that can't be listed.
+/// The status for a failed read of pods or nodes.
 fn usage_error(what: &str, error: &MetricError) -> StatusError {
     let MetricError::List(error) = error else {
         return status_of(error, what, "", None);

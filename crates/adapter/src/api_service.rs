@@ -1,8 +1,8 @@
-//! A certificate that the replicas of this server share, and the API services that trust it.
+//! Shares a serving certificate among replicas, and makes the API services trust it.
 //!
-//! The certificate is kept in a Secret, which must exist, so that a role can name it. The first
-//! replica that finds it empty or close to its end generates another one. For a time, the API
-//! services trust the authorities of both.
+//! The certificate is in a Secret, which must exist: a role can then name it. The first replica
+//! that finds it empty or about to expire generates a new one. Until the next renewal, the API
+//! services trust the CAs of the old and the new certificate.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,23 +25,23 @@ use tracing::{info, warn};
 
 use crate::certificates::{Identity, IdentityError, LIFETIME};
 
-/// How often the Secret and the API services are checked. Changes of API services are watched.
+/// The interval between checks of the Secret and the API services, which are also watched.
 const INTERVAL: Duration = Duration::from_mins(10);
 
-/// How long a changed API service is left alone, so that a program that also writes it causes few
-/// requests.
+/// The delay after a change of an API service. It limits requests if another program also writes
+/// it.
 const CHANGE_DELAY: Duration = Duration::from_secs(2);
 
-/// How soon a failed check is repeated.
+/// The delay before a failed check is repeated.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// How often the Secret is read and written if others write it at the same time.
+/// The maximum number of attempts to write the Secret if others write it concurrently.
 const ATTEMPTS: u32 = 5;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";
-/// The annotation with the time when the certificate must be replaced.
+/// The annotation with the renewal time of the certificate.
 const RENEW_AFTER: &str = "adapter.hpa-rs.dev/renew-after";
 
 /// A Service with its namespace.
@@ -68,7 +68,7 @@ impl ServiceName {
         }
     }
 
-    /// The names of its certificate. kube-apiserver verifies the first one.
+    /// The DNS names of the certificate. kube-apiserver verifies the first one.
     fn dns_names(&self) -> Vec<String> {
         let Self { namespace, name } = self;
         vec![
@@ -93,7 +93,7 @@ pub enum ControllerError {
     Certificate(#[from] CertificateError),
 }
 
-/// Keeps a serving certificate in a Secret, and the API services that trust it.
+/// Keeps a serving certificate in a Secret, and the `caBundle` of the API services up to date.
 pub struct CertificateController {
     client: Client,
     service: ServiceName,
@@ -102,13 +102,14 @@ pub struct CertificateController {
 }
 
 impl CertificateController {
-    /// A controller for the API services of these groups that point to the Service. The Secret is
-    /// in its namespace.
+    /// A controller for the API services of these groups that refer to the Service. The Secret is
+    /// in the namespace of the Service.
     pub fn new(client: Client, service: ServiceName, secret: &str, groups: ApiGroups) -> Self {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
-    /// The certificate in the Secret. If there is none, or it is close to its end, stores a new one.
+    /// Returns the certificate in the Secret. If it is missing or about to expire, stores a new
+    /// one.
     pub async fn identity(&self) -> Result<Identity, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
         let mut attempt = 1;
@@ -129,7 +130,7 @@ impl CertificateController {
                     info!(secret = self.secret, "stored a new serving certificate");
                     return Ok(identity);
                 }
-                // Another replica has probably stored a certificate.
+                // Another replica has probably stored one.
                 Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {
                     attempt += 1;
                 }
@@ -152,7 +153,10 @@ impl CertificateController {
                 Ok(()) => INTERVAL,
                 Err(error) => {
                     let error = describe(&error);
-                    warn!(error, "unable to update the serving certificate and its trust");
+                    warn!(
+                        error,
+                        "unable to update the serving certificate and the API services that trust it"
+                    );
                     RETRY
                 }
             };
@@ -174,16 +178,16 @@ impl CertificateController {
         }
     }
 
-    fn names(&self) -> impl Iterator<Item = String> + use<'_> {
+    fn api_service_names(&self) -> impl Iterator<Item = String> + use<'_> {
         let versions = |group: Group| group.versions().iter().map(move |version| (group, version));
         let all = Group::of(self.groups).flat_map(versions);
         all.map(|(group, version)| format!("{version}.{}", group.name()))
     }
 
-    /// The API services when they change. Each has a watch of its own, so that a role can name it.
+    /// The changed API services. Each has its own watch: a role can then name it.
     fn changes(&self) -> impl Stream<Item = APIService> + Unpin + Send + use<> {
         let services: Api<APIService> = Api::all(self.client.clone());
-        let watches = self.names().map(|name| {
+        let watches = self.api_service_names().map(|name| {
             let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
             let changes = watcher(services.clone(), named).default_backoff().applied_objects();
             let mut is_failing = false;
@@ -210,7 +214,7 @@ impl CertificateController {
         served: &mut Option<Identity>,
     ) -> Result<(), ControllerError> {
         let identity = self.identity().await?;
-        for name in self.names() {
+        for name in self.api_service_names() {
             self.trust(&name, &identity.authority).await?;
         }
         if served.as_ref() != Some(&identity) {
@@ -220,16 +224,16 @@ impl CertificateController {
         Ok(())
     }
 
-    /// Sets the authorities that an API service trusts, unless it points to another Service.
+    /// Sets the CAs that an API service trusts, unless it refers to another Service.
     async fn trust(&self, name: &str, authorities: &str) -> Result<(), ControllerError> {
         let failed = |source| ControllerError::ApiService { name: name.to_owned(), source };
         let services: Api<APIService> = Api::all(self.client.clone());
         let Some(current) = services.get_opt(name).await.map_err(failed)? else {
-            warn!(name, "there is no such APIService, so that the API server doesn't use this API");
+            warn!(name, "the APIService doesn't exist: the API server doesn't use this API");
             return Ok(());
         };
         if !self.is_own(&current) {
-            warn!(name, "the APIService points to another Service and is left as it is");
+            warn!(name, "the APIService refers to another Service and is not changed");
             return Ok(());
         }
         if !self.must_update(&current, authorities) {
@@ -245,7 +249,7 @@ impl CertificateController {
         Ok(())
     }
 
-    /// Whether an API service points to the Service.
+    /// Whether an API service refers to the Service.
     fn is_own(&self, service: &APIService) -> bool {
         let target = service.spec.as_ref().and_then(|spec| spec.service.as_ref());
         target.is_some_and(|target| {
@@ -254,7 +258,7 @@ impl CertificateController {
         })
     }
 
-    /// Whether an API service points to the Service and doesn't trust exactly these authorities.
+    /// Whether an API service refers to the Service and doesn't trust exactly these CAs.
     fn must_update(&self, service: &APIService, authorities: &str) -> bool {
         let Some(spec) = &service.spec else { return false };
         let bundle = spec.ca_bundle.as_ref().map(|bundle| &*bundle.0);
@@ -271,7 +275,7 @@ fn identity_of(secret: &Secret) -> Option<Identity> {
     Some(Identity { chain: text(CERTIFICATE)?, key: text(KEY)?, authority: text(AUTHORITIES)? })
 }
 
-/// Whether the certificate is close to its end, or its end is unknown.
+/// Whether the certificate is due for renewal, or its renewal time is unknown.
 fn must_renew(secret: &Secret, now: Timestamp) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let renew_after = annotations.and_then(|annotations| annotations.get(RENEW_AFTER));
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn previous_authority_stays_trusted() {
+    fn previous_ca_stays_trusted() {
         let (old, new) = (identity(), identity());
         let bundle = format!("{}{}", new.authority, old.authority);
         assert_eq!(first_certificate(&bundle), Some(&*new.authority));
@@ -332,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn service_has_a_namespace() {
+    fn service_name_without_a_namespace_is_rejected() {
         for text in ["adapter", "/adapter", "monitoring/", "a/b/c"] {
             let error = ServiceName::parse(text).unwrap_err().to_string();
             assert_eq!(error, format!("{text:?} is not NAMESPACE/NAME"));

@@ -1,4 +1,4 @@
-//! The server's own certificates, for servers that are given none.
+//! Generates self-signed serving certificates.
 
 use std::{
     fmt, fs,
@@ -12,21 +12,21 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// How long a certificate is valid. It is replaced when a third of the time is left.
+/// The validity of a certificate. It is replaced when a third of it is left.
 pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// A certificate chain and its key in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate of the server, and that of its authority.
+    /// The certificates of the server and its CA.
     pub chain: String,
     pub key: String,
-    /// The certificate of the authority.
+    /// The certificate of the CA.
     pub authority: String,
 }
 
 impl fmt::Debug for Identity {
-    /// Without the private key.
+    /// Omits the private key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("chain", &self.chain).finish_non_exhaustive()
     }
@@ -42,8 +42,8 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Generates an authority, and a certificate for DNS names and IP addresses, valid from a time
-    /// on. The authority's key is not kept.
+    /// Generates a CA, and a certificate for DNS names and IP addresses, valid from `now` on. The
+    /// CA's key is dropped.
     pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, IdentityError> {
         let seconds = |offset: i64| {
             let at = now.as_second().saturating_add(offset);
@@ -60,7 +60,7 @@ impl Identity {
         let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
         let mut server = CertificateParams::new(names.to_vec())?;
         let name = names.first().map_or("hpa-adapter", String::as_str);
-        // A common name has at most 64 characters.
+        // Common names have at most 64 characters.
         let name: String = name.chars().take(64).collect();
         server.distinguished_name.push(DnType::CommonName, name);
         server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -74,7 +74,7 @@ impl Identity {
     }
 }
 
-/// Sets the validity in whole days, which is what rcgen can express without another time library.
+/// Sets the validity in whole days: rcgen needs another time library for more precision.
 fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: jiff::Timestamp) {
     let date = |at: jiff::Timestamp, days: i8| {
         let zoned = at.to_zoned(jiff::tz::TimeZone::UTC);
@@ -86,9 +86,9 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
     params.not_after = date(until, 1);
 }
 
-/// The certificate in a directory, as the reference names it: `apiserver.crt` and `apiserver.key`.
-/// If they don't exist, generates them for this host. `None` if the directory can't be written,
-/// for example because the root file system is read-only.
+/// Returns `apiserver.crt` and `apiserver.key` in a directory, the file names of the reference. If
+/// they don't exist, generates them for this host. `None` if the directory isn't writable, for
+/// example on a read-only root file system.
 pub fn in_directory(
     directory: &Path,
     now: jiff::Timestamp,
@@ -108,12 +108,12 @@ pub fn in_directory(
     Ok(files)
 }
 
-/// The names of a certificate that isn't made for a Service.
+/// The names of a certificate without a Service.
 pub fn local_names() -> Vec<String> {
     vec!["localhost".to_owned(), "127.0.0.1".to_owned()]
 }
 
-/// Writes a file that only its owner can read, as far as the directory's rights don't say so.
+/// Writes a file that only its owner can read.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);

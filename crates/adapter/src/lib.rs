@@ -1,17 +1,17 @@
-//! An aggregated API server for the Kubernetes metrics APIs. `hpa adapter` starts it; kube-apiserver
-//! sends it the requests of kube-controller-manager, kubectl and others.
+//! An aggregated API server for the Kubernetes metrics APIs, started by `hpa adapter`.
+//! kube-apiserver forwards the requests of kube-controller-manager, kubectl and others to it.
 //!
 //! ```text
 //!  kube-apiserver, Prometheus, probes, anyone who reaches the port
 //!      │ TCP
 //!      ▼
-//!  server::Connections    1024; another one replaces an idle or unread one
+//!  server::Connections    at most 1024; a new one replaces an idle or unread one
 //!      │ TLS                  server::ServingCertificate
 //!      ▼
-//!  Adapter::respond       one request; nothing is answered before authentication
+//!  Adapter::respond       one request; no response before authentication
 //!      │
 //!      ├─► authentication     front proxy, client certificate, token, anonymous
-//!      │       └─► reviews::TokenAuthenticator ──► TokenReview, cached, with a rate
+//!      │       └─► reviews::TokenAuthenticator ──► TokenReview, cached, rate-limited
 //!      ├─► admission          a share of the limits, by user or address
 //!      ├─► reviews::Authorizer    system:masters, SubjectAccessReview, cached
 //!      │
@@ -19,11 +19,11 @@
 //!  api                    discovery documents; queries ──► MetricSource
 //!      │  metrics_api::{values, usage, table, status}
 //!      ▼
-//!  response               JSON, YAML or protobuf; counts until the client has read it
+//!  response               JSON, YAML or protobuf; counted until the client has read it
 //! ```
 //!
-//! [`api_service`] keeps a serving certificate in a Secret and writes its authority into the
-//! `APIService` objects. [`metrics`] has the server's own metrics. The debug API of `hpa run` uses
+//! [`api_service`] keeps a serving certificate in a Secret and writes its CA into the `APIService`
+//! objects. [`metrics`] exports the server's own metrics. The debug API of `hpa run` uses
 //! [`reviews`] and [`server`].
 //!
 //! The behavior is that of prometheus-adapter ("the reference" here), which is built on the

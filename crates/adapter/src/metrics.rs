@@ -21,7 +21,7 @@ pub struct Metrics {
     request_seconds: HistogramVec,
     authentications: IntCounterVec,
     accesses: IntCounterVec,
-    /// The name is that of the reference, as those of the following ones.
+    /// This and the following metrics have the names of the reference.
     freshness: HistogramVec,
     apiserver_requests: IntCounterVec,
     apiserver_request_seconds: HistogramVec,
@@ -29,7 +29,7 @@ pub struct Metrics {
     requests_in_flight: IntGauge,
 }
 
-/// Counts a request in progress until it is dropped, also if its client disconnects.
+/// Counts a request in progress until it is dropped, also after a disconnect.
 pub(crate) struct InFlight<'a>(&'a Metrics);
 
 impl Drop for InFlight<'_> {
@@ -43,7 +43,7 @@ impl Drop for InFlight<'_> {
 const LABELS: [&str; 8] =
     ["verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"];
 
-/// Bounds of the duration of requests, as in kube-apiserver.
+/// Bucket bounds of request durations, as in kube-apiserver.
 const SECONDS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
@@ -54,7 +54,8 @@ const SECONDS: [f64; 23] = [
 #[error("unable to register a metric")]
 pub struct MetricsError(#[from] prometheus::Error);
 
-/// Bounds of the age of values: 20 buckets, each 1.364 times the one before, as in the reference.
+/// Bucket bounds of the age of values, as in the reference: 20 buckets, each 1.364 times the
+/// previous one.
 fn freshness_buckets() -> Vec<f64> {
     std::iter::successors(Some(1.0), |bound| Some(bound * 1.364)).take(20).collect()
 }
@@ -172,7 +173,7 @@ impl Metrics {
         self.accesses.with_label_values(&[result]).inc();
     }
 
-    /// The age of values that are returned.
+    /// Observes the age of returned values.
     pub(crate) fn observe_freshness(
         &self,
         group: Group,
@@ -186,11 +187,11 @@ impl Metrics {
     }
 }
 
-/// The labels of a request, with the values of kube-apiserver's libraries. What clients can choose
-/// freely is not told apart, because there would be no limit to the number of series.
+/// The labels of a request, with the values of kube-apiserver's libraries. Names that clients
+/// choose are not labels: the number of series would be unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestLabels {
-    /// The verb as in authorization, for metrics of our own.
+    /// The verb of authorization, for our own metrics.
     pub(crate) request_verb: &'static str,
     pub(crate) verb: &'static str,
     pub(crate) group: &'static str,
@@ -202,7 +203,7 @@ pub(crate) struct RequestLabels {
 }
 
 impl Default for RequestLabels {
-    /// A request that can't be read.
+    /// The labels of an invalid request.
     fn default() -> Self {
         Self {
             request_verb: "other",
@@ -217,7 +218,7 @@ impl Default for RequestLabels {
     }
 }
 
-/// Verbs as in authorization, and as in metrics of kube-apiserver.
+/// Verbs of authorization with those of kube-apiserver's metrics.
 const VERBS: [(&str, &str); 11] = [
     ("get", "GET"),
     ("list", "LIST"),
@@ -254,7 +255,7 @@ impl RequestLabels {
     fn of_resource(self, group: Group, target: &ResourceAttributes) -> Self {
         let is_namespaced = !target.namespace.is_empty();
         let reads = matches!(self.verb, "GET" | "LIST");
-        // As in the reference: all reads of custom and external metrics are lists of anything.
+        // As in the reference, all reads of custom and external metrics are lists of `*`.
         let (component, scope) = match group {
             Group::Resource => return self.of_usage(target),
             Group::Custom => {

@@ -1,4 +1,4 @@
-//! Responses, and what a request says about them.
+//! Builds responses, and negotiates their form.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(crate) type Reply = Response<Bytes>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What a request says about its response.
+/// The preferences of a request for its response.
 #[derive(Clone, Copy)]
 pub(crate) struct Preferences<'a> {
     pub(crate) headers: &'a HeaderMap,
@@ -29,7 +29,7 @@ impl Preferences<'_> {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The media type of a response, with these conversions.
+    /// Negotiates the media type of a response with these conversions.
     pub(crate) fn negotiate(
         &self,
         conversions: accept::Conversions,
@@ -42,7 +42,7 @@ impl Preferences<'_> {
         Ok(MediaType { is_pretty, ..media_type })
     }
 
-    /// An error. If the client doesn't accept any media type for it, it is JSON.
+    /// An error response. JSON, if the client accepts no available media type.
     pub(crate) fn error(&self, error: &StatusError) -> Reply {
         let error = error.clone().bounded();
         let media_type = self.negotiate(accept::Conversions::None);
@@ -51,7 +51,7 @@ impl Preferences<'_> {
         encode(error.code, &media_type, &error)
     }
 
-    /// 429, so that the client tries again.
+    /// 429 with `Retry-After`.
     pub(crate) fn too_many_requests(&self) -> Reply {
         repeat_later(self.error(&StatusError::too_many_requests()))
     }
@@ -69,7 +69,7 @@ fn not_encoded(error: &EncodeError) -> Reply {
     text(500, "unable to encode the response\n")
 }
 
-/// Indented JSON, for documents that are not negotiated.
+/// Indented JSON, for documents without negotiation.
 pub(crate) fn json(code: u16, body: &impl Serialize) -> Reply {
     encode(code, &MediaType { is_pretty: true, ..MediaType::default() }, body)
 }
@@ -88,7 +88,7 @@ pub(crate) fn reply(code: u16, content_type: &'static str, body: Vec<u8>) -> Rep
     response
 }
 
-/// The response to a request with this method. That to `HEAD` has no body.
+/// Adapts a response to the method: `HEAD` gets no body.
 pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
     if *method == Method::HEAD {
         *response.body_mut() = Bytes::new();
@@ -96,7 +96,7 @@ pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
     response
 }
 
-/// 429 for a client that doesn't read responses.
+/// 429 for a client with too many unread responses.
 pub(crate) fn too_many_unread() -> Reply {
     repeat_later(reply(429, TEXT, Vec::new()))
 }
@@ -106,7 +106,7 @@ fn repeat_later(mut response: Reply) -> Reply {
     response
 }
 
-/// 500 as a text, as kube-apiserver answers if it can't classify or authorize a request.
+/// 500 as plain text, like kube-apiserver for requests that it can't classify or authorize.
 pub(crate) fn internal_error(path: &str, message: &str) -> Reply {
     let path = hpa_calc::go_text::Quoted(bounded(path));
     let message = format!("Internal Server Error: {path}: {}\n", bounded(message));
@@ -116,12 +116,12 @@ pub(crate) fn internal_error(path: &str, message: &str) -> Reply {
 /// A check of `/healthz`, `/livez` or `/readyz`.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
-    /// The problems of a check that failed.
+    /// The problems of a failed check.
     pub(crate) outcome: Result<(), Vec<String>>,
 }
 
-/// The response of a health endpoint: `ok`, or what failed. `?verbose` lists all checks, `?exclude=NAME`
-/// leaves one out.
+/// The response of a health endpoint: `ok`, or the failed checks. `?verbose` lists all checks,
+/// `?exclude=NAME` leaves one out.
 pub(crate) fn health(path: &str, checks: &[Check], query: &Query) -> Reply {
     let endpoint = path.trim_start_matches('/');
     let mut lines = String::new();

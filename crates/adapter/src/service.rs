@@ -1,4 +1,4 @@
-//! From a request to a response: authentication, authorization, then what the path serves.
+//! Responds to requests: authentication, authorization, then the path.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -31,10 +31,10 @@ use crate::{
     response::{Check, Preferences, Reply, for_method, health, internal_error, json, reply, text},
 };
 
-/// How long a request may take.
+/// The time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Paths outside of the metrics APIs.
+/// Paths outside the metrics APIs.
 const OTHER_PATHS: [&str; 7] =
     ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
 
@@ -54,14 +54,14 @@ pub struct Version {
 #[derive(Clone, Debug)]
 pub struct AdapterOptions {
     pub groups: ApiGroups,
-    /// Whether responses are those of the reference also where that can do harm.
+    /// Whether responses match the reference even where that may do harm.
     pub compat: Compat,
-    /// The port that discovery names.
+    /// The port in discovery documents.
     pub port: u16,
     pub version: Version,
 }
 
-/// Answers requests for metrics of a source.
+/// Serves the metrics of a source.
 pub struct Adapter {
     pub(crate) source: Arc<dyn MetricSource>,
     pub(crate) options: AdapterOptions,
@@ -98,12 +98,12 @@ impl Adapter {
         self.authenticator.is_front_proxy(peer)
     }
 
-    /// Makes `/readyz` fail, so that no further requests arrive.
+    /// Makes `/readyz` fail, which stops new requests.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Answers a request of a client.
+    /// Responds to a request.
     pub async fn respond(&self, request: &Parts, peer: &Peer) -> Response<Bytes> {
         let started = Instant::now();
         let _in_flight = self.metrics.start_request();
@@ -125,7 +125,7 @@ impl Adapter {
         for_method(&request.method, response)
     }
 
-    /// Answers a request whose path may be invalid. Nothing is answered before authentication.
+    /// Responds to a request whose path may be invalid. There is no response before authentication.
     async fn respond_to(
         &self,
         request: &Parts,
@@ -138,7 +138,7 @@ impl Adapter {
             Err(error) => {
                 let path = info.as_ref().map_or("", |info| &info.path);
                 let response = self.unauthenticated(&error, path, preferences);
-                return self.admission.of_unknown(peer.address()).send(response);
+                return self.admission.of_anonymous(peer.address()).send(response);
             }
         };
         if user.name == ANONYMOUS {
@@ -164,7 +164,7 @@ impl Adapter {
         share.send(response)
     }
 
-    /// The response to a probe, which needs no credentials, waits for nothing and is short.
+    /// The response to a probe: short, immediate, and without credentials.
     fn probe(
         &self,
         info: &RequestInfo,
@@ -187,7 +187,7 @@ impl Adapter {
         }
     }
 
-    /// The user of a request, and the limits that count.
+    /// Authenticates a request. Returns the user and the limits.
     async fn authenticate(
         &self,
         request: &Parts,
@@ -232,7 +232,7 @@ impl Adapter {
         preferences: Preferences<'_>,
     ) -> Result<(), Box<Reply>> {
         if request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            // Ignored, it would grant the rights of the user instead of those that are asked for.
+            // If it were ignored, the request would have the rights of the wrong user.
             let message = "impersonation is not supported; send the request to kube-apiserver";
             return Err(Box::new(preferences.error(&StatusError::bad_request(message))));
         }

@@ -1,4 +1,4 @@
-//! Certificates of clients, for tests.
+//! Client certificates for tests.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl Leaf {
     }
 }
 
-/// The authorities of a cluster, and one that it doesn't know.
+/// The CAs of a cluster, and an unknown one.
 pub(crate) struct Cluster {
     pub(crate) front_proxy: Issuer,
     pub(crate) clients: Issuer,
@@ -73,7 +73,7 @@ impl Cluster {
         Self {
             front_proxy: authority("front-proxy-ca"),
             clients: authority("kubernetes"),
-            // With the name of a known one.
+            // With the name of a known CA.
             unknown: authority("front-proxy-ca"),
         }
     }

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Serve only: a fake Prometheus with any number of series.
     Prometheus(PrometheusArguments),
+    /// Print a chart of the cost by the number of autoscalers, as SVG.
+    Chart(ChartArguments),
 }
 
 #[derive(Args, Debug)]
@@ -69,6 +71,10 @@ pub(crate) struct RunArguments {
     /// Additional flag of `ours`, such as --flag=--share-queries=never; can be repeated
     #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
     pub(crate) flags: Vec<String>,
+    /// Fail if a controller makes less than this share of its due reconciles, in percent, or if the
+    /// first decisions take longer than --within
+    #[arg(long, value_name = "PERCENT", value_parser = count(1..=100))]
+    pub(crate) require_due: Option<u32>,
     /// Also write the numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -78,6 +84,13 @@ pub(crate) struct RunArguments {
     // Last, because its heading applies to all flags after it.
     #[command(flatten)]
     pub(crate) population: Population,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChartArguments {
+    /// Numbers that `hpa-bench run --json` wrote, of different numbers of autoscalers
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) numbers: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -173,6 +186,7 @@ impl Workloads {
             pods: self.pods,
             namespaces: self.namespaces,
             metric: Metric::Prometheus,
+            annotations: Vec::new(),
             change: Change::Jitter,
             period: self.period,
         }
@@ -207,6 +221,9 @@ pub(crate) struct Population {
     /// Metric of the autoscalers
     #[arg(long, value_name = "KIND", default_value = "cpu")]
     pub(crate) metric: Metric,
+    /// Annotation of the autoscalers, such as a setting; can be repeated
+    #[arg(long = "annotation", value_name = "NAME=VALUE", value_parser = annotation)]
+    pub(crate) annotations: Vec<(String, String)>,
     /// How the load changes
     #[arg(long, value_name = "KIND", default_value = "jitter")]
     pub(crate) change: Change,
@@ -280,15 +297,24 @@ impl Population {
         let name = |value: Option<clap::builder::PossibleValue>| {
             value.map(|value| value.get_name().to_owned()).unwrap_or_default()
         };
-        vec![
+        let mut flags = vec![
             format!("--autoscalers={}", self.autoscalers),
             format!("--pods={}", self.pods),
             format!("--namespaces={}", self.namespaces),
             format!("--metric={}", name(self.metric.to_possible_value())),
             format!("--change={}", name(self.change.to_possible_value())),
             format!("--period={}ms", self.period.as_millis()),
-        ]
+        ];
+        let annotations = self.annotations.iter();
+        flags.extend(annotations.map(|(name, value)| format!("--annotation={name}={value}")));
+        flags
     }
+}
+
+/// Parses `NAME=VALUE`.
+fn annotation(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Parses a number of series.

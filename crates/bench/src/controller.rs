@@ -109,11 +109,8 @@ impl Controller {
         match self.kind {
             Kind::Ours => {
                 flags.push(format!("--metrics-port={}", settings.metrics_port));
-                // Older binaries don't have this flag.
-                if !self.writes_each_status() {
-                    let millis = self.status_interval.as_millis();
-                    flags.push(format!("--status-interval={millis}ms"));
-                }
+                let millis = self.status_interval.as_millis();
+                flags.push(format!("--status-interval={millis}ms"));
                 if let Some(RulesAndUrl { rules, url }) = &settings.prometheus {
                     flags.push(format!("--metrics-config={}", rules.display()));
                     flags.push(format!("--prometheus-url={url}"));

@@ -15,10 +15,12 @@
 //! - [`prometheus`]: a fake Prometheus
 //! - [`server`]: the API server
 //! - [`measure`], [`report`]: measuring controllers and comparing them
+//! - [`chart`]: the results for several numbers of autoscalers
 //! - [`measure_adapter`]: measuring adapters and comparing them
 
 mod adapter;
 mod args;
+mod chart;
 mod controller;
 mod load;
 mod measure;
@@ -32,11 +34,14 @@ mod stats;
 
 use std::{fs, io::Write as _, path::Path, process::ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
 use serde::Serialize;
 
-use crate::args::{AdapterArguments, Arguments, Command, RunArguments};
+use crate::{
+    args::{AdapterArguments, Arguments, Command, RunArguments},
+    measure::Outcome,
+};
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
@@ -57,6 +62,7 @@ fn run(command: Command) -> Result<()> {
             Command::Adapter(arguments) => compare_adapters(&arguments).await,
             Command::Serve(arguments) => server::run(&arguments).await,
             Command::Prometheus(arguments) => prometheus::run(&arguments).await,
+            Command::Chart(arguments) => print(&chart::run(&arguments.numbers)?),
         }
     })
 }
@@ -65,7 +71,21 @@ async fn compare(arguments: &RunArguments) -> Result<()> {
     let measured = measure::run(arguments).await?;
     write_json(arguments.json.as_deref(), &measured)?;
     let outcomes: Vec<_> = measured.iter().map(|one| &one.median).collect();
-    print(&report::table(arguments, &outcomes))
+    print(&report::table(arguments, &outcomes))?;
+    arguments.require_due.map_or(Ok(()), |percent| require_due(percent, &outcomes))
+}
+
+fn require_due(percent: u32, outcomes: &[&Outcome]) -> Result<()> {
+    for one in outcomes {
+        let Outcome { controller, autoscalers, reconciles, reconciles_due, .. } = one;
+        let decided = one.decided.count;
+        ensure!(decided == *autoscalers, "{controller}: decided {decided} of {autoscalers}");
+        ensure!(
+            *reconciles as f64 >= reconciles_due * f64::from(percent) / 100.0,
+            "{controller}: made {reconciles} of {reconciles_due} due reconciles"
+        );
+    }
+    Ok(())
 }
 
 async fn compare_adapters(arguments: &AdapterArguments) -> Result<()> {

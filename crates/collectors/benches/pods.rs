@@ -1,7 +1,7 @@
-//! Collects a metric of 1000 pods by json-path, over real connections, as many times as in a minute
-//! with a period of 15 s. Prints CPU, memory and connections, and fails if they exceed the bounds.
+//! Collects a json-path metric of 1000 pods over real connections, four times: once per 15 s period
+//! of a minute. Prints CPU, memory and connections, and fails if they exceed the bounds.
 //!
-//! The pods are a process of their own: `127.0.1.0` to `127.0.4.231`, with one listener. Arguments:
+//! A child process serves the pods: `127.0.1.0` to `127.0.4.231`, with one listener. Arguments:
 //! `--pods N`, `--connections N`.
 
 #![allow(
@@ -31,7 +31,7 @@ use hpa_collectors::{
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the issue asks for: CPU of a pod in a minute, memory, connections.
+/// The maximum CPU time per pod and minute.
 const MAX_CPU: Duration = Duration::from_millis(2);
 const MAX_MEMORY_KIB: u64 = 40 << 10;
 const ROUNDS: u32 = 4;
@@ -165,7 +165,7 @@ fn peak_memory_kib() -> u64 {
     kib.expect("the peak of the memory")
 }
 
-/// The process with the pods.
+/// The child process that serves the pods.
 struct Server {
     process: Child,
     port: u16,
@@ -192,44 +192,44 @@ impl Server {
     }
 }
 
-/// Counts the sockets of this process, again and again.
+/// Samples the number of open sockets of this process.
 struct Sockets {
-    /// Those of the runtime.
+    /// The sockets of the runtime.
     others: usize,
-    most: Arc<AtomicUsize>,
+    maximum: Arc<AtomicUsize>,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl Sockets {
     fn start() -> Self {
         let sockets =
-            Self { others: open_sockets(), most: Arc::default(), is_stopped: Arc::default() };
-        let (most, is_stopped) = (sockets.most.clone(), sockets.is_stopped.clone());
+            Self { others: open_sockets(), maximum: Arc::default(), is_stopped: Arc::default() };
+        let (maximum, is_stopped) = (sockets.maximum.clone(), sockets.is_stopped.clone());
         std::thread::spawn(move || {
             while !is_stopped.load(Ordering::SeqCst) {
-                most.fetch_max(open_sockets(), Ordering::SeqCst);
+                maximum.fetch_max(open_sockets(), Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
         sockets
     }
 
-    /// The most sockets to pods.
+    /// Stops sampling, and returns the largest number of sockets to pods.
     fn stop(self) -> usize {
         self.is_stopped.store(true, Ordering::SeqCst);
-        self.most.load(Ordering::SeqCst).saturating_sub(self.others)
+        self.maximum.load(Ordering::SeqCst).saturating_sub(self.others)
     }
 }
 
-/// The sockets of the process.
+/// The number of open sockets of this process.
 fn open_sockets() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").expect("the files of the process");
-    let is_inet = |path: &std::path::Path| path.to_string_lossy().starts_with("socket:");
+    let is_socket = |path: &std::path::Path| path.to_string_lossy().starts_with("socket:");
     let targets = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
-    targets.filter(|target| is_inet(target)).count()
+    targets.filter(|target| is_socket(target)).count()
 }
 
-/// Serves the pods until the input ends.
+/// Serves the pods until standard input closes.
 fn serve() -> ! {
     let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
     println!("{}", listener.local_addr().expect("an address").port());

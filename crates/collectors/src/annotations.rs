@@ -1,4 +1,4 @@
-//! The grammar of annotations: `metric-config.TYPE.METRIC.COLLECTOR/NAME`.
+//! Parses annotations `metric-config.TYPE.METRIC.COLLECTOR/NAME`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ impl MetricType {
         }
     }
 
-    /// Any other name than `pods` and `object` means an external metric, as in the reference.
+    /// As in the reference, any name but `pods` and `object` means an external metric.
     fn from_annotation(name: &str) -> Self {
         match name {
             "pods" => Self::Pods,
@@ -40,7 +40,7 @@ impl MetricType {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationConfig {
     pub collector: String,
-    /// Everything but the reserved keys.
+    /// All settings except the reserved keys.
     pub values: BTreeMap<String, String>,
     /// Whether `per-replica` is present, with any value.
     pub per_replica: bool,
@@ -57,13 +57,13 @@ pub struct AnnotationConfig {
 pub struct Annotations {
     /// By type and name of the metric.
     pub metrics: BTreeMap<(MetricType, String), Arc<AnnotationConfig>>,
-    /// Annotations that can't be used.
+    /// Invalid annotations.
     pub problems: Vec<AnnotationProblem>,
 }
 
 impl Annotations {
-    /// Parses annotations, in the order of their keys. If they name several collectors for a
-    /// metric, the first one counts.
+    /// Parses annotations in the order of their keys. If they name several collectors for a metric,
+    /// the first one is used.
     pub fn parse(annotations: &BTreeMap<String, String>) -> Self {
         let mut parsed = Self::default();
         for (annotation, value) in annotations {
@@ -121,7 +121,7 @@ fn set(duration: &mut i64, text: &str) -> Result<(), DurationError> {
     Ok(())
 }
 
-/// Splits what follows the prefix. The name of a metric can't have a dot.
+/// Splits a key after its prefix. Metric names can't contain dots.
 fn split(key: &str) -> Option<(MetricType, &str, &str, &str)> {
     let (left, name) = key.split_once('/').filter(|(_, name)| !name.contains('/'))?;
     let mut parts = left.split('.');
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_keys_are_settings_and_others_values() {
+    fn reserved_keys_are_separate_from_other_settings() {
         let parsed = parse(&[
             ("metric-config.pods.rps.json-path/json-key", "$.rps"),
             ("metric-config.pods.rps.json-path/interval", "30s"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn problem_names_its_annotation_and_spares_other_metrics() {
+    fn invalid_annotation_is_named_and_other_metrics_are_parsed() {
         let parsed = parse(&[
             ("metric-config.pods.a.json-path/interval", "soon"),
             ("metric-config.pods.b.c.json-path/path", "/"),

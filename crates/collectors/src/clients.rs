@@ -28,7 +28,7 @@ pub struct Clients {
     credentials: Vec<(Uri, Credential)>,
 }
 
-/// A server of the operator.
+/// A server from [`Settings::services`], with its credential.
 pub(crate) struct OperatorService {
     pub(crate) url: Uri,
     pub(crate) token: Option<Credential>,
@@ -72,7 +72,7 @@ impl Clients {
         Self { http: map(self.http), ..self }
     }
 
-    /// Objects of the cluster.
+    /// Looks up objects of the cluster.
     pub fn cluster(&self) -> &dyn Cluster {
         &*self.cluster
     }
@@ -113,7 +113,7 @@ pub(crate) fn authorized(
 
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {
     url::parse(text).map_err(|_| {
-        // Credentials are before an `@`.
+        // Without credentials, which end at an `@`.
         let url = text.rsplit('@').next().unwrap_or_default().to_owned();
         SettingsError::Url { url, problem: "must start with http:// or https://" }
     })

@@ -9,7 +9,7 @@ pub use hpa_metrics::objects::Pod;
 /// Looks up objects, from caches or at the API server.
 #[async_trait]
 pub trait Cluster: Send + Sync {
-    /// The pods that the target's selector selects, also those that are unready or terminating.
+    /// The pods of the target's selector, including unready and terminating ones.
     async fn pods(
         &self,
         namespace: &str,
@@ -33,7 +33,7 @@ pub trait Cluster: Send + Sync {
 pub struct Ingress {
     /// `spec.rules[].host`
     pub hosts: Vec<String>,
-    /// The annotations, some of which have weights of backends.
+    /// The annotations, which may contain weights of backends.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -46,7 +46,7 @@ pub struct RouteGroup {
     pub default_backends: Vec<(String, i64)>,
 }
 
-/// An object can't be looked up.
+/// A failed lookup.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {

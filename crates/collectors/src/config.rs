@@ -1,4 +1,4 @@
-//! The metrics of an autoscaler with their settings, from annotations and selectors.
+//! The settings of an autoscaler's metrics, from annotations and selectors.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,7 +35,7 @@ pub struct MetricConfig {
     pub target: Arc<CrossVersionObjectReference>,
     /// The collector of the annotations. Empty without annotations.
     pub collector: String,
-    /// The annotations, which are shared by metrics with the same name.
+    /// The parsed annotations, shared by metrics with the same name.
     annotated: Option<Arc<AnnotationConfig>>,
     /// The object of a metric of the type Object.
     pub object: Option<ObjectReference>,
@@ -51,8 +51,8 @@ pub struct MetricConfig {
     pub invalid: Option<AnnotationError>,
 }
 
-/// The metrics of types that collectors can read. Compatible with the reference, one invalid duration in any
-/// annotation is an error of all metrics.
+/// The metrics of an autoscaler whose types collectors can read. With compatibility, an invalid
+/// duration in any annotation is an error for all metrics.
 pub fn metric_configs(
     hpa: &HorizontalPodAutoscaler,
     annotations: &Annotations,
@@ -141,8 +141,8 @@ impl MetricConfig {
         })
     }
 
-    /// Also reads from labels what the reference reads from annotations only: the reserved keys,
-    /// and the collector of an object's metric.
+    /// Reads the reserved keys and the collector of an Object metric also from labels. The
+    /// reference reads them only from annotations.
     fn with_labels(mut self) -> Self {
         self.per_replica |= self.value("per-replica").is_some();
         if self.collector.is_empty() && self.metric_type == MetricType::Object {
@@ -161,7 +161,7 @@ impl MetricConfig {
         self
     }
 
-    /// A setting. An annotation has precedence over a label.
+    /// A setting. Annotations take precedence over labels.
     pub fn value(&self, name: &str) -> Option<&str> {
         let annotated = self.annotated.as_ref().and_then(|annotated| annotated.values.get(name));
         let value = annotated.or_else(|| self.setting_labels()?.get(name));
@@ -175,22 +175,22 @@ impl MetricConfig {
         labels.chain(annotated).map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
-    /// Whether an annotation is invalid, not a label.
+    /// Whether `invalid` is the error of an annotation, not of a label.
     pub(crate) fn is_annotation_invalid(&self) -> bool {
         self.annotated.as_ref().is_some_and(|annotated| annotated.invalid.is_some())
     }
 
-    /// The bytes of all settings.
+    /// The length of all settings in bytes.
     pub(crate) fn settings_len(&self) -> usize {
         self.values().iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
-    /// The keys of annotations.
+    /// The setting names from annotations.
     pub(crate) fn annotated_keys(&self) -> impl Iterator<Item = &str> {
         self.annotated.iter().flat_map(|annotated| annotated.values.keys()).map(String::as_str)
     }
 
-    /// The labels that are settings.
+    /// The labels, if they are settings of this type of metric.
     fn setting_labels(&self) -> Option<&BTreeMap<String, String>> {
         self.labels().filter(|_| self.metric_type != MetricType::Pods)
     }
@@ -206,7 +206,7 @@ impl MetricConfig {
         self.metric.selector.as_ref().map(|selector| &selector.match_labels)
     }
 
-    /// The metric as the reference names it in events: `External/rps {type=prometheus}`.
+    /// The metric in the notation of the reference's events: `External/rps {type=prometheus}`.
     pub fn display_name(&self) -> String {
         let name = format!("{}/{}", self.metric_type.name(), self.metric.name);
         let labels = self.labels().filter(|labels| !labels.is_empty());

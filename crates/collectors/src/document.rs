@@ -1,4 +1,4 @@
-//! Numbers in JSON documents, for the collectors that read documents.
+//! Reads numbers from JSON documents, for several collectors.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     registry::Context,
 };
 
-/// The settings of documents.
+/// The settings of a metric that is read from a document.
 pub(crate) struct JsonSettings<'m> {
     pub(crate) key: &'m str,
     pub(crate) eval: &'m str,
@@ -45,8 +45,8 @@ impl<'m> JsonSettings<'m> {
     }
 }
 
-/// The number of a response, which must have the status 200. It is evaluated on another thread: an
-/// evaluation can take a second of CPU, and nothing interrupts it.
+/// Extracts the number of a response with status 200. Runs on another thread: an evaluation may
+/// take a second of CPU and can't be interrupted.
 pub(crate) async fn number(
     context: &Context<'_>,
     uri: &Uri,
@@ -57,7 +57,7 @@ pub(crate) async fn number(
     let clients = context.clients;
     let (extractor, body) = (extractor.clone(), std::mem::take(&mut reply.body));
     let number = clients.http.evaluate(context.namespace, move || extractor.extract(&body)).await;
-    // Its permit for a large body is held until here.
+    // Held until here, because of its permit for a large body.
     drop(reply);
     let number = number.map_err(|error| at(uri, HttpError::Task(error)))??;
     Ok(MilliValue::from_milli(milli(number, clients.compat)?))

@@ -1,4 +1,4 @@
-//! Errors of configurations and of reads. The texts of configurations are those of the reference,
+//! Errors of configurations and of reads. Configuration errors have the messages of the reference,
 //! which users know from its events.
 
 use std::{io, net::IpAddr, time::Duration};
@@ -13,26 +13,25 @@ use crate::{
     jsonpath::ExtractError, settings::SettingsError,
 };
 
-/// An annotation that can't be used.
+/// An invalid annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {annotation}: {reason}")]
 pub struct AnnotationProblem {
     /// The key of the annotation.
     pub annotation: String,
-    /// Why it can't be used.
     pub reason: AnnotationError,
 }
 
-/// Why an annotation can't be used.
+/// The error of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    /// The key has another form.
+    /// The key doesn't have the required form.
     #[error("the key is not metric-config.TYPE.METRIC.COLLECTOR/NAME")]
     Key,
     /// Another annotation names another collector for the metric.
     #[error("ignored, because the metric is collected by {0}")]
     OtherCollector(String),
-    /// The interval is no duration.
+    /// The interval is not a duration.
     #[error("failed to parse interval value {value} for {metric}: {error}")]
     Interval {
         value: String,
@@ -40,7 +39,7 @@ pub enum AnnotationError {
         metric: String,
         error: DurationError,
     },
-    /// The age is no duration.
+    /// The age is not a duration.
     #[error("failed to parse min-pod-ready-age value {value} for {metric}: {error}")]
     MinPodReadyAge {
         value: String,
@@ -50,7 +49,7 @@ pub enum AnnotationError {
     },
 }
 
-/// Why a metric can't be collected.
+/// An invalid configuration of a metric.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     #[error(transparent)]
@@ -73,8 +72,9 @@ pub enum ConfigError {
     HttpNoJson,
     #[error("config value json-key and json-eval cannot be used together")]
     HttpTwoJson,
-    #[error("config value endpoint not found")]
-    NoEndpoint,
+    /// A setting is missing.
+    #[error("config value {0} not found")]
+    Missing(&'static str),
     #[error("parse {0:?}: {1}")]
     Url(String, &'static str),
     #[error("no label selector specified for metric: {0}")]
@@ -139,15 +139,15 @@ pub enum ConfigError {
     NakadiSubscription,
 }
 
-/// Why a collection failed. Tenants may see the text: it has no content of a response and no
+/// A failed collection. Tenants see the message: it contains neither parts of a response nor
 /// credentials.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// An object of the cluster can't be looked up.
+    /// An object of the cluster is missing or unreadable.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// A setting of the operator can't be used.
+    /// A setting of the operator is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A request failed.
@@ -155,37 +155,35 @@ pub enum FetchError {
     Http {
         /// Scheme, host and port.
         server: String,
-        /// Why it failed.
         source: HttpError,
     },
-    /// The document of a response has no number.
+    /// No number could be extracted from a document.
     #[error(transparent)]
     Extract(#[from] ExtractError),
-    /// A query can't be made, or has no value.
+    /// A query can't be built, or its result has no value.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// Prometheus can't be queried.
+    /// The query to Prometheus failed.
     #[error("the query to {server} failed")]
     Prometheus {
         /// The name or the URL of the server.
         server: String,
-        /// Why it failed.
         source: QueryFailure,
     },
-    /// The operator has not set up what the collector needs.
+    /// The operator has not configured the collector's server.
     #[error("{0} is not configured")]
     NotConfigured(&'static str),
-    /// A setting of the metric can't be used.
+    /// A setting of the metric is invalid.
     #[error("invalid {key} config value: {value}")]
     Setting { key: &'static str, value: String },
-    /// A response isn't what the protocol says.
+    /// A response violates the protocol.
     #[error("unexpected response of {service}: {problem}")]
     Response {
         /// The kind of server.
         service: &'static str,
         problem: &'static str,
     },
-    /// A server of the operator refuses a query of the tenant.
+    /// A server of the operator refused a query of the tenant.
     #[error("{service} refuses the query: {message}")]
     Server {
         /// The kind of server.
@@ -193,7 +191,7 @@ pub enum FetchError {
         /// The kind of refusal.
         message: &'static str,
     },
-    /// An annotation has a token, which everybody who can read the autoscaler can read.
+    /// An annotation contains a token, readable for everyone who can read the autoscaler.
     #[error(
         "a token in an annotation is not permitted: the operator can set a credential for the \
          server"
@@ -208,14 +206,14 @@ pub enum FetchError {
     /// The collection as a whole took too long.
     #[error("the collection took longer than {} s", .0.as_secs_f64())]
     Timeout(Duration),
-    /// No pod of the target gave a value.
+    /// No pod of the target has a value.
     #[error("none of {pods} pods has a value; {pod}: {}", describe(.first))]
     AllPods {
-        /// How many were read.
+        /// The number of pods.
         pods: usize,
-        /// The first one by name.
+        /// The first pod by name.
         pod: String,
-        /// Its error.
+        /// The error of this pod.
         first: Box<FetchError>,
     },
 }
@@ -231,73 +229,69 @@ impl FetchError {
     }
 }
 
-/// Why a request failed.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The URL is not one of HTTP.
+    /// Not a valid HTTP URL.
     #[error("the URL {0}")]
     Url(&'static str),
     /// The destination is not permitted.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The name can't be resolved.
+    /// The resolution of the name failed.
     #[error("unable to resolve {host}")]
-    Resolve {
-        /// The name.
-        host: String,
-        source: io::Error,
-    },
-    /// The connection can't be opened.
+    Resolve { host: String, source: io::Error },
+    /// The connection failed.
     #[error("unable to connect to {address}")]
     Connect {
-        /// The last address that was tried.
+        /// The last attempted address.
         address: IpAddr,
         source: io::Error,
     },
-    /// The proxy can't be used.
+    /// The connection through the proxy failed.
     #[error("unable to use the proxy")]
     Proxy(#[source] ProxyFailure),
-    /// The handshake failed.
+    /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Tls(#[source] io::Error),
-    /// There is no authority to verify the server with.
+    /// There is no CA certificate to verify the server.
     #[error("there are no certificates of authorities")]
     Authorities(#[source] SettingsError),
     /// All connections are in use.
     #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
     Busy(Duration),
-    /// No connection in time.
+    /// The connection wasn't opened in time.
     #[error("no connection within {} s", .0.as_secs_f64())]
     ConnectTimeout(Duration),
-    /// No complete response in time.
+    /// The response wasn't complete in time.
     #[error("no response within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// The connection failed, or the response is not HTTP.
     #[error("the connection failed")]
     Connection(#[source] hyper::Error),
-    /// A header can't be sent.
+    /// A credential is not a valid header value.
     #[error("a credential has characters that a header can't have")]
     Header,
     /// The response is too long.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
-    /// The response has an encoding that was not asked for.
+    /// The response has a content encoding, which the client didn't request.
     #[error("the response has a content encoding")]
     Encoding,
-    /// The response is no success.
+    /// The status of the response is not a success.
     #[error("unsuccessful response: {0}")]
     Status(http::StatusCode),
     /// Decoding the response failed.
     #[error("decoding the response panicked")]
     Task(#[source] tokio::task::JoinError),
-    /// A redirection leads elsewhere.
+    /// The redirection is not followed.
     #[error("the redirection {0}")]
     Redirect(&'static str),
 }
 
 impl HttpError {
-    /// The error of a request that another response has caused, without its destination.
+    /// The error of a redirected request, without its destination.
     pub(crate) fn after_redirection(self) -> Self {
         match self {
             Self::Url(_) | Self::Refused(_) => Self::Redirect("has a refused destination"),
@@ -309,17 +303,17 @@ impl HttpError {
     }
 }
 
-/// Why a proxy can't be used.
+/// A failure of a proxy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyFailure {
-    /// The variable is wrong.
+    /// The environment variable is invalid.
     #[error(transparent)]
     Settings(#[from] ProxyError),
-    /// The proxy can't be reached, or refuses.
+    /// The proxy is unreachable, or refuses.
     #[error("{proxy}: {message}")]
     Connect {
-        /// The proxy, without credentials.
+        /// The URL of the proxy, without credentials.
         proxy: String,
         message: String,
     },

@@ -1,4 +1,4 @@
-//! Problems of annotations and metrics, for events and for lint.
+//! Finds problems of annotations and metrics, for events and for lint.
 
 use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec, validation::MAX_METRICS};
 use hpa_prometheus::promql;
@@ -9,17 +9,18 @@ use crate::{
     metric_configs,
 };
 
-/// Settings that all collectors of one autoscaler may have together. Metrics with the same name
-/// share annotations, so that each of them counts.
+/// The maximum length of all settings of one autoscaler's collectors. Metrics with the same name
+/// share annotations, and each of them is counted.
 pub(crate) const MAX_SETTINGS_BYTES: usize = 512 << 10;
 
 /// A problem of an annotation or metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The annotation, or `metric-config.TYPE.METRIC.COLLECTOR/*`, or the metric.
+    /// An annotation, all annotations of a metric (`metric-config.TYPE.METRIC.COLLECTOR/*`), or a
+    /// metric.
     pub subject: String,
     pub message: String,
-    /// Whether the metric can't be collected. Otherwise the setting has no effect.
+    /// `true`: the metric can't be collected. `false`: a setting has no effect.
     pub is_error: bool,
 }
 
@@ -34,7 +35,7 @@ impl Finding {
 }
 
 /// The problems of all annotations `metric-config.*` of an autoscaler, and of the metrics that they
-/// describe. Pure: servers and objects are not asked.
+/// describe. Pure: without requests.
 pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut findings = annotation_findings(hpa, &annotations);
@@ -64,7 +65,7 @@ pub fn collector_of(
     Plan::new(&config, environment).ok().map(|plan| plan.name)
 }
 
-/// Annotations that can't be parsed, or whose metric the spec doesn't have.
+/// Annotations that are invalid, or whose metric is not in the spec.
 pub(crate) fn annotation_findings(
     hpa: &HorizontalPodAutoscaler,
     annotations: &Annotations,
@@ -95,8 +96,8 @@ pub(crate) fn annotation_findings(
     findings
 }
 
-/// The problem of a metric that has no plan. `None` if it is reported with its annotation, or if
-/// the metric belongs to another source.
+/// The problem of a metric without a plan. `None` if its annotation reports it, or if the metric
+/// belongs to another source.
 pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Option<Finding> {
     let is_unannotated = config.collector.is_empty();
     let is_of_another_source = match error {
@@ -104,14 +105,14 @@ pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Opti
         ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
             is_unannotated && config.metric_type == MetricType::Pods
         }
-        // An invalid label is no annotation.
+        // The error of an invalid label isn't reported with an annotation.
         ConfigError::Annotation(_) => config.is_annotation_invalid(),
         _ => false,
     };
     (!is_of_another_source).then(|| Finding::error(subject(config), error.to_string()))
 }
 
-/// Settings without effect, and queries with a wrong syntax.
+/// Unknown settings, and queries with invalid syntax.
 pub(crate) fn setting_findings(config: &MetricConfig, environment: &Environment) -> Vec<Finding> {
     let Some(collector) = environment.collector_for(config) else { return Vec::new() };
     let mut findings = Vec::new();
@@ -224,7 +225,7 @@ mod tests {
         "annotation metric-config.external.jobs.json-path/interval: failed to parse interval value \
          soon for {External jobs}: time: invalid duration \"soon\""
     )]
-    fn mistake_is_found_once(#[case] annotations: &[(&str, &str)], #[case] expected: &str) {
+    fn mistake_is_reported_once(#[case] annotations: &[(&str, &str)], #[case] expected: &str) {
         assert_eq!(texts(annotations), [expected]);
     }
 }

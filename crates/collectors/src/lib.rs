@@ -1,5 +1,5 @@
-//! Metrics that autoscalers describe in annotations, as kube-metrics-adapter ("the reference" here)
-//! defines them.
+//! Collects metrics that annotations of autoscalers describe, as in kube-metrics-adapter ("the
+//! reference" here).
 //!
 //! ```text
 //! controller, adapter ──► collection ──► registry ──► collectors ──► guarded_http, Prometheus
@@ -7,20 +7,20 @@
 //!                             └► annotations, config
 //! ```
 //!
-//! [`collection::Collection`] watches autoscalers and reads a metric when it is asked for. It finds
-//! the [`registry::Collector`] of each metric in the table [`registry::COLLECTORS`]. A collector is
-//! one file in `collectors`: it parses the settings of a metric, names the servers that it asks, and
-//! reads values. Tenants write the settings, and the operator's process connects: `guarded_http`
-//! opens all connections and checks every address, [`jsonpath`] evaluates expressions within a
-//! budget, and errors have no content of a response.
+//! [`collection::Collection`] watches autoscalers and reads metrics on request. The table
+//! [`registry::COLLECTORS`] has the [`registry::Collector`] of each metric. A collector is one file
+//! in `collectors`: it parses the settings of a metric, lists its servers, and reads values.
+//! Tenants write the settings, and the operator's process connects: `guarded_http` opens all
+//! connections and checks every address, [`jsonpath`] evaluates expressions within a budget, and
+//! errors contain no part of a response.
 //!
-//! [`schedules`] has the values of `ScalingSchedule` objects.
+//! [`schedules`] computes the values of `ScalingSchedule` objects.
 //!
 //! # Compatibility
 //!
-//! Errors of configurations have the texts of the reference. [`Compat`] selects how defects behave:
-//! by default, an invalid annotation disables its metric only, weights must be finite, and a value
-//! that is missing or can't be represented is an error.
+//! Configuration errors have the messages of the reference. [`Compat`] selects how defects behave:
+//! by default, an invalid annotation disables only its metric, weights must be finite, and missing
+//! or too large values are errors.
 
 pub mod annotations;
 mod clients;

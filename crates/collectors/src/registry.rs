@@ -1,4 +1,4 @@
-//! What a collector is, and the table of all of them.
+//! The trait [`Collector`], and the table of all collectors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,30 +39,30 @@ use crate::{
 /// `docs/contributing/add-a-collector.md` shows how to add one.
 #[async_trait]
 pub trait Collector: fmt::Debug + Send + Sync {
-    /// Parses what annotations and selector say about a metric, without I/O. Its errors become
-    /// events, so they name what the user has to change.
+    /// Parses the settings of a metric, without I/O. Errors become events: they must name what the
+    /// user has to change.
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError>
     where
         Self: Sized;
 
-    /// The servers that [`Self::read`] asks. The operator's permissions are checked against them
-    /// before anything is read.
+    /// The servers that [`Self::read`] sends requests to. The operator's permissions for them are
+    /// checked before anything is read.
     fn servers(&self) -> Vec<Server>;
 
-    /// Reads the values once. It keeps none and starts nothing in the background. Dropping the
-    /// future ends its connections.
+    /// Reads the values once, without caches and background tasks. Dropping the future must close
+    /// its connections.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError>;
 
-    /// How long [`Self::read`] may take, with all its requests.
+    /// The time limit of [`Self::read`], with all its requests.
     fn time_limit(&self, limits: &Limits) -> Duration {
         limits.request_timeout * MAX_REQUESTS
     }
 }
 
-/// A read may take as long as this number of requests.
+/// The default time limit of a read, in request timeouts.
 pub(crate) const MAX_REQUESTS: u32 = 4;
 
-/// A server that a collector asks.
+/// A server that a collector sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     /// The pods of the autoscaler's target.
@@ -79,21 +79,21 @@ type Parse = fn(&MetricConfig, &Environment) -> Result<Arc<dyn Collector>, Confi
 /// One line of the table of collectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
-    /// In flags, metrics and documentation.
+    /// The name in flags, metrics and documentation.
     pub name: &'static str,
     selectors: &'static [MetricSelector],
     keys: &'static [&'static str],
     parse: Parse,
 }
 
-/// Selects the metrics that a collector is for.
+/// Selects the metrics of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricSelector {
     /// All metrics of the type Pods.
     Pods,
-    /// Metrics of objects of these kinds.
+    /// Object metrics of these kinds of objects.
     ObjectKind(&'static [&'static str]),
-    /// Metrics of objects whose annotations name this collector.
+    /// Object metrics whose annotations name this collector.
     ObjectAnnotation(&'static str),
     /// External metrics whose label `type`, or else their name, is one of these.
     ExternalType(&'static [&'static str]),
@@ -117,8 +117,8 @@ impl MetricSelector {
 }
 
 impl Registration {
-    /// A collector that reads the metrics selected by any of `selectors`. `keys` are the settings
-    /// that it knows, where `tag-*` stands for all that start with `tag-`.
+    /// Registers a collector for the metrics that any of `selectors` matches. `keys` are its
+    /// settings; `tag-*` means all that start with `tag-`.
     pub const fn new<C: Collector + 'static>(
         name: &'static str,
         selectors: &'static [MetricSelector],
@@ -136,7 +136,7 @@ impl Registration {
         self.selectors.iter().any(|selector| selector.matches(metric))
     }
 
-    /// Whether external metrics of this type have the collector.
+    /// Whether the collector reads external metrics of this type.
     pub(crate) fn is_type(&self, name: &str) -> bool {
         let has_type = |selector: &MetricSelector| match selector {
             ExternalType(types) => types.contains(&name),
@@ -156,7 +156,7 @@ impl Registration {
 
 use MetricSelector::{ExternalType, ObjectAnnotation, ObjectKind, Pods};
 
-/// All collectors. The first one that is for a metric reads it.
+/// All collectors. A metric is read by the first one that matches it.
 pub const COLLECTORS: &[Registration] = &[
     Registration::new::<PodDocuments>("pods", &[Pods], PodDocuments::KEYS),
     Registration::new::<RequestRate>(
@@ -206,21 +206,21 @@ pub const COLLECTORS: &[Registration] = &[
     ),
 ];
 
-/// Settings of the operator that decide which metrics can be collected.
+/// The operator's settings for parsing configurations.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// The collectors there are.
+    /// The available collectors.
     pub collectors: Vec<Registration>,
-    /// Names of further Prometheus servers.
+    /// The names of additional Prometheus servers.
     pub prometheus_aliases: BTreeSet<String>,
-    /// Regions of queues.
+    /// The configured AWS regions of queues.
     pub sqs_regions: BTreeSet<String>,
-    /// The series of `requests-per-second`.
+    /// The name of the series for `requests-per-second`.
     pub external_rps_metric: String,
     /// Nanoseconds between collections, if the metric doesn't set it.
     pub default_interval: i64,
-    /// The namespaces that may read from a server, by its name. All may read from others. URLs that
-    /// autoscalers name are the server `url`, and pods are `pods`.
+    /// The namespaces that may read from a server, by its name. Servers without an entry are open
+    /// to all. `url` stands for URLs in annotations, `pods` for pods.
     pub permissions: BTreeMap<String, BTreeSet<String>>,
     pub compat: Compat,
 }
@@ -241,7 +241,7 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// The collector that is for a metric.
+    /// The collector of a metric.
     pub fn collector_for(&self, metric: &MetricConfig) -> Option<&Registration> {
         self.collectors.iter().find(|collector| collector.is_for(metric))
     }
@@ -307,22 +307,22 @@ impl Plan {
     }
 }
 
-/// What a read needs beside the configuration of the metric.
+/// The context of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'c> {
     /// The clients of servers and of the cluster.
     pub clients: &'c Clients,
     /// The namespace of the autoscaler.
     pub namespace: &'c str,
-    /// Its `scaleTargetRef`.
+    /// The `scaleTargetRef` of the autoscaler.
     pub target: &'c CrossVersionObjectReference,
-    /// The time at the start.
+    /// The start time of the read.
     pub now: Timestamp,
     start: Instant,
 }
 
 impl<'c> Context<'c> {
-    /// For a read that starts now.
+    /// The context of a read that starts now.
     pub fn new(
         clients: &'c Clients,
         namespace: &'c str,
@@ -338,8 +338,8 @@ impl<'c> Context<'c> {
         self.now.checked_add(elapsed).unwrap_or(self.now)
     }
 
-    /// A GET request within the limits of the namespace. [`Destination::Tenant`] is for every URL
-    /// that the autoscaler names.
+    /// A GET request within the limits of the namespace. Use [`Destination::Tenant`] for every URL
+    /// in an annotation.
     pub fn call(&self, uri: Uri, destination: Destination) -> Call {
         Call::new(uri, destination, self.clients.limits(), self.namespace)
     }
@@ -354,7 +354,7 @@ impl<'c> Context<'c> {
         self.clients.http.get(call).await
     }
 
-    /// One value, measured at this moment.
+    /// One value, measured now.
     pub fn single(&self, value: MilliValue) -> Values {
         Values::single(value, self.time())
     }
@@ -378,10 +378,10 @@ impl Values {
 /// A value with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The pod, for metrics of pods.
+    /// The pod, for Pods metrics.
     pub pod: Option<String>,
     pub value: MilliValue,
-    /// When it was measured.
+    /// The time of the measurement.
     pub at: Timestamp,
 }
 

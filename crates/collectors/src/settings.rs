@@ -18,23 +18,22 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub compat: Compat,
-    /// Where URLs of tenants may lead.
+    /// The permitted destinations of tenants' URLs.
     pub policy: Policy,
-    /// Bounds for requests.
     pub limits: Limits,
     /// Certificate authorities to trust in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Whether URLs of tenants use the proxy of the environment if [`Policy::hosts`] lists their
-    /// host. A proxy resolves names itself, so that addresses can't be checked. Other URLs of
-    /// tenants, and pods, are never reached through a proxy.
+    /// Whether tenants' URLs use the proxy of the environment if [`Policy::hosts`] lists their
+    /// host. A proxy resolves names itself: their addresses can't be checked. Other URLs of
+    /// tenants, and pods, never use a proxy.
     pub proxy_permitted_hosts: bool,
-    /// Credentials for URLs of tenants, by origin (`https://metrics.example.org:8443`). All tenants
-    /// can make requests with them.
+    /// Credentials for tenants' URLs, by origin (`https://metrics.example.org:8443`). Requests of
+    /// all tenants use them.
     pub credentials: BTreeMap<String, Credential>,
-    /// The label of series that has their namespace. With it, queries of autoscalers to servers of
-    /// the operator read the series of their own namespace only.
+    /// The label with the namespace of series. With it, tenants' queries to servers of the operator
+    /// are restricted to the series of their namespace.
     pub namespace_label: Option<String>,
-    /// The annotations of an Ingress that have weights of backends.
+    /// The annotations of an Ingress with weights of backends.
     pub weight_annotations: Vec<String>,
     /// The default Prometheus server.
     pub prometheus: Option<Client>,
@@ -44,30 +43,30 @@ pub struct Settings {
     pub services: BTreeMap<&'static str, ServiceSettings>,
 }
 
-/// A server of the operator that is asked with a token.
+/// A server of the operator, with an optional token.
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
     pub endpoint: String,
-    /// Never sent to addresses that autoscalers name.
+    /// Never sent to URLs in annotations.
     pub token: Option<Credential>,
     /// The organization of metrics that name none, for `InfluxDB`.
     pub org: String,
 }
 
-/// Bounds for requests.
+/// Limits of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many connections are open at a time, of all collectors. Those to Prometheus servers of
-    /// the operator have their own limit.
+    /// The maximum number of open connections of all collectors. Connections to the operator's
+    /// Prometheus servers have their own limit.
     pub connections: usize,
-    /// How many of them one collection may have, so that an autoscaler with many slow pods leaves
-    /// some to others.
+    /// The maximum number of connections of one collection: an autoscaler with many slow pods must
+    /// not block others.
     pub connections_per_fetch: usize,
-    /// How long a request waits for a connection.
+    /// The maximum wait of a request for a connection.
     pub queue_timeout: Duration,
-    /// The time limit of requests that have none of their own.
+    /// The default time limit of requests.
     pub request_timeout: Duration,
-    /// The longest time limit that a tenant can set.
+    /// The maximum time limit that a tenant can set.
     pub max_request_timeout: Duration,
     /// The maximum length of a response.
     pub response_bytes: usize,
@@ -91,7 +90,6 @@ impl Default for Limits {
 pub struct Secret(String);
 
 impl Secret {
-    /// From its text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -107,12 +105,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a bearer token comes from.
+/// The source of a bearer token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// The token itself.
     Text(Secret),
-    /// A file with the token, which is read for each request.
+    /// A file with the token, read for each request.
     File(PathBuf),
 }
 
@@ -133,36 +131,26 @@ pub(crate) fn read(path: &Path) -> Result<String, SettingsError> {
         .map_err(|source| SettingsError::File { path: path.to_owned(), source })
 }
 
-/// Why settings can't be used.
+/// Invalid settings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A file can't be read.
+    /// A file is unreadable.
     #[error("unable to read {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// A file has no certificate.
     #[error("{} has no certificate", .0.display())]
     NoCertificate(PathBuf),
-    /// A certificate can't be used.
+    /// A certificate is invalid.
     #[error("{} has a certificate that can't be used: {message}", path.display())]
-    Certificate {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        message: String,
-    },
-    /// TLS can't be set up.
+    Certificate { path: PathBuf, message: String },
+    /// TLS could not be set up.
     #[error("unable to set up TLS: {0}")]
     Tls(String),
     /// A limit is 0.
     #[error("the limit of {0} must be positive")]
     Limit(&'static str),
-    /// An origin of credentials is no origin.
+    /// The key of a credential is not an origin.
     #[error("{0:?} is not an origin such as https://metrics.example.org:8443")]
     Origin(String),
     /// A URL of the operator is invalid.
@@ -170,7 +158,6 @@ pub enum SettingsError {
     Url {
         /// The URL, without credentials.
         url: String,
-        /// What is wrong.
         problem: &'static str,
     },
 }

@@ -1,12 +1,12 @@
-//! Permits of which one namespace can have a part only.
+//! Permits with a limit per namespace.
 
 use std::sync::Arc;
 
 use hpa_metrics::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of permits. One namespace gets at most half of them, so that a tenant whose reads hang
-/// leaves some to others.
+/// A number of permits. One namespace gets at most half of them: a tenant whose reads hang must not
+/// block others.
 pub(crate) struct Slots {
     all: Arc<Semaphore>,
     namespaces: KeyedSemaphores,
@@ -25,8 +25,8 @@ impl Slots {
         Self { all: Arc::new(Semaphore::new(count)), namespaces }
     }
 
-    /// Waits for a permit. The namespace's comes first, so that requests that wait for it hold none
-    /// of the others. `None` never happens, because neither semaphore is closed.
+    /// Waits for a permit: first the namespace's, then a common one. Requests that wait for the
+    /// first hold none of the others. Never `None`, because no semaphore is closed.
     pub(crate) async fn acquire(&self, namespace: &str) -> Option<Slot> {
         let own = self.namespaces.of(namespace).acquire_owned().await.ok()?;
         let all = self.all.clone().acquire_owned().await.ok()?;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_namespace_leaves_half_to_others() {
+    fn one_namespace_gets_at_most_half() {
         let slots = Slots::new(4);
         let take = |namespace: &str| slots.acquire(namespace).now_or_never().flatten();
         let hostile: Vec<_> = (0..90).filter_map(|_| take("hostile")).collect();

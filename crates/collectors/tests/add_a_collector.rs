@@ -37,7 +37,7 @@ mod lines {
     #[async_trait]
     impl Collector for TextLines {
         fn parse(metric: &MetricConfig, _: &Environment) -> Result<Self, ConfigError> {
-            let file = metric.value("file").ok_or(ConfigError::NoEndpoint)?;
+            let file = metric.value("file").ok_or(ConfigError::Missing("file"))?;
             let file =
                 file.parse().map_err(|_| ConfigError::Url(file.to_owned(), "is not a URL"))?;
             Ok(Self { file })
@@ -158,6 +158,6 @@ async fn example_reads_a_value() {
 fn mistakes_in_its_settings_are_found() {
     let found = findings(&autoscaler("fil", "http://a/"), &environment());
     let texts: Vec<&str> = found.iter().map(|finding| finding.message.as_str()).collect();
-    let expected = ["config value endpoint not found", "the collector lines has no setting fil"];
+    let expected = ["config value file not found", "the collector lines has no setting fil"];
     assert_eq!(texts, expected);
 }

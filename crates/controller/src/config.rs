@@ -30,8 +30,8 @@ pub struct Options {
     pub allow_other_controller: bool,
     /// Watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,
-    /// How often a status may be written in which only metric values changed. Zero for each
-    /// reconcile.
+    /// How often a status may be written in which only metric values changed, by no more than the
+    /// tolerance. Zero for each reconcile.
     pub status_interval: Duration,
 }
 

@@ -55,7 +55,7 @@ pub struct Dependencies {
     pub clients: Clients,
     pub mapper: Arc<RestMapper>,
     pub metrics: Arc<dyn MetricsClient>,
-    /// Receives the controller's pods when it starts.
+    /// Receives the controller's pods when its caches have synced.
     pub pods: PodLookup,
     /// Receives the controller's queue when it starts.
     pub trigger: ReconcileTrigger,
@@ -174,7 +174,6 @@ pub async fn run(
         settings: options.setting_source(),
         field_manager: dependencies.field_manager(),
     };
-    dependencies.pods.attach(informers.caches.pods.clone());
     dependencies.trigger.attach(informers.clone());
     let shadow = Arc::new(ShadowRecords::default());
     let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
@@ -195,6 +194,7 @@ pub async fn run(
         _ = running_informers.join_next() => return Err(RunError::InformerEnded),
     }
     check_for_peer(&dependencies, &options, &informers)?;
+    dependencies.pods.attach(informers.caches.pods.clone());
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");

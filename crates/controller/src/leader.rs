@@ -24,7 +24,7 @@ use crate::{
     reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
     scale_target::{Owners, ScaleClient},
     shadow::{ShadowRecords, read_only},
-    worker::Workers,
+    worker::{LateLog, Workers},
 };
 
 /// The annotation that a lease holder sets if it stores histories for its successor.
@@ -147,6 +147,7 @@ impl Leader<'_> {
             slots: WorkerSlots::new(self.options.workers),
             suspension: self.suspension.clone(),
             metric_changes: self.dependencies.metric_changes.clone(),
+            late_log: LateLog::default(),
         };
         workers.spawn(running.run());
         telemetry.set_working(true);

@@ -5,8 +5,9 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::Instant};
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::{
     cache::{Autoscaler, NextDue, SuspensionDetector},
@@ -27,6 +28,7 @@ pub(crate) struct Workers {
     pub(crate) slots: WorkerSlots,
     pub(crate) suspension: Arc<SuspensionDetector>,
     pub(crate) metric_changes: Arc<dyn KnownMetricChanges>,
+    pub(crate) late_log: LateLog,
 }
 
 impl Workers {
@@ -50,7 +52,9 @@ impl Workers {
         let started = Instant::now();
         let key = item.key().clone();
         let queued = reconciler.autoscalers.get(&key);
-        telemetry.dequeued(&key, started - due, self.period(queued.as_deref()));
+        let period = self.period(queued.as_deref());
+        telemetry.dequeued(&key, started - due, period);
+        self.late_log.observe(started - due, period.length(), started);
         // A panic on one autoscaler must not stop the others.
         let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
@@ -102,6 +106,49 @@ impl Workers {
     }
 }
 
+/// How often late reconciles are logged.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Logs that reconciles are late by more than a sync period, once a minute.
+#[derive(Debug, Default)]
+pub(crate) struct LateLog(Mutex<LateReconciles>);
+
+/// The late reconciles since the last log line.
+#[derive(Debug, Default)]
+struct LateReconciles {
+    count: u64,
+    longest: Duration,
+    logged: Option<Instant>,
+}
+
+impl LateLog {
+    fn observe(&self, lateness: Duration, period: Duration, now: Instant) {
+        if let Some(LateReconciles { count, longest, .. }) = self.add(lateness, period, now) {
+            warn!(
+                count,
+                ?longest,
+                "reconciles start more than a sync period late: the API server, a metrics API or \
+                 this machine is too slow"
+            );
+        }
+    }
+
+    /// Returns what to log, if that is due.
+    fn add(&self, lateness: Duration, period: Duration, now: Instant) -> Option<LateReconciles> {
+        if lateness <= period {
+            return None;
+        }
+        let mut late = self.0.lock();
+        late.count += 1;
+        late.longest = late.longest.max(lateness);
+        if late.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
+            return None;
+        }
+        let next = LateReconciles { logged: Some(now), ..LateReconciles::default() };
+        Some(std::mem::replace(&mut *late, next))
+    }
+}
+
 /// Metrics whose values are known in advance, such as those of scaling schedules. The controller
 /// reconciles when one changes.
 pub trait KnownMetricChanges: Send + Sync {
@@ -112,5 +159,30 @@ pub trait KnownMetricChanges: Send + Sync {
 impl KnownMetricChanges for () {
     fn next_change(&self, _: &HorizontalPodAutoscaler, _: Timestamp) -> Option<Timestamp> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_reconciles_are_logged_once_a_minute() {
+        let (log, start) = (LateLog::default(), Instant::now());
+        // Second, lateness, and the count and the longest lateness of a log line.
+        let steps = [
+            (0, 15, None),
+            (1, 16, Some((1, 16))),
+            (2, 40, None),
+            (60, 20, None),
+            (61, 30, Some((3, 40))),
+            (200, 15, None),
+        ];
+        for (second, lateness, expected) in steps {
+            let seconds = Duration::from_secs;
+            let logged = log.add(seconds(lateness), seconds(15), start + seconds(second));
+            let logged = logged.map(|late| (late.count, late.longest.as_secs()));
+            assert_eq!(logged, expected, "after {second} s");
+        }
     }
 }

@@ -15,8 +15,8 @@ use crate::{
     targets::TARGETS_FIELD,
 };
 
-/// The `CustomResourceDefinition` (apiextensions.k8s.io/v1). Its rules have field paths, which
-/// Kubernetes 1.28 introduced; but 1.28 estimates their cost too high, and refuses the definition.
+/// The `CustomResourceDefinition` (apiextensions.k8s.io/v1). Kubernetes 1.28 rejects it, because it
+/// overestimates the cost of the rules.
 pub fn definition() -> Result<Value, DefinitionError> {
     let version = json!({
         "name": VERSION,
@@ -57,7 +57,7 @@ pub(crate) fn schema() -> Result<Value, DefinitionError> {
     Ok(schema)
 }
 
-/// The schema of what the custom API has in common with autoscaling/v2.
+/// The schema of the fields that the custom API shares with autoscaling/v2.
 pub(crate) fn core_schema() -> Result<Value, DefinitionError> {
     let mut spec = structural::<HorizontalPodAutoscalerSpec>(Section::Spec);
     rules::apply(&mut spec)?;
@@ -152,8 +152,8 @@ fn finish_status(status: &mut Value) -> Result<(), DefinitionError> {
     Ok(())
 }
 
-/// Columns like those of `kubectl get hpa`, as far as `JSONPath` allows. kubectl prints kind and
-/// name of the target in one column. Here, the kind has its own.
+/// The columns of `kubectl get hpa`, except that the kind of the target has its own column. A
+/// `JSONPath` can't print kind and name in one.
 fn columns() -> Value {
     let targets = format!(".status.{TARGETS_FIELD}");
     json!([

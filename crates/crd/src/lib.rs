@@ -1,5 +1,5 @@
-//! `CustomResourceDefinitions`: of the custom API, with the schema of `HorizontalPodAutoscaler` in
-//! autoscaling/v2, and of `ScalingSchedule` and `ClusterScalingSchedule`.
+//! `CustomResourceDefinitions` of the custom API, which has the schema of `HorizontalPodAutoscaler`
+//! in autoscaling/v2, and of `ScalingSchedule` and `ClusterScalingSchedule`.
 //!
 //! The custom API is for clusters with a managed control plane, where the built-in controller can't
 //! be turned off. That controller ignores objects of another API group. The schema is generated
@@ -25,7 +25,8 @@ pub use targets::{TARGETS_FIELD, targets};
 pub use types::{FieldError, member_path, type_errors, unknown_fields};
 
 pub const GROUP: &str = "autoscaling.hpa-rs.dev";
-/// The only version, named like that of the same schema in the group `autoscaling`.
+/// The only version. It has the name of the version in the group `autoscaling` with the same
+/// schema.
 pub const VERSION: &str = "v2";
 /// `GROUP/VERSION`.
 pub const API_VERSION: &str = "autoscaling.hpa-rs.dev/v2";
@@ -33,10 +34,10 @@ pub const API_VERSION: &str = "autoscaling.hpa-rs.dev/v2";
 pub const KIND: &str = "HorizontalPodAutoscaler";
 /// The resource name in URLs and RBAC rules.
 pub const PLURAL: &str = "horizontalpodautoscalers";
-/// The short name for kubectl. `hpa` is that of the core API.
+/// The short name for kubectl. The core API has `hpa`.
 pub const SHORT_NAME: &str = "rhpa";
 
-/// Why the definition could not be generated.
+/// An error while the definition is generated.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     #[error("the schema has no {0}")]

@@ -1,8 +1,8 @@
 //! The API server's validation of autoscaling/v2 ([`hpa_calc::validation`]), as bounds and rules of
 //! a schema.
 //!
-//! What can be expressed as a bound or an enumeration is one, so that any tool can check it. The
-//! rest are CEL rules, limited to the functions of the first API servers with CEL.
+//! A check is a bound or an enumeration where possible, because any tool can check those. Other
+//! checks are CEL rules, limited to the functions of the first API servers with CEL.
 
 use hpa_calc::validation::MAX_METRICS;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ struct Rule {
     expression: &'static str,
     message: &'static str,
     reason: &'static str,
-    /// The member that violates the rule, if the rule is about several.
+    /// The field to report if the rule is about several fields.
     member: Option<&'static str>,
 }
 
@@ -71,7 +71,7 @@ const SEGMENT: &[Rule] = &[
     own(INVALID, "!self.contains('%')", "may not contain '%'"),
 ];
 
-/// Only ReplicationController, the only core kind with a scale subresource, needs no group.
+/// ReplicationController needs no group: it is the only core kind with a scale subresource.
 const SCALE_TARGET: &[Rule] = &[
     on(
         ".apiVersion",
@@ -185,8 +185,8 @@ const RESOURCE_TARGET: &[Rule] = &[
     ),
 ];
 
-/// These rules read the digits. Quantities are rounded away from zero, so a text with a nonzero
-/// digit is never the number 0.
+/// A quantity is positive if it has no minus sign and a nonzero digit: because quantities are
+/// rounded away from zero, such a text is never the number 0.
 const POSITIVE: &[Rule] =
     &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
 const NOT_NEGATIVE: &[Rule] = &[own(

@@ -4,7 +4,7 @@
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// A section of the object, which decides how strict the schema is.
+/// A section of the object. It determines how strict the schema is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The spec: enumerations are closed, and essential fields are required.
@@ -91,7 +91,7 @@ fn restructure(schema: &mut Value, section: Section) {
 }
 
 /// Removes `null` from the types of optional fields. The API server drops `null` before it
-/// validates, so that the schema needn't allow it.
+/// validates, so the schema needn't allow it.
 fn unwrap_nullable(schema: &mut Map<String, Value>) {
     let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
     if let Some(Value::Array(any_of)) = schema.get_mut("anyOf")

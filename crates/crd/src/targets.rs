@@ -1,7 +1,7 @@
 //! The text of the column `Targets`, as `kubectl get hpa` prints it for the core API.
 //!
-//! A printer column is one `JSONPath`, which can't combine spec and status. The controller therefore
-//! stores the text in the status.
+//! A printer column is a single `JSONPath`, which can't combine spec and status. The controller
+//! therefore writes the text to the status.
 
 use hpa_calc::{
     api::{
@@ -11,14 +11,14 @@ use hpa_calc::{
     quantity::Quantity,
 };
 
-/// The field of the status with the text of [`targets`]. The core API doesn't have it.
+/// The status field with the text of [`targets`]. The core API doesn't have this field.
 pub const TARGETS_FIELD: &str = "targets";
 
-/// How many metrics the text has. The core API prints as many.
-const SHOWN: usize = 2;
+/// The number of metrics in the text, as in the core API. Others are only counted.
+const MAX_METRICS: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
-/// Value and target of the first metrics: `cpu: 8%/50%, 3/10 (avg) + 1 more...`.
+/// The values and targets of the first metrics, for example `cpu: 8%/50%, 3/10 (avg) + 1 more...`.
 pub fn targets(
     spec: &HorizontalPodAutoscalerSpec,
     status: &HorizontalPodAutoscalerStatus,
@@ -27,28 +27,31 @@ pub fn targets(
         .metrics
         .iter()
         .enumerate()
-        .take(SHOWN)
-        .map(|(index, metric)| text(metric, status.current_metrics.get(index)))
+        .take(MAX_METRICS)
+        .map(|(index, metric)| metric_text(metric, status.current_metrics.get(index)))
         .collect();
-    let shown = texts.join(", ");
+    let text = texts.join(", ");
     match spec.metrics.len() {
         0 => "<none>".to_owned(),
-        count if count > SHOWN => format!("{shown} + {} more...", count - SHOWN),
-        _ => shown,
+        count if count > MAX_METRICS => format!("{text} + {} more...", count - MAX_METRICS),
+        _ => text,
     }
 }
 
 /// The text of one metric, from the entries of spec and status at the same index.
-fn text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
+fn metric_text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
     let current = status.and_then(|status| current(&spec.source_type, status));
     let Some(target) = target(spec) else { return "<unknown type>".to_owned() };
     let average_value = current.and_then(|current| current.average_value.as_ref());
     match &spec.source_type {
-        MetricSourceType::Pods => pair(average_value, target.average_value.as_ref()),
+        MetricSourceType::Pods => value_and_target(average_value, target.average_value.as_ref()),
         MetricSourceType::Resource | MetricSourceType::ContainerResource => {
             let name = spec.metric_name();
             if target.average_value.is_some() {
-                return format!("{name}: {}", pair(average_value, target.average_value.as_ref()));
+                return format!(
+                    "{name}: {}",
+                    value_and_target(average_value, target.average_value.as_ref())
+                );
             }
             let percent = |value: Option<i32>, missing: &str| {
                 value.map_or_else(|| missing.to_owned(), |value| format!("{value}%"))
@@ -59,18 +62,21 @@ fn text(spec: &MetricSpec, status: Option<&MetricStatus>) -> String {
             format!("{name}: {value}/{target}")
         }
         _ if target.average_value.is_some() => {
-            format!("{} (avg)", pair(average_value, target.average_value.as_ref()))
+            format!("{} (avg)", value_and_target(average_value, target.average_value.as_ref()))
         }
-        _ => pair(current.and_then(|current| current.value.as_ref()), target.value.as_ref()),
+        _ => value_and_target(
+            current.and_then(|current| current.value.as_ref()),
+            target.value.as_ref(),
+        ),
     }
 }
 
-fn pair(current: Option<&Quantity>, target: Option<&Quantity>) -> String {
-    let text = |value: Option<&Quantity>| value.map_or(UNKNOWN.to_owned(), Quantity::to_string);
-    format!("{}/{}", text(current), text(target))
+fn value_and_target(current: Option<&Quantity>, target: Option<&Quantity>) -> String {
+    let quantity = |value: Option<&Quantity>| value.map_or(UNKNOWN.to_owned(), Quantity::to_string);
+    format!("{}/{}", quantity(current), quantity(target))
 }
 
-/// The target in the member that `type` names.
+/// The target in the source field of the metric's type.
 fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
     match spec.source_type {
         MetricSourceType::Resource => spec.resource.as_ref().map(|source| &source.target),
@@ -84,7 +90,7 @@ fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
     }
 }
 
-/// The value in the member for metrics of this type.
+/// The value in the source field of this type.
 fn current<'a>(
     source_type: &MetricSourceType,
     status: &'a MetricStatus,
@@ -107,7 +113,7 @@ mod tests {
 
     use super::targets;
 
-    fn text(metrics: Value, current: Value) -> String {
+    fn targets_text(metrics: Value, current: Value) -> String {
         let spec = serde_json::from_value(json!({ "metrics": metrics })).unwrap();
         let status = serde_json::from_value(json!({ "currentMetrics": current })).unwrap();
         targets(&spec, &status)
@@ -122,8 +128,8 @@ mod tests {
         json!({ "type": "External", "external": external })
     }
 
-    fn current(source_type: &str, member: &str, value: Value) -> Value {
-        json!({ "type": source_type, member: { "current": value } })
+    fn current(source_type: &str, source_field: &str, value: Value) -> Value {
+        json!({ "type": source_type, source_field: { "current": value } })
     }
 
     #[test]
@@ -131,12 +137,12 @@ mod tests {
         let metrics = json!([cpu(json!({ "averageUtilization": 50 }))]);
         let value = json!({ "averageUtilization": 8, "averageValue": "80m" });
         let current = json!([current("Resource", "resource", value)]);
-        assert_eq!(text(metrics.clone(), current), "cpu: 8%/50%");
-        assert_eq!(text(metrics, json!([])), "cpu: <unknown>/50%");
+        assert_eq!(targets_text(metrics.clone(), current), "cpu: 8%/50%");
+        assert_eq!(targets_text(metrics, json!([])), "cpu: <unknown>/50%");
     }
 
     #[test]
-    fn quantities_are_printed_with_the_kind_of_the_average() {
+    fn external_averages_are_marked() {
         let metrics = json!([cpu(json!({ "averageValue": "1" })), {
             "type": "Pods",
             "pods": { "metric": { "name": "hits" }, "target": { "averageValue": "5" } },
@@ -145,21 +151,21 @@ mod tests {
             current("Resource", "resource", json!({ "averageValue": "500m" })),
             current("Pods", "pods", json!({ "averageValue": "2" })),
         ]);
-        assert_eq!(text(metrics, values), "cpu: 500m/1, 2/5");
+        assert_eq!(targets_text(metrics, values), "cpu: 500m/1, 2/5");
         let metrics = json!([external(json!({ "averageValue": "20" }))]);
         let values = json!([current("External", "external", json!({ "averageValue": "10" }))]);
-        assert_eq!(text(metrics, values), "10/20 (avg)");
+        assert_eq!(targets_text(metrics, values), "10/20 (avg)");
         let metrics = json!([external(json!({ "value": "20" }))]);
         let values = json!([current("External", "external", json!({ "value": "10" }))]);
-        assert_eq!(text(metrics, values), "10/20");
+        assert_eq!(targets_text(metrics, values), "10/20");
     }
 
     #[test]
-    fn more_than_two_metrics_are_counted() {
+    fn metrics_after_the_second_are_counted() {
         let metrics: Vec<_> =
             (1..=4).map(|value| external(json!({ "value": value.to_string() }))).collect();
-        assert_eq!(text(metrics.into(), json!([])), "<unknown>/1, <unknown>/2 + 2 more...");
-        assert_eq!(text(json!([]), json!([])), "<none>");
-        assert_eq!(text(json!([{ "type": "New" }]), json!([])), "<unknown type>");
+        assert_eq!(targets_text(metrics.into(), json!([])), "<unknown>/1, <unknown>/2 + 2 more...");
+        assert_eq!(targets_text(json!([]), json!([])), "<none>");
+        assert_eq!(targets_text(json!([{ "type": "New" }]), json!([])), "<unknown type>");
     }
 }

@@ -31,15 +31,16 @@ pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     Ok(errors)
 }
 
-/// The fields of an object that the API doesn't have: a misspelled or misplaced name. Strict
-/// decoding by the API server refuses them, as kubectl asks for.
+/// The fields of an object that the API doesn't have, such as misspelled or misplaced names. The
+/// API server rejects them with strict validation, which kubectl requests.
 pub fn unknown_fields(object: &Value) -> Result<Vec<String>, DefinitionError> {
     let mut unknown = Vec::new();
     find_unknown(object, full_schema(object)?, "", &mut unknown);
     Ok(unknown)
 }
 
-/// The schema of the object's API with that of `metadata`, which a definition must leave out.
+/// The schema of the object's API, completed with the schema of `metadata`, which a definition must
+/// leave out.
 fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     static CUSTOM: OnceLock<Value> = OnceLock::new();
     static CORE: OnceLock<Value> = OnceLock::new();
@@ -55,7 +56,8 @@ fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
     Ok(cached.get_or_init(|| schema))
 }
 
-/// The fields of `ObjectMeta` (meta/v1). What the API server sets is not checked further.
+/// The fields of `ObjectMeta` (meta/v1). The values of fields that the API server sets are not
+/// checked.
 fn metadata_schema() -> Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "object", "additionalProperties": text });

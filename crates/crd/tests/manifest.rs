@@ -15,7 +15,7 @@ fn chart_ships_the_generated_manifest() {
 }
 
 /// Checks the API server's rules for structural schemas (apiextensions.k8s.io/v1): a type for every
-/// value, no references, no `null`, and no logical forms except that of integer-or-string.
+/// value, no references, no `null`, and no logical operators except for integer-or-string.
 #[test]
 fn schema_is_structural() {
     let definition = hpa_crd::definition().expect("a definition");

@@ -1,20 +1,21 @@
-//! Who may read the dashboard: only pages that it served itself, to the user who started it.
+//! Access control: only the user who started the dashboard can read it, and only its own pages.
 //!
-//! The dashboard answers with the user's rights in the cluster, and every user of the machine can
-//! connect to its port. So a request needs a token, which the printed address has. The browser gets
-//! it as a cookie. Besides, a name in the `Host` header that is not of loopback is refused, so that
-//! no other site can make its own name resolve to this address and read the answers.
+//! The dashboard reads the cluster with the user's permissions, and every user of the machine can
+//! connect to its port. Requests therefore need the token that is in the printed address. The
+//! browser gets it as a cookie. Requests whose `Host` header is not a loopback name are rejected:
+//! otherwise another site could resolve its own name to this address and read the responses (DNS
+//! rebinding).
 
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-/// The tokens.
+/// The tokens of a running dashboard.
 pub(crate) struct Access {
-    /// Valid as long as the dashboard runs.
+    /// Valid while the dashboard runs.
     token: String,
     /// Valid once. It is an argument of the browser's process, which other users can see.
     launch: Mutex<Option<String>>,
-    /// Cookies are shared by all ports of a host, so the name has the port.
+    /// The name of the cookie. It contains the port, because all ports of a host share cookies.
     cookie: String,
 }
 
@@ -37,7 +38,7 @@ impl Access {
         self.launch.lock().clone()
     }
 
-    /// The `Set-Cookie` header for who has a token.
+    /// Returns the `Set-Cookie` header if the token is valid.
     pub(crate) fn grant(&self, token: &str) -> Option<String> {
         let mut launch = self.launch.lock();
         let is_launch = launch.as_deref() == Some(token);
@@ -56,8 +57,8 @@ impl Access {
     }
 }
 
-/// Whether a `Host` header names loopback. The port doesn't matter: it is another one behind a
-/// forwarded port.
+/// Whether a `Host` header names loopback. Any port is accepted, because a forwarded port can
+/// differ from the dashboard's.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

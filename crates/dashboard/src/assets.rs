@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn page_loads_nothing_from_elsewhere() {
+    fn page_loads_nothing_from_other_hosts() {
         for (path, _, content) in FILES.into_iter().chain([("/", "", PAGE)]) {
             let without_namespace = content.replace("http://www.w3.org/2000/svg", "");
             for origin in ["http://", "https://", "url(", "@import", "eval(", "innerHTML"] {

@@ -16,22 +16,22 @@ use crate::{
     model::{Board, Controller, Identity, Observed, SourceState, Update},
 };
 
-/// How often to look for an API that the cluster doesn't serve.
+/// Interval of checks for an API that the cluster doesn't serve.
 const NOT_SERVED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Follows the autoscalers of one API, forever.
+/// Watches the autoscalers of one API, forever.
 pub(crate) struct AutoscalerFeed {
     pub(crate) client: Client,
     pub(crate) api: AutoscalerApi,
     /// `None` for all namespaces.
     pub(crate) namespace: Option<String>,
-    /// What is followed if the user may not list the autoscalers of all namespaces.
+    /// The namespace to watch if the user may not list autoscalers in all namespaces.
     pub(crate) fallback: String,
     pub(crate) board: Arc<Board>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Why following stopped.
+/// The reason why the watch stopped.
 enum Stop {
     NotServed,
     Forbidden,
@@ -60,8 +60,8 @@ impl AutoscalerFeed {
         }
     }
 
-    /// Whether the cluster has the API. A list can't tell: if the user may not list, it is
-    /// forbidden in any case.
+    /// Whether the cluster serves the API. A list request doesn't show this: without permission, it
+    /// is forbidden in any case.
     async fn is_served(&self) -> bool {
         let resources = self.client.list_api_group_resources(self.api.api_version()).await;
         !matches!(resources, Err(kube::Error::Api(status)) if status.code == 404)
@@ -108,7 +108,7 @@ impl AutoscalerFeed {
             }
         };
         self.board.update(update, self.clock.now());
-        // A watch that delivers works again.
+        // The watch works again.
         self.board.set_source(self.api, SourceState::Synced);
         ControlFlow::Continue(())
     }

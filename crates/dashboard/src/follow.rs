@@ -1,4 +1,4 @@
-//! Follows objects by a list and a watch.
+//! Lists and watches objects.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
@@ -17,13 +17,13 @@ use tokio::{sync::watch, task::JoinHandle};
 /// Objects per response of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// A change of the objects that are followed.
+/// A change of the watched objects.
 pub(crate) enum Change<K> {
     /// A complete list.
     Replace(Vec<K>),
     Apply(K),
     Delete(K),
-    /// The list or watch failed. It is repeated, later and later.
+    /// The list or watch failed. It is retried with a growing backoff.
     Failed(watcher::Error),
 }
 
@@ -59,12 +59,12 @@ pub(crate) async fn follow<K>(
     }
 }
 
-/// The message of the API server, if the error is its answer.
+/// The message of the API server, if it responded.
 pub(crate) fn message(error: &watcher::Error) -> String {
     status(error).map_or_else(|| hpa_metrics::describe(error), |status| status.message.clone())
 }
 
-/// The HTTP status of the API server's answer.
+/// The HTTP status of the API server's response.
 pub(crate) fn status_code(error: &watcher::Error) -> Option<u16> {
     status(error).map(|status| status.code)
 }
@@ -78,13 +78,13 @@ fn status(error: &watcher::Error) -> Option<&Status> {
     }
 }
 
-/// Objects of a namespace by name, as they are known now.
+/// The objects of a namespace by name, as last listed or watched.
 #[derive(Clone, Debug)]
 pub(crate) struct Objects<T> {
     pub(crate) items: BTreeMap<String, Arc<T>>,
     /// The first list is complete, or has failed.
     pub(crate) is_settled: bool,
-    /// Why the objects may be incomplete.
+    /// The reason why the objects may be incomplete.
     pub(crate) problem: Option<String>,
 }
 
@@ -94,14 +94,14 @@ impl<T> Default for Objects<T> {
     }
 }
 
-/// Follows objects until it is dropped.
+/// Lists and watches objects until it is dropped.
 pub(crate) struct Follower<T> {
     objects: watch::Receiver<Objects<T>>,
     task: JoinHandle<()>,
 }
 
 impl<T: Send + Sync + 'static> Follower<T> {
-    /// Follows the objects that `decode` accepts. The error of another one is reported.
+    /// Starts to watch. An object that `decode` rejects is left out, and its error is reported.
     pub(crate) fn start<K>(
         api: Api<K>,
         config: watcher::Config,
@@ -121,7 +121,7 @@ impl<T: Send + Sync + 'static> Follower<T> {
         Self { objects, task }
     }
 
-    /// What is known now. Later changes are notified by `changed`.
+    /// The objects as of now. `changed` notifies of later changes.
     pub(crate) fn objects(&mut self) -> Objects<T>
     where
         T: Clone,

@@ -10,8 +10,8 @@
 //!            values over time
 //! ```
 //!
-//! It reads with the rights of the user who started it, and writes nothing. A module imports only
-//! modules before it in this list: `past`, `metrics`, `model`, `access`, `assets`, `follow`,
+//! It reads with the permissions of the user who started it, and writes nothing. A module imports
+//! only modules before it in this list: `past`, `metrics`, `model`, `access`, `assets`, `follow`,
 //! `autoscalers`, `cluster`, `detail`, `site`.
 
 mod access;
@@ -33,7 +33,7 @@ use std::{
 };
 
 use axum::serve::ListenerExt;
-use hpa_calc::Settings;
+use hpa_calc::{Settings, settings::SettingPolicy};
 use hpa_controller::{AutoscalerApi, Clock, SystemClock, k8s::Clients};
 use tokio::{
     net::TcpListener,
@@ -48,26 +48,28 @@ pub use crate::{
     past::{Past, PastDecision, PastSample, PastSource},
 };
 
-/// What to show, and where.
+/// Options of a dashboard.
 #[derive(Clone)]
 pub struct Options {
-    /// The port on 127.0.0.1. For 0, the system chooses it.
+    /// The port on 127.0.0.1. 0 is any free port.
     pub port: u16,
     /// The name of the cluster, as the page shows it.
     pub title: String,
     /// The only namespace to show. `None` for all.
     pub namespace: Option<String>,
-    /// The controller's settings, which are part of a decision.
+    /// The controller's settings, on which decisions depend.
     pub settings: Settings,
-    /// How often the metrics of a shown autoscaler are read.
+    /// The settings that autoscalers may override.
+    pub setting_policy: SettingPolicy,
+    /// Interval at which the metrics of a shown autoscaler are read.
     pub sync_period: Duration,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
-    /// The clock of the cluster, which a simulation replaces.
+    /// The clock of the cluster. A simulated cluster has its own.
     pub clock: Arc<dyn Clock>,
-    /// What knows the past, if anything does.
+    /// The source of past decisions, if there is one.
     pub past: Option<Arc<dyn PastSource>>,
-    /// What reads metrics. `None` for the metrics APIs.
+    /// The source of metrics. `None` for the metrics APIs.
     pub metrics: Option<Arc<dyn MetricReader>>,
 }
 
@@ -78,6 +80,7 @@ impl Default for Options {
             title: String::new(),
             namespace: None,
             settings: Settings::default(),
+            setting_policy: SettingPolicy::default(),
             sync_period: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             clock: Arc::new(SystemClock::default()),
@@ -87,7 +90,7 @@ impl Default for Options {
     }
 }
 
-/// Why the dashboard can't start.
+/// An error that prevents the start of the dashboard.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The port is taken, or may not be used.
@@ -112,7 +115,11 @@ impl Dashboard {
         let error = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
-        let board = Arc::new(Board::new(&AutoscalerApi::ALL, options.settings.clone()));
+        let board = Arc::new(Board::new(
+            &AutoscalerApi::ALL,
+            options.settings.clone(),
+            options.setting_policy.clone(),
+        ));
         let mut tasks = JoinSet::new();
         for api in AutoscalerApi::ALL {
             let feed = AutoscalerFeed {
@@ -137,7 +144,7 @@ impl Dashboard {
         Ok(Self { address, token, launch_token, tasks })
     }
 
-    /// The address of the page, for the user. It has the token, so only the user may see it.
+    /// The address of the page, for the user only: it contains the token.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token)
     }

@@ -1,4 +1,4 @@
-//! Where the metrics of a decision are read.
+//! The source of the metrics for a decision.
 
 use async_trait::async_trait;
 use hpa_calc::{Inputs, Readings};
@@ -7,9 +7,9 @@ use hpa_metrics::{Coalescing, KubeMetricsClient, read_all};
 /// Reads metrics.
 #[async_trait]
 pub trait MetricReader: Send + Sync {
-    /// Answers the queries of a decision, of which `inputs` has everything else.
+    /// Reads the metrics for a decision. `inputs` has all its other inputs.
     ///
-    /// The texts say what is wrong with the source of the metrics itself, without a full stop.
+    /// Also returns problems of the source itself, as sentences without a full stop.
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>);
 }
 

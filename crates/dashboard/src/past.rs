@@ -1,4 +1,4 @@
-//! The past of autoscalers, which only their controller knows.
+//! The past of autoscalers, which their controller records.
 
 use async_trait::async_trait;
 use hpa_calc::{
@@ -13,18 +13,19 @@ use hpa_controller::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// What the controller remembers of an autoscaler.
+/// The controller's records of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// Recommendations and scale events. `None` if that instance doesn't know them.
+    /// Recommendations and scale events. `None` if that instance has not recorded them.
     pub history: Option<History>,
-    /// The controller's settings, which are part of a decision.
+    /// The controller's settings, on which decisions depend.
     pub settings: Option<Settings>,
     /// Earlier reconciles, oldest first.
     pub samples: Vec<PastSample>,
     /// Earlier decisions, oldest first.
     pub decisions: Vec<PastDecision>,
-    /// The values of Object and External metrics that the controller read last, by metric.
+    /// The last values that the controller read of Object and External metrics, by the index of the
+    /// metric.
     pub values: Vec<Option<MilliValue>>,
     /// The forecasts of the controller.
     pub forecasts: Vec<ForecastView>,
@@ -33,7 +34,7 @@ pub struct Past {
 /// The numbers of one reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastSample {
-    /// When it decided.
+    /// The time of the decision.
     pub at: Timestamp,
     /// The replicas before the decision.
     pub current: i32,
@@ -41,7 +42,7 @@ pub struct PastSample {
     pub desired: Option<i32>,
     /// The largest proposal of the metrics.
     pub proposed: Option<i32>,
-    /// By metric: percent for a utilization target, else thousandths.
+    /// The values by the index of their metric: percent for a utilization target, else thousandths.
     pub values: Vec<Option<i64>>,
 }
 
@@ -49,25 +50,25 @@ pub struct PastSample {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastDecision {
-    /// When the first of them was made.
+    /// The time of the first decision.
     pub from: Timestamp,
-    /// When the last of them was made.
+    /// The time of the last decision.
     pub until: Timestamp,
     /// The replicas before. `None` if the scale could not be read.
     pub current: Option<i32>,
     /// The replicas that were written, if any.
     pub scaled_to: Option<i32>,
-    /// Why, in one sentence. That of the last one.
+    /// The explanation of the last decision, in one sentence.
     pub sentence: String,
 }
 
 /// Reads the past from the controller.
 #[async_trait]
 pub trait PastSource: Send + Sync {
-    /// What has happened; of the samples, only those after a time, or all for `None`.
+    /// Reads the past of an autoscaler, with only the samples after a time (`None`: all samples).
     ///
-    /// `manager` is the field manager that stored the autoscaler's status. The error is for the
-    /// user: why the past is not known, and what to do, without a full stop.
+    /// `manager` is the field manager that stored the autoscaler's status. The error tells the user
+    /// why the past can't be read and what to do, without a full stop.
     async fn past(
         &self,
         autoscaler: &HpaKey,
@@ -76,7 +77,6 @@ pub trait PastSource: Send + Sync {
     ) -> Result<Past, String>;
 }
 
-/// What the debug API of a controller returns.
 impl From<AutoscalerDetail> for Past {
     fn from(detail: AutoscalerDetail) -> Self {
         Self {
@@ -131,7 +131,7 @@ fn raw_value(metric: &MetricExplanation) -> Option<i64> {
     }
 }
 
-/// What a metric is compared with its target by.
+/// The value that is compared with the metric's target.
 pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
     match metric.target? {
         TargetValue::Utilization(_) => metric.utilization.map(percent),

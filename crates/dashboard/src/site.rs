@@ -29,13 +29,13 @@ use crate::{
     model::{Board, Identity},
 };
 
-/// How many streams there may be: two for each tab that is visible.
+/// Limit for concurrent event streams. A visible tab has two.
 const MAX_STREAMS: usize = 64;
 /// Time between two updates of the list.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Headers of every response. Nothing from elsewhere is loaded or sent, and no other site can frame
-/// the page or read from it.
+/// Headers of every response. They forbid the page to load from or send to other sites, and other
+/// sites to frame or read it.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -51,7 +51,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// What requests share.
+/// The state that all requests share.
 pub(crate) struct Site {
     pub(crate) access: Access,
     pub(crate) board: Arc<Board>,
@@ -83,7 +83,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Refuses what [`Access`] refuses, and adds the headers.
+/// Rejects requests without [`Access`], and adds [`HEADERS`].
 async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = match admit(&site.access, &request) {
         Ok(()) => next.run(request).await,
@@ -111,7 +111,7 @@ fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
     let parameters = || uri.query().unwrap_or_default().split('&');
     let token = parameters().find_map(|parameter| parameter.strip_prefix("token="));
     if let Some(cookie) = token.filter(|_| uri.path() == "/").and_then(|one| access.grant(one)) {
-        // The address without the token, so that it is not in the history of the browser.
+        // Redirect to the address without the token, to keep it out of the browser's history.
         let others = parameters().filter(|parameter| !parameter.starts_with("token="));
         let others: Vec<_> = others.collect();
         let query =
@@ -141,7 +141,7 @@ async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
     }))
 }
 
-/// The list: all rows, then those that change.
+/// Streams the list: first all rows, then the changed ones.
 async fn autoscalers(State(site): State<Arc<Site>>) -> Response {
     let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many() };
     let reader = ListReader {
@@ -183,7 +183,7 @@ struct AutoscalerQuery {
     id: String,
 }
 
-/// One autoscaler, again whenever it has changed.
+/// Streams one autoscaler whenever it has changed.
 async fn autoscaler(
     State(site): State<Arc<Site>>,
     Query(AutoscalerQuery { id }): Query<AutoscalerQuery>,

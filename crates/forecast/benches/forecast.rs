@@ -57,7 +57,7 @@ fn add(bencher: Bencher) {
     });
 }
 
-/// What is done once a day for each autoscaler.
+/// The daily work for each autoscaler.
 #[divan::bench(sample_count = 20)]
 fn gate_on_four_weeks(bencher: Bencher) {
     let trace = Trace::new(samples(28));

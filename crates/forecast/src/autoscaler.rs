@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use crate::trace::Trace;
 
-/// One pod's target in the unit of the calculation.
+/// The target of a pod, as an integer for the engine: loads are fractions of it.
 const POD: i64 = 1_000_000;
 const SECONDS_PER_MINUTE: i64 = 60;
 /// Longer times are not modelled.
 const MAX_MINUTES: usize = 24 * 60;
-/// The time between two decisions in the calculation.
+/// The time between two decisions of a run.
 const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// Differences of the load below this are rounding errors.
 const EPSILON: f64 = 1e-6;
@@ -23,17 +23,18 @@ const EPSILON: f64 = 1e-6;
 /// The workload and its autoscaler. A metric is compared with the target for each pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// The load of a pod that the autoscaler aims at, in the unit of the load. Above 0.
+    /// The target load of a pod, in the unit of the load. Above 0.
     pub target: f64,
     /// The deviation from the target that causes no change, as a fraction.
     pub tolerance: f64,
-    /// Bounds of the replicas.
+    /// The lower bound of the replicas.
     pub min_replicas: u32,
-    /// See `min_replicas`.
+    /// The upper bound of the replicas.
     pub max_replicas: u32,
     /// The time from a scale-up until its pods are ready.
     pub startup: SignedDuration,
-    /// The age of the metric when it is read, plus half a sync period.
+    /// The age of a sample when the autoscaler decides on it: the age when it is read, plus half a
+    /// sync period.
     pub delay: SignedDuration,
     /// The stabilization window for scaling down.
     pub stabilization: SignedDuration,
@@ -54,13 +55,14 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// The time from a reading until the pods of the next decision are ready, so that none is late.
+    /// The time from a reading until the pods of the next decision are ready. With this horizon, no
+    /// pod is late.
     pub fn horizon(&self) -> SignedDuration {
         self.startup.saturating_add(self.delay).saturating_add(SYNC_PERIOD)
     }
 }
 
-/// What a run cost, and how often pods had too much to do. Minutes in gaps don't count.
+/// The cost and the overload of a run. Minutes in gaps don't count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -70,7 +72,7 @@ pub struct Outcome {
     pub overload_minutes: f64,
     /// The minutes that were measured.
     pub minutes: f64,
-    /// The load that was too much, as a share of the whole load.
+    /// The load beyond the capacity of the ready pods, as a share of the whole load.
     pub excess: f64,
 }
 
@@ -85,7 +87,7 @@ impl Outcome {
 pub(crate) struct Runner<'a> {
     trace: &'a Trace,
     workload: &'a Workload,
-    /// The first minute that is measured. The ones before settle the autoscaler.
+    /// The first minute that is measured. Earlier minutes bring the autoscaler to a steady state.
     first: usize,
     /// The load that a ready pod can serve, as a multiple of the target.
     pub(crate) capacity: f64,
@@ -96,13 +98,13 @@ impl<'a> Runner<'a> {
         Self { trace, workload, first, capacity: f64::INFINITY }
     }
 
-    /// Runs the autoscaler with its target multiplied by `factor`, and with one more proposal each
-    /// minute: that for the forecast load. A forecast of NaN proposes nothing.
+    /// Runs the autoscaler with its target multiplied by `factor`. Each forecast load adds a
+    /// proposal to the decision of its minute, unless it is NaN.
     pub(crate) fn run(&self, factor: f64, forecasts: Option<&[f32]>) -> Outcome {
         self.observe(factor, forecasts, |_| {})
     }
 
-    /// The same with the load per ready pod at each measured minute, as multiples of the target.
+    /// Like [`Self::run`]. Also calls `see` with each measured minute.
     pub(crate) fn observe(
         &self,
         factor: f64,
@@ -116,7 +118,7 @@ impl<'a> Runner<'a> {
         let mut outcome = Outcome::default();
         let (mut lost, mut total) = (0.0, 0.0);
         let mut replicas = 0;
-        // A day before the first minute is enough for it to settle.
+        // One day is enough for the autoscaler to reach a steady state.
         for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
             let read = minute.checked_sub(delay).and_then(|read| self.pods(loads.get(read)));
             let forecast = forecasts.and_then(|loads| self.pods(loads.get(minute)));
@@ -148,12 +150,13 @@ impl<'a> Runner<'a> {
         outcome
     }
 
-    /// The load in targets of a pod.
+    /// The load as a multiple of a pod's target.
     fn pods(&self, load: Option<&f32>) -> Option<f64> {
         load.filter(|load| !load.is_nan()).map(|load| f64::from(*load) / self.workload.target)
     }
 
-    /// The replicas for a load in targets, by the rule of the engine for averages of a total.
+    /// The replicas for a load (a multiple of a pod's target), by the engine's rule for
+    /// `AverageValue` targets.
     fn propose(&self, replicas: u32, load: f64, factor: f64) -> u32 {
         let tolerance = self.workload.tolerance;
         let target = ValueTarget {
@@ -165,11 +168,11 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What a run was at a minute.
+/// The state of a run in a minute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measurement {
     pub(crate) minute: usize,
-    /// In targets of a pod.
+    /// The load as a multiple of a pod's target.
     pub(crate) load: f64,
     pub(crate) replicas: u32,
     pub(crate) ready: u32,

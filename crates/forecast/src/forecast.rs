@@ -1,4 +1,4 @@
-//! The forecast: what the load did on past days, from now on.
+//! The forecast: the current load plus its changes at this time on past days.
 
 use jiff::{
     SignedDuration, Timestamp,
@@ -12,18 +12,18 @@ use crate::{
 };
 
 const DAY: i64 = 86_400;
-/// A past day counts three times, from a bucket before the same time to one after it, because
-/// people are not that punctual.
+/// A past day contributes three changes: at the same time, a bucket earlier, and a bucket later.
+/// The load of people varies by some minutes from day to day.
 const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
-/// The days before now that are learned from.
+/// The number of past days that a forecast uses.
 pub const LEARNED_DAYS: usize = 14;
 const MAX_CHANGES: usize = LEARNED_DAYS * SHIFTS.len();
 /// The half hour before a reading.
 const SMOOTHED_BUCKETS: usize = 6;
-/// On fewer days, the load says nothing about a day.
+/// With fewer past days, there is no forecast.
 const MIN_DAYS: usize = 2;
 
-/// The past days that are like a day.
+/// The past days that a forecast for a day uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Season {
@@ -48,7 +48,7 @@ impl Season {
     }
 }
 
-/// The level that a forecast starts from.
+/// The load to which a forecast adds the change of past days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
@@ -60,7 +60,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The part of the newest reading. The rest is that of the half hour before.
+    /// The weight of the newest reading. The half hour before it has the rest.
     const fn reading(self) -> f64 {
         match self {
             Self::Reading => 1.0,
@@ -69,30 +69,30 @@ impl Level {
     }
 }
 
-/// What to forecast.
+/// The inputs of a forecast besides the history.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The time of the newest reading.
     pub now: Timestamp,
     /// The newest reading, in the unit of the history.
     pub load: f64,
-    /// The time from the newest reading to the forecast one.
+    /// The time from the newest reading to the forecast time.
     pub horizon: SignedDuration,
-    /// Days, weeks and changes of the clock are those of this zone.
+    /// The time zone for days, weeks and daylight saving time.
     pub zone: &'a TimeZone,
-    /// How to forecast.
+    /// The model of the forecast.
     pub model: Model,
 }
 
-/// The load at a time to come.
+/// The distribution of the load at a future time.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// The forecast time.
     pub at: Timestamp,
-    /// The past days that it was learned from.
+    /// The number of past days that the forecast uses.
     pub days: usize,
     level: f64,
-    /// What the load changed by on past days, in order.
+    /// The changes of the load on past days, in ascending order.
     changes: Changes,
 }
 
@@ -131,7 +131,7 @@ impl Changes {
         }
     }
 
-    /// Between two changes, on the line between them.
+    /// The quantile of the changes, with linear interpolation.
     fn quantile(&self, quantile: f64) -> f64 {
         let position = quantile.clamp(0.0, 1.0) * self.len.saturating_sub(1) as f64;
         let whole = position.floor();
@@ -144,12 +144,12 @@ impl Changes {
 }
 
 impl History {
-    /// Forecasts the load: the level of now, plus what the load changed by from the same time of
-    /// day on, on each past day that is like this one.
+    /// Forecasts the load: the current level, plus the changes of the load from the same time of
+    /// day on, on the past days of the season.
     ///
-    /// The quantiles are those of the past days. Because the level is that of now, a holiday or
-    /// growth moves the forecast at once, and a single odd day in the past moves it little. `None`
-    /// if fewer than two like days are in the history.
+    /// The quantiles are those of the past changes. A holiday or growth shifts the forecast at
+    /// once, because it starts from the current level. A single unusual day in the past has little
+    /// effect. `None` if the history has fewer than two such days.
     pub fn forecast(&self, question: &Question<'_>) -> Option<Forecast> {
         let Question { now, load, horizon, zone, model } = *question;
         if !load.is_finite() || load < 0.0 {
@@ -161,7 +161,7 @@ impl History {
         let offset = seconds(zone.to_offset(now));
         let today = (second + offset).div_euclid(DAY);
         let days_before = self.days_before(second);
-        // Within two weeks, a clock that shows the same offset has not been changed.
+        // Days with today's offset need no correction: no two clock changes are within two weeks.
         let offset_at = |past: i64| offset_at(second - past * DAY, zone).unwrap_or(offset);
         let is_changed = offset_at(days_before) != offset;
         let clock_change = |past| if is_changed { offset - offset_at(past) } else { 0 };

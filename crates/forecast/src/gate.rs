@@ -1,4 +1,4 @@
-//! The gate: a forecast is used only if it would have helped in the past two weeks.
+//! The gate: forecasts are used only if they would have helped in the past two weeks.
 
 use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
@@ -11,58 +11,59 @@ use crate::{
 };
 
 const MINUTES_PER_DAY: usize = 24 * 60;
-/// The days that are measured, at most and at least. The week before them is learned from.
+/// The days that are measured, at most and at least. Forecasts need the week before them.
 const MEASURED_DAYS: usize = 14;
 const MIN_MEASURED_DAYS: usize = 3;
 const LEARNED_AT_LEAST: usize = 7;
-/// Minutes that must not be missing.
+/// The share of minutes that must have samples.
 const MIN_COVERAGE: f64 = 0.8;
-/// A load whose forecasts are better by less than this share than those without a season has none.
+/// A load has a season if forecasts with one have errors that are lower by at least this share.
 const MIN_SKILL: f64 = 0.01;
-/// A forecast that saves less than a fifth of the overload is not worth its surprises.
+/// Forecasts must avoid at least a fifth of the overload. Below that, they aren't worth their
+/// occasional errors.
 const MAX_OVERLOAD_RATIO: f64 = 0.8;
-/// Less overload than this share of the time is not worth a forecast.
+/// With less overload than this share of the time, forecasts aren't worth it.
 const MIN_OVERLOAD: f64 = 0.0005;
-/// If the capacity of a pod is not known, it is what reactive autoscaling exceeds this share of the
-/// time.
+/// An unknown capacity of a pod is assumed to be the load that reactive autoscaling exceeds for
+/// this share of the time.
 const ASSUMED_OVERLOAD: f64 = 0.02;
-/// Halvings of the range of targets when the one with the same cost is searched.
+/// Steps of the binary search for the target with a given cost.
 const TARGET_STEPS: usize = 14;
 /// The lowest target that is tried, as a share of the configured one.
 const LOWEST_TARGET: f64 = 0.1;
 
-/// Why a forecast is used or not: the reasons of the condition `ForecastActive`.
+/// The reason for using forecasts or not, as in the condition `ForecastActive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Reason {
-    /// It would have helped, so it is used.
+    /// Forecasts would have helped, so they are used.
     Forecasting,
-    /// Fewer than ten days are recorded, or too much of them is missing.
+    /// Fewer than ten days are recorded, or too many of their minutes are missing.
     NotEnoughHistory,
-    /// The time of day and the day of the week don't say what the load does next.
+    /// The load doesn't depend on the time of day or the day of the week.
     NoSeason,
-    /// At equal pod-hours, there would have been about as much overload without it.
+    /// At equal pod-hours, there would have been about as much overload without forecasts.
     NoBenefit,
-    /// The past can't be read. Only who reads it can say so.
+    /// The past can't be read. The gate doesn't return this; callers that read the past do.
     SourceFailed,
 }
 
 impl Reason {
-    /// Whether the forecast is used.
+    /// Whether forecasts are used.
     pub fn is_active(self) -> bool {
         self == Self::Forecasting
     }
 }
 
-/// What is forecast, and for which autoscaler.
+/// Settings of forecasts for an autoscaler.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The workload and its autoscaler.
     pub workload: Workload,
-    /// From the reading of a metric to the forecast time.
+    /// The time from the reading of a metric to the forecast time.
     pub horizon: SignedDuration,
-    /// The quantile of the forecast that is scaled for, from 0 to 1.
+    /// The autoscaler scales for this quantile of the forecast, from 0 to 1.
     pub quantile: f64,
-    /// Days, weeks and changes of the clock are those of this zone.
+    /// The time zone for days, weeks and daylight saving time.
     pub zone: TimeZone,
     /// The load that a ready pod can serve, as a multiple of the target. If it is not known, it is
     /// the load that reactive autoscaling exceeds for 2 % of the time, and at least the target plus
@@ -81,7 +82,7 @@ impl Settings {
     }
 }
 
-/// What the gate decides, and on what ground.
+/// The decision of the gate, with its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
@@ -104,19 +105,19 @@ pub struct Comparison {
     /// The autoscaler without forecasts, with its target lowered until it costs as much as with
     /// forecasts.
     pub lowered: Outcome,
-    /// That target, as a share of the configured one.
+    /// The lowered target, as a share of the configured one.
     pub lowered_target: f64,
     /// The autoscaler with forecasts.
     pub forecast: Outcome,
-    /// The autoscaler with the load that did come as its forecast.
+    /// The autoscaler with the actual load as its forecast.
     pub perfect: Outcome,
     /// Whether forecasts helped in both halves of the time.
     pub is_steady: bool,
 }
 
 impl Comparison {
-    /// The overload with forecasts as a share of that without, at equal pod-hours. 1 if there is
-    /// none without.
+    /// The overload with forecasts as a share of the overload without them, at equal pod-hours. 1
+    /// if there is no overload without forecasts.
     pub fn ratio(&self) -> f64 {
         ratio(self.forecast, self.lowered)
     }
@@ -140,8 +141,8 @@ pub fn ratio(one: Outcome, other: Outcome) -> f64 {
     }
 }
 
-/// Decides on the past that the trace ends with whether to use forecasts. Deterministic. It takes
-/// some 50 ms of CPU time for four weeks.
+/// Decides by the last weeks of the trace whether to use forecasts. Deterministic. Four weeks take
+/// about 50 ms of CPU time.
 pub fn gate(trace: &Trace, settings: &Settings) -> Verdict {
     let no = |reason| Verdict { reason, choice: None, comparison: None };
     if !is_enough(trace) {
@@ -245,7 +246,7 @@ impl<'a> Backtest<'a> {
         self.task().forecasts(self.first)
     }
 
-    /// The most load from now until a pod that is started a minute later would be ready.
+    /// The highest load from now until a pod that is started a minute later would be ready.
     pub fn perfect(&self) -> Vec<f32> {
         let loads = self.trace.loads();
         let ahead = minutes(self.settings.workload.startup) + 1;
@@ -272,8 +273,8 @@ impl<'a> Backtest<'a> {
         replicas
     }
 
-    /// The autoscaler without forecasts, with the target at which it costs so much. The target is a
-    /// share of the configured one, and at most that.
+    /// The autoscaler without forecasts, with its target lowered until it costs `pod_hours`. Also
+    /// returns that target as a share of the configured one, at most 1.
     pub fn at_cost(&self, pod_hours: f64) -> (Outcome, f64) {
         let (mut low, mut high) = (LOWEST_TARGET, 1.0);
         if pod_hours <= self.reactive.pod_hours {
@@ -303,7 +304,7 @@ impl<'a> Backtest<'a> {
 pub struct Replicas {
     /// The minute of the trace.
     pub minute: usize,
-    /// In the unit of the trace.
+    /// The load in the unit of the trace.
     pub load: f64,
     /// `spec.replicas`.
     pub replicas: u32,
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(verdict.reason, Reason::Forecasting, "{verdict:?}");
         let comparison = verdict.comparison.unwrap();
         assert!(comparison.ratio() < 0.2, "{comparison:?}");
-        // Two more pods than needed are within tolerance at night, and stay.
+        // At night, two surplus pods are within tolerance and stay.
         assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.15);
         assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
         assert_eq!(gate(&trace(28, office), &settings()), verdict, "deterministic");
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn forecasts_know_nothing_of_the_measured_time() {
+    fn forecasts_do_not_depend_on_later_samples() {
         let trace = trace(28, office);
         let settings = settings();
         let first = 14 * 1440;

@@ -7,37 +7,36 @@ use jiff::Timestamp;
 /// The length of a bucket in seconds.
 pub const BUCKET_SECONDS: i64 = 300;
 const BUCKETS_PER_DAY: usize = 288;
-/// The days that a history can have: four weeks that are measured, and as many before them.
+/// The maximum number of days in a history: four weeks to measure and four weeks before them.
 pub const MAX_DAYS: usize = 56;
-/// An hour more than the days, because a forecast reads the time after a past day's same time.
+/// An additional hour, because a forecast also reads the time after the same time of the first day.
 const EXTRA_BUCKETS: usize = 12;
 
-/// The means of a load in buckets of five minutes, the newest ones. Four bytes a bucket: 17 KB for
-/// 15 days.
+/// The newest means of a load, in buckets of five minutes. A bucket takes four bytes: 15 days take
+/// 17 KB.
 ///
-/// A bucket without samples is missing, which is not 0.
+/// A bucket without samples is missing; it doesn't count as 0.
 #[derive(Clone, Debug)]
 pub struct History {
     /// The number of the first bucket since 1970.
     first: i64,
     /// NaN where samples are missing.
     means: VecDeque<f32>,
-    /// The samples of the last bucket.
+    /// The sum and the number of the samples in the last bucket.
     last_sum: f64,
     last_count: u32,
     capacity: usize,
 }
 
 impl History {
-    /// An empty history that keeps so many days, from 2 to [`MAX_DAYS`].
+    /// An empty history of the newest `days` days, which are clamped to 2 to [`MAX_DAYS`].
     pub fn new(days: usize) -> Self {
         let capacity = days.clamp(2, MAX_DAYS) * BUCKETS_PER_DAY + EXTRA_BUCKETS;
         Self { first: 0, means: VecDeque::new(), last_sum: 0.0, last_count: 0, capacity }
     }
 
-    /// Adds a sample. Samples must be in order of time: one that is older than the last bucket is
-    /// ignored, as are negative values and those that are not finite. A gap that is
-    /// longer than the history empties it.
+    /// Adds a sample. Samples must be in order of time. A sample before the last bucket is ignored,
+    /// and so are negative and non-finite values. A gap longer than the history empties it.
     pub fn add(&mut self, at: Timestamp, load: f64) {
         if !load.is_finite() || load < 0.0 {
             return;
@@ -63,7 +62,7 @@ impl History {
         }
     }
 
-    /// Makes room for so many buckets, so that the memory doesn't grow.
+    /// Makes room for `added` buckets, to bound the memory.
     fn drop_oldest(&mut self, added: usize) {
         let excess = (self.means.len() + added).saturating_sub(self.capacity);
         self.means.drain(..excess);
@@ -93,15 +92,16 @@ impl History {
         })
     }
 
-    /// The share of buckets that have samples, and the time from the first to the last one in days.
+    /// The share of buckets that have samples, and the time from the first to the last bucket, in
+    /// days.
     pub fn coverage(&self) -> (f64, f64) {
         let known = self.means.iter().filter(|mean| !mean.is_nan()).count();
         let len = self.means.len();
         (known as f64 / len.max(1) as f64, len as f64 / BUCKETS_PER_DAY as f64)
     }
 
-    /// The load at a time in seconds since 1970, on the line between the middles of two buckets.
-    /// `None` where one of them is missing.
+    /// The load at a time in seconds since 1970, interpolated between the middles of two buckets.
+    /// `None` if one of them is missing.
     pub(crate) fn load_at(&self, second: f64) -> Option<f64> {
         let position = (second - BUCKET_SECONDS as f64 / 2.0) / BUCKET_SECONDS as f64;
         let whole = position.floor();

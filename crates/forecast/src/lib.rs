@@ -1,14 +1,13 @@
-//! Forecasts a load from its past days, and checks on the past whether that helps an autoscaler.
+//! Forecasts a load from its past days, and checks whether that would have helped an autoscaler.
 //!
-//! Without I/O, clock or async runtime: times are arguments. `hpa forecast` prints what is computed
-//! here.
+//! There is no I/O, clock or async runtime: times are arguments. `hpa forecast` prints the results.
 //!
 //! - `history`: the past in buckets of five minutes, in bounded memory
-//! - `forecast`: the forecast, its quantiles, and the days that it learns from
+//! - `forecast`: the forecast, its quantiles, and the past days that it uses
 //! - `model`: the choice of a model by its errors in the past week
 //! - `trace`: a recorded load, minute by minute
 //! - `autoscaler`: an autoscaler on such a load, with the rule of `hpa-calc`
-//! - `gate`: runs with and without forecasts, and the decision whether to use them
+//! - `gate`: runs with and without forecasts, and the decision whether to use forecasts
 //!
 //! ```
 //! use hpa_forecast::{History, Model, Question};

@@ -1,4 +1,4 @@
-//! The choice of a model, by what it would have forecast in the past week.
+//! The choice of a model, by the errors of its forecasts in the past week.
 
 use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
@@ -12,34 +12,33 @@ use crate::{
 const MINUTES_PER_DAY: usize = 24 * 60;
 /// The days on which models are compared.
 const COMPARED_DAYS: usize = 7;
-/// One minute of so many is compared.
+/// Every 30th minute is compared.
 const COMPARED_STEP: usize = 30;
-/// Fewer comparisons say nothing: half of a day.
+/// The minimum number of comparisons: half a day has as many.
 const MIN_COMPARED: usize = 24;
 
-/// How a forecast is made.
+/// The model of a forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Model {
-    /// The past days to learn from.
+    /// The past days that the forecast uses.
     pub season: Season,
     /// The level to start from.
     pub level: Level,
 }
 
-/// The model that forecast the past week best.
+/// The model with the smallest errors in the past week.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Choice {
     /// The model.
     pub model: Model,
-    /// By how much its error is below that of forecasts that don't know the time of day, as a
-    /// share: at the median or at the quantile, whichever is larger. 0 or less if the time of day
-    /// says nothing.
+    /// The reduction of the error compared with forecasts without a season, as a share: at the
+    /// median or at the quantile, whichever is larger. 0 or less if the load has no season.
     pub skill: f64,
 }
 
-/// What to forecast at each minute of a trace.
+/// The settings of the forecasts for the minutes of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) trace: &'a Trace,
@@ -47,9 +46,9 @@ pub(crate) struct Task<'a> {
     /// its reading, so the history may have later days.
     pub(crate) history: &'a History,
     pub(crate) zone: &'a TimeZone,
-    /// Minutes from a reading to when a decision is made on it.
+    /// Minutes from a reading to the decision that uses it.
     pub(crate) delay: usize,
-    /// From a reading on.
+    /// The time from a reading to the forecast time.
     pub(crate) horizon: SignedDuration,
     pub(crate) quantile: f64,
 }
@@ -68,8 +67,8 @@ impl Task<'_> {
         self.history.forecast(&question)
     }
 
-    /// The forecasts of all minutes from `first` on, each day with the model that was the best one
-    /// in the week before that day. NaN where there is none.
+    /// The forecasts of all minutes from `first` on. Each day uses the model that was best in the
+    /// week before. NaN if there is no forecast.
     pub(crate) fn forecasts(&self, first: usize) -> Vec<f32> {
         let mut forecasts = vec![f32::NAN; self.trace.len()];
         let mut model = Model::default();
@@ -85,7 +84,7 @@ impl Task<'_> {
         forecasts
     }
 
-    /// Chooses the model for the time from `end` on. `None` if there is too little to compare.
+    /// Chooses the model for the time from `end` on. `None` with too few comparisons.
     pub(crate) fn choose(&self, end: usize) -> Option<Choice> {
         let compared = self.compared(end);
         if compared.len() < MIN_COMPARED {
@@ -104,15 +103,16 @@ impl Task<'_> {
         Some(Choice { model, skill })
     }
 
-    /// The minutes of decisions to compare, with the loads that were read and that came.
+    /// The minutes of the decisions to compare, with the load that was read and the actual load at
+    /// the forecast time.
     fn compared(&self, end: usize) -> Vec<(usize, f64, f64)> {
         let horizon = crate::autoscaler::minutes(self.horizon);
         let start = end.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
         let minutes = (start..end).step_by(COMPARED_STEP);
         let loads = minutes.filter_map(|minute| {
             let read = minute.checked_sub(self.delay)?;
-            let came = Some(read + horizon).filter(|came| *came < end)?;
-            Some((minute, self.trace.load(read)?, self.trace.load(came)?))
+            let target = Some(read + horizon).filter(|target| *target < end)?;
+            Some((minute, self.trace.load(read)?, self.trace.load(target)?))
         });
         loads.collect()
     }
@@ -120,10 +120,10 @@ impl Task<'_> {
     /// The mean losses. `None` if the model has no forecasts for half of the minutes.
     fn losses(&self, compared: &[(usize, f64, f64)], model: Model) -> Option<Losses> {
         let (mut sums, mut count) = (Losses { quantile: 0.0, median: 0.0 }, 0_usize);
-        for (minute, _, came) in compared {
+        for (minute, _, actual) in compared {
             if let Some(forecast) = self.forecast(*minute, model) {
-                sums.quantile += pinball(self.quantile, came - forecast.load(self.quantile));
-                sums.median += pinball(0.5, came - forecast.load(0.5));
+                sums.quantile += pinball(self.quantile, actual - forecast.load(self.quantile));
+                sums.median += pinball(0.5, actual - forecast.load(0.5));
                 count += 1;
             }
         }
@@ -141,12 +141,12 @@ struct Losses {
 }
 
 fn sorted_changes(compared: &[(usize, f64, f64)]) -> Vec<f64> {
-    let mut changes: Vec<f64> = compared.iter().map(|(_, read, came)| came - read).collect();
+    let mut changes: Vec<f64> = compared.iter().map(|(_, read, actual)| actual - read).collect();
     changes.sort_by(f64::total_cmp);
     changes
 }
 
-/// The mean loss if the load changed at any time of day by the same amount, the best one.
+/// The mean loss of the best forecast that adds the same change at all times of day.
 fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
     let index = as_index((quantile * changes.len().saturating_sub(1) as f64).round());
     let change = index.and_then(|index| changes.get(index)).copied().unwrap_or_default();
@@ -154,8 +154,8 @@ fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
     losses.sum::<f64>() / changes.len().max(1) as f64
 }
 
-/// The loss that is smallest for the quantile: if that is high, too low a forecast costs more than
-/// one that is too high.
+/// The pinball loss, which is minimal for the quantile. For a high quantile, a forecast that is too
+/// low costs more than one that is too high.
 fn pinball(quantile: f64, error: f64) -> f64 {
     if error >= 0.0 { quantile * error } else { (quantile - 1.0) * error }
 }

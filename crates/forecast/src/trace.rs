@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::history::{History, MAX_DAYS, as_f32, as_index};
 
 const MINUTE: i64 = 60;
-/// Samples that are further apart have a gap between them.
+/// The longest time between two samples that is interpolated. Longer times are gaps.
 const MAX_GAP_MINUTES: usize = 120;
 const MAX_MINUTES: usize = MAX_DAYS * 24 * 60;
 
@@ -18,9 +18,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Builds a trace of samples in order of time. A minute has the mean of its samples; between
-    /// samples that are at most two hours apart, the load is on the line between them. Only the
-    /// newest eight weeks are kept. Samples out of order, negative and infinite ones are ignored.
+    /// Builds a trace from samples in order of time. A minute has the mean of its samples. Minutes
+    /// between samples that are at most two hours apart are interpolated. Only the newest eight
+    /// weeks are kept. Samples that are out of order, negative or infinite are ignored.
     pub fn new(samples: impl IntoIterator<Item = (Timestamp, f64)>) -> Self {
         let mut trace = Self { start: 0, loads: Vec::new() };
         let (mut sum, mut count) = (0.0, 0_u32);
@@ -46,7 +46,7 @@ impl Trace {
         trace
     }
 
-    /// Appends so many missing minutes and one more.
+    /// Appends `missing` missing minutes and one more.
     fn extend_to(&mut self, missing: usize) {
         if missing >= MAX_MINUTES {
             self.start += i64::try_from(self.loads.len() + missing).unwrap_or(i64::MAX);
@@ -57,7 +57,7 @@ impl Trace {
         self.loads.push(f32::NAN);
         let excess = self.loads.len().saturating_sub(MAX_MINUTES + MAX_GAP_MINUTES);
         if excess > 0 {
-            // Rarely more than a few at a time, so drop a day at once.
+            // Drop a day at once: dropping from the front of a vector is expensive.
             let dropped = (excess + 24 * 60).min(self.loads.len().saturating_sub(1));
             self.loads.drain(..dropped);
             self.start += i64::try_from(dropped).unwrap_or(i64::MAX);
@@ -134,7 +134,7 @@ impl Trace {
     pub fn history_of(&self, days: usize) -> History {
         let mut history = History::new(days);
         for (minute, load) in self.loads.iter().enumerate() {
-            // The second before the minute's end, so that it belongs to the minute's bucket.
+            // A second before the minute's end, which is in the minute's bucket.
             let at = self.time(minute).saturating_sub(jiff::SignedDuration::from_secs(1));
             if let Ok(at) = at {
                 history.add(at, (*load).into());

@@ -1,4 +1,4 @@
-//! Parts of Go's standard library whose rules users' files and variables depend on.
+//! Parts of Go's standard library on whose behavior users' files and environment variables depend.
 //!
 //! ```text
 //!  rules file ──► template (text/template, fmt) ──► queries, labels      hpa-prometheus
@@ -7,17 +7,17 @@
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!
-//! Whether harmful details are reproduced as well, is a [`Compat`] of the component that does.
+//! A component's [`Compat`] decides whether it also reproduces harmful details.
 //!
-//! Durations and quoted texts of Go are in `hpa_calc`, which these modules ask.
+//! Go's durations and quoted texts are in `hpa_calc`, which these modules use.
 
 pub mod proxy;
 pub mod regex;
 pub mod template;
 pub mod yaml;
 
-/// Whether a component reproduces the reference (prometheus-adapter or kube-metrics-adapter) where
-/// that can do harm.
+/// Whether a component reproduces the reference (prometheus-adapter or kube-metrics-adapter) even
+/// where its behavior can do harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
     /// Values that don't exist or don't fit are errors, and texts in queries are escaped.

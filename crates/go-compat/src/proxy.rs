@@ -1,9 +1,9 @@
 //! Chooses the proxy to a server, such as the API server or Prometheus.
 //!
-//! The rules are those of Go and client-go: `proxy-url` of the kubeconfig's cluster, else `HTTPS_PROXY` or
-//! `HTTP_PROXY`, by the scheme of the server, with the exceptions in `NO_PROXY`. kube has rules of
-//! its own, which can't be used: it compares `NO_PROXY` with the host of the proxy instead of the
-//! server, and reads no variable in a pod.
+//! The rules are those of Go and client-go: `proxy-url` of the kubeconfig's cluster, else
+//! `HTTPS_PROXY` or `HTTP_PROXY`, by the scheme of the server, with the exceptions in `NO_PROXY`.
+//! The rules of kube differ: it compares `NO_PROXY` with the host of the proxy instead of the
+//! server, and reads no variables in a pod.
 //!
 //! Errors don't contain the URL, because it may have a password.
 
@@ -13,7 +13,7 @@ use http::{Uri, uri::Scheme};
 use ipnet::IpNet;
 use kube::config::Kubeconfig;
 
-/// The origin of a proxy that the kubeconfig names.
+/// The origin of a proxy from the kubeconfig.
 const KUBECONFIG_FIELD: &str = "proxy-url";
 
 /// A proxy, and the variable or field that sets it.
@@ -70,8 +70,8 @@ pub fn for_server(
     parse(&url, origin).map(Some)
 }
 
-/// `proxy-url` of the given cluster, or else of the context's. Without a name, the current context
-/// counts.
+/// `proxy-url` of the given cluster, else of the given context's cluster, else of the current
+/// context's.
 pub fn of_kubeconfig(
     kubeconfig: &Kubeconfig,
     context: Option<&str>,
@@ -106,7 +106,7 @@ fn parse(url: &str, origin: &'static str) -> Result<Proxy, ProxyError> {
     Ok(Proxy { url, origin })
 }
 
-/// Whether a server is reached without a proxy: it is this machine, or `NO_PROXY` lists it.
+/// Whether a server needs no proxy: it is this machine, or `NO_PROXY` lists it.
 fn is_direct(server: &Uri, exceptions: &str) -> bool {
     let host = without_brackets(server.host().unwrap_or_default()).to_ascii_lowercase();
     let ip = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());

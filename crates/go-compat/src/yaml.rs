@@ -13,11 +13,11 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 /// The maximum depth of a tree, aliases included.
 const MAX_DEPTH: usize = 64;
 
-/// A place in a file, from 1.
+/// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     pub line: usize,
-    /// In characters.
+    /// The column in characters.
     pub column: usize,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Position {
 pub struct Positions(pub BTreeMap<String, Position>);
 
 impl Positions {
-    /// The position of a field, or of the closest one around it that is in the document.
+    /// The position of a field or, if it is not in the document, of its closest ancestor.
     pub fn get(&self, path: &str) -> Option<Position> {
         let mut path = path;
         loop {
@@ -45,20 +45,20 @@ impl Positions {
     }
 }
 
-/// A text that is no YAML.
+/// A text that is not YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: not YAML: {message}")]
 pub struct YamlError {
-    /// Where the parser stopped.
+    /// The position at which the parser stopped.
     pub position: Position,
     pub message: String,
 }
 
-/// A part of a document. Aliases share the part of their anchor.
+/// A node of a document. An alias shares the node of its anchor.
 #[derive(Debug)]
 pub struct Node {
     pub position: Position,
-    /// The number of levels, those of aliases included.
+    /// The depth of the tree below this node, including aliases.
     depth: usize,
     pub content: Content,
 }
@@ -75,7 +75,7 @@ pub struct Scalar {
     pub text: String,
     /// Without quotes.
     pub is_plain: bool,
-    /// The suffix of a tag of YAML's own, such as `str`.
+    /// The suffix of a tag that YAML defines, such as `str`.
     pub tag: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl Scalar {
         }
     }
 
-    /// `<<`, which copies the members of another mapping.
+    /// Whether this is `<<`, which copies the members of another mapping.
     pub fn is_merge_key(&self) -> bool {
         self.text == "<<" && self.is_plain && self.tag.is_none()
             || self.tag.as_deref() == Some("merge")

@@ -10,12 +10,12 @@ use crate::{
     version,
 };
 
-/// Concurrent requests for metrics: enough that two metrics APIs that hang leave room for the third,
-/// with the limit that each API has.
+/// Concurrent requests for metrics. If two metrics APIs hang, this leaves room for the full limit
+/// of the third one.
 const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
 
-/// A client of its own, without rate limits, for requests that must neither wait for those of
-/// reconciles nor delay them.
+/// A separate client without rate limits, for requests that must neither wait for reconciles nor
+/// delay them.
 pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Result<Client> {
     let limits = ClientLimits::default();
     let config = ClientConfig { api: limits, metrics: limits, ..client_config(cluster) };
@@ -43,7 +43,7 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     ClientConfig { source, api: limits, metrics, user_agent, ..ClientConfig::default() }
 }
 
-/// The default burst: the requests that a rate permits in a second, at least one.
+/// The default burst: the number of requests per second, at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Pods that are known already, as the objects of a provider of metrics.
+//! Cached pods as the objects of a metrics provider.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 
 /// Selects pods without a request.
 pub(crate) trait SelectPods: Send + Sync {
-    /// The selected pods. `None` if they are not known.
+    /// The selected pods. `None` if they are not cached.
     fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>>;
 }
 
@@ -28,7 +28,7 @@ impl SelectPods for PodLookup {
 #[derive(Default)]
 pub(crate) struct ReadPods(RwLock<Vec<Weak<Selected>>>);
 
-/// The pods of a selector. They are known until it is dropped.
+/// The pods of a selector. They are cached until this is dropped.
 pub(crate) struct Selected {
     namespace: String,
     selector: Selector,
@@ -60,7 +60,7 @@ impl SelectPods for Arc<ReadPods> {
     }
 }
 
-/// Pods as the objects of a provider. It has no other objects.
+/// Pods as the only objects of a metrics provider.
 pub(crate) struct CachedPods<S>(pub(crate) S);
 
 impl<S: SelectPods> CachedPods<S> {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_pods_are_known_by_namespace_and_selector_until_they_are_dropped() {
+    fn read_pods_are_cached_by_namespace_and_selector_until_they_are_dropped() {
         let read = Arc::new(ReadPods::default());
         let selector = |text: &str| Selector::parse(text).unwrap();
         let pods = |names: &[&str]| {

@@ -1,4 +1,4 @@
-//! Metrics that annotations of autoscalers ask for, in `hpa run` and `hpa adapter`.
+//! Metrics that annotations of autoscalers configure, in `hpa run` and `hpa adapter`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -52,7 +52,7 @@ impl Collectors {
     }
 }
 
-/// Starts the watches that collectors need. Values are collected when they are asked for.
+/// Starts the watches that collectors need. Values are collected when they are queried.
 pub(crate) fn start(
     arguments: &CollectorArguments,
     compat: Compat,
@@ -83,7 +83,7 @@ pub(crate) fn start(
         let (collection, client) = (collection.clone(), client.clone());
         async move { collection.watch(client, &groups, namespace.as_deref()).await }
     });
-    // From the start, so that the first failure is an increase.
+    // The counters start at 0: the first failure must be visible as an increase.
     for collector in collection.status().keys() {
         counters.seconds.with_label_values(&[*collector]);
         for result in ["success", "error"] {
@@ -108,7 +108,7 @@ pub(crate) fn prometheus_servers(
     let mut servers = BTreeMap::new();
     for (name, url) in &arguments.additional_prometheus_servers {
         let flag = || format!("--additional-prometheus-server {name}");
-        // Credentials of the default server are not sent to others.
+        // The credentials of the default server must not be sent to other servers.
         let mut settings = hpa_prometheus::client::Settings::new(name, url).with_context(flag)?;
         settings.query_timeout = crate::args::to_std(prometheus.prometheus_query_timeout);
         settings.ca_file.clone_from(&prometheus.prometheus_ca_file);
@@ -146,7 +146,7 @@ pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
     })
 }
 
-/// With the reason and the text of kube-metrics-adapter.
+/// An event with the reason and the text of kube-metrics-adapter.
 fn event(problem: CollectorProblem) -> RecordedEvent {
     let object = ObjectReference {
         api_version: format!("{}/v2", problem.group),
@@ -226,7 +226,7 @@ impl CollectionObserver for Counters {
     }
 }
 
-/// The state of collectors.
+/// The exported metrics about collectors.
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
 fn collector_metrics(collection: Arc<Collection>) -> prometheus::Result<MetricsOnRead> {
     let gauge = |name: &str, help: &str| {

@@ -32,8 +32,8 @@ pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
         .with_strict_scale_to_zero(true)
 }
 
-/// What single autoscalers may set.
-fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolicy {
+/// The settings that autoscalers may override.
+pub(crate) fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolicy {
     let allowed = autoscaling.allow_settings.iter().copied().filter(|name| *name != NO_SETTINGS);
     SettingPolicy { allowed: allowed.collect(), min_sync_period: autoscaling.min_sync_period }
 }

@@ -22,7 +22,7 @@ use crate::{
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
 };
 
-/// Metrics by rules, and metrics that annotations ask for.
+/// Metrics by rules, and metrics of collectors.
 pub(crate) struct Metrics {
     rules: Option<Arc<PrometheusProvider>>,
     collection: Option<Arc<Collection>>,
@@ -56,7 +56,8 @@ impl Metrics {
         self.rules.clone()
     }
 
-    /// The dependencies of a controller that reads these metrics first.
+    /// The dependencies of a controller. It reads these metrics here, and others from the metrics
+    /// APIs.
     pub(crate) fn dependencies(
         self,
         clients: Clients,
@@ -124,8 +125,7 @@ async fn rules(
     );
     let provider = Arc::new(provider.with_context(name)?);
     telemetry.attach_collector(Arc::new(rule_metrics(provider.clone())?));
-    // A file that is missing or wrong is an error of the command line. Later, it can be a rotation
-    // in progress.
+    // At the start, a missing or invalid file is an error. Later, it can be a rotation in progress.
     provider.check_files().await.context("unable to connect to Prometheus")?;
     info!(file = %path.display(), "reading metrics from Prometheus");
     tokio::spawn({

@@ -36,10 +36,13 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     Ok(Clients::new(&config).await?)
 }
 
-/// Gets an object or a list by its path. The error is the API server's message, or why it gave
-/// none.
+/// Gets an object or a list by its path. The error is the API server's message, or the reason why
+/// there was no response.
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
     match client.request(Request::get(path).body(Vec::new())?).await {
+        Err(kube::Error::Api(status)) if status.message.is_empty() => {
+            bail!("the server answered {} without a message to {path}", status.code)
+        }
         Err(kube::Error::Api(status)) => bail!("{}", status.message),
         Err(error) => bail!("{}", describe(&error)),
         Ok(object) => Ok(object),

@@ -5,12 +5,12 @@
 //! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 //!
 //! A module for each subcommand: `run`, `shadow`, `adapter`, `explain`, `lint`, `status`,
-//! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`, `schedule`, `convert`, `version`,
-//! `man`, `completions`. The other modules, by subject:
+//! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`, `schedule`,
+//! `convert`, `version`, `man`, `completions`. The other modules, by subject:
 //!
 //! - `args`, `logging`, `signals`: flags, logs, signals
 //! - `api_client`, `controller_options`: clients of the API server and options, by flags
-//! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API, and how it is read
+//! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API and its client
 //! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         if terminal::is_closed_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        // In the format of the log, unless logging has not started or is off.
+        // Log the error, unless logging has not started or is off.
         if logs && tracing::enabled!(Level::ERROR) {
             error!(error = format!("{error:#}"), "exiting");
         } else {

@@ -32,7 +32,7 @@ fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Finds a subcommand and names it as its page: `hpa-run`.
+/// Finds a subcommand and sets its name to that of its page, such as `hpa-run`.
 fn subcommand(program: &Command, name: &str) -> anyhow::Result<Command> {
     let command =
         program.find_subcommand(name).with_context(|| format!("unknown command {name}"))?;

@@ -23,14 +23,14 @@ use crate::{
     cached_pods::{CachedPods, ReadPods},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::RequestMetrics,
-    rules_provider,
+    rules_provider, terminal,
 };
 
-/// How long to wait for the first lists of autoscalers, pods and schedules. If they take longer,
-/// their metrics say that they have not been read.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for the first lists of autoscalers, pods and schedules. After it, their metrics fail
+/// because the lists have not been read.
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads metrics from the sources that flags name first, and others from the metrics APIs.
+/// Reads metrics from the sources that flags configure, and others from the metrics APIs.
 pub(crate) struct MetricReader {
     client: Arc<dyn MetricsClient>,
     rules: Option<Arc<PrometheusProvider>>,
@@ -41,8 +41,8 @@ pub(crate) struct MetricReader {
 }
 
 impl MetricReader {
-    /// A reader whose rules have no series yet: the caller relists them. Starts the watches of
-    /// collectors and schedules.
+    /// Creates a reader and starts the watches of collectors and schedules. The caller must relist
+    /// the series of the rules.
     pub(crate) async fn new(
         clients: &Clients,
         mapper: Arc<RestMapper>,
@@ -51,6 +51,9 @@ impl MetricReader {
         timeout: Duration,
         sharing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
+        if let Some(warning) = arguments.unused_server() {
+            terminal::warn(warning);
+        }
         let limits = ClientSettings::default().with_deadline(timeout);
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, timeout);
@@ -89,11 +92,11 @@ impl MetricReader {
         self.rules.as_ref()
     }
 
-    /// Answers the queries of a decision, of which `inputs` has everything else.
+    /// Answers the queries of a decision. `inputs` has all its other inputs.
     pub(crate) async fn read(&self, inputs: &Inputs) -> Readings {
         let plan = inputs.plan();
         let Some(selector) = plan.selector() else { return Readings::new() };
-        _ = timeout(PATIENCE, self.listed()).await;
+        _ = timeout(FIRST_LIST_TIMEOUT, self.listed()).await;
         let namespace = &inputs.hpa.metadata.namespace;
         let selected = self.pods.add(namespace, selector, inputs.selected.pods.clone());
         let readings = read_all(&*self.client, inputs).await;

@@ -1,6 +1,6 @@
-//! Completions of `kubectl hpa`. For a plugin, kubectl runs `kubectl_complete-hpa` with the words
-//! that the user has typed, and reads the candidates as programs with Cobra print them: one per
-//! line with an optional description, then a directive.
+//! Completions of `kubectl hpa`. kubectl runs `kubectl_complete-hpa` with the words that the user
+//! has typed, and reads candidates in Cobra's format: one per line with an optional description,
+//! then a directive.
 
 use std::{ffi::OsString, fmt::Write as _, io::Write as _, path::Path, process::ExitCode};
 
@@ -8,10 +8,10 @@ use clap::{Arg, Command, CommandFactory, builder::PossibleValue};
 
 use crate::args::Arguments;
 
-/// The name of the program as a completer.
+/// The name under which kubectl runs the program for completions.
 const NAME: &str = "kubectl_complete-hpa";
 
-/// How the shell proceeds. The numbers are those of Cobra's `ShellCompDirective`.
+/// Cobra's `ShellCompDirective`, which tells the shell how to proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Directive {
     /// Without a candidate, the shell completes names of files.

@@ -13,7 +13,7 @@ use prometheus::{
 /// Counts requests to Prometheus. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct RequestMetrics {
-    /// The name is that of prometheus-adapter.
+    /// It has the name of prometheus-adapter's metric.
     seconds: HistogramVec,
     failures: IntCounterVec,
 }
@@ -63,7 +63,7 @@ impl Collector for RequestMetrics {
     }
 }
 
-/// Metrics whose values are set when they are read.
+/// Metrics whose values are computed on each scrape.
 pub(crate) struct MetricsOnRead {
     metrics: Vec<Box<dyn Collector>>,
     set: Box<dyn Fn() + Send + Sync>,
@@ -101,7 +101,7 @@ impl Collector for MetricsOnRead {
     }
 }
 
-/// The state of the rules.
+/// Metrics about the state of the rules.
 #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
 pub(crate) fn rule_metrics(provider: Arc<PrometheusProvider>) -> prometheus::Result<MetricsOnRead> {
     let gauge = |name: &str, help: &str| {
@@ -126,7 +126,8 @@ pub(crate) fn rule_metrics(provider: Arc<PrometheusProvider>) -> prometheus::Res
     }))
 }
 
-/// The counts of queries for custom metrics. The names of the metrics start with `prefix`.
+/// Metrics about the number of queries for custom metrics. The names of the metrics start with
+/// `prefix`.
 pub(crate) fn query_metrics(
     prefix: &str,
     provider: Arc<PrometheusProvider>,

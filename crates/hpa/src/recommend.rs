@@ -58,7 +58,7 @@ fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
     };
     let accepted = objections(base, &base.manifest);
     let progress = Progress::new(options.runs() as f64, "runs");
-    // The check of settings comes before their runs, and takes a while, too.
+    // Settings are checked before their runs, which also takes a while.
     let accepts = |manifest: &Value| {
         progress.refresh();
         objections(base, manifest).iter().all(|objection| accepted.contains(objection))
@@ -96,7 +96,7 @@ fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
     lint::violated_rules(vec![hpa, target(base)])
 }
 
-/// The target as a manifest, so that requests are checked.
+/// The target as a manifest, for the checks of requests.
 fn target(base: &Variant) -> Value {
     let (workload, reference) = (&base.workload, &base.autoscaler.spec.scale_target_ref);
     let profile = workload.profile.as_ref().unwrap_or(&base.cluster.default_profile);
@@ -162,7 +162,7 @@ fn comparison(found: &Recommendation) -> String {
     table("SETTINGS", rows)
 }
 
-/// Scores with a label each, which comes last because it may be long.
+/// A table of scores with labels. The labels are last, because they can be long.
 fn table(label: &str, rows: Vec<(String, Score)>) -> String {
     let has_queue = rows.iter().any(|(_, score)| score.wait_p99_seconds > 0.0);
     let mut text = format!("{:>10}  {:>8}  {:>8}", "POD-HOURS", "RISK", "LATENCY");

@@ -1,4 +1,4 @@
-//! A provider of the metrics of a rules file, for a command that reads them once.
+//! A provider of metrics by a rules file, for commands that read them once.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
 }
 
 /// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections
-/// to the file's servers, because another person may have written the file.
+/// to the servers of the file. They need permission because someone else may have written the file.
 pub(crate) async fn provider(
     config: &Config,
     prometheus: &PrometheusArguments,

@@ -90,7 +90,7 @@ fn forecast_source(
     Ok(ForecastSource { past, zone: zone.clone() })
 }
 
-/// Why `hpa run` doesn't start beside another controller, and what to do.
+/// The error if another controller is active, with advice.
 fn refusal(peer: &ActivePeer) -> String {
     let window = peer.window;
     format!(
@@ -104,13 +104,13 @@ fn refusal(peer: &ActivePeer) -> String {
 /// The file that names the namespace of the pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// The namespace of this pod, if it is one.
+/// The namespace of this pod. `None` outside a cluster.
 pub(crate) fn pod_namespace() -> Option<String> {
     let text = std::fs::read_to_string(POD_NAMESPACE).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// Configures the election. It has its own client without rate limits, so that renewals never queue
+/// Configures the election. It has its own client without rate limits: renewals must not queue
 /// behind other requests.
 async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
     let (election, lease) = (&arguments.election, &arguments.election.lease);

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::args::ScalingScheduleArguments;
 
-/// When the values of schedules change.
+/// The times at which the values of schedules change.
 struct ScheduleChanges(Arc<Schedules>);
 
 impl KnownMetricChanges for ScheduleChanges {
@@ -22,7 +22,7 @@ impl KnownMetricChanges for ScheduleChanges {
     }
 }
 
-/// Lets a controller follow scaling schedules, if that is on.
+/// Adds scaling schedules to a controller, if they are on.
 pub(crate) fn attach(
     arguments: &ScalingScheduleArguments,
     options: &Options,

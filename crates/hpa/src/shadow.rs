@@ -15,7 +15,7 @@ use crate::{
     logging, signals, terminal,
 };
 
-/// Exit status if "no differences" would mean nothing.
+/// Exit status if the comparison could not have found a difference.
 const EXIT_INCONCLUSIVE: u8 = 2;
 
 /// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report.
@@ -52,14 +52,14 @@ fn short_comparison(arguments: &ShadowReportArguments) -> Option<String> {
     (arguments.length < needed).then(|| {
         format!(
             "--for {:#} may be too short: differences count only after the stabilization window \
-             ({window:#} by default), so use at least --for {}s",
+             ({window:#} by default). Use at least --for {}s",
             arguments.length,
             needed.as_secs()
         )
     })
 }
 
-/// Why the comparison could not find a difference, if it could not.
+/// The reason why the comparison could not find a difference; `None` if it could.
 fn inconclusive(summary: &Summary) -> Option<String> {
     if summary.is_conclusive() {
         return None;
@@ -72,7 +72,10 @@ fn inconclusive(summary: &Summary) -> Option<String> {
         }
         Summary { decisions: 0, .. } => "no decision was compared; use a longer --for".to_owned(),
         Summary { longest_past, .. } => {
-            format!("--for is shorter than the stabilization windows (up to {longest_past:#})")
+            format!(
+                "--for is shorter than the stabilization windows and policy periods (up to \
+                 {longest_past:#})"
+            )
         }
     };
     Some(format!("no difference could be found: {reason}"))
@@ -90,15 +93,16 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
         Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };
     let length = to_std(arguments.length);
     info!(?length, "comparing decisions, writing nothing");
-    let end = async {
-        tokio::time::sleep(length).await;
-        shutdown.cancel();
-    };
     let controller = hpa_controller::run(dependencies, options, shutdown.clone());
     tokio::pin!(controller);
     tokio::select! {
         outcome = &mut controller => outcome?,
-        () = end => controller.await?,
+        () = tokio::time::sleep(length) => {
+            let readiness = telemetry.ready();
+            shutdown.cancel();
+            controller.await?;
+            readiness.context("nothing was compared")?;
+        }
     }
     Ok(telemetry.shadow_summary(Timestamp::now()))
 }

@@ -8,16 +8,16 @@ use std::{
 use anyhow::Context;
 use hpa_calc::explain::one_line;
 
-/// Prints a text, in which only line ends and tabs control the terminal.
+/// Prints a text. Control characters except line ends and tabs are escaped.
 ///
-/// Names and messages of a cluster may have any character, and those who write them must not control
-/// the terminal of those who read them.
+/// Names and messages in a cluster can contain any character. Their authors must not control the
+/// terminal of the user.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_colored(&escape_control(text))
 }
 
-/// Prints a text with escape sequences for colors. Everything in it that comes from a cluster has
-/// passed [`escape_control`].
+/// Prints a text with escape sequences for colors. The caller must pass all text from a cluster
+/// through [`escape_control`].
 pub(crate) fn print_colored(text: &str) -> anyhow::Result<()> {
     write(text.as_bytes())
 }
@@ -29,7 +29,7 @@ pub(crate) fn write(bytes: &[u8]) -> anyhow::Result<()> {
     written.context("unable to write to standard output")
 }
 
-/// Prints a line on standard error. A reader that is gone is no error.
+/// Prints a line on standard error. Ignores a closed pipe.
 pub(crate) fn warn(text: impl fmt::Display) {
     let text = escape_control(&format!("hpa: {text}"));
     let _ = writeln!(io::stderr(), "{text}");
@@ -62,7 +62,7 @@ pub(crate) fn escape_control(text: &str) -> String {
     escaped
 }
 
-/// Escapes also line ends: a part of a line that comes from a cluster.
+/// Escapes control characters and line ends, for text from a cluster within a line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape_control(&one_line(text))
 }

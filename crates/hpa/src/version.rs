@@ -1,4 +1,4 @@
-//! `hpa version`, and the build that metrics, logs and the user agent name.
+//! `hpa version`, and the build information for metrics, logs and the user agent.
 
 use std::env::consts;
 
@@ -17,7 +17,7 @@ use crate::{
 const FEATURES: [(&str, bool); 2] =
     [("demo", cfg!(feature = "demo")), ("mimalloc", cfg!(feature = "mimalloc"))];
 
-/// How much of a revision the user agent has, as that of kubectl.
+/// The length of the revision in the user agent, as in kubectl's.
 const SHORT_REVISION: usize = 7;
 
 /// Prints version, revision, date and platform.
@@ -73,7 +73,8 @@ fn from_build_script(revision: &str, seconds: &str) -> BuildInfo {
     build
 }
 
-/// `hpa-rs/0.1.0 (linux/amd64) 6f7a8b9`, in the form of kubectl's. Audit logs have it.
+/// The user agent, which appears in audit logs: `hpa-rs/0.1.0 (linux/amd64) 6f7a8b9`, like
+/// kubectl's.
 pub(crate) fn user_agent() -> Option<HeaderValue> {
     let build = build_info();
     let revision = build.revision.get(..SHORT_REVISION).unwrap_or(&build.revision);
@@ -149,7 +150,7 @@ mod tests {
             let text = String::from_utf8(output.stdout).ok()?;
             output.status.success().then(|| text.trim().to_owned())
         };
-        // Without the repository, as in an archive of the sources, there is nothing to compare.
+        // An archive of the sources has no repository to compare with.
         if git(&["rev-parse", "--show-prefix"]).as_deref() != Some("crates/hpa/") {
             return;
         }

@@ -49,8 +49,8 @@ fn recorded() -> Result<Vec<Subject>> {
     lines.enumerate().map(subject).collect()
 }
 
-/// The autoscalers in the manifests of a directory. What is no YAML, such as a template, is left
-/// out.
+/// The autoscalers in the manifests of a directory. Files that are not YAML, such as templates, are
+/// left out.
 fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)
@@ -74,7 +74,7 @@ fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// Why the API server refuses to create an object, if it does.
+/// The API server's reason for rejecting an object; `None` if it accepts the object.
 async fn refusal(client: &Client, object: &Value) -> Result<Option<String>> {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let path = format!(

@@ -183,7 +183,7 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     is_available.store(true, Ordering::SeqCst);
     let sentence = "stays at 2: http_requests_per_second is at 10 per pod, target 10";
     read_until(&host, path, &cookie, sentence).await;
-    // What was missing isn't any more.
+    // The data that was missing is there now.
     let view = read_until(&host, path, &cookie, sentence).await;
     assert!(!view.contains("Metrics can't be read"), "{view}");
 }

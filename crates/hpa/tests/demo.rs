@@ -18,7 +18,7 @@ use kube::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One workload whose load grows fourfold, so that it must be scaled from two to eight replicas.
+/// One workload whose load grows fourfold: it must be scaled from two to eight replicas.
 const SCENARIO: &str = "
 name: growth
 duration: 20m
@@ -249,6 +249,23 @@ fn closed_pipe_ends_the_demo() {
 }
 
 #[test]
+fn explain_reads_the_past_by_the_clock_of_the_demo() {
+    let mut child = demo(&[]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let output = read_until(&mut lines, "api     stays at");
+    let url = output.lines().find_map(|line| line.split_once("HPA_CONTROLLER_URL="));
+    let url = url.unwrap_or_else(|| panic!("no URL in {output}")).1;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    command.args(["explain", "api", "--since", "5m"]).env("KUBECONFIG", kubeconfig_in(&output));
+    let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
+    let explained = String::from_utf8(result.stdout).expect("UTF-8");
+    let (_, past) = explained.split_once("How it came to this").expect("the past");
+    assert!(past.contains("stays at 2"), "{explained}");
+    signal(&child, Signal::TERM);
+    child.wait().expect("an exit status");
+}
+
+#[test]
 fn explain_and_status_read_the_debug_api_of_the_demo() {
     let mut child = demo(&["--for", "2s", "--hold"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -263,7 +280,7 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
         String::from_utf8(result.stdout).expect("UTF-8")
     };
     let explained = hpa(&["explain", "api", "--since", "1h"]);
-    assert!(explained.contains("How it came to this"), "{explained}");
+    assert!(explained.contains("Earlier decisions"), "{explained}");
     assert!(!explained.contains("are missing") && !explained.contains("not known"), "{explained}");
     // The controller of the hold has started, and may not have read its caches yet.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);

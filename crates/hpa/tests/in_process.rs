@@ -214,7 +214,7 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
     assert!(!is_good && report.contains("problem: Prometheus has no such series"), "{report}");
 }
 
-/// What rules often have wrong.
+/// Frequent mistakes in rules.
 const MISTAKES: &str = "
 rules:
 - seriesQuery: http_requests_total

@@ -50,6 +50,41 @@ fn unreadable_file_does_not_hide_the_findings_of_others() {
 }
 
 #[test]
+fn rules_without_a_response_of_prometheus_are_a_problem_and_no_finding() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect(name);
+    let metric =
+        "{type: External, external: {metric: {name: lag}, target: {type: Value, value: 1}}}";
+    write("web.yaml", &format!("{SOUND}  metrics: [{metric}]\n"));
+    let rule =
+        "{seriesQuery: lag, metricsQuery: 'sum(<<.Series>>)', resources: {namespaced: false}}";
+    write("rules.yaml", &format!("externalRules: [{rule}]\n"));
+    // Nothing listens at the port of a socket that is closed.
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("its address"));
+    drop(socket);
+    let (output, errors, status) = lint(
+        directory.path(),
+        &["web.yaml", "--metrics-config=rules.yaml", "--prometheus-url", &url],
+    );
+    assert_eq!(output, "1 autoscaler, 0 errors, 0 warnings, 0 notes\n", "{errors}");
+    let expected =
+        "hpa: --metrics-config rules.yaml: unable to discover the series of externalRules[0]";
+    assert!(errors.starts_with(expected) && errors.contains("was not checked"), "{errors}");
+    assert_eq!(status, Some(2));
+    let (_, errors, _) = lint(directory.path(), &["web.yaml", "--prometheus-url", &url]);
+    assert!(errors.contains("--prometheus-url has no effect"), "{errors}");
+}
+
+#[test]
+fn missing_file_is_named_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (_, errors, status) = lint(directory.path(), &["none.yaml"]);
+    assert_eq!(errors.matches("none.yaml").count(), 1, "{errors}");
+    assert_eq!(status, Some(2));
+}
+
+#[test]
 fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("f.yaml"), "kind: Service\n---\nkind: Foo\n").expect("f");

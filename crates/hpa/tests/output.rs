@@ -1,5 +1,5 @@
-//! What holds for the output of every command: it ends quietly if the reader, such as `head`, closes
-//! the pipe, and no text of a cluster or of a file looks like a line of its own.
+//! Rules for the output of every command: it ends quietly if the reader, such as `head`, closes the
+//! pipe, and no text from a cluster or a file can look like a separate line.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 

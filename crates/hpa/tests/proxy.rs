@@ -48,7 +48,7 @@ const PASSWORD: &str = "hunter2";
 /// `me:hunter2` in Base64.
 const AUTHORIZATION: &str = "Basic bWU6aHVudGVyMg==";
 
-/// A listener on loopback that passes each connection to a task of its own.
+/// A listener on loopback that handles each connection in a separate task.
 async fn listen<T>(handle: impl Fn(TcpStream) -> T + Send + 'static) -> SocketAddr
 where
     T: Future<Output = ()> + Send + 'static,

@@ -31,7 +31,7 @@ const CASES: [(&str, &str, &str); 4] = [
     ("night", "scheduled", "scheduled of ScalingSchedule/evening is at 25 per pod, target 10"),
 ];
 
-/// What reads the metrics of a test: a document, Prometheus, or both.
+/// Serves a document and the query API of Prometheus.
 async fn documents() -> SocketAddr {
     let samples =
         json!({ "resultType": "vector", "result": [{ "metric": {}, "value": [1.0, "40"] }] });

@@ -1,4 +1,4 @@
-//! The clock that decisions use, which tests and the demo replace.
+//! The clock for decisions. Tests and the demo replace it.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub struct Instants {
 }
 
 impl Instants {
-    /// How far the wall clock was set since `earlier`. Steps under 1 s are indistinguishable from
-    /// NTP slew, and count as none.
+    /// The step of the wall clock since `earlier`. Steps under 1 s are indistinguishable from NTP
+    /// slew and returned as 0.
     pub fn wall_clock_step_since(self, earlier: Self) -> SignedDuration {
         let elapsed = self.monotonic.saturating_sub(earlier.monotonic);
         let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
@@ -24,8 +24,8 @@ impl Instants {
         if step.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { step }
     }
 
-    /// How long the process may have been suspended since `earlier`: the monotonic clock stops
-    /// while a machine is suspended, and its wall clock is set afterwards.
+    /// The time for which the process may have been suspended since `earlier`: the monotonic clock
+    /// stops while a machine is suspended, and its wall clock is set afterwards.
     pub fn suspended_since(self, earlier: Self) -> Duration {
         Duration::try_from(self.wall_clock_step_since(earlier)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What to do about the lease: a function of what was observed, without I/O.
+//! Decides the next step of an instance by its observations of the lease, without I/O.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 pub(crate) struct LeaseRecord {
     /// The identity of the lease holder; empty if the lease was released.
     pub(crate) holder: String,
-    /// How long the lease is valid after each renewal.
+    /// The time for which the lease is valid after a renewal.
     pub(crate) duration: Duration,
-    /// When the holder acquired it, by its own wall clock.
+    /// The time when the holder acquired the lease, by the holder's wall clock.
     pub(crate) acquired: Option<Timestamp>,
-    /// When the holder last renewed or released it, by its own wall clock.
+    /// The time when the holder last renewed or released the lease, by the holder's wall clock.
     pub(crate) renewed: Option<Timestamp>,
-    /// How often the holder changed.
+    /// The number of changes of the holder.
     pub(crate) transitions: i32,
 }
 
-/// What one instance has observed of the lease. Wall clocks of different machines are never
-/// compared: the lease duration counts from the time the latest renewal was observed, on our
-/// monotonic clock.
+/// The observations of the lease by one instance. Wall clocks of different machines are never
+/// compared: the lease duration counts from the observation of the latest renewal, on our monotonic
+/// clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeaseObservation {
     record: Option<LeaseRecord>,

@@ -1,10 +1,6 @@
 //! The task that reads, watches and writes the lease.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::{
     StreamExt, TryStreamExt,
@@ -39,26 +35,27 @@ pub(crate) struct Elector {
     clock: Arc<dyn Clock>,
     state: watch::Sender<State>,
     observation: LeaseObservation,
-    /// The lease as last read; writes are against its resource version.
+    /// The lease as last read. Writes carry its resource version.
     lease: Option<Lease>,
-    /// The resource version of the lease as last seen, also if it was deleted since.
+    /// The latest resource version that was read, also of a lease that was deleted since.
     last_version: Option<String>,
     /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
     hooks: Arc<dyn LeaseHooks>,
-    /// `None` while this instance is the leader, or the watch failed.
+    /// `None` before the first read, without a lease, after a failed watch, and while this
+    /// instance is the leader.
     watch: Option<LeaseWatch>,
     /// The last request failed.
     is_failing: bool,
 }
 
-/// How a write of the lease ended.
+/// The outcome of a write of the lease.
 enum LeaseWrite {
     /// This instance holds the lease.
     Done,
     /// Another client wrote or deleted the lease first.
     Conflict,
-    /// The request failed and may have been applied.
+    /// The request failed. The API server may have applied it.
     Failed,
 }
 
@@ -119,12 +116,10 @@ impl Elector {
         self.state.borrow().leader_until(&*self.clock)
     }
 
-    /// After 1 to 2.2 retry periods, as in client-go, so that standbys don't act at the same time.
+    /// The time of the next poll: after 1 to 2.2 retry periods, as in client-go, because standbys
+    /// must not act at the same time.
     fn next_poll(&self) -> Instant {
-        let random = RandomState::new().hash_one(0);
-        let jitter =
-            f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
-        Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * jitter)
+        Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * fastrand::f64())
     }
 
     /// Waits until a time, but not beyond the end of our leadership.
@@ -169,21 +164,26 @@ impl Elector {
 
     /// Writes the lease and waits until the next write is due.
     async fn acquire_or_renew(&mut self, step: Step, release: &CancellationToken) {
-        let version =
-            |lease: &Option<Lease>| lease.as_ref().and_then(ResourceExt::resource_version);
-        let before = version(&self.lease);
+        let known_version = self.resource_version();
         // Counts from the start of the request: a slow one must not delay the next renewal.
         let next_renewal = Instant::now() + self.config.retry_period;
-        let next = match self.write(step).await {
-            LeaseWrite::Done => next_renewal,
-            // Decide again at once on what another instance wrote.
-            LeaseWrite::Conflict if self.read().await && version(&self.lease) != before => return,
-            LeaseWrite::Conflict | LeaseWrite::Failed if self.leader_until().is_some() => {
-                next_renewal
+        match self.write(step).await {
+            LeaseWrite::Done => return self.wait(next_renewal, release).await,
+            LeaseWrite::Conflict => {
+                if self.read().await && self.resource_version() != known_version {
+                    // Another client wrote the lease: decide again at once.
+                    return;
+                }
             }
-            LeaseWrite::Conflict | LeaseWrite::Failed => self.next_poll(),
-        };
-        self.wait(next, release).await;
+            LeaseWrite::Failed => {}
+        }
+        let is_leader = self.leader_until().is_some();
+        self.wait(if is_leader { next_renewal } else { self.next_poll() }, release).await;
+    }
+
+    /// The resource version of the lease as last read; `None` if there is no lease.
+    fn resource_version(&self) -> Option<String> {
+        self.lease.as_ref().and_then(ResourceExt::resource_version)
     }
 
     /// Short enough to leave time for a second request before the renew deadline.
@@ -201,7 +201,7 @@ impl Elector {
         match result.and_then(|lease| lease.map_err(RequestError::from)) {
             Ok(lease) => {
                 self.log_success();
-                self.compare_version(lease.as_ref(), sent);
+                self.check_for_rewind(lease.as_ref(), sent);
                 self.observe(lease);
                 self.watch_lease();
                 true
@@ -223,7 +223,8 @@ impl Elector {
         self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
-    fn compare_version(&self, lease: Option<&Lease>, sent: Instant) {
+    /// Reports the versions to the hooks, which detect that the API server was rewound.
+    fn check_for_rewind(&self, lease: Option<&Lease>, sent: Instant) {
         let version = lease.and_then(ResourceExt::resource_version);
         if let (Some(last), Some(version)) = (&self.last_version, version) {
             self.hooks.compare_versions(last, &version, sent);
@@ -234,8 +235,8 @@ impl Elector {
         let identity = &self.config.identity;
         let record = lease.as_ref().map(LeaseRecord::from);
         if let Some(other) = record.as_ref().filter(|record| record.holder != *identity) {
-            let known = self.observation.record().map(|record| &record.holder);
-            if known != Some(&other.holder) && !other.holder.is_empty() {
+            let last_holder = self.observation.record().map(|record| &record.holder);
+            if last_holder != Some(&other.holder) && !other.holder.is_empty() {
                 info!(lease = %self.lease_name(), holder = other.holder, "new leader elected");
             }
             let annotations = lease.as_ref().and_then(|lease| lease.metadata.annotations.clone());
@@ -245,23 +246,22 @@ impl Elector {
             });
         }
         self.observation.update(record, identity, Instant::now());
-        let version = lease.as_ref().and_then(ResourceExt::resource_version);
-        self.last_version = version.or(self.last_version.take());
         self.lease = lease;
+        self.last_version = self.resource_version().or(self.last_version.take());
     }
 
     /// The lease with this instance as its holder, acquired or renewed now.
     fn our_lease(&self) -> Lease {
         let now = self.clock.now();
-        let before = self.observation.record();
-        let is_ours = before.is_some_and(|record| record.holder == self.config.identity);
-        let transitions = before.map_or(0, |record| record.transitions);
+        let observed = self.observation.record();
+        let is_ours = observed.is_some_and(|record| record.holder == self.config.identity);
+        let transitions = observed.map_or(0, |record| record.transitions);
         let record = LeaseRecord {
             holder: self.config.identity.clone(),
             duration: self.config.lease_duration,
-            acquired: before.and_then(|record| record.acquired).filter(|_| is_ours).or(Some(now)),
+            acquired: observed.and_then(|record| record.acquired).filter(|_| is_ours).or(Some(now)),
             renewed: Some(now),
-            transitions: if is_ours || before.is_none() {
+            transitions: if is_ours || observed.is_none() {
                 transitions
             } else {
                 transitions.saturating_add(1)
@@ -288,7 +288,7 @@ impl Elector {
         let error = match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => {
                 self.log_success();
-                self.compare_version(Some(&lease), sent.0);
+                self.check_for_rewind(Some(&lease), sent.0);
                 self.observe(Some(lease));
                 self.set_renewed(sent);
                 return LeaseWrite::Done;
@@ -296,7 +296,9 @@ impl Elector {
             Ok(Err(error)) => RequestError::from(error),
             Err(_) => RequestError::TimedOut,
         };
-        if matches!(&error, RequestError::Refused(status) if matches!(status.code, 404 | 409)) {
+        // A create of a missing lease is refused with 404 if its namespace doesn't exist.
+        let conflicts = if step == Step::Create { &[409][..] } else { &[404, 409] };
+        if matches!(&error, RequestError::Refused(status) if conflicts.contains(&status.code)) {
             debug!(lease = %self.lease_name(), %error, "another client wrote the lease");
             return LeaseWrite::Conflict;
         }
@@ -304,7 +306,7 @@ impl Elector {
         LeaseWrite::Failed
     }
 
-    /// Sets the end of the leadership after a renewal that was sent at this time.
+    /// Extends the leadership: until the renew deadline after the renewal was sent.
     fn set_renewed(&mut self, (sent, renewed): (Instant, Instants)) {
         self.watch = None;
         if self.leader_until().is_none() {
@@ -316,7 +318,7 @@ impl Elector {
         self.state.send_replace(State::Leading { until, renewed, predecessor });
     }
 
-    /// Releases the lease if we hold it, so that the next leader need not wait for its expiry.
+    /// Releases the lease if we hold it. The next leader then needn't wait for its expiry.
     async fn release(&mut self) {
         let is_leader = self.leader_until().is_some_and(|until| Instant::now() < until);
         let record = self.observation.record();
@@ -353,5 +355,52 @@ impl Elector {
         if !std::mem::replace(&mut self.is_failing, true) {
             warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::{Client, client::Body};
+    use serde_json::json;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::SystemClock;
+
+    fn elector(refuse: impl Fn(&http::Method) -> u16 + Clone + Send + 'static) -> Elector {
+        let service = service_fn(move |request: Request<Body>| {
+            let code = refuse(request.method());
+            let status = json!({ "kind": "Status", "status": "Failure", "code": code });
+            let response =
+                Response::builder().status(code).body(Body::from(status.to_string().into_bytes()));
+            async move { response }
+        });
+        let config = ElectionConfig {
+            namespace: "missing".to_owned(),
+            name: "hpa-controller".to_owned(),
+            identity: "one".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        let election = Election { client: Client::new(service, "default"), config };
+        Elector::new(&election, Arc::new(SystemClock::default()), Arc::new(())).0
+    }
+
+    #[tokio::test]
+    async fn create_in_missing_namespace_is_a_failure() {
+        let mut elector = elector(|_| 404);
+        assert!(elector.read().await, "there is no lease");
+        assert!(matches!(elector.write(Step::Create).await, LeaseWrite::Failed));
+        assert!(elector.is_failing, "the failure is logged");
+    }
+
+    #[tokio::test]
+    async fn lease_that_another_client_created_or_deleted_is_a_conflict() {
+        let mut created = elector(|_| 409);
+        assert!(matches!(created.write(Step::Create).await, LeaseWrite::Conflict));
+        let mut deleted = elector(|_| 404);
+        assert!(matches!(deleted.write(Step::Renew).await, LeaseWrite::Conflict));
     }
 }

@@ -22,7 +22,7 @@ use crate::clock::{Clock, Instants};
 /// The leader before this one, according to the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// When it last renewed or released the lease, by its own wall clock.
+    /// The time when it last renewed or released the lease, by its own wall clock.
     pub renewed: Timestamp,
     /// The lease's annotations, see [`LeaseHooks::annotations`](crate::LeaseHooks::annotations).
     pub annotations: BTreeMap<String, String>,
@@ -34,7 +34,7 @@ pub(crate) enum State {
     /// Leader until this time, or longer if the lease is renewed.
     Leading {
         until: Instant,
-        /// When the last renewal was sent.
+        /// The time when the last renewal was sent.
         renewed: Instants,
         predecessor: Option<Predecessor>,
     },
@@ -44,8 +44,8 @@ pub(crate) enum State {
 
 impl State {
     /// The end of the leadership unless the lease is renewed; `None` if this instance is not the
-    /// leader. A suspension of the machine since the last renewal counts, although the monotonic
-    /// clock doesn't have it.
+    /// leader. Time during which the machine was suspended since the last renewal counts, although
+    /// the monotonic clock doesn't include it.
     pub(crate) fn leader_until(&self, clock: &dyn Clock) -> Option<Instant> {
         let Self::Leading { until, renewed, .. } = self else { return None };
         let suspended = clock.instants().suspended_since(*renewed);

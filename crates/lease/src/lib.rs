@@ -1,5 +1,5 @@
-//! Leader election by a Lease: which of several instances writes. And what a leader writes with: a
-//! fenced client, and a recorder of events.
+//! Leader election by a Lease, to let only one of several instances write. The leader writes with a
+//! fenced client and a recorder of events.
 //!
 //! ```text
 //!   Candidate ──── spawns ───▶ elector ◀── get, watch, create, replace ──▶ Lease
@@ -11,20 +11,20 @@
 //! ```
 //!
 //! [`Candidate`] joins an election. [`lead`] does that in a loop, for work that may start again
-//! after the lease was lost; [`LeaderTask`] is such work. [`events`] writes Kubernetes events. This
-//! crate doesn't know what the leader does; [`LeaseHooks`] is called with what the lease reveals,
-//! and adds annotations to it.
+//! after the lease was lost; [`LeaderTask`] is such work. [`events`] writes Kubernetes events.
+//! [`LeaseHooks`] connects the leader's work with the lease: it adds annotations, and it gets the
+//! lease's resource versions.
 //!
-//! Same protocol, flags, defaults and fields as client-go, so that either waits for the other. The
-//! differences:
+//! Protocol, flags, defaults and fields are those of client-go. Instances of both can compete for a
+//! lease. The differences:
 //!
-//! - A standby polls the lease and watches it too, so that it acquires a released lease at once.
+//! - A standby not only polls but also watches the lease, and acquires a released lease at once.
 //! - A standby acquires an expired lease at the time of expiry, not at the next poll.
 //! - A deleted lease remains its holder's until it would have expired.
 //! - The leader may write until the renew deadline after it sent the last renewal
 //!   ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after that.
-//!   The monotonic clock stops while a machine is suspended, so time that only the wall clock has
-//!   counts too.
+//!   The monotonic clock stops while a machine is suspended, so the leadership also ends by the
+//!   wall clock.
 
 mod clock;
 mod decision;
@@ -56,9 +56,9 @@ pub struct ElectionConfig {
     pub name: String,
     /// Unique among all instances, see [`identity`].
     pub identity: String,
-    /// How long a standby waits after the last renewal that it observed.
+    /// The time that a standby waits after the last renewal that it observed.
     pub lease_duration: Duration,
-    /// How long the leader goes on after its last renewal.
+    /// The time for which the leader keeps working after its last renewal.
     pub renew_deadline: Duration,
     /// Interval of renewals, and minimum interval of a standby's polls.
     pub retry_period: Duration,
@@ -80,16 +80,16 @@ pub trait LeaseHooks: Send + Sync {
         Vec::new()
     }
 
-    /// The lease had the resource version `known` before a request was sent at `sent`, and
-    /// `response` in the response. If it went back, the API server was rewound. Leader and standbys
-    /// read or write the lease every few seconds.
+    /// Called after each read and write of the lease, every few seconds. The lease had the resource
+    /// version `known` before the request was sent at `sent`, and `response` in the response. A
+    /// lower version means that the API server was rewound.
     fn compare_versions(&self, _known: &str, _response: &str, _sent: Instant) {}
 }
 
 impl LeaseHooks for () {}
 
-/// An instance in an election, or a single instance without one. If it is dropped without
-/// [`Candidate::release`], its successor has to wait until the lease expires.
+/// An instance in an election, or a single instance without an election. If it is dropped without
+/// [`Candidate::release`], the next leader has to wait until the lease expires.
 pub struct Candidate {
     leadership: Leadership,
     release: CancellationToken,
@@ -117,7 +117,8 @@ impl Candidate {
         &self.leadership
     }
 
-    /// Releases the lease, if this instance holds it. The caller must not write anything after that.
+    /// Releases the lease, if this instance holds it. The caller must not write anything after
+    /// that.
     pub async fn release(self) {
         self.release.cancel();
         if let Some(elector) = self.elector {

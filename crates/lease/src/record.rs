@@ -1,4 +1,4 @@
-//! A lease record to and from the Lease object.
+//! Conversions between lease records and Lease objects.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,7 +30,7 @@ impl LeaseRecord {
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         let time = |time: Timestamp| MicroTime(time);
         spec.holder_identity = Some(self.holder.clone());
-        // Rounded up to whole seconds, so that no standby acquires the lease early.
+        // Rounded up to whole seconds: no standby may acquire the lease early.
         let seconds = self.duration.as_secs() + u64::from(self.duration.subsec_nanos() > 0);
         spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
         spec.acquire_time = self.acquired.map(time);

@@ -2,7 +2,7 @@ use std::error::Error;
 
 use kube::core::Status;
 
-/// Why a request failed.
+/// The error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     /// The API server responded with an error. Prints its message.

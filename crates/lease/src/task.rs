@@ -38,7 +38,7 @@ pub async fn lead<F: Future<Output = ()>>(
     }
 }
 
-/// What a [`LeaderTask`] works with.
+/// The client and the recorder of a [`LeaderTask`].
 #[derive(Clone)]
 pub struct LeaderContext {
     /// Sends write requests only while this instance is the leader.

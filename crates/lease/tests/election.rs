@@ -40,7 +40,7 @@ const POLL: Duration = Duration::from_millis(4400);
 /// Shorter than any period.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The highest age of the last renewal.
+/// The maximum age of the last renewal while the leader renews.
 const SLACK: Duration = Duration::from_millis(2050);
 
 /// The network of one instance.

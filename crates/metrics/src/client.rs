@@ -8,7 +8,7 @@ use hpa_calc::{
     selector::Selector,
 };
 
-/// How many metrics of an autoscaler are read at once.
+/// Limit for concurrent reads of an autoscaler's metrics.
 const MAX_CONCURRENT_READS: usize = 8;
 
 /// Answers the metric queries of autoscalers.

@@ -6,8 +6,8 @@ use hpa_calc::readings::{MetricsApi, ReadError};
 
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 
-/// Why a query has no answer. Cheap to clone, because every caller that waited for the request gets
-/// a copy.
+/// The error of a query. Cheap to clone, because every caller that waited for the request gets a
+/// copy.
 ///
 /// The texts appear in conditions of autoscalers. For an aggregated API server, the variants from
 /// [`MetricError::UnknownMetric`] on determine the status with which prometheus-adapter ("the
@@ -47,7 +47,7 @@ pub enum MetricError {
         /// The request.
         request: Box<str>,
     },
-    /// The responses that are being read are larger than the limit together.
+    /// All responses that are being read are together larger than the limit.
     #[error("responses larger than {limit} bytes together are being read ({request})")]
     OverBudget {
         /// The limit in bytes, after decompression.
@@ -128,7 +128,7 @@ pub enum MetricError {
     Convert(#[source] Arc<dyn Error + Send + Sync>),
 }
 
-/// Why there is no such metric, or no value of it.
+/// The reason why a metric or its value doesn't exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotFound {
@@ -170,15 +170,15 @@ pub enum NotFound {
     NoLabel {
         /// The query.
         query: String,
-        /// What is missing.
+        /// The message, which says what is missing.
         message: String,
     },
-    /// The sample of the object is no value.
+    /// The sample of the object is not a value.
     #[error("the query {query} has no value for the object: {reason}")]
     NoValue {
         /// The query.
         query: String,
-        /// Why the sample is no value.
+        /// The reason why the sample is not a value.
         reason: NoValue,
     },
     /// No source has metrics of the API.

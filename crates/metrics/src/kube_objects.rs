@@ -72,7 +72,7 @@ struct SlimCondition {
 }
 
 impl SlimStatus {
-    /// Since when the object is ready.
+    /// The time since which the object is ready.
     fn ready_since(&self) -> Option<Timestamp> {
         let mut conditions = self.conditions.iter().flatten();
         let ready = conditions.find(|own| own.r#type == "Ready" && own.status == "True")?;

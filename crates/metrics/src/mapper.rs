@@ -14,7 +14,7 @@ pub trait ResourceMapper: Send + Sync {
     async fn load(&self) -> Result<ApiResources, MapperError>;
 }
 
-/// Why the resources can't be loaded.
+/// An error while the resources are loaded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("unable to read the resources of the API server")]
 pub struct MapperError(#[source] pub Arc<dyn Error + Send + Sync>);
@@ -69,7 +69,7 @@ impl DiscoveryMapper {
                 let api_version = format!("{}/{version}", group.name);
                 match self.0.list_api_group_resources(&api_version).await {
                     Ok(list) => add_list(&mut resources, &group.name, version, list),
-                    // For example, an extension server is down.
+                    // For example, an aggregated API server is down.
                     Err(error) => tracing::debug!(
                         api_version,
                         error = &error as &dyn Error,

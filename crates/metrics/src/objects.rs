@@ -1,4 +1,4 @@
-//! The objects of the cluster, as far as metrics need them.
+//! The objects of the cluster that metrics describe.
 
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
@@ -81,14 +81,14 @@ fn with_fields(
     objects
 }
 
-/// What the resource metrics API shows of an object.
+/// The metadata of an object in the resource metrics API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMetadata {
     /// The object.
     pub key: ObjectKey,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// When it was created.
+    /// The time of its creation.
     pub creation_timestamp: Option<Timestamp>,
 }
 
@@ -99,13 +99,13 @@ pub struct Pod {
     pub name: String,
     /// `status.podIP`, of IPv4 or IPv6. Empty if it has none yet.
     pub ip: String,
-    /// Since when the condition `Ready` is `True`. `None` if it isn't.
+    /// The time since which the condition `Ready` is `True`. `None` if it isn't.
     pub ready_since: Option<Timestamp>,
     /// Whether it has a deletion timestamp.
     pub is_terminating: bool,
 }
 
-/// Why objects can't be listed.
+/// An error while objects are listed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {

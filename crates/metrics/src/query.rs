@@ -25,7 +25,7 @@ pub enum Query {
         namespace: String,
         /// The pods.
         pods: Objects,
-        /// What the selected pods must have in addition.
+        /// Field requirements that the selected pods must also meet.
         fields: Box<[FieldRequirement]>,
     },
     /// metrics.k8s.io: the usage of nodes. The answer is
@@ -33,7 +33,7 @@ pub enum Query {
     NodeUsage {
         /// The nodes.
         nodes: Objects,
-        /// What the selected nodes must have in addition.
+        /// Field requirements that the selected nodes must also meet.
         fields: Box<[FieldRequirement]>,
     },
     /// custom.metrics.k8s.io: a metric of objects. The answer is

@@ -32,8 +32,8 @@ impl GroupResource {
         Self::new("", "pods")
     }
 
-    /// Whether metrics of this resource are read per namespace. The reference treats all others
-    /// than namespaces, nodes and persistent volumes as namespaced, whatever the API says.
+    /// Whether metrics of this resource are read per namespace. The reference treats all resources
+    /// except namespaces, nodes and persistent volumes as namespaced, regardless of the API.
     pub fn has_namespaced_metrics(&self) -> bool {
         let is_root_scoped = self.group.is_empty()
             && matches!(&*self.resource, "namespaces" | "nodes" | "persistentvolumes");
@@ -62,7 +62,7 @@ pub struct ApiResource {
     pub singular: String,
 }
 
-/// Why a resource can't be resolved. The messages are those of apimachinery's `RESTMapper`.
+/// An error while a resource is resolved. The messages are those of apimachinery's `RESTMapper`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {

@@ -9,8 +9,8 @@ use crate::{
     source::{ApiGroups, Catalog, ListedCustomMetric, ListedExternalMetric},
 };
 
-/// Sources in order: the first one that has a metric answers, also if it fails. The last one with
-/// metrics of the API answers queries for metrics that none has, so that its reason is reported.
+/// Sources in order: the first one that has a metric answers, even with an error. If none has it,
+/// the last source with metrics of the API answers with its reason.
 pub struct Routed(Vec<Arc<dyn MetricSource>>);
 
 impl Routed {

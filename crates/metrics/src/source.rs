@@ -12,8 +12,7 @@ use crate::{
 /// or a decorator of another source.
 #[async_trait]
 pub trait MetricSource: Send + Sync + 'static {
-    /// The metrics that the source has. The default is that of a source whose metrics are known to
-    /// its server only.
+    /// The metrics that the source has. By default, only its server knows them.
     fn catalog(&self) -> &dyn Catalog {
         &AnyMetric
     }
@@ -37,11 +36,11 @@ pub trait Catalog: Send + Sync {
     /// The APIs that the source has metrics for. It doesn't depend on what was discovered.
     fn groups(&self) -> ApiGroups;
 
-    /// Whether the metrics were discovered, so that "not found" is an answer. If not, the problems
-    /// that prevent it, for example by rule.
+    /// Whether the metrics were discovered. Until then, "not found" is not an answer, and the error
+    /// has the problems that prevent the discovery, for example one per rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
 
-    /// Whether the source answers a query. An error is an answer too.
+    /// Whether the source answers a query, possibly with an error.
     fn has(&self, query: &Query) -> bool;
 
     /// The custom metrics that discovery lists, sorted by metric and resource.
@@ -51,7 +50,8 @@ pub trait Catalog: Send + Sync {
     fn external_metrics(&self) -> Vec<ListedExternalMetric>;
 }
 
-/// The catalog of a source that has to be asked for each metric. It lists none.
+/// The catalog of a source that doesn't know its metrics in advance. It lists none and accepts
+/// every query.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyMetric;
 

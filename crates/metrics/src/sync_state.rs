@@ -1,4 +1,4 @@
-//! Whether a cache has completed its first list.
+//! The state of a cache: whether it has completed its first list.
 
 use std::error::Error;
 
@@ -6,24 +6,24 @@ use tokio::sync::watch;
 
 use crate::describe;
 
-/// Whether a cache has completed its first list, or why it could not.
+/// The outcome of a cache's first list, with the error if it failed.
 #[derive(Debug)]
 pub struct SyncState(watch::Sender<Option<Result<(), String>>>);
 
 impl Default for SyncState {
-    /// Before the first list has ended.
+    /// The state before the first list has ended.
     fn default() -> Self {
         Self(watch::channel(None).0)
     }
 }
 
 impl SyncState {
-    /// The first list is complete.
+    /// Reports that the first list is complete.
     pub fn set_synced(&self) {
         self.0.send_if_modified(|state| state.replace(Ok(())) != Some(Ok(())));
     }
 
-    /// A list has failed. A cache that has synced keeps its objects, so it stays synced.
+    /// Reports that a list has failed. A cache that has synced keeps its objects and stays synced.
     pub fn set_failed(&self, error: &(dyn Error + 'static)) {
         self.0.send_if_modified(|state| {
             let is_synced = matches!(state, Some(Ok(())));
@@ -39,14 +39,14 @@ impl SyncState {
         matches!(*self.0.borrow(), Some(Ok(())))
     }
 
-    /// Why the last attempt at the first list failed.
+    /// The error of the last attempt at the first list.
     pub fn failure(&self) -> Option<String> {
         self.0.borrow().clone().and_then(Result::err)
     }
 
     /// Waits for the first outcome of a list, unless there was one.
     pub async fn first_outcome(&self) {
-        // Fails only without a sender, which is here.
+        // This fails only without a sender, which `self` is.
         _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 }

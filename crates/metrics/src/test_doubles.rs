@@ -95,7 +95,7 @@ pub struct FixedSource {
     pub nodes: Vec<NodeMetrics>,
     /// The objects that are selected from.
     pub objects: FixedObjects,
-    /// Why the metrics are not discovered. They are, if it is empty.
+    /// The problems that prevent discovery. If empty, the metrics are discovered.
     pub problems: Vec<String>,
     /// If set, the answer to all queries for custom and external metrics.
     pub error: Option<MetricError>,

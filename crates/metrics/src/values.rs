@@ -1,4 +1,4 @@
-//! Values of metrics, each with its time and where it comes from.
+//! Values of metrics, with their times and origins.
 
 use crate::{
     MetricError,
@@ -21,7 +21,7 @@ pub enum Values {
     External(ExternalValues),
 }
 
-/// The usage of pods or nodes, as far as it could be read.
+/// The usage of pods or nodes, possibly incomplete.
 #[derive(Clone, Debug)]
 pub struct UsageList<T> {
     /// The objects that have a usage.
@@ -59,9 +59,9 @@ pub struct CustomValues {
     pub object_kind: ObjectKind,
     /// The values, in the order of the objects' list.
     pub items: Vec<MetricValue>,
-    /// Objects whose sample is no value. A query for a named object fails instead.
+    /// Objects whose sample is not a value. A query for a named object fails instead.
     pub omitted: Vec<Omitted>,
-    /// Where the values come from.
+    /// The origin of the values.
     pub origin: Origin,
 }
 
@@ -70,20 +70,20 @@ pub struct CustomValues {
 pub struct ExternalValues {
     /// The values, in the order of the result.
     pub items: Vec<ExternalMetricValue>,
-    /// Series whose sample is no value.
+    /// Series whose sample is not a value.
     pub omitted: Vec<Omitted>,
-    /// Where the values come from.
+    /// The origin of the values.
     pub origin: Origin,
 }
 
-/// Where values come from. All fields are empty if they are from a metrics API.
+/// The origin of values. All fields are empty for values from a metrics API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The rule or the collector, such as `rules[0]`.
     pub rule: String,
-    /// The server that was asked.
+    /// The server that was queried.
     pub server: String,
-    /// The series that the metric is made of.
+    /// The series that the metric is computed from.
     pub series: String,
     /// The query that was sent.
     pub query: String,
@@ -100,16 +100,16 @@ pub struct ObjectKind {
     pub kind: String,
 }
 
-/// A sample that is no value.
+/// A sample that is not a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Omitted {
     /// The object, or the labels of the series, for messages.
     pub what: String,
-    /// Why it is no value.
+    /// The reason why it is not a value.
     pub reason: NoValue,
 }
 
-/// Why a sample has no value.
+/// The reason why a sample is not a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoValue {

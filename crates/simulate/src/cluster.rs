@@ -1,5 +1,5 @@
-//! The modelled cluster: what the controllers of Kubernetes do with the pods of the workload, once
-//! per second. The testbed does the same with objects.
+//! The modelled cluster: the steps of Kubernetes' workload controllers on the pods of the workload,
+//! once per second. The testbed models the same with objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,8 @@ use crate::{
     },
 };
 
-/// Bounds the steps in which a warm start creates all pods: a `StatefulSet` creates one per step.
+/// The maximum number of steps in which a warm start creates the pods. A `StatefulSet` creates one
+/// pod per step.
 const MAX_WARM_START_STEPS: usize = 200;
 
 /// The workload of a scenario with its pods.
@@ -43,7 +44,7 @@ pub(crate) struct Cluster {
     rollouts: u32,
     /// In order of time.
     incidents: Vec<Incident>,
-    /// The controllers have more to do even if no pod changes.
+    /// Whether the controllers have another step even if no pod changes.
     needs_reconcile: bool,
     template: PodTemplate,
     containers: Vec<Container>,
@@ -161,7 +162,7 @@ impl Cluster {
         self.views.values().cloned().collect()
     }
 
-    /// The true state now, which metrics show only late and with noise.
+    /// The actual current state. Metrics are delayed and noisy.
     pub(crate) fn observe(&self) -> ClusterState<'_> {
         let queues = &self.model.queues;
         let Some(workload) = self.workload() else {
@@ -246,7 +247,7 @@ impl Cluster {
         self.update_views();
     }
 
-    /// The inputs of the next step of the controllers.
+    /// The state on which the next step of the controllers depends.
     fn state(&self) -> (u32, Vec<u32>, usize) {
         let replicas = self.revisions.iter().map(|revision| revision.replicas).collect();
         (self.status_replicas, replicas, self.model.pods().filter(|pod| pod.is_dirty).count())

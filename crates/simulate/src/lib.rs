@@ -1,12 +1,11 @@
 //! Runs an autoscaler on a modelled workload in virtual time.
 //!
-//! The decisions are those of `hpa-calc`, the workload is that of [`workload`], which the testbed
-//! uses too. There is no I/O and no clock: a day takes a fraction of a second, and the same seed
-//! gives the same run.
+//! `hpa-calc` makes the decisions, and [`workload`] models the workload, as in the testbed. There
+//! is no I/O and no clock: a day takes a fraction of a second, and the same seed results in the
+//! same run.
 //!
 //! - [`workload`]: the model: load, pods, queues, metrics, and the file format of scenarios
-//! - `cluster`, `readings`: what the controllers of Kubernetes do with its pods, and what metrics APIs
-//!   answer
+//! - `cluster`, `readings`: the workload controllers of Kubernetes, and the metrics APIs
 //! - `file`: scenarios with an autoscaler and variants
 //! - `run`, `measure`: a run second by second, and its result
 //! - [`recommend`]: the search for better settings

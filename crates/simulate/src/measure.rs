@@ -11,9 +11,9 @@ use crate::{
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
-/// Scalings in opposite directions within so many seconds count as a reversal.
+/// Scalings in opposite directions within this many seconds count as a reversal.
 const REVERSAL_SECONDS: f64 = 600.0;
-/// The utilization from which on a request is assumed to take 100 times as long as on an idle pod.
+/// Above this utilization, a request is assumed to take 100 times as long as on an idle pod.
 const MAX_UTILIZATION: f64 = 0.99;
 const PERCENTILE: f64 = 0.99;
 /// Differences of rates below this are rounding errors.
@@ -40,7 +40,7 @@ pub(crate) struct Measure {
     shortages: Vec<f64>,
 }
 
-/// The work that waits in a queue, oldest first, and how long the drained work waited.
+/// The waiting work of a queue, oldest first, and the waits of the drained work.
 struct QueueMeasure {
     waiting: VecDeque<(f64, f64)>,
     arrived: f64,
@@ -151,7 +151,7 @@ impl Measure {
         }
     }
 
-    /// Whether the work that is drained, or the oldest that waits, is late.
+    /// Whether drained work, or the oldest waiting work, is late.
     fn add_queues(&mut self, now: f64, seen: &ClusterState<'_>) -> bool {
         let limit = self.objective.max_wait.get();
         let mut is_late = false;
@@ -242,7 +242,7 @@ impl Measure {
         }
     }
 
-    /// Of the queue with the longest waits.
+    /// The waits in the queue with the longest waits.
     fn queue_wait(&self) -> Option<QueueWait> {
         let waits = self.queues.iter().map(|queue| &queue.waits);
         let waits = waits.max_by(|one, other| {
@@ -263,10 +263,10 @@ impl Measure {
 pub struct Outcome {
     /// Sum of the pods' lifetimes, in hours.
     pub pod_hours: f64,
-    /// Pod-hours times the price of one.
+    /// Pod-hours times the price of a pod-hour.
     pub cost: f64,
     pub overload: Overload,
-    /// `None` without load other than that of queues.
+    /// `None` if there is no load except work in queues.
     pub latency: Option<Latency>,
     /// `None` without queues.
     pub queue: Option<QueueWait>,
@@ -279,9 +279,9 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overload {
-    /// Seconds with load beyond the capacity, or with a wait that is too long.
+    /// Seconds with load beyond the capacity or with late work in queues.
     pub seconds: f64,
-    /// The same as a share of the duration.
+    /// The seconds as a share of the duration.
     pub share_of_time: f64,
     /// The affected share of the load.
     pub share_of_load: f64,
@@ -299,7 +299,7 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// The wait of work in queues, in seconds. First in, first out.
+/// The wait of work in queues, in seconds. Queues are first in, first out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueWait {
@@ -308,7 +308,7 @@ pub struct QueueWait {
     /// 99 % of the work waits at most this long.
     pub p99_seconds: f64,
     pub max_seconds: f64,
-    /// The most work that waited at a time.
+    /// The largest amount of waiting work.
     pub max_backlog: f64,
 }
 
@@ -317,7 +317,7 @@ pub struct QueueWait {
 #[serde(rename_all = "camelCase")]
 pub struct Replicas {
     pub min: u32,
-    /// Over time.
+    /// The mean over time.
     pub mean: f64,
     pub max: u32,
     /// The replicas that the largest load needs.
@@ -340,8 +340,7 @@ impl Rescales {
     }
 }
 
-/// How long it takes from when the load needs more ready pods than there are until there are
-/// enough.
+/// The time from when the load needs more ready pods than there are until enough are ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {

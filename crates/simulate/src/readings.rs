@@ -1,4 +1,4 @@
-//! The answers of the metrics APIs to the queries of a decision.
+//! The responses of the modelled metrics APIs to the queries of a decision.
 
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ impl<'a> MetricsApis<'a> {
         if samples.is_empty() { Err(not_found(query)) } else { Ok(Reading::Pods(samples)) }
     }
 
-    /// Whether the queried object is the one that a metric describes.
+    /// Whether a metric describes the queried object.
     fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
         let group = |version: &str| {
             version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned())
@@ -216,8 +216,8 @@ fn source(query: &MetricQuery) -> MetricsSource {
     }
 }
 
-/// The selector as the metrics API reads it from the URL. A metric without a selector has one that
-/// matches nothing, whose text matches everything.
+/// The selector as the metrics API reads it from the URL. The selector of a metric without one
+/// matches nothing, but its text in the URL is empty, which matches everything.
 fn as_requested(selector: &Selector) -> Selector {
     Selector::parse(&selector.to_string()).unwrap_or_else(|_| selector.clone())
 }
@@ -276,7 +276,7 @@ impl PodTemplate {
     }
 }
 
-/// `time` without its fraction of a second, as the API stores it.
+/// Removes the fraction of a second, as the API does.
 pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,5 +1,5 @@
 //! Converts autoscalers between `autoscaling/v2`, in which they are stored, and `autoscaling/v1`,
-//! in which annotations have what v1 has no fields for.
+//! which has annotations in place of newer fields.
 
 use serde_json::{Map, Value, json};
 
@@ -55,12 +55,12 @@ const RESOURCE_TARGET: Fields = &[
     (&["target", "averageValue"], "targetAverageValue"),
 ];
 
-/// The part of a metric that has its values.
+/// The part of an autoscaler that a metric belongs to.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Of the spec.
+    /// The spec, with targets.
     Target,
-    /// Of the status.
+    /// The status, with current values.
     Current,
 }
 
@@ -82,7 +82,7 @@ impl Part {
         }
     }
 
-    /// The field of v1 that is never left out.
+    /// The field of v1 that is present even without a value.
     fn required(self, source: &str) -> Option<&'static str> {
         match (self, source) {
             (Self::Target, "object") => Some("targetValue"),
@@ -99,7 +99,7 @@ pub(crate) fn is_v1(object: &Value) -> bool {
         && json::str_at(object, "/kind") == "HorizontalPodAutoscaler"
 }
 
-/// An autoscaler of `autoscaling/v2` in `autoscaling/v1`.
+/// Converts an autoscaler from `autoscaling/v2` to `autoscaling/v1`.
 pub(crate) fn to_v1(object: &Value) -> Value {
     let mut v1 = json!({
         "kind": object.get("kind"), "apiVersion": V1, "metadata": object.get("metadata"),
@@ -147,7 +147,7 @@ pub(crate) fn to_v1(object: &Value) -> Value {
     v1
 }
 
-/// An autoscaler of `autoscaling/v1` in `autoscaling/v2`.
+/// Converts an autoscaler from `autoscaling/v1` to `autoscaling/v2`.
 pub(crate) fn from_v1(mut object: Value) -> Value {
     json::set(&mut object, &["apiVersion"], V2);
     let mut metrics = take_list(&mut object, METRICS, Part::Target).unwrap_or_default();
@@ -216,7 +216,7 @@ fn metric_from_v1(metric: &Value, part: Part) -> Value {
     v2
 }
 
-/// Sets the type of a target, which v1 doesn't have.
+/// Derives the type of a target, which v1 doesn't have.
 fn set_target_type(source: &mut Value) {
     let Some(target) = source.get_mut("target") else { return };
     let is_zero = target.get("value").is_some_and(|value| value == "0");
@@ -237,8 +237,7 @@ fn annotate(object: &mut Value, name: &str, value: &Value) {
     json::set(object, &["metadata", "annotations", name], value.to_string());
 }
 
-/// Removes an annotation, and the annotations if there are no others. A text that is not JSON is
-/// ignored.
+/// Removes and parses an annotation. Removes empty `annotations`, and ignores invalid JSON.
 fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
     let text = json::remove(object, &["metadata", "annotations", name])?;
     let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
@@ -253,7 +252,7 @@ fn take_list(object: &mut Value, name: &str, part: Part) -> Option<Vec<Value>> {
     Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, part)).collect())
 }
 
-/// Renames all fields, and leaves out those without a value.
+/// Renames all fields, and omits null fields.
 fn rename(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::Object(fields) => {
@@ -265,7 +264,7 @@ fn rename(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// The name with an upper-case or a lower-case first letter: the annotation has names of Go.
+/// Changes the case of the first letter: the annotations have the field names of Go structs.
 fn capitalize(name: &str, upper: bool) -> String {
     let mut letters = name.chars();
     let Some(first) = letters.next() else { return String::new() };

@@ -1,4 +1,4 @@
-//! Discovery, `OpenAPI`, version and health endpoints.
+//! Serves discovery, `OpenAPI`, version and health endpoints.
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -34,10 +34,10 @@ pub(crate) fn handle(
     let body = match path.as_slice() {
         ["version"] => version(&server.config.git_version),
         ["api"] if wants_aggregated(request) => {
-            return Some(Ok(aggregated_answer(&aggregated_core(&state))));
+            return Some(Ok(aggregated_response(&aggregated_core(&state))));
         }
         ["apis"] if wants_aggregated(request) => {
-            return Some(Ok(aggregated_answer(&aggregated_groups(&state, &metrics_served))));
+            return Some(Ok(aggregated_response(&aggregated_groups(&state, &metrics_served))));
         }
         ["api"] => core_versions(),
         ["apis"] => group_list(&state, &metrics_served),
@@ -64,7 +64,7 @@ fn wants_aggregated(request: &ApiRequest) -> bool {
     })
 }
 
-fn aggregated_answer(body: &Value) -> Response<Body> {
+fn aggregated_response(body: &Value) -> Response<Body> {
     let mut response = response::json(StatusCode::OK, body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
     response
@@ -91,7 +91,7 @@ const VERBS: &[&str] =
 
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// All groups except the core group with their versions, the metrics APIs included.
+/// All groups except the core group with their versions, including the metrics APIs.
 fn all_groups<'a>(
     state: &'a State,
     served: &'a [(String, String)],
@@ -284,7 +284,7 @@ fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
     entries
 }
 
-/// The list of documents.
+/// The list of OpenAPI documents.
 fn openapi_index(state: &State) -> Value {
     let mut paths = Map::new();
     for resource in state.registry.iter() {
@@ -304,7 +304,7 @@ fn path(group: &str, version: &str) -> String {
     format!("{prefix}/{}", api_version(group, version))
 }
 
-/// The document of a group and version.
+/// The OpenAPI document of a group and version.
 fn openapi_document(state: &State, group: &str, version: &str) -> Value {
     let mut paths = json!({});
     let mut kinds = Vec::new();

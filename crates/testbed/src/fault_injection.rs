@@ -24,13 +24,13 @@ const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
 /// The decision of a fault before the request is handled.
 enum Outcome {
     Continue,
-    /// The request is handled before other stalled requests.
+    /// Handles the request, while later stalled requests wait.
     Stalled(StallTicket),
-    /// The request isn't handled and gets this response.
+    /// Sends this response instead of handling the request.
     Respond(Response<Body>),
 }
 
-/// Handles a request that faults affect.
+/// Handles a request affected by faults.
 pub(crate) async fn handle(
     server: &Arc<Server>,
     mut request: ApiRequest,
@@ -135,7 +135,7 @@ async fn read_to_end(body: Body) -> Bytes {
     body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default()
 }
 
-/// A watch that ends or stops sending events, because of a fault.
+/// A watch that a fault ends or silences.
 struct FaultyWatch {
     events: BodyDataStream,
     fault: ActiveFault,
@@ -151,7 +151,7 @@ enum Step {
     End,
 }
 
-/// Applies a fault to a watch. The fault may start while the watch is running.
+/// Applies a fault to a watch, which may be running when the fault starts.
 fn break_off_watch(server: &Server, body: Body, fault: ActiveFault) -> Body {
     let remaining = match fault.effect {
         Effect::DropWatch { after }

@@ -1,5 +1,5 @@
-//! A Kubernetes API server in memory, for tests and demonstrations of a HorizontalPodAutoscaler
-//! controller. It supports everything that such a controller uses.
+//! An in-memory Kubernetes API server for tests and demonstrations of a HorizontalPodAutoscaler
+//! controller. It supports all requests of such a controller.
 //!
 //! Clients call it without a socket ([`Testbed::client`]) or over HTTP ([`Testbed::serve`]). Tests
 //! access the stored objects directly ([`Testbed::apply`], [`Testbed::get`]):
@@ -30,7 +30,7 @@
 //! # Path of a request
 //!
 //! ```text
-//! service          HTTP or tower; asks the interceptor which faults affect the request
+//! service          HTTP or tower; gets the faults of a request from the interceptor
 //!   fault_injection    delays, replaces or corrupts the response
 //!     router           by path
 //!       discovery          groups, versions, resources, OpenAPI, health

@@ -1,4 +1,4 @@
-//! The handlers of the three metrics APIs.
+//! Serves the three metrics APIs.
 
 use axum::body::Body;
 use hpa_calc::selector::Selector;

@@ -1,4 +1,4 @@
-//! The source of the metrics that the metrics APIs return.
+//! The source of the metrics in the metrics APIs.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub trait MetricsProvider: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// A metric that isn't related to an object (`external.metrics.k8s.io`).
+    /// A metric without an object (`external.metrics.k8s.io`).
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
         let _ = query;
         Ok(Vec::new())
@@ -92,7 +92,7 @@ pub struct CustomMetric {
     pub window_seconds: Option<i64>,
 }
 
-/// A query for a metric that isn't related to an object.
+/// A query for a metric without an object.
 #[derive(Clone, Debug)]
 pub struct ExternalMetricQuery {
     pub namespace: String,

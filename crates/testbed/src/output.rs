@@ -1,4 +1,6 @@
-//! The representations of objects in responses: full objects, metadata only, or tables.
+//! Renders objects in responses: full objects, metadata only, or tables.
+
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use crate::{
     target::Target,
 };
 
-/// Media types that JSON satisfies.
+/// The accepted media types that match JSON.
 const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
 
 /// The representation that a request accepts.
@@ -50,29 +52,30 @@ impl OutputFormat {
         Ok(Self { target: target.clone(), format })
     }
 
-    /// Sets the time that ages in tables refer to.
+    /// Sets the reference time of ages in tables.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         if let Format::Table(table) = &mut self.format {
             table.set_time(now);
         }
     }
 
-    /// In a watch, only the first table has column definitions.
+    /// Leaves out the column definitions of tables. In a watch, only the first table has them.
     pub(crate) fn omit_columns(&mut self) {
         if let Format::Table(table) = &mut self.format {
             table.omit_columns();
         }
     }
 
-    pub(crate) fn object(&self, object: &Value) -> Value {
-        match &self.format {
-            Format::Object => self.target.in_requested_version(object).into_owned(),
+    pub(crate) fn object<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        let shown = match &self.format {
+            Format::Object => return self.target.in_requested_version(object),
             Format::PartialMetadata => partial_metadata(&self.target.in_requested_version(object)),
             Format::Table(table) => {
                 let version = json::str_at(object, "/metadata/resourceVersion");
                 table.print([object], &json!({ "resourceVersion": version }))
             }
-        }
+        };
+        Cow::Owned(shown)
     }
 
     /// A bookmark event's object, which has only a resource version.
@@ -85,10 +88,10 @@ impl OutputFormat {
     }
 
     pub(crate) fn list(&self, objects: &[Object], metadata: &Value) -> Value {
-        let shown = objects.iter().map(|object| self.target.in_requested_version(object));
+        let versioned = objects.iter().map(|object| self.target.in_requested_version(object));
         match &self.format {
             Format::Object => {
-                let items: Vec<Value> = shown.map(std::borrow::Cow::into_owned).collect();
+                let items: Vec<Value> = versioned.map(Cow::into_owned).collect();
                 let resource = &self.target.resource;
                 json!({
                     "kind": resource.list_kind,
@@ -98,7 +101,7 @@ impl OutputFormat {
                 })
             }
             Format::PartialMetadata => {
-                let items: Vec<Value> = shown.map(|object| partial_metadata(&object)).collect();
+                let items: Vec<Value> = versioned.map(|object| partial_metadata(&object)).collect();
                 let (kind, version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
                 json!({ "kind": kind, "apiVersion": version, "metadata": metadata, "items": items })
             }
@@ -113,7 +116,7 @@ fn is_acceptable(accept: &str) -> bool {
     accept.trim().is_empty() || types.any(|one| JSON.contains(&one))
 }
 
-/// The `as` parameter of the first media type that is supported.
+/// The `as` parameter of the first supported media type.
 fn negotiate_format(accept: &str) -> &str {
     for media_type in accept.split(',') {
         let mut parts = media_type.split(';').map(str::trim);

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// The operation and the resource of a request, as in kube-apiserver's `RequestInfo`. Parts that
-/// don't apply are empty.
+/// The operation and the resource of a request, like kube-apiserver's `RequestInfo`. Missing parts
+/// are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`. If the
@@ -30,7 +30,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// `watch` is whether the query asks for a watch.
+    /// Parses a path. `watch` is whether the query requests a watch.
     pub fn new(method: &Method, path: &str, watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
         let segments: Vec<String> =
@@ -99,7 +99,7 @@ pub(crate) struct ApiRequest {
     pub(crate) content_type: String,
     user_agent: String,
     pub(crate) body: Bytes,
-    /// Serve reads from the state this many resource versions ago, because of a fault.
+    /// The age of the state for reads in resource versions, set by a fault.
     pub(crate) revisions_back: u64,
 }
 

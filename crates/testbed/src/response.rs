@@ -1,4 +1,4 @@
-//! HTTP responses.
+//! Builds HTTP responses.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -30,7 +30,7 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
     response
 }
 
-/// The response if not even the group and version exist.
+/// The response for an unknown group or version.
 pub(crate) fn not_found_page() -> Response<Body> {
     let mut response = plain_text("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;

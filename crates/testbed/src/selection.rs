@@ -1,4 +1,4 @@
-//! Selecting objects for lists, watches and `deletecollection`.
+//! Selects objects for lists, watches and `deletecollection`.
 
 use hpa_calc::selector::Selector;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The server as handlers see it: configuration, state and availability.
+//! The configuration, state and availability of the server.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ impl Server {
         let _ = create(&mut state, &self.config, &target, body, false);
     }
 
-    /// The state, for changes that a request makes.
+    /// The locked state. Changes are attributed to the client of the request.
     pub(crate) fn state_for(&self, request: &ApiRequest) -> ClientState<'_> {
         ClientState::new(self.state.lock(), &request.info.client)
     }
@@ -94,7 +94,7 @@ impl Server {
         self.watches_dropped.send_modify(|count| *count += 1);
     }
 
-    /// Accepts requests again after a delay, with this state.
+    /// Accepts requests again with this state, after a delay.
     pub(crate) fn start(&self, state: Restart, after: Duration) {
         self.stop();
         match state {
@@ -129,7 +129,7 @@ impl Server {
     }
 }
 
-/// The stored objects, and the resources that are served: built-in ones and those of CRDs.
+/// The stored objects and the served resources.
 pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) store: Store,
@@ -183,7 +183,7 @@ pub struct Config {
     pub hpa_generation: bool,
     /// Feature gate `HPAScaleToZero`: `minReplicas` may be 0.
     pub scale_to_zero: bool,
-    /// Answers the three metrics APIs. If unset, they are not served.
+    /// Serves the three metrics APIs. If unset, they don't exist.
     pub metrics: Option<Arc<dyn MetricsProvider>>,
     /// Called for every request before it is handled, to inject faults.
     pub interceptor: Option<Arc<dyn Interceptor>>,
@@ -245,14 +245,13 @@ pub enum Restart {
     /// The state before the stop. Watches can resume from the last resource version only: like a
     /// new kube-apiserver, the server starts with an empty watch cache.
     Same,
-    /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`,
-    /// which is how to restore under running clients: resource versions continue above the highest
-    /// one ever used, and all earlier ones count as compacted. Every watch gets 410 and its client
-    /// relists.
+    /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`, the
+    /// right way with running clients: resource versions continue above the highest one ever used,
+    /// and all earlier ones are compacted. Every watch gets 410 and its client relists.
     Older(Snapshot),
     /// An earlier state, as after `etcdutl snapshot restore` without `--bump-revision`: resource
-    /// versions that were used since the snapshot are used again, for other objects. A watch at one
-    /// of them gets no events, not even bookmarks, until later resource versions are in use.
+    /// versions since the snapshot are reused for other objects. A watch at one of them gets no
+    /// events or bookmarks until higher resource versions are in use.
     Rewound(Snapshot),
     /// An empty state, with the default namespaces only. Resource versions continue as for
     /// [`Restart::Older`].

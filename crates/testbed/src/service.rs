@@ -1,4 +1,4 @@
-//! The server as a tower service and as an HTTP handler.
+//! Serves requests of tower clients and HTTP connections.
 
 use std::{
     fmt,
@@ -108,7 +108,7 @@ where
     Box::pin(fault_injection::handle(&server, api_request, faults)).await
 }
 
-/// Handles an HTTP request. To close the connection without a response, the body fails at once.
+/// Handles an HTTP request. A body that fails at once closes the connection without a response.
 pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
     handle(server, None, request).await.unwrap_or_else(|disconnected| {
         let body = futures::stream::once(async move { Err::<Bytes, _>(disconnected) });

@@ -1,5 +1,4 @@
-//! Object storage: all objects, one resource version counter, and a bounded watch cache per
-//! resource.
+//! Stores all objects, with one resource version counter and a bounded watch cache per resource.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,8 +29,8 @@ pub(crate) struct Change {
     pub(crate) new: Option<Object>,
 }
 
-/// Called for every change of an object, by any client. The server is locked during the call, so
-/// the listener must neither block nor call the server.
+/// Called for every change of an object. The server is locked during the call: the listener must
+/// neither block nor call the server.
 pub trait ChangeListener: Send + Sync {
     fn on_change(&self, change: &ObjectChange<'_>);
 }
@@ -41,7 +40,7 @@ pub trait ChangeListener: Send + Sync {
 pub struct ObjectChange<'a> {
     pub resource: GroupResource<'a>,
     /// The client of the request: see [`RequestInfo::client`](crate::RequestInfo::client). `None`
-    /// if the change was no request.
+    /// for changes without a request.
     pub client: Option<&'a str>,
     pub old: Option<&'a Value>,
     pub new: Option<&'a Value>,
@@ -58,7 +57,7 @@ pub struct GroupResource<'a> {
 /// The requested resource version is no longer in the watch cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {requested} ({oldest})")]
-pub(crate) struct Compacted {
+pub(crate) struct CompactedError {
     requested: u64,
     oldest: u64,
 }
@@ -71,7 +70,7 @@ pub(crate) struct Collection {
     /// Changes up to this resource version are no longer in `log`.
     compacted: u64,
     latest: watch::Sender<u64>,
-    /// The last paginated list. Its further pages copy nothing.
+    /// The last paginated list, shared by its pages.
     paged: Option<ListSnapshot>,
 }
 
@@ -97,7 +96,7 @@ impl Collection {
     pub(crate) fn objects_at(
         &self,
         revision: u64,
-    ) -> Result<BTreeMap<ObjectId, Object>, Compacted> {
+    ) -> Result<BTreeMap<ObjectId, Object>, CompactedError> {
         self.check(revision)?;
         let mut objects = self.objects.clone();
         for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
@@ -109,12 +108,12 @@ impl Collection {
         Ok(objects)
     }
 
-    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, Compacted> {
+    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, CompactedError> {
         Ok(ListSnapshot { revision, objects: Arc::new(self.objects_at(revision)?) })
     }
 
-    /// Like [`Self::list_at`], and kept for the next pages.
-    pub(crate) fn page_at(&mut self, revision: u64) -> Result<ListSnapshot, Compacted> {
+    /// Like [`Self::list_at`], and cached for the next pages.
+    pub(crate) fn page_at(&mut self, revision: u64) -> Result<ListSnapshot, CompactedError> {
         self.check(revision)?;
         if let Some(paged) = self.paged.as_ref().filter(|paged| paged.revision == revision) {
             return Ok(paged.clone());
@@ -130,7 +129,7 @@ impl Collection {
     }
 
     /// The changes after a resource version.
-    pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, Compacted> {
+    pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, CompactedError> {
         self.check(revision)?;
         let from = self.log.partition_point(|change| change.revision <= revision);
         Ok(self.log.range(from..).cloned().collect())
@@ -141,9 +140,9 @@ impl Collection {
         self.latest.subscribe()
     }
 
-    fn check(&self, revision: u64) -> Result<(), Compacted> {
+    fn check(&self, revision: u64) -> Result<(), CompactedError> {
         if revision < self.compacted {
-            return Err(Compacted { requested: revision, oldest: self.compacted });
+            return Err(CompactedError { requested: revision, oldest: self.compacted });
         }
         Ok(())
     }
@@ -263,7 +262,7 @@ impl Store {
         self.collections.iter().map(entries).collect()
     }
 
-    /// Replaces all objects, at the next resource version. No watch can continue across it.
+    /// Replaces all objects at the next resource version. All watches end.
     pub(crate) fn restore(&mut self, objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>) {
         self.replace(objects, self.revision + 1);
     }

@@ -30,8 +30,8 @@ impl Target {
         self.resource.reference(&self.name)
     }
 
-    /// The object in the version of the request: it may be stored in another one. Versions of a
-    /// custom resource differ in name only.
+    /// Converts a stored object to the requested version. Versions of a custom resource differ only
+    /// in name.
     pub(crate) fn in_requested_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         let requested = self.resource.api_version(&self.version);
         if json::str_at(object, "/apiVersion") == requested {

@@ -35,7 +35,7 @@ impl Default for Testbed {
 }
 
 impl Testbed {
-    /// A server with the namespaces `default` and `kube-system` only.
+    /// A server with only the namespaces `default` and `kube-system`.
     pub fn new(config: Config) -> Self {
         Self { server: Arc::new(Server::new(config)) }
     }
@@ -70,14 +70,14 @@ impl Testbed {
         let server = Arc::clone(&self.server);
         let router =
             Router::new().fallback(move |request: Request<Body>| handle_http(server, request));
-        // Like kube-apiserver: without it, a response would wait for the ACK of its first segment.
+        // As in kube-apiserver. Without it, responses would wait for the ACK of their first
+        // segment.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok((address, ServerHandle { task }))
     }
 
-    /// The content of a kubeconfig for the server at this address, which has neither TLS nor
-    /// authentication.
+    /// A kubeconfig for the server at this address, without TLS and authentication.
     pub fn kubeconfig(address: SocketAddr) -> String {
         format!(
             "apiVersion: v1
@@ -173,8 +173,8 @@ users:
         state.store.collection(key).objects().values().map(Arc::clone).collect()
     }
 
-    /// Changes a stored object without validation, as controllers and the kubelet may. If the
-    /// object doesn't exist or doesn't change, nothing is written.
+    /// Changes a stored object without validation, like controllers and the kubelet. Writes nothing
+    /// if the object doesn't exist or doesn't change.
     pub(crate) fn modify(&self, key: &ResourceKey, id: &ObjectId, change: impl FnOnce(&mut Value)) {
         let mut state = self.server.state.lock();
         let Some(old) = state.store.get(key, id).cloned() else { return };

@@ -1,4 +1,4 @@
-//! Runs kubectl against the testbed, if it is installed.
+//! Runs kubectl, if it is installed, against the testbed.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
@@ -18,8 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// The program in the variable `KUBECTL`, else in `KUBEBUILDER_ASSETS`, in the store of
-/// setup-envtest or in `PATH`.
+/// The path of kubectl: `KUBECTL`, else from `KUBEBUILDER_ASSETS`, setup-envtest or `PATH`.
 fn kubectl_program() -> Option<PathBuf> {
     if let Some(program) = env::var_os("KUBECTL").filter(|program| !program.is_empty()) {
         return Some(program.into());
@@ -72,7 +71,7 @@ impl Cluster {
         self.dir.path().join(name)
     }
 
-    /// Exit status 0 or not, and both outputs.
+    /// Runs kubectl. Returns whether it succeeded, and its output.
     async fn run(&self, arguments: &[impl AsRef<OsStr>]) -> (bool, String) {
         let output = Command::new(&self.program)
             .args(arguments)
@@ -112,7 +111,7 @@ impl Cluster {
         self.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", "default", name)
     }
 
-    /// Writes a manifest of the autoscaler `api` with this text for `minReplicas`.
+    /// Writes a manifest of the autoscaler `api` with this value of `minReplicas`.
     fn manifest(&self, min: &str) -> String {
         let path = self.path("hpa.yaml");
         let text = format!(
@@ -187,7 +186,7 @@ async fn misspelled_fields_are_reported_by_validation_mode() {
 }
 
 #[tokio::test]
-async fn autoscalers_are_served_in_the_old_version_too() {
+async fn autoscalers_are_also_served_as_v1() {
     let Some(cluster) = Cluster::start().await else { return };
     let hpa = "horizontalpodautoscalers.v1.autoscaling";
     cluster.autoscale().await;

@@ -1,4 +1,4 @@
-//! A cluster with recorded objects, as far as the adapter asks for them.
+//! Serves the recorded objects that the adapter requests.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -31,16 +31,16 @@ impl ApiResource {
     }
 }
 
-/// The cluster, and what was asked of it.
+/// A cluster that records the adapter's requests.
 pub(crate) struct Cluster {
     kinds: Vec<ApiResource>,
     objects: Vec<Value>,
-    asked: Mutex<Asked>,
+    requests: Mutex<ClusterRequests>,
 }
 
-/// What the adapter asked the cluster.
+/// The adapter's requests to the cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ClusterRequests {
     /// Paths of lists, with the decoded selector.
     pub(crate) lists: Vec<String>,
     /// Attributes of access reviews.
@@ -52,10 +52,10 @@ impl Cluster {
         let kinds = header.get("kinds").cloned().unwrap_or_default();
         let kinds = serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
         let objects = objects.as_array().cloned().unwrap_or_default();
-        Ok(Arc::new(Self { kinds, objects, asked: Mutex::default() }))
+        Ok(Arc::new(Self { kinds, objects, requests: Mutex::default() }))
     }
 
-    /// A client whose requests this cluster answers.
+    /// A client of this cluster.
     pub(crate) fn client(self: &Arc<Self>) -> kube::Client {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -69,9 +69,9 @@ impl Cluster {
         kube::Client::new(service, "default")
     }
 
-    /// What was asked since the last call.
-    pub(crate) fn take(&self) -> Asked {
-        std::mem::take(&mut *self.asked.lock())
+    /// The requests since the last call.
+    pub(crate) fn take(&self) -> ClusterRequests {
+        std::mem::take(&mut *self.requests.lock())
     }
 
     pub(crate) async fn answer(
@@ -81,7 +81,7 @@ impl Cluster {
     ) -> Response<Vec<u8>> {
         let query = Query::parse(head.uri.query().unwrap_or_default());
         if query.get("watch").is_some_and(|watch| watch != "false") {
-            // Nothing changes.
+            // A watch without events.
             return std::future::pending().await;
         }
         let path = head.uri.path();
@@ -108,13 +108,13 @@ impl Cluster {
         response
     }
 
-    /// Everything is allowed.
+    /// The response to an access review: everything is allowed.
     fn review(&self, body: &[u8]) -> Option<Value> {
         let mut review: Value = serde_json::from_slice(body).ok()?;
         let spec = review.get("spec")?;
         let attributes =
             spec.get("resourceAttributes").or_else(|| spec.get("nonResourceAttributes"))?;
-        self.asked.lock().accesses.push(attributes.clone());
+        self.requests.lock().accesses.push(attributes.clone());
         review["status"] = json!({ "allowed": true });
         Some(review)
     }
@@ -182,7 +182,7 @@ impl Cluster {
             "" => String::new(),
             selector => format!("?labelSelector={selector}"),
         };
-        self.asked.lock().lists.push(format!("{path}{parameters}"));
+        self.requests.lock().lists.push(format!("{path}{parameters}"));
         let selector = Selector::parse(selector).ok()?;
         let only_running = query.get("fieldSelector") == Some("status.phase=Running");
         let items = self.objects.iter().filter(|object| {

@@ -1,4 +1,5 @@
-//! `prometheus_adapter_http`: requests to the adapter, and what it asks Prometheus and the cluster.
+//! `prometheus_adapter_http`: requests to the adapter, and its requests to Prometheus and the
+//! cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,10 +59,10 @@ async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
     );
     let provider = Arc::new(provider.map_err(|error| error.to_string())?);
     prometheus.expect(&line["discovery"]);
-    // A failure is part of some recordings.
+    // Some recordings contain a failure.
     provider.relist().await.ok();
-    let asked = without_responses(&json!(prometheus.asked()));
-    same("discovery", &without_responses(&line["discovery"]), &asked)?;
+    let received = without_responses(&json!(prometheus.received()));
+    same("discovery", &without_responses(&line["discovery"]), &received)?;
     let adapter = adapter(provider, &cluster)?;
     cluster.take();
     let requests = line["requests"].as_array().into_iter().flatten();
@@ -134,7 +135,7 @@ fn adapter(provider: Arc<PrometheusProvider>, cluster: &Arc<Cluster>) -> Result<
     };
     let authorizer = AuthorizerOptions {
         always_allowed: ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec(),
-        // Each request is recorded with its review.
+        // In the recordings, each request has its review.
         allowed_lifetime: Duration::ZERO,
         denied_lifetime: Duration::ZERO,
     };
@@ -166,12 +167,12 @@ async fn check_request(
     same("contentType", &recorded["contentType"], &json!(content_type))?;
     let body = response.into_body();
     check_body(recorded, &body)?;
-    let asked = cluster.take();
-    same("lists", &json!(without_caches(&recorded["lists"], &asked.lists)), &asked.lists)?;
-    let access = asked.accesses.first();
+    let requests = cluster.take();
+    same("lists", &json!(without_caches(&recorded["lists"], &requests.lists)), &requests.lists)?;
+    let access = requests.accesses.first();
     same("authorization", &recorded["authorization"], &json!(access))?;
     let expected = without_responses(&recorded["prometheus"]);
-    same("prometheus", &expected, &without_responses(&json!(prometheus.asked())))
+    same("prometheus", &expected, &without_responses(&json!(prometheus.received())))
 }
 
 fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
@@ -189,8 +190,7 @@ fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
     same("body", &recorded["body"], &found)
 }
 
-/// The recorded lists, without those by which the caches of pods and nodes were filled again in the
-/// meantime.
+/// The recorded lists, without relists of the caches of pods and nodes.
 fn without_caches<'v>(recorded: &'v Value, found: &[String]) -> &'v [Value] {
     let recorded = recorded.as_array().map(Vec::as_slice).unwrap_or_default();
     match recorded {
@@ -203,8 +203,8 @@ fn without_caches<'v>(recorded: &'v Value, found: &[String]) -> &'v [Value] {
     }
 }
 
-/// Requests without their responses, sorted. Of those that were repeated because the connection was
-/// closed, one; and without those of a redirection that was followed.
+/// The requests without responses, sorted: without retries after a closed connection, and without
+/// followed redirections.
 fn without_responses(exchanges: &Value) -> Value {
     let exchanges = exchanges.as_array().into_iter().flatten();
     let exchanges = exchanges.filter(|exchange| exchange["path"] != "/login");

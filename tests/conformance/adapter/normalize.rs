@@ -1,4 +1,4 @@
-//! The parts of recorded answers that differ between runs.
+//! Normalizes the parts of recorded responses that differ between runs.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub(crate) fn sort_alternatives(query: &str) -> String {
     sorted
 }
 
-/// Makes times within five minutes of now `T`, and sorts what has no order.
+/// Replaces times within five minutes of now by `T`, and sorts unordered parts.
 pub(crate) fn body(value: &mut Value, port: u16) {
     match value {
         Value::String(text) => {
@@ -47,7 +47,7 @@ pub(crate) fn body(value: &mut Value, port: u16) {
 /// Length of `2026-01-01T00:00:00Z`.
 const TIME: usize = 20;
 
-/// Replaces the times of a text that are within five minutes of now.
+/// Replaces times in a string that are within five minutes of now.
 pub(crate) fn times(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A Prometheus that gives recorded answers.
+//! A Prometheus with recorded responses.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -28,8 +28,8 @@ pub(crate) struct Prometheus {
 struct Exchanges {
     /// Recorded requests with their responses.
     recorded: Vec<Value>,
-    /// What was asked, in the form of the recorded requests.
-    asked: Vec<Value>,
+    /// The received requests, in the form of the recorded ones.
+    received: Vec<Value>,
 }
 
 impl Prometheus {
@@ -45,7 +45,7 @@ impl Prometheus {
                 let shared = shared.clone();
                 connections.spawn(async move {
                     let service = service_fn(|request| respond(shared.clone(), request));
-                    // An error is a recorded one: the connection is closed.
+                    // An error means a recorded failure: the connection is closed.
                     let _ =
                         http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -57,12 +57,12 @@ impl Prometheus {
     /// Sets the requests to expect, with their responses.
     pub(crate) fn expect(&self, recorded: &Value) {
         let recorded = recorded.as_array().cloned().unwrap_or_default();
-        *self.exchanges.lock() = Exchanges { recorded, asked: Vec::new() };
+        *self.exchanges.lock() = Exchanges { recorded, received: Vec::new() };
     }
 
-    /// What was asked since then.
-    pub(crate) fn asked(&self) -> Vec<Value> {
-        self.exchanges.lock().asked.clone()
+    /// The requests received since then.
+    pub(crate) fn received(&self) -> Vec<Value> {
+        self.exchanges.lock().received.clone()
     }
 }
 
@@ -74,17 +74,17 @@ async fn respond(
     let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     let mut params = pairs(head.uri.query().unwrap_or_default());
     params.extend(pairs(&String::from_utf8_lossy(&body)));
-    let mut asked = json!({
+    let mut request = json!({
         "method": head.method.as_str(), "path": head.uri.path(), "params": params,
     });
     let chosen = chosen_headers(&head.method, &head.headers);
     if chosen.as_object().is_some_and(|headers| !headers.is_empty()) {
-        asked["headers"] = chosen;
+        request["headers"] = chosen;
     }
     let mut exchanges = exchanges.lock();
-    let find = |one: &&Value| selected(one) == selected(&asked) && one["path"] == asked["path"];
+    let find = |one: &&Value| selected(one) == selected(&request) && one["path"] == request["path"];
     let response = exchanges.recorded.iter().find(find).map(|one| one["response"].clone());
-    exchanges.asked.push(asked);
+    exchanges.received.push(request);
     let response = response.unwrap_or_else(|| json!({ "status": 404, "body": "unexpected" }));
     if response["closed"] == true {
         // The server closes the connection.
@@ -107,14 +107,14 @@ async fn respond(
     Ok(reply)
 }
 
-/// What a query selects, which is what its response depends on.
+/// The selection of a query, which determines its response.
 fn selected(exchange: &Value) -> Vec<String> {
     let params = exchange["params"].as_array().into_iter().flatten();
     let selected = params.filter(|pair| pair[0] == "query" || pair[0] == "match[]");
     selected.filter_map(|pair| pair[1].as_str()).map(sort_alternatives).collect()
 }
 
-/// The parameters, with times relative to now.
+/// The query parameters, with times relative to now.
 fn pairs(text: &str) -> Vec<[String; 2]> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
@@ -141,12 +141,12 @@ fn relative_to_now(value: &str) -> String {
     if offset.abs() <= 5.0 { "now".to_owned() } else { format!("now-{}s", round(offset)) }
 }
 
-/// The difference in whole tens of seconds, as intervals are.
+/// Rounds to tens of seconds: intervals are multiples of it.
 fn round(offset: f64) -> f64 {
     (offset / 10.0).round() * 10.0
 }
 
-/// Those that the recorded requests have: headers of flags, and the type of a body.
+/// The headers in the recorded requests: those of flags, and the type of a body.
 fn chosen_headers(method: &Method, headers: &HeaderMap) -> Value {
     let mut chosen = serde_json::Map::new();
     let mut add = |name: &str| {

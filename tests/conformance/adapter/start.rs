@@ -1,4 +1,4 @@
-//! `prometheus_adapter_start`: which files and flags the adapter starts with.
+//! `prometheus_adapter_start`: the outcome of starts with files and flags.
 
 use std::{
     io::{BufRead, BufReader},
@@ -47,7 +47,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     if line["result"] == "started" {
         expected["groups"] = line.get("groups").cloned().unwrap_or_else(|| json!([]));
     } else if line["exitCode"] == 2 {
-        // Fatal errors have status 255 there and 1 here; those of flags have 2 in both.
+        // Fatal errors exit with 255 in the reference and 1 here; flag errors with 2 in both.
         expected["exitCode"] = json!(2);
     } else {
         expected["exitCode"] = json!(1);
@@ -63,10 +63,10 @@ struct Outcome {
     log: String,
 }
 
-/// Ends the process when it is dropped.
-struct Running(Child);
+/// Kills the process when it is dropped.
+struct AdapterProcess(Child);
 
-impl Drop for Running {
+impl Drop for AdapterProcess {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
@@ -76,7 +76,7 @@ impl Drop for Running {
 /// Starts the adapter and waits until it serves or exits.
 fn start(mut command: Command) -> Result<Outcome, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut running = Running(command.spawn().map_err(|error| error.to_string())?);
+    let mut running = AdapterProcess(command.spawn().map_err(|error| error.to_string())?);
     let stderr = running.0.stderr.take().ok_or("no log")?;
     let mut log = String::new();
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -95,8 +95,8 @@ fn start(mut command: Command) -> Result<Outcome, String> {
     Ok(Outcome { outcome, log })
 }
 
-/// Serves the cluster of `prometheus_adapter_http` until the process ends. Its kubeconfig is in the
-/// directory.
+/// Serves the cluster of `prometheus_adapter_http` until the process ends. Returns the directory of
+/// its kubeconfig.
 fn serve_cluster() -> Result<tempfile::TempDir, String> {
     let header = header()?;
     let cluster = Cluster::new(&header, &json!([]))?;

@@ -1,4 +1,4 @@
-//! From autoscalers to stored values and events.
+//! Collects the metrics of autoscalers into stored values and events.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -35,7 +35,7 @@ pub(super) struct StoredValue {
     pub(super) value: MilliValue,
 }
 
-pub(super) struct Collected {
+pub(super) struct CollectedMetrics {
     pub(super) store: Store<StoredValue>,
     /// The autoscaler and the message of each event.
     pub(super) events: Vec<(String, String)>,
@@ -47,7 +47,7 @@ struct Collection<'c> {
     environment: Environment,
     disregards_incompatible: bool,
     now: Timestamp,
-    collected: Collected,
+    collected: CollectedMetrics,
 }
 
 /// Collects all metrics once.
@@ -56,7 +56,7 @@ pub(super) async fn collect(
     objects: &Arc<Objects>,
     prometheus: &Prometheus,
     now: Timestamp,
-) -> Result<Collected, String> {
+) -> Result<CollectedMetrics, String> {
     let url = format!("http://{}", prometheus.address);
     let settings = hpa_prometheus::client::Settings::new("prometheus", &url);
     let settings = settings.map_err(|error| error.to_string())?;
@@ -79,7 +79,7 @@ pub(super) async fn collect(
         environment: Environment { compat: COMPAT, ..Environment::default() },
         disregards_incompatible: flags.any(|flag| flag == "--disregard-incompatible-hpas"),
         now,
-        collected: Collected { store, events: Vec::new() },
+        collected: CollectedMetrics { store, events: Vec::new() },
     };
     for hpa in line["hpas"].as_array().into_iter().flatten() {
         let hpa = HorizontalPodAutoscaler::deserialize(hpa).map_err(|error| error.to_string())?;
@@ -88,8 +88,8 @@ pub(super) async fn collect(
     Ok(collection.collected)
 }
 
-/// The reference has one collector for all metrics of an autoscaler with the same type and name and
-/// without a selector, although their objects can differ: the last one.
+/// Whether a later metric replaces an earlier one. The reference has one collector for metrics of
+/// an autoscaler with the same type and name and without a selector, even if their objects differ.
 fn is_replaced(earlier: &MetricConfig, later: &MetricConfig) -> bool {
     let without_selector = earlier.metric.selector.is_none() && later.metric.selector.is_none();
     without_selector
@@ -124,7 +124,7 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// The plan, or the message of an event. The reference looks up the target first.
+    /// The plan, or the message of an event. As in the reference, the target is looked up first.
     fn plan(
         &self,
         config: &MetricConfig,

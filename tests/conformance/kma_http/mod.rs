@@ -1,8 +1,8 @@
-//! `kma_http`: autoscalers, the values that are collected for them, and requests to the adapter.
+//! `kma_http`: autoscalers, the collected values, and requests to the adapter.
 //!
-//! Collection is that of `hpa-collectors`, with real connections to pods and Prometheus. Values are kept
-//! in the store of `hpa-collectors` and served by `hpa-adapter`. Responses are compared but for what
-//! no client depends on: see [`normalize`].
+//! `hpa-collectors` collects over real connections to pods and Prometheus, the model of the
+//! reference's store keeps the values, and `hpa-adapter` serves them. Irrelevant differences
+//! between responses are ignored: see [`normalize`].
 
 mod collect;
 mod objects;
@@ -19,13 +19,13 @@ use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::{collect::Collected, objects::Objects, provider::StoredMetrics};
+use self::{collect::CollectedMetrics, objects::Objects, provider::StoredMetrics};
 use crate::{
     adapter::{cluster::Cluster, normalize::body, prometheus::Prometheus},
     compare::difference,
 };
 
-/// Compares a line: what is collected for the autoscalers of a cluster, and all requests.
+/// Compares a line: the collected values of a cluster's autoscalers, and all requests.
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(check_line(line))
@@ -44,7 +44,7 @@ async fn check_line(line: &Value) -> Result<(), String> {
     let line: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
     let objects = Arc::new(Objects::new(&line["objects"]));
     let collected = collect::collect(&line, &objects, &prometheus, now).await?;
-    same("collected", &queries(&exchanges(&line)), &queries(&json!(prometheus.asked())))?;
+    same("collected", &queries(&exchanges(&line)), &queries(&json!(prometheus.received())))?;
     check_events(&line, &collected)?;
     let cluster = Cluster::new(&json!({"kinds": []}), &json!([]))?;
     let adapter = adapter(StoredMetrics::new(collected.store), &cluster)?;
@@ -68,7 +68,7 @@ fn exchanges(line: &Value) -> Value {
     recorded.map(exchange).collect()
 }
 
-/// The queries, sorted, once each.
+/// The distinct queries, sorted.
 fn queries(exchanges: &Value) -> Value {
     let params = |one: &'_ Value| one["params"].as_array().cloned().unwrap_or_default();
     let params = exchanges.as_array().into_iter().flatten().flat_map(params);
@@ -77,8 +77,8 @@ fn queries(exchanges: &Value) -> Value {
     json!(queries)
 }
 
-/// The text of an object that is missing is the API server's.
-fn check_events(line: &Value, collected: &Collected) -> Result<(), String> {
+/// Compares events. The message for a missing object is that of the API server.
+fn check_events(line: &Value, collected: &CollectedMetrics) -> Result<(), String> {
     let sorted = |events: Vec<String>| {
         let mut events = events;
         events.sort();
@@ -106,7 +106,7 @@ fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, S
     };
     let authorizer = AuthorizerOptions {
         always_allowed: Vec::new(),
-        // Each request is recorded with its review.
+        // In the recordings, each request has its review.
         allowed_lifetime: std::time::Duration::ZERO,
         denied_lifetime: std::time::Duration::ZERO,
     };
@@ -141,10 +141,10 @@ async fn check_request(
     same("authorization", &recorded["authorization"], &json!(access.first()))
 }
 
-/// Removes what differs from the reference although no client depends on it:
+/// Removes differences from the reference that don't matter to clients:
 ///
 /// - A list without items is `null` or empty.
-/// - Items repeat the selector of the request, those of the reference the stored one.
+/// - Items repeat the selector of the request, in the reference the stored one.
 /// - The version of the core group is `/v1`, as in prometheus-adapter, and not `v1`.
 /// - In a list of all namespaces, items have no namespace.
 fn normalize(value: &mut Value) {

@@ -39,7 +39,7 @@ impl Objects {
         })
     }
 
-    /// The labels by which the reference selects the pods of a target.
+    /// The labels by which the reference selects a target's pods.
     pub(super) fn pod_labels(
         &self,
         namespace: &str,
@@ -111,7 +111,7 @@ fn pod(pod: &Value) -> Pod {
     }
 }
 
-/// The default if there is no value.
+/// Decodes a value. A missing one is the default.
 fn decode<T: for<'d> Deserialize<'d> + Default>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_default()
 }

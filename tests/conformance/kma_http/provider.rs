@@ -1,4 +1,4 @@
-//! Answers from the store, as the reference gives them.
+//! Serves the values of the store like the reference.
 
 use async_trait::async_trait;
 use hpa_calc::Selector;

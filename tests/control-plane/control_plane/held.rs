@@ -1,4 +1,4 @@
-//! Scale writes that wait in the control plane, so that a test can change the object first.
+//! Holds scale writes in the control plane while a test changes the object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,8 +37,8 @@ impl Holds {
         HeldWrites { held, holds: self.clone(), ns: ns.to_owned() }
     }
 
-    /// Returns the gate that an arrived write has to wait at, if writes of the namespace are held.
-    pub(super) fn arrived(&self, ns: &str) -> Option<Gate> {
+    /// Returns the gate for an arrived write, if writes of the namespace are held.
+    pub(super) fn gate_for(&self, ns: &str) -> Option<Gate> {
         let (gate, release) = Gate::new();
         self.waiting().get(ns)?.send(release).ok()?;
         Some(gate)

@@ -1,4 +1,4 @@
-//! The control planes that scenarios run against, and all differences between them.
+//! The control planes for scenarios, and all differences between them.
 
 mod held;
 mod kube_apiserver;
@@ -29,8 +29,8 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// Directory for logs and other files.
     fn dir(&self) -> &Path;
 
-    /// Holds scale writes of Deployments in the namespace `ns` of `target`: they have arrived, and
-    /// the object can change before they take effect.
+    /// Holds scale writes of Deployments in the namespace `ns` of `target`, between their arrival
+    /// and their effect: the object can change meanwhile.
     fn hold_scale_writes<'a>(
         &'a self,
         ns: &'a str,
@@ -45,7 +45,11 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// under test. Returns `None` if it is not installed.
     fn reference(&self) -> Result<Option<Process>>;
 
-    /// What a user of a real cluster has. `None` on the testbed.
+    /// Starts the controllers of Deployments, ReplicaSets and Jobs. Returns `None` if they are not
+    /// installed.
+    fn workload_controllers(&self) -> Result<Option<Process>>;
+
+    /// The access of a user of a real cluster. `None` on the testbed.
     fn user_access(&self) -> Result<Option<UserAccess>>;
 
     /// Kubeconfig of a service account, which is created if it doesn't exist.
@@ -59,7 +63,7 @@ pub(crate) trait ControlPlane: Send + Sync {
     fn permissions_suffice(&self, controller: &Process) -> Result<()>;
 }
 
-/// What a cluster administrator works with.
+/// The tools and credentials of a cluster administrator.
 pub(crate) struct UserAccess {
     /// The file may not exist.
     pub(crate) kubectl: PathBuf,

@@ -53,7 +53,7 @@ fn intercept(holds: &Holds, request: &RequestInfo) -> Action {
     {
         return Action::Pass;
     }
-    holds.arrived(&request.namespace).map_or(Action::Pass, Action::Hold)
+    holds.gate_for(&request.namespace).map_or(Action::Pass, Action::Hold)
 }
 
 impl ControlPlane for Plane {
@@ -83,6 +83,10 @@ impl ControlPlane for Plane {
     }
 
     fn reference(&self) -> Result<Option<Process>> {
+        Ok(None)
+    }
+
+    fn workload_controllers(&self) -> Result<Option<Process>> {
         Ok(None)
     }
 

@@ -19,7 +19,7 @@ use crate::workload::Kind;
 pub(super) const CUSTOM: Kind =
     Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, hpa_crd::PLURAL);
 
-/// One controller handles both APIs. It is older than the CustomResourceDefinition.
+/// One controller handles both APIs. It starts before the CustomResourceDefinition exists.
 pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     let controller = env.controller("both", &["--autoscaler-api=both"])?;
     let [core, custom] = [env.deployment("core", 2).await?, env.deployment("custom", 2).await?];
@@ -32,44 +32,24 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     let absent = controller.tail(1, "is not installed");
     ensure!(!absent.is_empty(), "the missing definition is not logged");
 
-    let definition: CustomResourceDefinition = from(hpa_crd::definition()?)?;
     let definitions = Api::<CustomResourceDefinition>::all(env.client.clone());
-    definitions.create(&PostParams::default(), &definition).await?;
-    let name = definition.metadata.name.clone().context("a name")?;
-    wait::object(&definitions, &name, "the custom API to be served", WAIT_LIMIT, |definition| {
-        let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
-        conditions
-            .is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
-    })
-    .await?;
+    let definition = install_definition(&definitions).await?;
     let api =
         Api::<DynamicObject>::namespaced_with(env.client.clone(), &env.ns, &CUSTOM.resource());
-    // The same name as the autoscaler of the core API.
-    let object = json!({ "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND, "metadata": { "name": "web" },
-        "spec": custom.hpa(1, 10, cpu(50)) });
+    // It has the same name as the autoscaler of the core API.
+    let object = json!({
+        "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND,
+        "metadata": { "name": "web" }, "spec": custom.hpa(1, 10, cpu(50)),
+    });
     api.create(&PostParams::default(), &from(object)?).await?;
     custom.scaled_to(4).await?;
     let object = wait::object(&api, "web", "its status", WAIT_LIMIT, |object| {
         object.data["status"]["desiredReplicas"] == 4
     })
     .await?;
-    ensure!(
-        object.data["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 3),
-        "{object:?}"
-    );
-    // `kubectl get` shows the same for both APIs.
-    wait::object(&api, "web", "the load after the scale-up", WAIT_LIMIT, |object| {
-        object.data["status"]["targets"] == "cpu: 50%/50%"
-    })
-    .await?;
-    env.wait_for_hpa("web", "the load after the scale-up", |hpa| {
-        current_metric(hpa)["resource"]["current"]["averageUtilization"] == 50
-    })
-    .await?;
-    for group in [hpa_crd::GROUP, "autoscaling"] {
-        let printed = printed_targets(&env, group).await?;
-        ensure!(printed == "cpu: 50%/50%", "{group}: {printed}");
-    }
+    let conditions = object.data["status"]["conditions"].as_array();
+    ensure!(conditions.is_some_and(|all| all.len() >= 3), "{object:?}");
+    both_apis_print_the_same_targets(&env, &api).await?;
     let config = watcher::Config::default().fields("involvedObject.name=web");
     wait::any(&env.events(), config, "an event of the custom autoscaler", WAIT_LIMIT, |event| {
         let about = event.involved_object.api_version.as_deref();
@@ -78,33 +58,69 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
         .then_some(event)
     })
     .await?;
+    pause_and_resume(&env, &api).await?;
+    custom.scaled_to(6).await?;
+    definitions.delete(&definition, &DeleteParams::default()).await?;
+    Ok(())
+}
 
-    // Pause by annotation, which changes no spec.
+/// Creates the definition of the custom API, and waits until the API is served. Returns its name.
+async fn install_definition(definitions: &Api<CustomResourceDefinition>) -> Result<String> {
+    let definition: CustomResourceDefinition = from(hpa_crd::definition()?)?;
+    definitions.create(&PostParams::default(), &definition).await?;
+    let name = definition.metadata.name.context("a name")?;
+    wait::object(definitions, &name, "the custom API to be served", WAIT_LIMIT, |definition| {
+        let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions
+            .is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
+    })
+    .await?;
+    Ok(name)
+}
+
+/// `kubectl get` prints the same for the autoscalers `web` of both APIs.
+async fn both_apis_print_the_same_targets(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()> {
+    wait::object(api, "web", "the load after the scale-up", WAIT_LIMIT, |object| {
+        object.data["status"]["targets"] == "cpu: 50%/50%"
+    })
+    .await?;
+    env.wait_for_hpa("web", "the load after the scale-up", |hpa| {
+        current_metric(hpa)["resource"]["current"]["averageUtilization"] == 50
+    })
+    .await?;
+    for group in [hpa_crd::GROUP, "autoscaling"] {
+        let printed = printed_targets(env, group).await?;
+        ensure!(printed == "cpu: 50%/50%", "{group}: {printed}");
+    }
+    Ok(())
+}
+
+/// Pauses the custom autoscaler `web` by annotation, which changes no spec, until its load asks for
+/// 6 replicas.
+async fn pause_and_resume(env: &TestEnv, api: &Api<DynamicObject>) -> Result<()> {
     let pause = |value: Value| {
         Patch::Merge(
             json!({ "metadata": { "annotations": { "autoscaling.hpa-rs.dev/pause": value } } }),
         )
     };
     api.patch("web", &PatchParams::default(), &pause(json!("up"))).await?;
-    wait::object(&api, "web", "the pause", WAIT_LIMIT, |object| {
+    wait::object(api, "web", "the pause", WAIT_LIMIT, |object| {
         object.data["status"]["conditions"]
             .as_array()
             .is_some_and(|all| all.iter().any(|c| c["type"] == "Paused"))
     })
     .await?;
     env.cpu("custom", Load::Total(300));
-    wait::object(&api, "web", "the paused scale-up", WAIT_LIMIT, |object| {
+    wait::object(api, "web", "the paused scale-up", WAIT_LIMIT, |object| {
         object.data["status"]["desiredReplicas"] == 6
             && object.data["status"]["currentReplicas"] == 4
     })
     .await?;
     api.patch("web", &PatchParams::default(), &pause(Value::Null)).await?;
-    custom.scaled_to(6).await?;
-    definitions.delete(&name, &DeleteParams::default()).await?;
     Ok(())
 }
 
-/// The column `Targets` of the autoscaler `web` of an API group.
+/// The column `Targets` of `kubectl get` for the autoscaler `web` of an API group.
 async fn printed_targets(env: &TestEnv, group: &str) -> Result<Value> {
     let path = format!("/apis/{group}/v2/namespaces/{}/{}/web", env.ns, hpa_crd::PLURAL);
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -128,35 +144,37 @@ pub(super) async fn role_in_a_namespace(env: TestEnv) -> Result<()> {
     let average = json!({"type": "AverageValue", "averageValue": "10"});
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "name": env.ns});
     let mut metrics = cpu(50);
-    let others = [
+    let custom_metrics = [
         external("jobs", "10")[0].clone(),
         json!({"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": average}}),
-        json!({"type": "Object", "object": {"metric": {"name": "load"}, "target": average, "describedObject": object}}),
+        json!({"type": "Object", "object": {
+            "metric": {"name": "load"}, "target": average, "describedObject": object,
+        }}),
     ];
-    metrics.as_array_mut().context("a list")?.extend(others);
+    metrics.as_array_mut().context("a list")?.extend(custom_metrics);
     env.hpa("web", web.hpa(1, 10, metrics)).await?;
     web.scaled_to(4).await?;
     env.event("web", "SuccessfulRescale", "New size: 4").await?;
     let hpa = env.settled("web", 4).await?;
-    let read = hpa.status.and_then(|status| status.current_metrics).unwrap_or_default();
-    ensure!(read.len() == 4, "{read:?}");
+    let current = hpa.status.and_then(|status| status.current_metrics).unwrap_or_default();
+    ensure!(current.len() == 4, "{current:?}");
     let status = controller.terminate(Duration::from_secs(15)).await?;
     ensure!(status.success(), "{status}\n{}", controller.tail(10, ""));
-    for trouble in ["forbidden", "Failed", "failed"] {
-        let found = controller.tail(5, trouble);
-        ensure!(found.is_empty(), "{found}");
+    for error in ["forbidden", "Failed", "failed"] {
+        let lines = controller.tail(5, error);
+        ensure!(lines.is_empty(), "{lines}");
     }
     Ok(())
 }
 
-/// A dry run reports no difference to the reference, or to this controller if the reference is not
-/// installed.
+/// A dry run reports no difference to kube-controller-manager, or to another instance of this
+/// controller if kube-controller-manager is not installed.
 pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()> {
-    let _other = if let Some(reference) = env.plane.reference()? {
+    let _peer = if let Some(reference) = env.plane.reference()? {
         reference
     } else {
         println!("  shadow_agrees_with_same_settings: compared with this controller itself");
-        env.controller("other", &[])?
+        env.controller("peer", &[])?
     };
     let web = env.deployment("web", 2).await?;
     env.cpu("web", Load::Total(100));
@@ -169,9 +187,13 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
     let mut spec = slow.hpa(1, 10, cpu(50));
     spec["behavior"] = json!({
         "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]},
-        "scaleDown": {"stabilizationWindowSeconds": 3, "policies": [{"type": "Pods", "value": 2, "periodSeconds": 4}]},
+        "scaleDown": {
+            "stabilizationWindowSeconds": 3,
+            "policies": [{"type": "Pods", "value": 2, "periodSeconds": 4}],
+        },
     });
     env.hpa("slow", spec).await?;
+    // Its target doesn't exist.
     let gone = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone"});
     env.hpa("gone", json!({"scaleTargetRef": gone, "maxReplicas": 3, "metrics": cpu(50)})).await?;
     for name in ["web", "worker", "slow"] {
@@ -205,21 +227,21 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
     let status = shadow.wait(WAIT_LIMIT * 2).await?;
     let report = shadow.tail(1, " differences");
     println!("  shadow_agrees_with_same_settings: {}", report.trim_start_matches([' ', '|']));
-    let all = || shadow.tail(60, "");
-    ensure!(status.success(), "{status}\n{}", all());
+    let log = || shadow.tail(60, "");
+    ensure!(status.success(), "{status}\n{}", log());
     ensure!(
         report.contains("4 HPAs, ") && report.contains(" decisions, 0 differences"),
         "{report}\n{}",
-        all()
+        log()
     );
-    let wrote = ["scaled", "forbidden"].map(|word| shadow.tail(3, word)).concat();
-    ensure!(wrote.is_empty(), "{wrote}");
+    let writes = ["scaled", "forbidden"].map(|word| shadow.tail(3, word)).concat();
+    ensure!(writes.is_empty(), "{writes}");
     Ok(())
 }
 
-/// A dry run reports the autoscaler for which the peer's tolerance matters, while the load changes.
+/// A dry run reports the autoscaler whose decisions differ because the peer has another tolerance.
 pub(super) async fn shadow_detects_other_tolerance(env: TestEnv) -> Result<()> {
-    let _other = env.controller("other", &["--horizontal-pod-autoscaler-tolerance=0.5"])?;
+    let _peer = env.controller("peer", &["--horizontal-pod-autoscaler-tolerance=0.5"])?;
     for (name, load) in [("web", 120), ("api", 100)] {
         let target = env.deployment(name, 2).await?;
         env.cpu(name, Load::Total(load));
@@ -236,13 +258,13 @@ pub(super) async fn shadow_detects_other_tolerance(env: TestEnv) -> Result<()> {
         .await?;
     }
     let status = shadow.wait(WAIT_LIMIT).await?;
-    let all = || shadow.tail(60, "");
-    ensure!(!status.success(), "{}", all());
+    let log = || shadow.tail(60, "");
+    ensure!(!status.success(), "{}", log());
     let report = shadow.tail(1, "2 HPAs, ");
-    ensure!(!report.contains(" 0 differences"), "{report}\n{}", all());
+    ensure!(!report.contains(" 0 differences"), "{report}\n{}", log());
     let rows = ["/web: ", "/api: "].map(|row| shadow.tail(1, &format!("{}{row}", env.ns)));
-    ensure!(!rows[0].is_empty() && rows[1].is_empty(), "{rows:?}\n{}", all());
+    ensure!(!rows[0].is_empty() && rows[1].is_empty(), "{rows:?}\n{}", log());
     let difference = shadow.tail(1, "  desiredReplicas: ours 3, theirs 2");
-    ensure!(!difference.is_empty(), "{}", all());
+    ensure!(!difference.is_empty(), "{}", log());
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::metrics::Load;
 use crate::test_env::{TestEnv, current_metric, has_condition, message};
 use crate::workload::Kind;
 
-/// A metric, and how conditions, events and status show it. Its load is set for 2, 4 and 1
+/// A metric, and its names in conditions, events and status. The load is set for 2, 4 and 1
 /// replicas.
 struct Case<Set> {
     metric: Value,
@@ -94,7 +94,7 @@ pub(super) async fn container_cpu(env: TestEnv) -> Result<()> {
     }});
     let set = |env: &TestEnv, sum: i64| {
         env.metrics.set_usage(&env.ns, "app", "sidecar", "cpu", Load::Total(sum * 5));
-        // The other container must not count.
+        // The other container must be ignored.
         env.metrics.set_usage(&env.ns, "app", "app", "cpu", Load::PerPod(5000));
     };
     let called = "cpu container resource utilization (percentage of request)";

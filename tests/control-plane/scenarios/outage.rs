@@ -11,7 +11,7 @@ pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
     env.cpu("web", Load::Total(200));
     env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
     env.settled("web", 4).await?;
-    // After the outage the controller scales to six, and to nothing else before.
+    // The controller keeps four replicas during the outage, and then scales to six.
     let record = record(&web, 6).await;
 
     env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Unavailable));

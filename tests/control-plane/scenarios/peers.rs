@@ -13,10 +13,10 @@ use crate::metrics::Load;
 use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric};
 
 const REFERENCE: &str = "kube-controller-manager";
-/// The peer's period is one second, so that it decides first.
+/// Longer than the peer's period of one second: the peer decides first.
 const LONG_PERIOD: &str = "--horizontal-pod-autoscaler-sync-period=10s";
 
-/// Kubernetes' controller, or a replacement.
+/// kube-controller-manager, or simulated status writes.
 struct Peer {
     /// `None` if it is not installed.
     reference: Option<Process>,
@@ -107,7 +107,7 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
     let peer = Peer::start(&env)?;
     let event = env.event("web", "ConflictingController", REFERENCE);
     let peer_writes = async {
-        // This controller may be the first to write some of these values.
+        // This controller may write some of these values first.
         for percent in [30, 31, 32, 33, 34, 35, 36, 37, 38, 39] {
             peer.writes(&env, percent).await?;
         }
@@ -123,7 +123,7 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
     Ok(())
 }
 
-/// Nothing shows a difference if the peer stopped before the comparison.
+/// If the peer stopped before the comparison, the report is inconclusive.
 pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
     env: TestEnv,
 ) -> Result<()> {
@@ -145,7 +145,7 @@ pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
     Ok(())
 }
 
-/// No difference can count before a stabilization window has passed.
+/// Differences are inconclusive before a stabilization window has passed.
 pub(super) async fn shadow_report_is_inconclusive_if_too_short(env: TestEnv) -> Result<()> {
     let window = "--horizontal-pod-autoscaler-downscale-stabilization=5m";
     let _peer = env.controller("peer", &[window])?;

@@ -1,8 +1,8 @@
-//! Shared queries have the results of single ones.
+//! Shared queries must have the results of single ones.
 //!
-//! All queries are evaluated at one time, so results must be equal to the bit. The series are
-//! random: pods without series, series that have just ended or long ago, counters with resets,
-//! several series for a pod, values that are no numbers.
+//! All queries are evaluated at one time: results must be bitwise equal. The series are random:
+//! pods without series, series that ended recently or long ago, counters with resets, several
+//! series for a pod, NaN and infinite values.
 
 mod recipes;
 mod series;
@@ -32,9 +32,9 @@ use crate::{
 /// The seed of series and templates.
 const SEED: u64 = 20_261_122;
 const TEMPLATES: usize = 400;
-/// At least this many of the random templates must be shared, or the test says little.
+/// The minimum number of shared random templates.
 const MIN_SHARED: usize = 60;
-/// How long ago the last samples are: Prometheus keeps blocks for days.
+/// The age of the last samples: Prometheus keeps blocks for days.
 const AGE: SignedDuration = SignedDuration::from_hours(4);
 const LABEL: &str = "pod";
 
@@ -55,7 +55,7 @@ impl Fixture {
         Ok(Self { client, _server: server })
     }
 
-    /// The samples, or the failure as a text.
+    /// The samples, or the failure as a string.
     async fn query(&self, query: String) -> Result<Vec<Sample>, String> {
         let query = InstantQuery { query, timeout: TimeoutParameter::default() };
         match self.client.query(&query).await.as_deref() {
@@ -66,12 +66,12 @@ impl Fixture {
     }
 }
 
-/// Random templates: those that are shared have equal results.
+/// Checks that shared random templates have the results of single queries.
 pub(crate) async fn check_random(fixture: &Fixture) -> Result<()> {
     let mut rng = Rng::with_seed(SEED);
     let (mut shared, mut values) = (0, 0);
     for _ in 0..TEMPLATES {
-        let checked = Checked::new(&shapes::template(&mut rng))?;
+        let checked = CheckedRule::new(&shapes::template(&mut rng))?;
         for namespace in series::NAMESPACES {
             let Ok(query) = checked.shared_query(namespace) else { continue };
             let found = checked.compare(fixture, namespace, query, &mut rng).await?;
@@ -86,12 +86,12 @@ pub(crate) async fn check_random(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Templates that are not shared for a reason: shared, their results would differ. This shows that
-/// the comparison finds differences.
+/// Checks that templates are not shared whose results would differ. Also shows that the comparison
+/// finds differences.
 pub(crate) async fn check_not_shared(fixture: &Fixture) -> Result<()> {
     let mut rng = Rng::with_seed(SEED);
     for template in shapes::NOT_SHARED {
-        let checked = Checked::new(template)?;
+        let checked = CheckedRule::new(template)?;
         let mut is_different = false;
         for namespace in series::NAMESPACES {
             ensure!(checked.shared_query(namespace).is_err(), "{template} is shared");
@@ -104,14 +104,14 @@ pub(crate) async fn check_not_shared(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// A rule with a template that is checked.
-struct Checked {
+/// A rule with a template to check.
+struct CheckedRule {
     template: String,
     rule: Rule,
     selector: Selector,
 }
 
-impl Checked {
+impl CheckedRule {
     fn new(template: &str) -> Result<Self> {
         let file = format!(
             "rules:\n- seriesQuery: x\n  resources: {{template: <<.Resource>>}}\n  \

@@ -10,10 +10,10 @@ const PODS: usize = 7;
 /// Seconds between samples.
 const STEP: i64 = 15;
 const STEPS: i64 = 80;
-/// For how many seconds an instant query looks back.
+/// The lookback of instant queries in seconds.
 const LOOKBACK: i64 = 300;
 
-/// The names of all pods, with one that has no series.
+/// The names of all pods, including one without series.
 pub(super) fn pods() -> Vec<String> {
     (0..PODS).map(|index| format!("web-{index}")).chain(iter::once("none".to_owned())).collect()
 }
@@ -41,10 +41,10 @@ impl File<'_> {
         let _ = writeln!(self.text, "# TYPE {name} {kind}");
     }
 
-    /// A series with a sample for each step. It can start late, have gaps, or end early.
+    /// Adds a series with a sample for each step. It may start late, have gaps, or end early.
     fn series(&mut self, name: &str, labels: &str, mut value: impl FnMut(&mut Rng) -> f64) {
         let first = if self.rng.u8(..4) == 0 { self.rng.i64(0..STEPS) } else { 0 };
-        // Some are gone, others are so old that they just count.
+        // Some series have ended, others are just within the lookback.
         let age = match self.rng.u8(..6) {
             0 => LOOKBACK + self.rng.i64(0..600),
             1 => self.rng.i64(0..LOOKBACK),
@@ -67,14 +67,14 @@ impl File<'_> {
                     add(self, &format!("namespace=\"{namespace}\",pod=\"{pod}\""));
                 }
             }
-            // Of no pod, but in the namespace.
+            // A series in the namespace without a pod.
             if self.rng.bool() {
                 add(self, &format!("namespace=\"{namespace}\""));
             }
         }
     }
 
-    /// Counters, which are reset now and then.
+    /// Counters with occasional resets.
     fn requests(&mut self) {
         self.family("requests", "counter");
         self.pods(|file, labels| {
@@ -88,7 +88,7 @@ impl File<'_> {
         });
     }
 
-    /// Gauges: several for a pod, and with values that are no numbers.
+    /// Gauges: several for a pod, also with NaN and infinite values.
     fn gauges(&mut self) {
         self.family("inflight", "gauge");
         self.pods(|file, labels| {
@@ -133,7 +133,7 @@ impl File<'_> {
         });
     }
 
-    /// What is joined with other series: the limits and nodes of pods, and the zones of nodes.
+    /// Series to join: the limits and nodes of pods, and the zones of nodes.
     fn information(&mut self) {
         self.family("limits", "gauge");
         self.pods(|file, labels| {

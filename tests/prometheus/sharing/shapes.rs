@@ -1,10 +1,10 @@
-//! Random templates of queries, among them such that can't be shared.
+//! Random query templates, including some that can't be shared.
 
 use fastrand::Rng;
 
 const MATCHERS: &str = "<<.LabelMatchers>>";
 
-/// Templates whose queries must not be shared, and which give objects other values if they are.
+/// Templates whose queries must not be shared: objects would get other values.
 pub(super) const NOT_SHARED: [&str; 12] = [
     "topk(1, inflight{<<.LabelMatchers>>})",
     "count(inflight{<<.LabelMatchers>>}) * on () group_right () inflight{<<.LabelMatchers>>}",
@@ -134,7 +134,7 @@ fn binary(rng: &mut Rng, depth: usize) -> String {
     } else {
         pick(rng, &["", "group_left", "group_left (node)", "group_right", "group_left (pod)"])
     };
-    // `group_left (a)` would take an operand in parentheses for labels.
+    // After `group_left`, an operand in parentheses would be parsed as labels.
     let group = if group.ends_with(['t', 'h']) { format!("{group} ()") } else { group.to_owned() };
     format!("({left}) {operator} {labels} {group} ({right})")
 }

@@ -1,11 +1,14 @@
-//! Invariants that hold under any faults, checked against the journal after a run. They judge by
-//! what the API server stored and the metrics APIs reported, not by what the controller recorded.
+//! Invariants that hold under any faults, checked on the journal after a run: on the objects that
+//! the API server stored and the metrics that it reported, not on the controller's records.
 
 mod requests;
 mod scalings;
 mod stabilization;
 
 use std::{collections::HashMap, time::Duration};
+
+use hpa_calc::settings::DOMAIN;
+use serde_json::Value;
 
 use crate::{
     MAX, PERIOD, WINDOW,
@@ -16,7 +19,7 @@ use crate::{
 
 /// Maximum age of the inputs of a decision when its scale write takes effect.
 const IN_FLIGHT: Duration = Duration::from_secs(25);
-/// How long the API server may hold a request, and those that precede it in the same reconcile.
+/// The maximum delay of a request in the API server, with those before it in the same reconcile.
 const TRAVEL: Duration = Duration::from_secs(30);
 
 /// The window of the samples of pods.
@@ -27,8 +30,8 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
     violations_with(cluster, false)
 }
 
-/// Like [`violations`]. `pods_are_known` means that no fault hides pods or their metrics from the
-/// controller, so that each decision is based on the whole load.
+/// Like [`violations`]. With `pods_are_known`, no fault hides pods or their metrics from the
+/// controller, and each decision is based on the whole load.
 pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<String> {
     let entries = cluster.journal.entries();
     let mut found = Vec::new();
@@ -48,7 +51,7 @@ pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<St
     found
 }
 
-/// What happened to one autoscaler and its target.
+/// The journal entries of one autoscaler and its target.
 struct Run<'a> {
     id: &'a Id,
     scalings: Vec<&'a Scaling>,
@@ -99,20 +102,44 @@ impl<'a> Run<'a> {
 }
 
 fn bounds(version: &Version) -> (i64, i64) {
-    let of = |name: &str, default| version.spec[name].as_i64().unwrap_or(default);
+    bounds_of(&version.spec, &version.annotations)
+}
+
+/// The bounds of an autoscaler. A schedule has one entry, which holds at all times.
+pub(crate) fn bounds_of(spec: &Value, annotations: &Value) -> (i64, i64) {
+    let schedule: Value = setting(annotations, "bounds")
+        .map(|text| serde_json::from_str(text).expect("a schedule"))
+        .unwrap_or_default();
+    let of = |name: &str, default| {
+        let scheduled = schedule[0][name].as_i64();
+        scheduled.or(spec[name].as_i64()).unwrap_or(default)
+    };
     (of("minReplicas", 1), of("maxReplicas", i64::from(MAX)))
+}
+
+/// The text of a setting.
+fn setting<'a>(annotations: &'a Value, name: &str) -> Option<&'a str> {
+    annotations[format!("{DOMAIN}/{name}")].as_str()
+}
+
+/// A setting that is a number of seconds, such as `30s`.
+fn seconds(version: &Version, name: &str) -> Option<Duration> {
+    let text = setting(&version.annotations, name)?.strip_suffix('s').expect("seconds");
+    Some(Duration::from_secs(text.parse().expect("a number")))
 }
 
 /// The downscale stabilization window of an autoscaler.
 fn window(version: &Version) -> Duration {
     let own = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
-    own.map_or(WINDOW, Duration::from_secs)
+    let setting = || seconds(version, "downscale-stabilization").unwrap_or(WINDOW);
+    own.map_or_else(setting, Duration::from_secs)
 }
 
-/// The queue holds each autoscaler once, so reconciles are not much more frequent than the sync
-/// period and the changes require.
+/// The queue holds each autoscaler once: reconciles are not much more frequent than the sync period
+/// and the changes require.
 fn reconciled_at_most_as_often_as_needed(cluster: &Cluster, run: &Run<'_>) -> Option<String> {
-    let periods = cluster.clock.age().as_secs() / PERIOD.as_secs() + 1;
+    let own = run.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
+    let periods = cluster.clock.age().as_secs() / own.unwrap_or(PERIOD).as_secs() + 1;
     let count = run.reconciles.len() as u64;
     // Each controller start, edit and relist adds one.
     (count > periods * 2 + 20)

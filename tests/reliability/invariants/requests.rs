@@ -1,5 +1,5 @@
-//! The requests of the controllers: only the writes that a controller needs, only while it holds
-//! the lease, and no status that no reconcile explains.
+//! Invariants of requests: a controller writes only what it needs, only while it holds the lease,
+//! and only statuses of its reconciles.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -66,8 +66,8 @@ pub(super) fn without_lease(entries: &Entries) -> Vec<String> {
     wrong.collect()
 }
 
-/// Status writes that no reconcile made. A reconcile reports before it writes the status, or not
-/// at all if the autoscaler changed or the controller was killed.
+/// Status writes without a reconcile. A reconcile is reported before its status write, or not at
+/// all if the autoscaler changed or the controller was killed.
 pub(super) fn unexplained_statuses(run: &Run<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (index, version) in run.versions.iter().enumerate() {

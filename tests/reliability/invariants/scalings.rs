@@ -1,4 +1,4 @@
-//! Each scaling by a controller: its bounds, its reason, what it replaced.
+//! Invariants of scalings by a controller: bounds, reason, and replaced replicas.
 
 use super::{IN_FLIGHT, Run, SAMPLE_WINDOW, TRAVEL, bounds, window};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     journal::{Actor, Request, Scaling, Version, When},
 };
 
-/// A scaling by a controller, and what the API server held while it was decided on.
+/// A scaling by a controller, with the stored versions of the autoscaler during its decision.
 pub(super) struct Write<'a> {
     pub(super) scaling: &'a Scaling,
     /// When the request arrived.
@@ -90,11 +90,11 @@ impl Write<'_> {
     }
 }
 
-/// A scale-down never goes below the recent load, so missing metrics never cause one.
+/// A scale-down never goes below the recent load: missing metrics never cause one.
 ///
-/// Samples are too low for their number while pods start, as in the reference: a pod that isn't
-/// ready carries no load, but counts for metrics of pods. One that has just become ready carries
-/// load, but doesn't count for CPU until its sample covers a whole window.
+/// As in the reference, averages are too low while pods start: an unready pod carries no load, but
+/// is counted for pods metrics. A pod that has just become ready carries load, but isn't counted
+/// for CPU until its sample covers a whole window.
 fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String> {
     let Scaling { from, to, .. } = *write.scaling;
     if to >= from || write.is_into_bounds() || write.has_new_pods(cluster) {
@@ -105,8 +105,8 @@ fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String>
     (to < lowest).then(|| format!("below the load {loads:?}"))
 }
 
-/// A scale-up never goes above what was needed in the stabilization window. Replicas count too:
-/// those that a new autoscaler or controller finds are its first recommendation.
+/// A scale-up never goes above the needs within the stabilization window, or the replicas in it:
+/// the current ones are the first recommendation of a new autoscaler or controller.
 fn not_above_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Option<String> {
     let Scaling { from, to, target, when, .. } = write.scaling;
     let is_at_min = write.held.iter().any(|version| *to == bounds(version).0);
@@ -122,9 +122,8 @@ fn not_above_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Opti
     (*to > highest).then(|| format!("above the load {loads:?}"))
 }
 
-/// A reconcile of the autoscaler that was in progress decided on the replicas that the write
-/// replaced, so no change by another writer was overwritten. A controller that is killed reports no
-/// reconcile.
+/// The reconcile of the write decided on the replaced replicas: no change by another writer was
+/// overwritten. A killed controller reports no reconcile.
 fn explained(run: &Run<'_>, write: &Write<'_>) -> Option<String> {
     let Write { scaling, sent, held } = write;
     let mut spanning = run.reconciles.iter().filter(|one| {

@@ -1,5 +1,5 @@
-//! A model of the stabilization window. It knows the reported load and when each autoscaler was
-//! reconciled, and computes from them what the controller must have recommended at least.
+//! A model of the stabilization window: computes minimum recommendations from the reported load and
+//! the times of reconciles.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     journal::{Actor, Reconcile, Scaling, Version, When},
 };
 
-/// How old a metric may be that several autoscalers share.
+/// The maximum age of a metric that autoscalers share.
 const SHARED: Duration = Duration::from_secs(PERIOD.as_secs() / 3);
 /// A leader's histories are stored every few seconds.
 const UNSTORED: Duration = Duration::from_secs(20);
@@ -54,7 +54,7 @@ fn below_the_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Opti
     })
 }
 
-/// Whether the instance that scales has the history of this reconcile.
+/// Whether the scaling instance has the history of this reconcile.
 fn is_remembered(run: &Run<'_>, reconcile: &Reconcile, scaling: &Scaling) -> bool {
     let life = |instance: &str, when: When| run.lifetime(instance, when).map(|one| one.started);
     let (decided, scaled) =
@@ -73,8 +73,8 @@ impl Run<'_> {
     }
 }
 
-/// The fewest replicas that a correct reconcile can have recommended: the lowest load that it can
-/// have read. `None` if it read no metrics.
+/// The minimum recommendation of a correct reconcile: the lowest load that it may have read. `None`
+/// if it read no metrics.
 fn least_recommendation(cluster: &Cluster, run: &Run<'_>, reconcile: &Reconcile) -> Option<i64> {
     let started = When::first_at(reconcile.started);
     let needs_no_metrics = |version: &&Version| {

@@ -1,4 +1,4 @@
-//! A metrics API that is overloaded or hangs.
+//! An overloaded or hanging metrics API.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn hanging_metrics_api_delays_no_other_autoscaler() {
     cluster.sleep(DURATION).await;
     assert!(faults.total_hits() > 100, "{} hits", faults.total_hits());
     assert_unaffected(&cluster, since);
-    // The others are reconciled in every period too, and scale when the API responds again.
+    // The others are also reconciled in every period, and scale when the API responds again.
     let (count, longest_gap) = reconciles(&cluster, "external-0", since);
     assert!(count >= 115 && longest_gap <= 2 * PERIOD, "{count} times, after {longest_gap:?}");
     cluster.loads.set("external-0-0", 4);
@@ -77,7 +77,7 @@ async fn controller_stays_alive_when_hundreds_of_metrics_hang() {
     create_external(&cluster, 5, 250);
     faults.add(external_metrics(hang()));
     let since = cluster.clock.age();
-    // Twice the time after which workers count as stuck.
+    // Twice the time after which workers are reported as stuck.
     for _ in 0..40 {
         cluster.sleep(PERIOD).await;
         assert_eq!(cluster.telemetry.alive(), Ok(()), "at {:?}", cluster.clock.age());

@@ -9,7 +9,7 @@ use hpa_testbed::Faults;
 
 use crate::cluster::Cluster;
 
-/// How long the failure lasts.
+/// The duration of the failure.
 const DURATION: Duration = Duration::from_mins(30);
 
 /// A cluster that has been running for a minute.
@@ -20,7 +20,7 @@ async fn cluster() -> (Cluster, Faults) {
     (cluster, faults)
 }
 
-/// The reconciles of an autoscaler since an age of the cluster: how many, and the longest time
+/// The number of reconciles of an autoscaler since an age of the cluster, and the longest time
 /// between two of them.
 fn reconciles(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duration) {
     let reconciles = cluster.journal.reconciles();

@@ -1,4 +1,4 @@
-//! Targets whose API hangs, as with a conversion webhook that doesn't respond.
+//! Targets whose API hangs, for example because of an unresponsive conversion webhook.
 
 use hpa_testbed::{Effect, Fault, Match};
 
@@ -9,12 +9,12 @@ use crate::{
     targets::{Id, Kind, Source, Target, definition},
 };
 
-/// More than there are workers, and more than the requests that the client sends at a time.
+/// More than the workers, and than the concurrent requests of the client.
 const FLEETS: usize = 100;
 
 fn fleet(index: usize) -> Target {
     let id = Id::new(NAMESPACE, &format!("fleet-{index}"));
-    Target { id, kind: Kind::Fleet, source: Source::External, to_zero: false }
+    Target { id, kind: Kind::Fleet, source: Source::External, to_zero: false, settings: Vec::new() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,7 +29,7 @@ async fn hanging_custom_resources_delay_no_other_autoscaler() {
     cluster.sleep(4 * PERIOD).await;
     let requests = Match::any().group("example.com").client(CONTROLLER);
     faults.add(Fault::on(requests).effect(Effect::Stall));
-    // Each of them has to be scaled.
+    // All fleets must be scaled.
     (0..FLEETS).map(fleet).for_each(|target| cluster.loads.set_of(&target.id, 6));
     let since = cluster.clock.age();
     cluster.sleep(20 * PERIOD).await;

@@ -66,8 +66,8 @@ async fn leader_stopped_within_a_window() {
         .await;
 }
 
-/// The leader is cut off after the load has risen. The standby takes over, and pending writes of
-/// the old leader never arrive.
+/// The leader is disconnected after the load has risen. The standby takes over, and pending writes
+/// of the old leader never arrive.
 #[tokio::test(start_paused = true)]
 async fn stalled_leader() {
     let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
@@ -109,7 +109,7 @@ async fn killed_between_scale_and_status() {
     cluster.shut_down().await;
 }
 
-/// When the controller first scaled the target down after `after`.
+/// The time of the first scale-down of the target after `after`.
 fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
     let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
         scaling.target.name == target
@@ -161,7 +161,7 @@ async fn successor_without_history_starts_a_new_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_off_leader_exits() {
+async fn disconnected_leader_exits() {
     let faults = Faults::new(1);
     let mut cluster = Cluster::with_faults(&faults);
     cluster.kill_controller().await;

@@ -12,7 +12,7 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// Objects that are created after a loss of all data are new, even if they have the old names.
+/// After a loss of all data, objects with the old names are new.
 #[tokio::test(start_paused = true)]
 async fn server_restarts_empty() {
     let cluster = Cluster::start();

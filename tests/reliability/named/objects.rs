@@ -51,7 +51,7 @@ async fn one_malformed_autoscaler() {
     Scenario::with([on(autoscalers, effect)]).incident(70, expire_watches).survives().await;
 }
 
-/// The list of autoscalers says how many there are, but not which.
+/// The list has the number of autoscalers, but not their names.
 #[tokio::test(start_paused = true)]
 async fn autoscalers_without_metadata() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
@@ -61,7 +61,7 @@ async fn autoscalers_without_metadata() {
         .await;
 }
 
-/// Malformed pods for a minute only, because relists for undecodable objects back off.
+/// Malformed pods for only a minute, because relists for undecodable objects back off.
 fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
     let pods = during(reads().group("").resource("pods")).until(Duration::from_secs(120));
     pods.effect(with(pointer, value))

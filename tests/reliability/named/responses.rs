@@ -35,8 +35,7 @@ async fn conflicts_on_scales_and_statuses() {
     Scenario::with(faults).survives().await;
 }
 
-/// A user writes the targets every second, so that most scale writes use an outdated resource
-/// version.
+/// A user writes the targets every second: most scale writes use an outdated resource version.
 #[tokio::test(start_paused = true)]
 async fn conflict_storm() {
     let slow = Effect::Slow { by: Duration::from_millis(300) };

@@ -67,11 +67,11 @@ enum Step {
     StandBy(&'static str),
 }
 
-/// What happens in addition to [`common_steps`].
+/// Faults and steps in addition to [`common_steps`].
 #[derive(Default)]
 pub(super) struct Scenario {
     faults: Vec<Fault>,
-    /// Time, whether the step is part of the baseline too, and the step.
+    /// The time, whether the step is also part of the baseline, and the step.
     steps: Vec<(Duration, bool, Step)>,
     extra_recovery: Duration,
 }
@@ -81,7 +81,7 @@ impl Scenario {
         Self { faults: faults.into_iter().collect(), ..Self::default() }
     }
 
-    /// The recovery takes a stabilization window longer, because of what the faults cause.
+    /// Extends the recovery by a stabilization window, because of the faults' effects.
     pub(super) fn recovers_after_a_window(mut self) -> Self {
         self.extra_recovery = WINDOW;
         self
@@ -92,12 +92,12 @@ impl Scenario {
         self
     }
 
-    /// A user action at a second, part of both runs.
+    /// Adds a user action at a second, in both runs.
     pub(super) fn user(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, true, Step::Do(Box::new(act)))
     }
 
-    /// An incident at a second, only in the run with faults. So are all steps below.
+    /// Adds an incident at a second, only in the run with faults, like all steps below.
     pub(super) fn incident(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
@@ -110,7 +110,8 @@ impl Scenario {
         self.step(at, false, Step::Stop)
     }
 
-    /// Starts a controller without leader election, which stabilizes what it finds for a window.
+    /// Starts a controller without leader election, which stabilizes the current replicas for a
+    /// window.
     pub(super) fn start(self, at: u64) -> Self {
         self.recovers_after_a_window().step(at, false, Step::Start)
     }

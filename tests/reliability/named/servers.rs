@@ -51,8 +51,8 @@ async fn server_restored_from_an_earlier_state() {
         .await;
 }
 
-/// All requests wait and continue together. Old decisions must not overwrite changes
-/// that users made during the stall.
+/// All requests wait and continue together. Old decisions must not overwrite changes of users
+/// during the stall.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
     Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;

@@ -1,4 +1,4 @@
-//! Watches that end, break or fall silent, and failing lists.
+//! Watches that end, break or become silent, and failing lists.
 
 use hpa_testbed::{Effect, Match};
 use hpa_tests::harness::TestbedExt;
@@ -79,7 +79,7 @@ async fn silent_watches() {
     Scenario::with([on(Match::verb("watch"), Effect::SilentWatch { after: 0 })]).survives().await;
 }
 
-/// The watch misses an edit of the bounds. Scale writes respect the new bounds anyway.
+/// The watch misses an edit of the bounds. Scale writes must still respect the new bounds.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_of_edited_autoscalers() {
     let bounds = |cluster: &Cluster| {

@@ -1,4 +1,4 @@
-//! What a run must lead to, computed from the plan, the loads and the stored objects.
+//! The expected replicas of a run, computed from the plan, the loads and the stored objects.
 
 use std::time::Duration;
 
@@ -6,11 +6,16 @@ use super::{
     FAULTS_END,
     plan::{Change, Plan, Step},
 };
-use crate::{PERIOD, cluster::Cluster, invariants::longest_gaps, targets::Target};
+use crate::{
+    PERIOD,
+    cluster::Cluster,
+    invariants::{bounds_of, longest_gaps},
+    targets::Target,
+};
 
 /// The longest time between two reconciles of an autoscaler that no fault affects.
 const LONGEST_GAP: Duration = Duration::from_secs(2 * PERIOD.as_secs());
-/// Of two elected instances. When the leader ends, the other one waits this long.
+/// The lease duration of elected instances: the wait of the standby when the leader ends.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// Targets whose replicas don't match their load.
@@ -26,12 +31,12 @@ pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String>
     plan.shape.targets.iter().enumerate().filter_map(check).collect()
 }
 
-/// `None` if it depends on when the controller saw what.
+/// The expected replicas. `None` if they depend on timing.
 fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     let target = &plan.shape.targets[index];
     let scales = |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
     let is_pause = |change: Change| matches!(change, Change::Scale(0));
-    // What was restored may be from before or from after it.
+    // The restored state may be from before or after the pause.
     if plan.restores() && plan.changes_of(index).any(is_pause) {
         return None;
     }
@@ -43,12 +48,12 @@ fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     if is_paused {
         return Some(0);
     }
-    let spec = cluster.autoscaler(target)?["spec"].clone();
-    let (min, max) = (spec["minReplicas"].as_i64()?, spec["maxReplicas"].as_i64()?);
+    let object = cluster.autoscaler(target)?;
+    let (min, max) = bounds_of(&object["spec"], &object["metadata"]["annotations"]);
     Some(cluster.loads.now(&target.id).clamp(min, max))
 }
 
-/// Autoscalers that no fault affects, and that were not reconciled for too long.
+/// Unaffected autoscalers that were not reconciled for too long.
 pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<String> {
     let entries = cluster.journal.entries();
     let mut found = Vec::new();

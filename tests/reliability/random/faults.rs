@@ -20,32 +20,32 @@ use crate::{
 /// More identities than a run uses.
 const IDENTITIES: usize = 60;
 
-/// A fault, and which autoscalers it affects.
+/// A fault, and the affected autoscalers.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedFault {
     pub(super) fault: Fault,
     pub(super) from: Duration,
     pub(super) until: Duration,
     scope: Scope,
-    /// Hides pods or their metrics, or shows old ones.
+    /// Whether it hides pods or their metrics, or shows old ones.
     pub(super) hides_pods: bool,
-    /// Stays when the faults end.
+    /// Whether it stays when the faults end.
     pub(super) is_lasting: bool,
 }
 
-/// The autoscalers that a fault affects. What isn't set doesn't limit it.
+/// The autoscalers that a fault affects. Unset fields don't limit them.
 #[derive(Clone, Debug, Default)]
 struct Scope {
-    /// Group of the metrics API that they use.
+    /// The group of their metrics API.
     metrics: Option<String>,
-    /// Group of their targets.
+    /// The group of their targets.
     targets: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
 }
 
 impl Scope {
-    /// By the API group of the requests.
+    /// The scope of requests to an API group.
     fn of_group(group: &str) -> Self {
         let group = Some(group.to_owned());
         match group.as_deref() {
@@ -74,11 +74,11 @@ impl PlannedFault {
     }
 }
 
-/// Which requests, and the autoscalers that need them.
+/// Requests, and the autoscalers that need them.
 struct Requests {
     matching: Match,
     scope: Scope,
-    /// For pods or their metrics.
+    /// Whether they are for pods or their metrics.
     of_pods: bool,
 }
 
@@ -114,7 +114,8 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         }
         9 => (right(rng), forbidden()),
         10 if shape.is_elected => (Requests::new(election(rng)), failure(rng)),
-        // A single object is never stale: an API server reads it from etcd, or waits for its cache.
+        // Single objects are never stale: an API server reads them from etcd, or waits for its
+        // cache.
         _ => {
             let revisions = rng.u64(1..20);
             (Requests::for_pods(Match::verb("list")), Effect::Stale { revisions })
@@ -140,7 +141,7 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     PlannedFault { fault, from, until, scope, hides_pods: of_pods, is_lasting: false }
 }
 
-/// A watch that stays open and silent, also after the faults end.
+/// A watch that stays open and silent, even after the faults end.
 pub(super) fn lasting_silence(rng: &mut Rng, shape: &Shape) -> PlannedFault {
     let requests = watches(rng);
     let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
@@ -187,7 +188,7 @@ fn request(rng: &mut Rng) -> Requests {
     }
 }
 
-/// Sometimes only those requests that name a namespace or an object.
+/// Sometimes limits requests to a namespace or an object.
 fn limited(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests {
     let Requests { matching, mut scope, of_pods } = requests;
     let target = &shape.targets[rng.usize(..shape.targets.len())].id;
@@ -221,7 +222,7 @@ fn failure(rng: &mut Rng) -> Effect {
         6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
         7 => Effect::Disconnect { applied: rng.bool() },
         8 => Effect::LostResponse,
-        // Before the request timeout, so that a lot happens between request and response; or after
+        // Below the request timeout, with time for changes between request and response; then above
         // it.
         9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
         10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
@@ -295,7 +296,7 @@ fn broken_watch(rng: &mut Rng) -> Effect {
     }
 }
 
-/// Whether the requests are for pods or metrics, their API group, and what is malformed.
+/// The requests with a malformed response, their API group, and the malformed fields.
 type Malformation = (Match, &'static str, &'static [(&'static str, &'static str)]);
 
 fn malformed(rng: &mut Rng) -> (Requests, Effect) {

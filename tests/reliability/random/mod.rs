@@ -4,6 +4,7 @@
 mod expectation;
 mod faults;
 mod plan;
+mod settings;
 mod shape;
 
 use std::{
@@ -35,14 +36,14 @@ const FAULTS_END: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs(
 /// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
 const SEEDS: u64 = 40;
-/// With `HPA_LONG_TESTS`.
+/// The number of seeds with `HPA_LONG_TESTS`.
 const MANY_SEEDS: u64 = 300;
 /// Clusters with more targets run without a baseline.
 const SMALL: usize = 10;
-/// How often elected instances that have ended are replaced.
+/// The interval at which ended elected instances are replaced.
 const RESTART_INTERVAL: Duration = Duration::from_secs(5);
-/// Writes of other clients between a snapshot and its restore, so that a rewind is noticed before
-/// all resource versions are in use again.
+/// Writes of other clients between a snapshot and its restore: a rewind is detected before all
+/// resource versions are in use again.
 const OTHER_WRITES: u64 = 500;
 /// Real-time limit of a seed.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -79,7 +80,7 @@ fn random_faults_leave_no_trace() {
                         break;
                     }
                     *own.lock() = Some((seed, Instant::now()));
-                    // In two steps: the lock must not be held while the seed runs.
+                    // In two steps: the lock must not be held during the run.
                     let failure = catch_unwind(|| run_seed(seed))
                         .unwrap_or_else(|_| Err(format!("seed {seed} panicked")))
                         .err();
@@ -103,12 +104,12 @@ fn random_faults_leave_no_trace() {
 
 /// After a restart, a list is from before the scale to zero. The autoscaler must not be disabled.
 #[test]
-fn outdated_list_does_not_end_scaling_from_zero() {
+fn outdated_list_does_not_disable_scaling_from_zero() {
     assert_eq!(run_seed(7454), Ok(()));
 }
 
-/// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, so no
-/// timeout inside the run could fire.
+/// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, and with
+/// it all timeouts inside the run.
 fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
     while left.load(Ordering::Relaxed) > 0 {
         for (seed, since) in running.iter().filter_map(|one| *one.lock()) {
@@ -132,7 +133,7 @@ struct Outcome {
     journal: String,
 }
 
-/// Runs a seed. The error describes what is wrong, and the plan.
+/// Runs a seed. The error contains the violations and the plan.
 fn run_seed(seed: u64) -> Result<(), String> {
     let plan = plan(seed);
     let faulty = in_virtual_time(run(&plan, true));
@@ -148,7 +149,7 @@ fn run_seed(seed: u64) -> Result<(), String> {
     Err(format!("seed {seed}:\n  {}\n{plan}{journal}", wrong.join("\n  ")))
 }
 
-/// What differs between the run with faults and the baseline.
+/// The differences between the run with faults and the baseline.
 fn differences(plan: &Plan, faulty: &Outcome, baseline: &Outcome) -> Vec<String> {
     let mut wrong: Vec<_> =
         baseline.violations.iter().map(|what| format!("baseline: {what}")).collect();
@@ -184,7 +185,7 @@ fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
 struct Run<'a> {
     plan: &'a Plan,
     cluster: Cluster,
-    /// With its resource version.
+    /// The last snapshot, with its resource version.
     saved: Option<(Snapshot, u64)>,
     faults: Faults,
     silences: Vec<FaultId>,
@@ -317,7 +318,7 @@ fn apply_change(cluster: &Cluster, target: &Target, change: Change) {
     }
 }
 
-/// The status without traces of its past: times, and `ScaledToZero=False`.
+/// The status without traces of its past: times, and conditions of what has ended.
 fn status(cluster: &Cluster, target: &Target) -> Value {
     let mut status =
         cluster.autoscaler(target).map_or(Value::Null, |object| object["status"].clone());
@@ -327,9 +328,12 @@ fn status(cluster: &Cluster, target: &Target) -> Value {
         status.remove("observedGeneration");
     }
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions
-        .retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
-    // Without a decision, ScalingLimited is left from before.
+    let stays_after_the_end = ["ScaledToZero", "ExternalMetricFallbackActive"];
+    conditions.retain(|condition| {
+        let is_past = stays_after_the_end.iter().any(|name| condition["type"] == *name);
+        !is_past || condition["status"] == "True"
+    });
+    // Without a decision, ScalingLimited is that of an earlier reconcile.
     let is_active =
         |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
     if !conditions.iter().any(is_active) {

@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{MAX, PERIOD, WINDOW, cluster::Shape};
 
-/// When loads and users change things, in seconds.
+/// The time span of changes of loads and by users, in seconds.
 pub(super) const BUSY: [u64; 2] = [60, 240];
 
-/// Until a watch that stays silent is replaced, and two reconciles have followed.
+/// The time until a silent watch is replaced and two reconciles have followed.
 const STALENESS: Duration = Duration::from_secs(4 * PERIOD.as_secs());
-/// Until a new leader replaces one that has just ended: the lease duration, the interval at which
-/// standbys try, and the restart of the process.
+/// The time until a new leader replaces an ended one: the lease duration, the retry interval of
+/// standbys, and the restart of the process.
 const ELECTION: Duration = Duration::from_secs(30);
 
 /// A change of a target or its autoscaler.
@@ -38,7 +38,7 @@ pub(super) enum Change {
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Of the target with this index.
+    /// A change of the target with this index.
     Change(usize, Change),
     Kill,
     Stop,
@@ -46,7 +46,7 @@ pub(super) enum Step {
     RestartApi(Duration),
     Compact,
     Save,
-    /// Restores what was saved.
+    /// Restores the last snapshot.
     Restore(Restore),
     Skew(SignedDuration),
     /// The watches of this resource become silent.
@@ -58,16 +58,16 @@ pub(super) enum Step {
 pub(super) enum Restore {
     /// Resource versions continue.
     Bumped,
-    /// Resource versions are used again.
+    /// Resource versions are reused.
     Rewound,
 }
 
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) shape: Shape,
-    /// Part of both runs.
+    /// Steps of both runs.
     pub(super) common_steps: Vec<(Duration, Step)>,
-    /// Part of the run with faults only.
+    /// Steps of only the run with faults.
     pub(super) incidents: Vec<(Duration, Step)>,
     pub(super) faults: Vec<PlannedFault>,
 }
@@ -96,7 +96,7 @@ impl Plan {
         self.incidents.iter().any(|(_, step)| matches!(step, Step::Restore(_)))
     }
 
-    /// How much longer the recovery takes.
+    /// The additional time of the recovery.
     pub(super) fn extra_recovery(&self) -> Duration {
         let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
         let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
@@ -105,8 +105,8 @@ impl Plan {
         window + extras.map(|(_, extra)| extra).sum::<Duration>()
     }
 
-    /// Whether a controller starts during the run. It stabilizes what it finds for a window, and
-    /// faults may delay that until they end.
+    /// Whether a controller starts during the run. It stabilizes the current replicas for a window,
+    /// which may begin only after the faults.
     pub(super) fn has_restart(&self) -> bool {
         let starts = |step: &Step| matches!(step, Step::Start);
         self.shape.is_elected || self.incidents.iter().any(|(_, step)| starts(step))
@@ -133,7 +133,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     for _ in 0..rng.usize(count..2 * count) {
         let target = rng.usize(..count);
         let mut time = at(&mut rng, BUSY);
-        // Changes that soon follow each other meet in one reconcile.
+        // Changes in quick succession meet in one reconcile.
         for _ in 0..rng.usize(1..4) {
             let change = change(&mut rng, &shape, target);
             common_steps.push((time, Step::Change(target, change)));
@@ -180,14 +180,14 @@ fn change(rng: &mut Rng, shape: &Shape, target: usize) -> Change {
     }
 }
 
-/// Changes that the controller learns only when it writes.
+/// Changes that the controller detects only when it writes.
 struct Race {
     changes: Vec<(Duration, Step)>,
     incidents: Vec<(Duration, Step)>,
 }
 
-/// The load of a target changes, and so does the autoscaler, or the target's replicas, while the
-/// watch that would show it is silent. The next reconcile decides on the old autoscaler or replicas.
+/// The load of a target changes, and during a silent watch also the autoscaler or the target's
+/// replicas. The next reconcile decides on the old autoscaler or replicas.
 fn race(rng: &mut Rng, shape: &Shape) -> Race {
     let index = rng.usize(..shape.targets.len());
     let target = &shape.targets[index];
@@ -210,7 +210,7 @@ fn race(rng: &mut Rng, shape: &Shape) -> Race {
 
 /// Incidents beyond single requests.
 fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
-    // A new controller stabilizes what it finds for a window.
+    // A new controller stabilizes the current replicas for a window.
     let last_start = FAULTS_END.as_secs() - WINDOW.as_secs() - 2 * PERIOD.as_secs();
     let begin = at(rng, [BUSY[0], last_start - 60]);
     match rng.u8(..7) {
@@ -220,7 +220,7 @@ fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
         }
         1 => vec![(begin, Step::RestartApi(Duration::from_millis(rng.u64(..45_000))))],
         2 => vec![(begin, Step::Compact)],
-        // A restored lease has an earlier holder, so it decides nothing about later writes.
+        // A restored lease has an earlier holder: later writes can't be checked against it.
         3 if !shape.is_elected => {
             let restore = if rng.bool() { Restore::Bumped } else { Restore::Rewound };
             let end = begin + Duration::from_millis(rng.u64(1..45_000));

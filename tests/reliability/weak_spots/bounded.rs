@@ -21,7 +21,7 @@ fn minutes() -> u32 {
     if long_tests() { 60 } else { 20 }
 }
 
-/// How many autoscalers are created and deleted each minute, and how many of them coexist.
+/// The number of autoscalers created and deleted each minute, and of those that coexist.
 const CHURN: usize = 4;
 const SHORT_LIVED: usize = 8;
 const LIVE: u64 = (TARGETS.len() + SHORT_LIVED) as u64;
@@ -153,8 +153,8 @@ async fn warm_up_and_measure() {
     cluster.shut_down().await;
 }
 
-/// Creates and deletes hundreds of autoscalers while a part of all requests fails. It runs in a
-/// process of its own, because it measures the memory of the process.
+/// Creates and deletes hundreds of autoscalers while a part of all requests fails. Runs in its own
+/// process, whose memory it measures.
 #[test]
 fn memory_and_queue_stay_bounded() {
     if std::env::var_os(ALONE).is_some() {

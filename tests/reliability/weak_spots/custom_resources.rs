@@ -79,7 +79,7 @@ fn edit_widget(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
 
 /// The old path of the selector has another selector, which matches no pod.
 #[tokio::test(start_paused = true)]
-async fn changed_selector_path_is_noticed_when_the_api_server_returns_another_scale() {
+async fn changed_selector_path_is_detected_when_the_api_server_returns_another_scale() {
     let (cluster, faults) = cluster_with_widget().await;
     cluster.apply(definition(".spec.replicas", ".status.podSelector"));
     edit_widget(&cluster, |widget| {
@@ -96,9 +96,9 @@ async fn changed_selector_path_is_noticed_when_the_api_server_returns_another_sc
     finish(cluster).await;
 }
 
-/// No response contradicts the cache, because no reconcile reads the scale.
+/// No reconcile reads the scale: no response contradicts the cache.
 #[tokio::test(start_paused = true)]
-async fn changed_replicas_path_is_noticed_within_ten_minutes() {
+async fn changed_replicas_path_is_detected_within_ten_minutes() {
     let (cluster, _faults) = cluster_with_widget().await;
     edit_widget(&cluster, |widget| widget["spec"]["size"] = json!(3));
     cluster.apply(definition(".spec.size", ".status.selector"));

@@ -15,8 +15,7 @@ use tower::Service;
 use super::{finish, periods};
 use crate::cluster::{Cluster, client_limits};
 
-/// Handles each request to the end, also if the client gives it up. That is what a server does with
-/// a request that it has received.
+/// Completes each request, even if the client cancels it, like a server that has received it.
 #[derive(Clone)]
 struct Detached(hpa_testbed::Service);
 
@@ -38,9 +37,9 @@ impl Service<Request> for Detached {
     }
 }
 
-/// The first leader scales `jobs` up. Its status write is held up until the second leader has
-/// scaled `jobs` to zero. If it took effect then, it would remove the mark that the zero is the
-/// autoscaler's, and `jobs` would stay at zero.
+/// The first leader scales `jobs` up. Its status write is delayed until the second leader has
+/// scaled `jobs` to zero. If it took effect, it would remove `ScaledToZero`, and `jobs` would stay
+/// at zero.
 #[tokio::test(start_paused = true)]
 async fn late_status_write_of_a_former_leader_is_refused() {
     let faults = Faults::new(1);

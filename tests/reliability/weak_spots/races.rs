@@ -85,7 +85,7 @@ async fn conflict_with_other_changes_is_retried() {
     finish(cluster).await;
 }
 
-/// Deletes an autoscaler and creates it again with a change.
+/// Recreates an autoscaler with a change.
 fn recreate(cluster: &Cluster, name: &str, change: impl FnOnce(&mut serde_json::Value)) {
     cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
     let mut object = hpa(name);
@@ -127,8 +127,8 @@ async fn inherits_no_recommendations(cluster: Cluster, reveal: impl Fn(&Cluster)
     finish(cluster).await;
 }
 
-/// The policy allows to remove one pod in ten minutes. Scalings of the deleted autoscaler do not
-/// count.
+/// The policy allows to remove one pod in ten minutes. Scalings of the deleted autoscaler are
+/// ignored.
 #[tokio::test(start_paused = true)]
 async fn recreated_autoscaler_inherits_no_scale_events() {
     let (cluster, _faults) = cluster().await;

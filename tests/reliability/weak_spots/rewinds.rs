@@ -1,5 +1,5 @@
-//! etcd restored without a revision bump: resource versions are used again, so that a watch that
-//! resumes at a version from before misses changes.
+//! etcd restored without a revision bump: resource versions are reused, and a watch that resumes at
+//! an earlier one misses changes.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn caches_follow_a_rewound_api_server() {
     finish(cluster).await;
 }
 
-/// Nothing is reconciled, so that only the watches can notice it.
+/// Nothing is reconciled: only the watches can detect the rewind.
 #[tokio::test(start_paused = true)]
 async fn restored_autoscalers_are_reconciled_if_none_was_left() {
     let (cluster, _) = cluster().await;
@@ -77,9 +77,9 @@ async fn restored_autoscalers_are_reconciled_if_none_was_left() {
     finish(cluster).await;
 }
 
-/// No watch notices it. The status of `web` has an earlier version than the one written before.
+/// No watch detects it. The status of `web` has an earlier version than the last written one.
 #[tokio::test(start_paused = true)]
-async fn rewind_is_noticed_by_a_status_if_resource_versions_are_in_use_again() {
+async fn rewind_is_detected_by_a_status_if_resource_versions_are_in_use_again() {
     let (cluster, _) = cluster().await;
     let saved = changed_since_snapshot(&cluster).await;
     let before = cluster.testbed.resource_version();
@@ -97,9 +97,9 @@ fn cached_autoscalers(cluster: &Cluster) -> u32 {
     value.parse().expect("a number")
 }
 
-/// The caches of a standby are those that it leads with.
+/// A standby's caches must be current when it becomes the leader.
 #[tokio::test(start_paused = true)]
-async fn standby_notices_a_rewind_by_the_lease() {
+async fn standby_detects_a_rewind_by_the_lease() {
     let shape = Shape { is_elected: true, ..Shape::default() };
     let mut cluster = Cluster::with_shape(&Faults::new(1), shape);
     cluster.until(Duration::from_secs(61)).await;

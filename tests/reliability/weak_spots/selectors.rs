@@ -10,7 +10,7 @@ use crate::{
     cluster::{Cluster, hpa},
 };
 
-/// Adds a target and its autoscaler. The selector of `web` matches its pods too.
+/// Adds a target and its autoscaler. The selector of `web` also matches its pods.
 fn overlap(cluster: &Cluster) {
     let labels = json!({ "app": "web" });
     let mut next = objects::deployment("next", 2);

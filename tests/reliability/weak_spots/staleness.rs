@@ -1,4 +1,4 @@
-//! Caches whose watches are dead or keep failing, although the informers can't tell.
+//! Caches whose watches are dead or keep failing, undetected by the informers.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn watches(resource: &str) -> Match {
 const WATCHED: [(&str, &str); 3] =
     [("apps", "deployments"), ("autoscaling", "horizontalpodautoscalers"), ("", "pods")];
 
-/// Counts the lists of the watched resources from now on. A check for a rewind counts too: it is a
-/// list of one object, after a watch that was interrupted and every five minutes.
+/// Counts the lists of the watched resources from now on. They include the checks for a rewind:
+/// lists of one object after an interrupted watch and every five minutes.
 struct Lists<'a>(&'a Faults, [FaultId; 3]);
 
 impl<'a> Lists<'a> {
@@ -88,7 +88,7 @@ async fn healthy_watches_confirm_their_caches_within_two_periods() {
     finish(cluster).await;
 }
 
-/// The desired replicas are those in the cache, so that no write reveals the change.
+/// The desired replicas equal those in the cache: no write reveals the change.
 #[tokio::test(start_paused = true)]
 async fn change_hidden_by_a_silent_watch_is_repaired_within_the_bound() {
     let (cluster, faults) = steady_at_four().await;
@@ -122,7 +122,7 @@ async fn silent_watch_resumes_on_another_connection() {
         faults.wait_for_hits(silent, 1).await;
     }
     cluster.edit(cluster.testbed.hpa("web"), |object| object["spec"]["minReplicas"] = 6.into());
-    // The timeout of the watch, at most 27 s, and 5 s until it counts as dead.
+    // The timeout of the watch, at most 27 s, and 5 s until it is considered dead.
     cluster.sleep(Duration::from_secs(33)).await;
     assert_eq!(cluster.testbed.replicas("web"), 6);
     for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
@@ -136,7 +136,7 @@ async fn silent_watch_resumes_on_another_connection() {
     finish(cluster).await;
 }
 
-/// The watch is alive, but what it sent is not what the API server stores.
+/// The watch is alive, but its events differ from the stored objects.
 #[tokio::test(start_paused = true)]
 async fn cached_scale_that_contradicts_the_pods_is_read() {
     let (cluster, faults) = steady_at_four().await;
@@ -153,8 +153,8 @@ async fn cached_scale_that_contradicts_the_pods_is_read() {
     finish(cluster).await;
 }
 
-/// Six pods of `web`, four of which are not ready as far as the cache knows. The two others have
-/// little load, so that they alone would need two replicas. All together need eight.
+/// Six pods of `web`, four of them unready in the cache. The two others have little load: they
+/// alone would need two replicas, all together need eight.
 async fn outdated_readiness() -> (Cluster, Faults) {
     let (cluster, faults) = cluster().await;
     cluster.loads.set("web", 6);
@@ -203,7 +203,8 @@ async fn nothing_is_scaled_down_while_outdated_pods_cannot_be_listed() {
     finish(cluster).await;
 }
 
-/// The machine is suspended, which the monotonic clock doesn't show, and its connections are dead.
+/// The machine was suspended, which the monotonic clock doesn't count, and its connections are
+/// dead.
 #[tokio::test(start_paused = true)]
 async fn caches_are_relisted_after_a_suspension() {
     let (cluster, faults) = steady_at_four().await;

@@ -1,4 +1,4 @@
-//! Pods that this controller can't decode, or whose requests it can't read.
+//! Pods that this controller can't decode, or with unreadable requests.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn recreating_an_undecodable_pod_causes_few_relists() {
     while cluster.clock.age() < end {
         cluster.apply(objects::pod("tenant", 0));
         cluster.sleep(Duration::from_secs(1)).await;
-        // The next list is without it.
+        // The next list doesn't contain it.
         cluster.delete("v1", "Pod", "tenant-0");
         cluster.sleep(CHURN_INTERVAL).await;
     }
@@ -98,8 +98,8 @@ async fn recreating_an_undecodable_pod_causes_few_relists() {
     finish(cluster).await;
 }
 
-/// While a pod of another namespace is undecodable, a target with fewer pods than it reports causes
-/// no list at each reconcile.
+/// While a pod of another namespace is undecodable, a target with fewer pods than reported must not
+/// cause a list at each reconcile.
 #[tokio::test(start_paused = true)]
 async fn undecodable_pod_does_not_affect_other_namespaces() {
     let (cluster, faults) = cluster().await;

@@ -1,4 +1,4 @@
-//! Scaling to zero, and the condition `ScaledToZero`, which records that the autoscaler did it.
+//! Scaling to zero, and the condition `ScaledToZero`, which records that the autoscaler scaled.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ async fn marker_is_set_again_after_an_unseen_removal() {
 async fn scaling_by_hand_clears_the_marker() {
     let (cluster, _faults) = at_zero().await;
     assert!(is_marked(&cluster));
-    // The replicas match the load, so that the autoscaler has nothing to do.
+    // The replicas match the load: the autoscaler doesn't scale.
     cluster.loads.set("jobs", 2);
     cluster.scale("jobs", 2);
     periods(&cluster, 1).await;

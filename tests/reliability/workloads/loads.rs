@@ -1,4 +1,4 @@
-//! The load of each target, and the metrics APIs that report it.
+//! Loads of targets, and the metrics APIs that report them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +23,7 @@ pub(super) type PodId = (String, String);
 #[derive(Debug)]
 pub(crate) struct Loads {
     clock: VirtualClock,
-    /// How old the load is that the metrics APIs report.
+    /// The age of the load in the metrics APIs.
     pub(crate) lag: Duration,
     by_target: Mutex<HashMap<Id, Vec<(Duration, i64)>>>,
     /// Loads of single pods in thousandths, instead of their parts of the target's load.
@@ -32,7 +32,7 @@ pub(crate) struct Loads {
     unmeasured: Mutex<HashSet<String>>,
     /// Pods that are not ready, and carry no load.
     pub(super) starting: Mutex<HashSet<PodId>>,
-    /// When pods of each target were created or became ready, if starting takes time.
+    /// The times at which pods of each target were created or became ready, if startup takes time.
     starts: Mutex<HashMap<Id, Vec<Duration>>>,
 }
 
@@ -83,11 +83,11 @@ impl Loads {
         let by_target = self.by_target.lock();
         let Some(loads) = by_target.get(target) else { return 0 };
         let next = loads.partition_point(|(at, _)| *at <= age);
-        // The first load counts for the time before too.
+        // Before the first change, the first load applies.
         loads.get(next.saturating_sub(1)).map_or(0, |(_, load)| *load)
     }
 
-    /// What the metrics APIs report now.
+    /// The load in the metrics APIs now.
     fn reported(&self, target: &Id) -> i64 {
         self.at(target, self.clock.age().saturating_sub(self.lag))
     }
@@ -113,7 +113,7 @@ impl Loads {
         starts.get(target).is_some_and(|ages| ages.iter().any(|at| (from..=to).contains(at)))
     }
 
-    /// The pods that have metrics, and how many pods carry the load of each target.
+    /// The pods with metrics, and the number of pods that carry the load of each target.
     fn measured<'a>(&self, pods: &'a [PodId]) -> (Vec<&'a PodId>, HashMap<Id, i64>) {
         let (unmeasured, starting) = (self.unmeasured.lock(), self.starting.lock());
         let mut ready = HashMap::new();
@@ -140,7 +140,7 @@ impl Loads {
 pub(crate) struct Metrics(pub(crate) Arc<Loads>);
 
 impl MetricsProvider for Metrics {
-    /// A load of 1 is half of what a pod requests.
+    /// A load of 1 is half of a pod's request.
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let (measured, ready) = self.0.measured(&query.pods);
         let metrics = |pod: &PodId| {

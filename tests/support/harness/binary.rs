@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Path of the `hpa` binary: `HPA_BINARY`, or what cargo has built for a suite of its crate, or for
-/// a suite of another crate the binary in the same target directory.
+/// Path of the `hpa` binary: `HPA_BINARY`; else, in a suite of crate `hpa`, the one that cargo
+/// built for it; else the one in the target directory of the test executable.
 ///
 /// # Panics
-/// If the binary is missing, or older than one of its sources. A test must not build it: the build
-/// would take minutes of the test's time, in another profile or with other features.
+/// If the binary is missing, or older than one of its sources. Tests don't build it: that would
+/// take minutes, and might use another profile or other features.
 pub fn hpa_binary() -> PathBuf {
     let mut given = ["HPA_BINARY", "CARGO_BIN_EXE_hpa"].into_iter().filter_map(env::var_os);
     if let Some(path) = given.find(|path| !path.is_empty()) {
@@ -30,9 +30,8 @@ pub fn hpa_binary() -> PathBuf {
     }
 }
 
-/// A source that was modified after the binary, by the list that `cargo build` writes (`hpa: FILE
-/// FILE`). `cargo test` builds the binary without writing one, so the list may be missing, or name
-/// files that no longer exist.
+/// A source that was modified after the binary, according to the list that `cargo build` writes
+/// (`hpa: FILE FILE`). `cargo test` doesn't write it, so it may be missing, or name deleted files.
 fn newer_source(binary: &Path, dependencies: &Path) -> std::io::Result<Option<PathBuf>> {
     let built = fs::metadata(binary)?.modified()?;
     let Ok(list) = fs::read_to_string(dependencies) else { return Ok(None) };
@@ -68,7 +67,6 @@ mod tests {
         let escaped = path("other source.rs").display().to_string().replace(' ', "\\ ");
         let list =
             format!("{}: {} {escaped}\n", path("hpa").display(), path("source.rs").display());
-        touch("hpa.d", 0);
         fs::write(path("hpa.d"), list).expect("a list");
         touch("source.rs", 0);
         touch("other source.rs", 2);

@@ -26,13 +26,13 @@ impl VirtualClock {
         Self { origin: Instant::now(), skew_ms: Arc::default() }
     }
 
-    /// A clock with the same origin and a skew of its own. A clone shares the skew.
+    /// A clock with the same origin and its own skew. Clones share a skew.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { origin: self.origin, skew_ms: Arc::default() }
     }
 
-    /// Sets how far the wall clock is off from now on.
+    /// Sets the skew of the wall clock from now on.
     pub fn skew(&self, by: SignedDuration) {
         self.skew_ms.store(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// The clock of a simulated cluster as that of a controller.
+/// A controller's clock that follows a simulated cluster.
 #[derive(Clone, Debug)]
 pub struct SimulationClock {
     clock: SimulatedClock,

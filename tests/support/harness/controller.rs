@@ -1,4 +1,4 @@
-//! The controller as a task.
+//! Runs the controller as a task.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ impl RunningController {
         Self { shutdown, task }
     }
 
-    /// Stops the controller as SIGTERM does. The shutdown must be orderly.
+    /// Stops the controller, like SIGTERM. The shutdown must be orderly.
     pub async fn stop(self) {
         self.terminate().await.expect("an orderly shutdown");
     }
 
-    /// Stops the controller as SIGTERM does, and returns how it exited.
+    /// Stops the controller, like SIGTERM, and returns its result.
     ///
     /// # Errors
     /// If the controller failed before or during the shutdown.
@@ -40,7 +40,7 @@ impl RunningController {
         timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller stops").expect("no panic")
     }
 
-    /// Aborts the controller at once, as SIGKILL does.
+    /// Aborts the controller at once, like SIGKILL.
     pub async fn kill(self) {
         self.task.abort();
         _ = self.task.await;

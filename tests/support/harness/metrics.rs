@@ -1,8 +1,8 @@
-//! The three metrics APIs with values that a test sets.
+//! The three metrics APIs with settable values.
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use hpa_testbed::{
@@ -20,6 +20,7 @@ use crate::harness::{NAMESPACE, objects::CPU_REQUEST_MILLI};
 pub struct SettableMetrics {
     cpu_percent: AtomicI64,
     value: AtomicI64,
+    is_external_down: AtomicBool,
 }
 
 impl SettableMetrics {
@@ -28,7 +29,8 @@ impl SettableMetrics {
 
     /// `cpu_percent` is relative to the pods' request.
     pub const fn new(cpu_percent: i64, value: i64) -> Self {
-        Self { cpu_percent: AtomicI64::new(cpu_percent), value: AtomicI64::new(value) }
+        let (cpu_percent, value) = (AtomicI64::new(cpu_percent), AtomicI64::new(value));
+        Self { cpu_percent, value, is_external_down: AtomicBool::new(false) }
     }
 
     pub fn set_cpu_percent(&self, percent: i64) {
@@ -40,13 +42,18 @@ impl SettableMetrics {
         self.value.store(value, Ordering::SeqCst);
     }
 
+    /// Starts or ends an outage of the external metrics API.
+    pub fn set_external_down(&self, is_down: bool) {
+        self.is_external_down.store(is_down, Ordering::SeqCst);
+    }
+
     fn value(&self) -> String {
         self.value.load(Ordering::SeqCst).to_string()
     }
 }
 
 impl Default for SettableMetrics {
-    /// Full CPU usage, and 1 for everything else.
+    /// Full CPU usage, and 1 for all other metrics.
     fn default() -> Self {
         Self::new(100, 1)
     }
@@ -76,6 +83,9 @@ impl MetricsProvider for SettableMetrics {
     }
 
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        if self.is_external_down.load(Ordering::SeqCst) {
+            return Err(ApiError::new(503, "ServiceUnavailable", "outage set by a test"));
+        }
         if query.metric == Self::MISSING {
             return Ok(Vec::new());
         }

@@ -50,7 +50,7 @@ pub use self::{
     testbed::{ServedTestbed, TestbedExt},
 };
 
-/// Whether `HPA_LONG_TESTS` asks for full coverage: every random seed, long soaks. CI sets it.
+/// Whether `HPA_LONG_TESTS` enables full coverage: all random seeds and long soaks. CI sets it.
 pub fn long_tests() -> bool {
     std::env::var_os("HPA_LONG_TESTS").is_some_and(|value| !value.is_empty() && value != "0")
 }

@@ -1,4 +1,4 @@
-//! Servers over HTTP, and what fakes of Prometheus answer.
+//! HTTP servers, and responses for fakes of Prometheus.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -18,7 +18,7 @@ rules:
   metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[10s])) by (<<.GroupBy>>)
 "#;
 
-/// Serves on a port of loopback as long as the runtime runs.
+/// Serves on a loopback port until the runtime ends.
 pub async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");

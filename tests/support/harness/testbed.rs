@@ -66,12 +66,12 @@ impl TestbedExt for Testbed {
     }
 }
 
-/// A testbed that listens on a port of its own, until it is dropped.
+/// A testbed that listens on its own port until it is dropped.
 #[derive(Debug)]
 pub struct ServedTestbed {
     pub address: SocketAddr,
     pub kubeconfig: PathBuf,
-    /// Holds the kubeconfig, and is free for other files of the test.
+    /// The directory of the kubeconfig and of the test's files.
     pub dir: TempDir,
     _server: ServerHandle,
 }
@@ -129,7 +129,7 @@ impl ServedTestbed {
         }
     }
 
-    /// The log of the last process that [`Self::start_hpa`] started.
+    /// The log of the last process of [`Self::start_hpa`].
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).expect("a log file")
     }

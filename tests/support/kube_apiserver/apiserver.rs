@@ -1,4 +1,4 @@
-//! Runs etcd and kube-apiserver, and sets up the cluster over the API.
+//! Runs etcd and kube-apiserver, and creates objects that tests need.
 
 use std::{
     fmt::Debug,
@@ -30,14 +30,14 @@ use crate::kube_apiserver::{
     process::{OnParentExit, Process, free_ports},
 };
 
-/// Time that a loaded machine may need to start the programs, or to serve a new API.
+/// Starting the programs and serving a new API can take this long on a loaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(50);
-const MAX_POLL: Duration = Duration::from_millis(500);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const TOKEN_LIFETIME_SECONDS: i64 = 4 * 3600;
-/// The user of [`KubeApiserver::client`], and its token.
+/// The user of [`KubeApiserver::client`], and the user's token.
 pub const ADMIN: &str = "admin";
-const SYSTEM: &str = "kube-system";
+const SYSTEM_NAMESPACE: &str = "kube-system";
 /// The Service through which kube-apiserver reaches an [`HttpsServer`].
 const SERVICE: &str = "local-process";
 
@@ -51,12 +51,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// `assets` is the directory with the binaries.
+    /// `assets` is the directory of the binaries.
     pub fn new(assets: &Path) -> Self {
         Self {
             assets: assets.to_owned(),
             users: vec![ADMIN.to_owned()],
-            // No controller creates the default service accounts that pods would need.
+            // It requires default service accounts, which no controller creates here.
             disabled_admission: vec!["ServiceAccount".to_owned()],
             flags: Vec::new(),
             audit_policy: None,
@@ -84,8 +84,8 @@ impl Options {
         self
     }
 
-    /// Makes kube-apiserver write an audit log, for [`KubeApiserver::take_audit_log`]. The policy
-    /// is an `audit.k8s.io/v1` Policy.
+    /// Enables the audit log, see [`KubeApiserver::take_audit_log`]. The policy is an
+    /// `audit.k8s.io/v1` Policy.
     #[must_use]
     pub fn audit_policy(mut self, policy: Value) -> Self {
         self.audit_policy = Some(policy);
@@ -99,7 +99,7 @@ pub struct KubeApiserver {
     url: String,
     authority: Authority,
     audit_log: Option<ChildStdout>,
-    // Dropped in this order.
+    // Fields are dropped in this order, and kube-apiserver must end before etcd.
     apiserver: Process,
     etcd: Process,
 }
@@ -122,7 +122,7 @@ impl KubeApiserver {
             .arg(format!("--listen-client-urls={etcd_url}"))
             .arg(format!("--advertise-client-urls={etcd_url}"))
             .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"))
-            // The data doesn't have to survive a crash, and the disk isn't measured.
+            // The data needn't survive a crash, and the disk isn't measured.
             .arg("--unsafe-no-fsync");
         let etcd = Process::start(dir, "etcd", command)?;
         let mut command = Command::new(apiserver_program);
@@ -138,7 +138,7 @@ impl KubeApiserver {
         let client = client(kubeconfig(&url, &authority, ADMIN)).await?;
         let mut server = Self { client, url, authority, audit_log, apiserver, etcd };
         server.wait_for("/readyz", |_| true).await?;
-        let system = from_json(json!({ "metadata": { "name": SYSTEM } }))?;
+        let system = from_json(json!({ "metadata": { "name": SYSTEM_NAMESPACE } }))?;
         create(&Api::<Namespace>::all(server.client()), &system).await?;
         Ok(server)
     }
@@ -148,7 +148,7 @@ impl KubeApiserver {
         self.client.clone()
     }
 
-    /// Returns the certificate of the authority that issued all serving certificates.
+    /// Returns the CA certificate of all serving certificates.
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
     }
@@ -163,8 +163,8 @@ impl KubeApiserver {
         Ok([self.etcd.id()?, self.apiserver.id()?])
     }
 
-    /// Returns the audit log if [`Options::audit_policy`] is set, and `None` on later calls. The
-    /// caller must read it, because the API server blocks when the pipe is full.
+    /// Returns the audit log if [`Options::audit_policy`] is set; `None` from the second call on.
+    /// The caller must read it, because kube-apiserver blocks when the pipe is full.
     pub fn take_audit_log(&mut self) -> Option<ChildStdout> {
         self.audit_log.take()
     }
@@ -185,19 +185,19 @@ impl KubeApiserver {
 
     /// Starts a server that kube-apiserver can call, at its URL or as an aggregated API.
     pub async fn https_server(&self, router: Router) -> Result<HttpsServer> {
-        let names = [&*format!("{SERVICE}.{SYSTEM}.svc"), "127.0.0.1"];
+        let names = [&*format!("{SERVICE}.{SYSTEM_NAMESPACE}.svc"), "127.0.0.1"];
         HttpsServer::start(&self.authority.server(SERVICE, &names)?, router).await
     }
 
-    /// Registers `server` as the API server of group versions, and waits until kube-apiserver
-    /// proxies requests to it.
+    /// Registers `server` as the API server of these groups and versions, and waits until
+    /// kube-apiserver proxies requests to it.
     pub async fn aggregate(&mut self, server: &HttpsServer, apis: &[(&str, &str)]) -> Result<()> {
-        // ExternalName is the only type of Service that may lead to a loopback address.
+        // ExternalName is the only type of Service that may refer to a loopback address.
         let service = from_json(json!({
             "metadata": { "name": SERVICE },
             "spec": { "type": "ExternalName", "externalName": "localhost" },
         }))?;
-        create(&Api::<Service>::namespaced(self.client(), SYSTEM), &service).await?;
+        create(&Api::<Service>::namespaced(self.client(), SYSTEM_NAMESPACE), &service).await?;
         for (group, version) in apis {
             let service = from_json(json!({
                 "metadata": { "name": format!("{version}.{group}") },
@@ -205,7 +205,7 @@ impl KubeApiserver {
                     "group": group, "version": version,
                     "groupPriorityMinimum": 100, "versionPriority": 100,
                     "caBundle": ByteString(self.ca_pem().into_bytes()),
-                    "service": { "namespace": SYSTEM, "name": SERVICE, "port": server.port() },
+                    "service": { "namespace": SYSTEM_NAMESPACE, "name": SERVICE, "port": server.port() },
                 },
             }))?;
             create(&Api::<APIService>::all(self.client()), &service).await?;
@@ -220,24 +220,27 @@ impl KubeApiserver {
         Ok(())
     }
 
-    /// Polls a path until it is served and `done` accepts the response. The API server has no
-    /// notification for its own readiness.
+    /// Polls a path until it is served and `done` accepts the response. There is no notification of
+    /// this to wait for.
     async fn wait_for(&mut self, path: &str, done: impl Fn(&str) -> bool) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
-        let mut pause = POLL;
+        let mut interval = MIN_POLL_INTERVAL;
         loop {
             self.etcd.check()?;
             self.apiserver.check()?;
-            let last = match get(&self.client, path).await {
+            let last_response = match get(&self.client, path).await {
                 Ok(body) if done(&body) => return Ok(()),
                 Ok(body) => body,
                 Err(error) => format!("{error:#}"),
             };
             if Instant::now() > deadline {
-                bail!("{path} is not ready after {START_TIMEOUT:?}: {last}\n{}", self.log_tails());
+                bail!(
+                    "{path} is not ready after {START_TIMEOUT:?}: {last_response}\n{}",
+                    self.log_tails()
+                );
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(MAX_POLL);
+            sleep(interval).await;
+            interval = (interval * 2).min(MAX_POLL_INTERVAL);
         }
     }
 
@@ -261,7 +264,7 @@ fn flags(
     let tokens = dir.join("tokens.csv");
     let user = |name: &String| format!("{name},{name},{name},system:masters\n");
     pki::write(&tokens, &options.users.iter().map(user).collect::<String>())?;
-    let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    let file_flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let mut flags = vec![
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
@@ -271,26 +274,26 @@ fn flags(
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
         format!("--disable-admission-plugins={}", options.disabled_admission.join(",")),
-        file("token-auth-file", &tokens),
-        file("tls-cert-file", &serving.certificate_file),
-        file("tls-private-key-file", &serving.key_file),
-        file("client-ca-file", &authority.certificate_file()),
+        file_flag("token-auth-file", &tokens),
+        file_flag("tls-cert-file", &serving.certificate_file),
+        file_flag("tls-private-key-file", &serving.key_file),
+        file_flag("client-ca-file", &authority.certificate_file()),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        file("service-account-key-file", &token_public_key),
-        file("service-account-signing-key-file", &token_key),
-        file("requestheader-client-ca-file", &authority.certificate_file()),
+        file_flag("service-account-key-file", &token_public_key),
+        file_flag("service-account-signing-key-file", &token_key),
+        file_flag("requestheader-client-ca-file", &authority.certificate_file()),
         "--requestheader-allowed-names=front-proxy".to_owned(),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
-        file("proxy-client-cert-file", &proxy.certificate_file),
-        file("proxy-client-key-file", &proxy.key_file),
+        file_flag("proxy-client-cert-file", &proxy.certificate_file),
+        file_flag("proxy-client-key-file", &proxy.key_file),
     ];
     if let Some(policy) = &options.audit_policy {
         let policy_file = dir.join("audit-policy.json");
         pki::write(&policy_file, &policy.to_string())?;
         flags.push("--audit-log-path=-".to_owned());
-        flags.push(file("audit-policy-file", &policy_file));
+        flags.push(file_flag("audit-policy-file", &policy_file));
     }
     flags.extend_from_slice(&options.flags);
     Ok(flags)

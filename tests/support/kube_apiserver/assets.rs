@@ -29,7 +29,7 @@ pub fn find() -> Result<PathBuf, NotFound> {
     newest(&store().ok_or(NotFound::NoHome)?)
 }
 
-/// The minor version of Kubernetes of a directory: 36 of 1.36.2.
+/// The minor version of the kube-apiserver in a directory, for example 36 for 1.36.2.
 ///
 /// # Errors
 /// If kube-apiserver doesn't run, or prints no version.

@@ -66,7 +66,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Send
         let Ok((stream, peer)) = listener.accept().await else { continue };
         let (acceptor, sender) = (acceptor.clone(), sender.clone());
         let _ = stream.set_nodelay(true);
-        // In a task of its own, so that a slow handshake doesn't delay other connections.
+        // In its own task: a slow handshake must not delay other connections.
         tokio::spawn(async move {
             if let Ok(stream) = acceptor.accept(stream).await {
                 // Fails only after the server has stopped.

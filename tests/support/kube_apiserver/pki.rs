@@ -76,8 +76,8 @@ impl Authority {
     }
 }
 
-/// Generates the key that signs service account tokens. Returns the files of its private and its
-/// public half.
+/// Generates the key that signs service account tokens. Returns the files of its private and public
+/// part.
 pub(crate) fn service_account_key(dir: &Path) -> Result<[PathBuf; 2]> {
     let key = KeyPair::generate()?;
     let files = ["key", "pub"].map(|extension| dir.join(format!("service-account.{extension}")));

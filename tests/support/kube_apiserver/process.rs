@@ -22,14 +22,13 @@ const MAX_LINE_CHARS: usize = 600;
 /// A running program. Dropping the handle kills it.
 pub struct Process {
     name: String,
-    // Dropped before the child, so that the watchdog never signals a process ID that was reused.
+    // Dropped before the child: the watchdog must never signal a reused process ID.
     _watchdog: Child,
     child: Child,
     log: PathBuf,
 }
 
-/// The signal that a program receives when this process ends without dropping its handle, for
-/// example because
+/// The signal for a program when this process ends without dropping its handle, for example because
 /// it is killed.
 #[derive(Clone, Copy, Debug)]
 pub enum OnParentExit {
@@ -156,7 +155,7 @@ impl Log {
 /// standard input, whose other end only this process has open.
 ///
 /// A parent-death signal (`PR_SET_PDEATHSIG`) would not need a second process, but it exists on
-/// Linux only, fires at the end of the spawning thread, and can't be set from outside the child
+/// only Linux, fires at the end of the spawning thread, and can't be set from outside the child
 /// without `unsafe`. The shell ignores SIGINT, because Ctrl-C reaches the whole process group.
 fn watchdog(id: u32, on_parent_exit: OnParentExit) -> Result<Child> {
     let signal = match on_parent_exit {
@@ -205,7 +204,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut process = Process::start(dir.path(), "sleep", sleep()).expect("sleep starts");
         process.check().expect("sleep runs");
-        // The end of this process closes the pipe too.
+        // The end of this process would also close the pipe.
         drop(process._watchdog.stdin.take());
         let status = process.wait(LIMIT).await.expect("sleep exits");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));

@@ -1,9 +1,9 @@
-//! The subject of a certificate. The rest of the certificate is left to the TLS library.
+//! Parses the subject of a certificate. The TLS library verifies the rest.
 
 /// The parts of a subject that name a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// The common name. Of several, the last one. It may be empty.
+    /// The last common name. May be empty.
     pub(crate) common_name: String,
     pub(crate) organizations: Vec<String>,
 }
@@ -13,14 +13,13 @@ const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 /// The version of a certificate is optional and has this tag.
 const VERSION: u8 = 0xa0;
-/// Types of texts that are UTF-8, or a part of it.
+/// String types that are UTF-8 or a subset: UTF8String, NumericString, PrintableString, IA5String.
 const TEXTS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
-/// Of `id-at-commonName` and `id-at-organizationName`.
+/// The identifiers of `id-at-commonName` and `id-at-organizationName`.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-/// Whether a certificate in DER has version 1, the only one that is not written. `None` if it is
-/// malformed.
+/// Whether a certificate in DER has version 1, which has no version field. `None` if malformed.
 pub(crate) fn has_version_1(der: &[u8]) -> Option<bool> {
     let (certificate, _) = element(der, SEQUENCE)?;
     let (signed, _) = element(certificate, SEQUENCE)?;
@@ -28,8 +27,8 @@ pub(crate) fn has_version_1(der: &[u8]) -> Option<bool> {
 }
 
 impl Subject {
-    /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or a name
-    /// is in an encoding that can't be compared reliably.
+    /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or the
+    /// encoding of a name can't be compared reliably.
     pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
         let (certificate, _) = element(der, SEQUENCE)?;
         let (signed, _) = element(certificate, SEQUENCE)?;
@@ -71,7 +70,7 @@ fn text(value: &[u8]) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// The content of an element with a tag, and what follows it.
+/// The content of an element with a tag, and the rest.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (found, content, rest) = split(bytes)?;
     (found == tag).then_some((content, rest))
@@ -82,7 +81,7 @@ fn any(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((content, rest))
 }
 
-/// The tag and content of the first element, and what follows it.
+/// The tag and content of the first element, and the rest.
 fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, bytes) = bytes.split_first()?;
     let (&first, bytes) = bytes.split_first()?;
@@ -90,7 +89,7 @@ fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         (usize::from(first), bytes)
     } else {
         let (length, bytes) = bytes.split_at_checked(usize::from(first & 0x7f))?;
-        // Longer lengths are those of no certificate.
+        // Certificates are never that long.
         if length.is_empty() || length.len() > 3 {
             return None;
         }
@@ -140,7 +139,7 @@ mod tests {
         for index in 0..40.min(valid.len()) {
             let mut changed = valid.clone();
             changed[index] ^= 0xff;
-            // It must not panic, and must not invent another name.
+            // Must not panic or return another name.
             let found = Subject::of_certificate(&changed);
             assert!(found.is_none() || found == subject, "{index}");
         }

@@ -1,9 +1,8 @@
-//! Who sends a request: a user behind the front proxy, the owner of a client certificate, the owner
-//! of a token, or the anonymous user.
+//! Authenticates requests: by front proxy headers, client certificate or token, or as the anonymous
+//! user.
 //!
-//! As in kube-apiserver, each method is tried, and the first one that names a user counts. If
-//! none does and any of them has found invalid credentials, the request is refused. It is never
-//! taken for an anonymous one.
+//! As in kube-apiserver, the first method that finds a user wins. If none does and any found
+//! invalid credentials, the request is refused, never treated as anonymous.
 
 mod der;
 mod peer;
@@ -32,7 +31,7 @@ pub struct Authenticator {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unauthenticated {
-    /// What is wrong with the credentials, by method.
+    /// The errors of the credentials, by method.
     #[error("invalid credentials: {}", .0.join("; "))]
     Invalid(Vec<String>),
     #[error("too many tokens wait for a review")]
@@ -44,18 +43,18 @@ pub enum Unauthenticated {
 pub struct CertificateResult {
     /// The user, if the certificate or the front proxy names one.
     pub user: Option<User>,
-    /// Whether the front proxy has named the user.
+    /// Whether the front proxy named the user.
     pub is_front_proxy: bool,
     problems: Vec<String>,
 }
 
 impl Authenticator {
-    /// Without `tokens`, tokens are ignored.
+    /// An authenticator. Without `tokens`, tokens are ignored.
     pub fn new(trust: Trust, tokens: Option<TokenAuthenticator>) -> Self {
         Self { trust: RwLock::new(Arc::new(trust)), tokens }
     }
 
-    /// Replaces the certificates and names that are trusted.
+    /// Replaces the trusted certificates and names.
     pub fn set_trust(&self, trust: Trust) {
         *self.trust.write() = Arc::new(trust);
     }
@@ -102,8 +101,7 @@ impl Authenticator {
         result(None, false, problems)
     }
 
-    /// Determines the user of a request whose certificate names none, by its token. The API server
-    /// may have to review it.
+    /// Determines the user of a request by its token, which the API server may have to review.
     pub async fn by_token(
         &self,
         by_certificate: CertificateResult,

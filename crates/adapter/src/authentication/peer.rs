@@ -1,4 +1,4 @@
-//! The other end of a connection: its address and its certificate.
+//! The client of a connection: its address and certificate.
 
 use std::{
     net::IpAddr,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::reviews::{LogLimit, User};
 
-/// How long a verification holds, so that a certificate that expires ends the access of an open
+/// The time after which a certificate is verified again: expiry must end the access of an open
 /// connection.
 const LIFETIME: Duration = Duration::from_secs(30);
 
@@ -41,21 +41,20 @@ pub struct Peer {
     is_authenticated: AtomicBool,
 }
 
-/// The certificate that a client presented. The client has proven that it has the key, and nothing
-/// else.
+/// The certificate of a client. Only the possession of its key has been verified.
 struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     /// `None` if the certificate is malformed.
     subject: Option<Subject>,
-    verified: Mutex<Option<(Arc<Verified>, Instant)>>,
+    verified: Mutex<Option<(Arc<VerifiedPeer>, Instant)>>,
 }
 
-/// Which authorities a certificate is from.
-pub(super) struct Verified {
+/// The CAs that issued a certificate.
+pub(super) struct VerifiedPeer {
     trust: Arc<Trust>,
     /// `None` if the certificate is malformed.
     subject: Option<Subject>,
-    /// `None` without such an authority.
+    /// `None` if no front proxy CA is trusted.
     front_proxy: Option<Result<(), String>>,
     client: Option<Result<(), String>>,
 }
@@ -85,14 +84,14 @@ impl Peer {
     }
 
     /// Verifies the certificate, if there is one.
-    pub(super) fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<Verified>> {
+    pub(super) fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<VerifiedPeer>> {
         Some(self.certificate.as_ref()?.verify(trust))
     }
 }
 
 impl ClientCertificate {
-    /// Verifies the certificate, unless that was done recently with the same authorities.
-    fn verify(&self, trust: &Arc<Trust>) -> Arc<Verified> {
+    /// Verifies the certificate, or returns a recent result for the same CAs.
+    fn verify(&self, trust: &Arc<Trust>) -> Arc<VerifiedPeer> {
         let mut cached = self.verified.lock();
         if let Some((verified, until)) = &*cached
             && Arc::ptr_eq(&verified.trust, trust)
@@ -103,7 +102,7 @@ impl ClientCertificate {
         let verify = |authority: &Authority| {
             authority.verify(&self.chain, UnixTime::now()).map_err(|error| error.to_string())
         };
-        let verified = Arc::new(Verified {
+        let verified = Arc::new(VerifiedPeer {
             subject: self.subject.clone(),
             front_proxy: trust.front_proxy.as_ref().map(|proxy| verify(&proxy.authority)),
             client: trust.client_authority.as_ref().map(verify),
@@ -114,7 +113,7 @@ impl ClientCertificate {
     }
 }
 
-impl Verified {
+impl VerifiedPeer {
     /// The user in the headers, if the client is a front proxy.
     pub(super) fn front_proxy_user(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
         let proxy = self.front_proxy()?;
@@ -126,7 +125,7 @@ impl Verified {
         matches!(self.front_proxy(), Ok(Some(_)))
     }
 
-    /// The front proxies, if the client is one. `None` if none are trusted.
+    /// The trusted front proxies, if the client is one. `None` if no front proxies are trusted.
     fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
         let (Some(proxy), Some(verified)) = (&self.trust.front_proxy, &self.front_proxy) else {
             return Ok(None);
@@ -139,7 +138,7 @@ impl Verified {
         Ok(Some(proxy))
     }
 
-    /// The user that the certificate names.
+    /// The user of the certificate.
     pub(super) fn certificate_user(&self) -> Result<Option<User>, String> {
         let Some(verified) = &self.client else { return Ok(None) };
         verified.clone()?;
@@ -155,9 +154,9 @@ impl Verified {
     }
 }
 
-/// Asks clients for a certificate and checks that they have its key. Who issued it is checked for
-/// each request: a client with an unknown certificate may have a valid token, a certificate of one
-/// authority must not count for the other, and authorities can change.
+/// Requests a certificate from clients and verifies that they have its key. The issuer is verified
+/// for each request: a client with an unknown certificate may have a valid token, the CAs of
+/// clients and of front proxies are separate, and CAs may change.
 #[derive(Debug)]
 pub struct RequestedCertificates {
     algorithms: WebPkiSupportedAlgorithms,
@@ -189,7 +188,7 @@ impl ClientCertVerifier for RequestedCertificates {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        // The handshake would fail later, with an error that doesn't say what to do.
+        // The handshake would fail later, with an unhelpful error.
         if has_version_1(end_entity) == Some(true) {
             if self.warnings.is_due() {
                 let subject = Subject::of_certificate(end_entity).unwrap_or_default();

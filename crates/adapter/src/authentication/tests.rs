@@ -1,4 +1,4 @@
-//! Which credentials are accepted. No row lets a client in that shows no valid ones.
+//! Accepted and refused credentials.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{
 use super::{Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
 use crate::test_certificates::{Cluster, Leaf, authority, leaf};
 
-/// Knows two tokens. The API server fails for another one.
+/// Reviews two tokens. The review of `unreviewed` fails.
 #[derive(Default)]
 struct Tokens {
     reviewed: Mutex<Vec<String>>,
@@ -63,7 +63,7 @@ async fn outcome(
 
 const ANONYMOUS: &str = "system:anonymous [system:unauthenticated]";
 const REFUSED: &str = "refused";
-/// What a client sends that pretends to be a front proxy.
+/// The headers of a client that pretends to be a front proxy.
 const FORGED: &[(&str, &str)] = &[("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")];
 const ADMIN: &str = "admin [system:masters,system:authenticated]";
 const WEB: &str = "system:serviceaccount:shop:web [shop,system:authenticated]";
@@ -71,11 +71,9 @@ const BEARER: &[(&str, &str)] = &[("Authorization", "Bearer valid")];
 const TWO_TOKENS: &[(&str, &str)] =
     &[("Authorization", "Bearer x"), ("Authorization", "Bearer valid")];
 
-/// A name, what a client shows, and who it is.
+/// A name, the certificate and headers of a client, and the user.
 type Row<'a> = (&'a str, Option<Vec<CertificateDer<'static>>>, &'a [(&'a str, &'a str)], &'a str);
 
-/// What a client shows, and who it is. The two parts of a row are the certificate
-/// and the headers.
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn only_valid_credentials_name_a_user() {
@@ -281,7 +279,7 @@ async fn only_valid_credentials_name_a_user() {
 }
 
 #[tokio::test]
-async fn nobody_is_trusted_without_authorities() {
+async fn no_certificate_is_trusted_without_cas() {
     let cluster = Cluster::new();
     let proxy = || Some(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
     let client = || Some(leaf("jane").issued_by(&cluster.clients));
@@ -295,7 +293,7 @@ async fn nobody_is_trusted_without_authorities() {
     let no_clients = without("client-ca-file");
     assert_eq!(outcome(no_clients.clone(), client(), &[]).await, REFUSED);
     assert_eq!(outcome(no_clients, proxy(), FORGED).await, ADMIN);
-    // Certificates mean nothing.
+    // Certificates are ignored.
     assert_eq!(outcome(Trust::default(), proxy(), FORGED).await, ANONYMOUS);
     let no_names = without("requestheader-username-headers");
     assert_eq!(outcome(no_names, proxy(), FORGED).await, REFUSED);
@@ -329,7 +327,7 @@ async fn headers_describe_the_user() {
 }
 
 #[tokio::test]
-async fn changed_authorities_count_for_open_connections() {
+async fn changed_cas_apply_to_open_connections() {
     let cluster = Cluster::new();
     let authenticator = Authenticator::new(cluster.trust(|_| ()), None);
     let peer = peer(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
@@ -343,7 +341,7 @@ async fn changed_authorities_count_for_open_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_reviews_are_cached_for_a_time() {
+async fn token_reviews_are_cached_until_they_expire() {
     let reviews = Arc::<Tokens>::default();
     let lifetime = Duration::from_secs(10);
     let tokens = TokenAuthenticator::new(reviews.clone(), lifetime);
@@ -352,7 +350,7 @@ async fn token_reviews_are_cached_for_a_time() {
         let headers = headers(&[("Authorization", &format!("Bearer {token}"))]);
         authenticator.authenticate(&peer(Vec::new()), &headers).await.ok();
     }
-    // A failure is not an answer.
+    // Failures aren't cached.
     assert_eq!(*reviews.reviewed.lock(), ["valid", "invalid", "unreviewed", "unreviewed"]);
     tokio::time::advance(lifetime).await;
     authenticator.authenticate(&peer(Vec::new()), &headers(BEARER)).await.unwrap();
@@ -395,7 +393,7 @@ async fn invalid_tokens_do_not_replace_valid_ones() {
     assert_eq!(reviews.reviewed.lock().len(), 601, "both are cached");
 }
 
-/// The certificate is verified again regularly, because the connection can outlive it.
+/// The certificate is verified again regularly: a connection may outlive it.
 #[tokio::test(start_paused = true)]
 async fn certificate_that_expires_ends_the_access_of_its_connection() {
     let cluster = Cluster::new();
@@ -417,7 +415,7 @@ async fn certificate_that_expires_ends_the_access_of_its_connection() {
     assert!(!Arc::ptr_eq(&verified, &peer.verify(&trust).unwrap()));
 }
 
-/// `openssl x509 -req` makes it if it is given no extensions.
+/// Issued by `openssl x509 -req` without extensions.
 const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
 MIIBMjCB2QIUZR4JBO1GaDw69jzs0KPpy1wq170wCgYIKoZIzj0EAwIwGTEXMBUG
 A1UEAwwOZnJvbnQtcHJveHktY2EwIBcNMjYxMTIyMTU1OTU4WhgPMjEyNjEwMjkx
@@ -430,7 +428,7 @@ w56Ug/oojC8+b/8v6G/HT7Jvb0VExw==
 ";
 
 #[test]
-fn handshake_names_a_certificate_of_version_1() {
+fn version_1_certificate_fails_the_handshake_with_a_reason() {
     let verifier = RequestedCertificates::new();
     let verify = |certificate: &CertificateDer<'_>| {
         verifier.verify_client_cert(certificate, &[], UnixTime::now())

@@ -1,4 +1,4 @@
-//! Whose certificates are trusted: authorities of clients, and front proxies with their headers.
+//! The trusted CAs of clients, and the front proxies with their headers.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,16 +13,16 @@ use tokio_rustls::rustls::{
 
 use crate::reviews::User;
 
-/// The certificates and names that are trusted.
+/// The trusted certificates and names.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// The front proxies. `None`: there is none.
+    /// The front proxies, if any.
     pub front_proxy: Option<FrontProxy>,
-    /// The authority of clients' certificates. `None`: such certificates don't count.
+    /// The CA of client certificates. `None`: client certificates are ignored.
     pub client_authority: Option<Authority>,
 }
 
-/// Why the ConfigMap with the cluster's authorities can't be used.
+/// An invalid ConfigMap with the cluster's CAs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
@@ -70,7 +70,7 @@ pub struct Authority {
     count: usize,
 }
 
-/// Why a bundle can't be used.
+/// An invalid bundle.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
@@ -101,7 +101,7 @@ impl Authority {
         Ok(Self { verifier, count })
     }
 
-    /// Fails unless the authority issued the certificate for clients, and it is valid now. The first
+    /// Verifies that the CA issued the certificate for clients, and that it is valid now. The first
     /// certificate of the chain is that of the client.
     pub(crate) fn verify(
         &self,
@@ -125,22 +125,22 @@ impl fmt::Debug for Authority {
 /// The front proxies, such as kube-apiserver, that are trusted to name users in headers.
 #[derive(Clone, Debug)]
 pub struct FrontProxy {
-    /// The authority of the proxies' certificates.
+    /// The CA of the proxies' certificates.
     pub authority: Authority,
-    /// The common names that a proxy may have. Empty: any.
+    /// The permitted common names of proxies. If empty, all are permitted.
     pub allowed_names: Vec<String>,
-    /// Headers with the name of the user. The first one that is not empty counts.
+    /// Headers with the name of the user. The first one that is not empty is used.
     pub username_headers: Vec<String>,
-    /// Headers with the UID of the user. The first one that is not empty counts.
+    /// Headers with the UID of the user. The first one that is not empty is used.
     pub uid_headers: Vec<String>,
-    /// Headers with a group each.
+    /// Headers with one group each.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with further information.
+    /// Prefixes of headers with extra attributes.
     pub extra_header_prefixes: Vec<String>,
 }
 
 impl FrontProxy {
-    /// Whether a proxy may have this common name.
+    /// Whether a proxy may have a common name.
     pub(super) fn allows(&self, common_name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|own| own == common_name)
     }
@@ -172,14 +172,14 @@ impl FrontProxy {
     }
 }
 
-/// The first value of a header, of the first header that is not empty.
+/// The first value of the first header that is not empty.
 fn first_value(headers: &HeaderMap, names: &[String]) -> Option<String> {
     let first = |name: &String| values(headers, name).next().filter(|value| !value.is_empty());
     names.iter().find_map(first)
 }
 
-/// The values of a header. Bytes that are not UTF-8 are replaced, so that the value can't be equal
-/// to another one by accident.
+/// The values of a header. Bytes that are not UTF-8 become U+FFFD: the value can't accidentally
+/// equal a name.
 fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = String> + use<'h> {
     let values = headers.get_all(name).iter();
     values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())

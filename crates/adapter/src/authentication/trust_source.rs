@@ -1,4 +1,4 @@
-//! Where the trusted authorities come from: files, and a ConfigMap that kube-apiserver writes.
+//! Loads the trusted CAs from files and from a ConfigMap that kube-apiserver writes.
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,46 +18,46 @@ use super::{Authenticator, Authority, AuthorityError, FrontProxy, Trust, TrustEr
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// How often files are read again.
+/// The interval between reads of the files.
 const FILE_INTERVAL: Duration = Duration::from_secs(60);
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct TrustSettings {
-    /// The authority of clients' certificates, instead of that in the ConfigMap.
+    /// The CA of client certificates, instead of that in the ConfigMap.
     pub client_ca_file: Option<PathBuf>,
     /// The front proxies, instead of those in the ConfigMap.
     pub front_proxy: Option<FrontProxyFlags>,
-    /// Whether the ConfigMap is read.
+    /// Whether to read the ConfigMap.
     pub lookup: Lookup,
 }
 
-/// Front proxies that flags describe.
+/// Front proxies from flags.
 #[derive(Clone, Debug)]
 pub struct FrontProxyFlags {
-    /// The authority of the proxies' certificates.
+    /// The CA of the proxies' certificates.
     pub ca_file: PathBuf,
-    /// The common names that a proxy may have. Empty: any.
+    /// The permitted common names of proxies. If empty, all are permitted.
     pub allowed_names: Vec<String>,
     /// Headers with the name of the user.
     pub username_headers: Vec<String>,
     /// Headers with the UID of the user.
     pub uid_headers: Vec<String>,
-    /// Headers with a group each.
+    /// Headers with one group each.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with further information.
+    /// Prefixes of headers with extra attributes.
     pub extra_header_prefixes: Vec<String>,
 }
 
-/// Lookup of the ConfigMap with the cluster's authorities.
+/// The lookup of the ConfigMap with the cluster's CAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// If it can't be read, that is an error.
+    /// Fails if it can't be read.
     Required,
-    /// If it can't be read, certificates of the cluster are not accepted until it can be.
+    /// If it can't be read, starts without the cluster's CAs, and accepts their certificates later.
     Tolerated,
-    /// It is not read.
+    /// Doesn't read it.
     Skipped,
 }
 
@@ -83,7 +83,7 @@ pub enum TrustSourceError {
     Trust(#[from] TrustError),
 }
 
-/// Loads authorities and keeps them up to date.
+/// Loads CAs and keeps them up to date.
 pub struct TrustSource {
     settings: TrustSettings,
     client: Client,
@@ -109,7 +109,7 @@ impl TrustSource {
         Ok((source, trust))
     }
 
-    /// Whether the ConfigMap has anything that flags don't set.
+    /// Whether the ConfigMap is needed: flags may set everything.
     fn reads_cluster(&self) -> bool {
         let is_complete =
             self.settings.client_ca_file.is_some() && self.settings.front_proxy.is_some();
@@ -123,7 +123,7 @@ impl TrustSource {
         Ok(Trust::from_cluster(&map.data.unwrap_or_default())?)
     }
 
-    /// The authorities of the files, and those of the cluster for the rest.
+    /// Combines the CAs of the files with those of the cluster. Files take precedence.
     fn combine(&self) -> Result<Trust, TrustSourceError> {
         let mut trust = self.cluster.clone();
         if let Some(path) = &self.settings.client_ca_file {
@@ -142,8 +142,8 @@ impl TrustSource {
         Ok(trust)
     }
 
-    /// Updates an authenticator when the ConfigMap or a file changes. Keeps the last authorities if
-    /// the new ones can't be used.
+    /// Updates an authenticator when the ConfigMap or a file changes. If the new CAs are invalid,
+    /// keeps the previous ones.
     pub async fn run(mut self, authenticator: Arc<Authenticator>, stop: CancellationToken) {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
         let of_map = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
@@ -152,7 +152,7 @@ impl TrustSource {
         let mut maps = maps.inspect_err(log_watch_error).boxed();
         let mut files = interval(FILE_INTERVAL);
         files.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick is immediate, and the files have just been read.
+        // The first tick is immediate, but the files were just read.
         files.tick().await;
         loop {
             tokio::select! {

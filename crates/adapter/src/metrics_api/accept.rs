@@ -1,4 +1,4 @@
-//! Media types: those that a client accepts, those of a route, and bodies in each.
+//! Negotiates media types, and encodes bodies in them.
 
 use serde::Serialize;
 
@@ -18,13 +18,13 @@ const LIST_TYPES: [&str; 5] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// What a response is encoded as.
+/// The media type of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaType {
     pub encoding: Encoding,
-    /// JSON with indentation.
+    /// Whether JSON is indented.
     pub is_pretty: bool,
-    /// The object that is returned instead of the metrics.
+    /// The conversion of the metrics to another kind of object.
     pub conversion: Option<Conversion>,
 }
 
@@ -46,13 +46,13 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Whether this is a kind of `meta.k8s.io` in a known version.
+    /// Whether the target is a kind of `meta.k8s.io` in a known version.
     fn is_meta(&self) -> bool {
         self.group == "meta.k8s.io" && matches!(self.version.as_str(), "v1" | "v1beta1")
     }
 }
 
-/// The conversions that a route has.
+/// The conversions that a route supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversions {
     None,
@@ -87,7 +87,7 @@ impl Conversions {
     }
 }
 
-/// No media type that the client accepts.
+/// The client accepts no available media type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("only the following media types are accepted: {}", DOCUMENT_TYPES.join(", "))]
 pub struct NotAcceptable;
@@ -95,9 +95,9 @@ pub struct NotAcceptable;
 /// The media types of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representations {
-    /// Those of a document or an object.
+    /// Of a document or an object.
     Document,
-    /// Those of a list.
+    /// Of a list.
     List,
 }
 
@@ -110,8 +110,7 @@ impl Representations {
         }
     }
 
-    /// Whether a client accepts any of them. Parameters don't count, and neither do subtypes that
-    /// are wildcards.
+    /// Whether a client accepts any of them. Parameters and wildcard subtypes are ignored.
     pub fn are_accepted(self, accept: &str) -> bool {
         accept.is_empty()
             || accept.split(',').any(|clause| {
@@ -155,7 +154,7 @@ impl<'a> Clause<'a> {
             || (self.main == "*" && self.sub == "*")
     }
 
-    /// The media type with the parameters of the clause, if the route has it.
+    /// The media type with the parameters of the clause, if the route supports it.
     fn options(&self, encoding: Encoding, conversions: Conversions) -> Option<MediaType> {
         let mut media_type = MediaType { encoding, ..MediaType::default() };
         for (key, value) in &self.parameters {
@@ -180,8 +179,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The media type of a response: the first clause of `accept`, by quality, that the route can
-/// answer.
+/// The media type of a response: the first clause of `accept`, by quality, that the route supports.
 pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, NotAcceptable> {
     if accept.is_empty() {
         return Ok(MediaType::default());
@@ -197,13 +195,14 @@ pub fn negotiate(accept: &str, conversions: Conversions) -> Result<MediaType, No
             accepted.into_iter().find_map(|(_, encoding)| clause.options(*encoding, conversions))
         })
     };
-    // Clients that also accept JSON get JSON.
+    // Protobuf is the last resort.
     let found = find(&[("json", Encoding::Json), ("yaml", Encoding::Yaml)])
         .or_else(|| find(&[("vnd.kubernetes.protobuf", Encoding::Protobuf)]));
     found.ok_or(NotAcceptable)
 }
 
-/// Whether a request asks for indented JSON: by a parameter, or because the client is for people.
+/// Whether a request asks for indented JSON: by a parameter, or because the client is a browser or
+/// a command-line tool.
 pub fn asks_for_pretty(query: &Query, user_agent: &str) -> bool {
     match query.get("pretty") {
         Some(value) if !value.is_empty() => {
@@ -213,7 +212,7 @@ pub fn asks_for_pretty(query: &Query, user_agent: &str) -> bool {
     }
 }
 
-/// A body can't be encoded, which no input causes.
+/// An encoding error, which no input causes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -239,7 +238,7 @@ impl MediaType {
     pub fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, EncodeError> {
         match self.encoding {
             Encoding::Json => {}
-            // With sorted keys, as the API server has them.
+            // With sorted keys, as from the API server.
             Encoding::Yaml => {
                 let value = serde_json::to_value(body)?;
                 return Ok(serde_saphyr::to_string(&value)?.into_bytes());
@@ -288,7 +287,7 @@ mod tests {
     #[case("application/json;as=Table;g=meta.k8s.io;v=v1", "none")]
     #[case("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "json")]
     #[case("application/json;stream=watch", "json")]
-    fn first_accepted_type_counts(#[case] accept: &str, #[case] expected: &str) {
+    fn first_supported_type_is_used(#[case] accept: &str, #[case] expected: &str) {
         assert_eq!(describe(accept, Conversions::None), expected);
     }
 
@@ -309,7 +308,7 @@ mod tests {
     #[case("application/*", false)]
     #[case("text/html, application/json;as=x", true)]
     #[case("text/html,*/*;q=0.1", true)]
-    fn routes_check_the_media_type_alone(#[case] accept: &str, #[case] accepted: bool) {
+    fn routes_check_only_the_media_type(#[case] accept: &str, #[case] accepted: bool) {
         assert_eq!(Representations::Document.are_accepted(accept), accepted);
     }
 
@@ -318,7 +317,11 @@ mod tests {
     #[case("pretty=0", "curl/8", false)]
     #[case("", "curl/8", true)]
     #[case("pretty=", "kubectl", false)]
-    fn indentation_is_for_people(#[case] query: &str, #[case] agent: &str, #[case] pretty: bool) {
+    fn json_is_indented_for_interactive_clients(
+        #[case] query: &str,
+        #[case] agent: &str,
+        #[case] pretty: bool,
+    ) {
         assert_eq!(asks_for_pretty(&Query::parse(query), agent), pretty);
     }
 

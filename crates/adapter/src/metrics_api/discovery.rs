@@ -1,4 +1,4 @@
-//! Discovery documents.
+//! Builds discovery documents.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use hpa_metrics::ApiGroups;
 
 use crate::metrics_api::group::{Group, GroupVersion};
 
-/// A resource as discovery lists it.
+/// A resource in discovery.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
     /// The name: `pods/http_requests`, `queue_length`, `nodes`.
     pub name: String,
     singular_name: &'static str,
-    /// Whether its objects are in a namespace.
+    /// Whether the resource is namespaced.
     pub namespaced: bool,
     kind: &'static str,
     verbs: &'static [&'static str],
@@ -69,12 +69,13 @@ impl ResourceList {
     }
 }
 
-/// Which versions discovery lists.
+/// The versions that discovery lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
-    /// All.
+    /// All versions.
     All,
-    /// Only the preferred one of a group, as the reference does. The others are served, too.
+    /// Only the preferred version of a group, as in prometheus-adapter. Other versions are also
+    /// served.
     Preferred,
 }
 
@@ -126,8 +127,8 @@ pub fn groups(installed: ApiGroups, versions: Versions, port: u16) -> Value {
 pub const AGGREGATED_TYPE: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The document of all groups with all their resources, which `/apis` serves to clients that ask
-/// for it. `resources` are those of a group.
+/// The document of all groups with all their resources, which `/apis` serves on request.
+/// `resources` returns those of a group.
 pub fn aggregated(
     groups: impl IntoIterator<Item = Group>,
     resources: impl Fn(Group) -> Vec<Resource>,
@@ -154,7 +155,7 @@ pub fn aggregated(
     })
 }
 
-/// Resources with their subresources nested. A custom metric is a subresource.
+/// Nests subresources in their resources. A custom metric is a subresource.
 fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value> {
     let kind = |kind: &str| json!({ "group": version.group.name(), "version": version.version, "kind": kind });
     let mut parents: Vec<(&str, Value, Vec<Value>)> = Vec::new();
@@ -200,7 +201,7 @@ fn with_subresources(version: GroupVersion, resources: &[Resource]) -> Vec<Value
     documents.collect()
 }
 
-/// The paths that exist, which `/` and unknown paths list.
+/// The existing paths, which `/` and unknown paths list.
 pub fn paths(installed: ApiGroups, other: &[&str]) -> Value {
     let mut paths: Vec<String> = other.iter().map(|path| (*path).to_owned()).collect();
     paths.push("/apis".to_owned());
@@ -214,8 +215,8 @@ pub fn paths(installed: ApiGroups, other: &[&str]) -> Value {
     json!({ "paths": paths })
 }
 
-/// A minimal document of `/openapi/v2`. The API server fetches it and repeats the request, or logs
-/// an error, if it is missing. Metrics have no schemas that clients need.
+/// A minimal document for `/openapi/v2`. Without it, the API server retries or logs errors. Clients
+/// need no schemas of metrics.
 pub fn openapi_v2(version: &str) -> Value {
     json!({
         "swagger": "2.0",
@@ -224,7 +225,7 @@ pub fn openapi_v2(version: &str) -> Value {
     })
 }
 
-/// The document of `/openapi/v3`.
+/// The document for `/openapi/v3`.
 pub fn openapi_v3() -> Value {
     json!({ "paths": {} })
 }

@@ -16,20 +16,20 @@ struct Term {
     value: String,
 }
 
-/// Why a field selector is invalid. The messages are those of apimachinery.
+/// An invalid field selector, with the message of apimachinery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldSelectorError {
     /// A term has no operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term { selector: String, term: String },
-    /// A backslash before a character that needs none.
+    /// An escaped character that needs no backslash.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),
     /// A comma or an equals sign without a backslash.
     #[error("invalid field selector: unescaped character in value: {0}")]
     Unescaped(char),
-    /// The field is none of those that metrics have.
+    /// The field is not one of those of metrics.
     #[error(
         "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
         hpa_calc::go_text::Quoted(.0)
@@ -55,7 +55,7 @@ impl FieldSelector {
         Ok(Self { terms: terms.collect::<Result<_, _>>()? })
     }
 
-    /// Fails if a field is not one of the metadata that metrics have.
+    /// Checks that all fields are metadata of metrics.
     pub fn check_fields(&self) -> Result<(), FieldSelectorError> {
         let is_known =
             |term: &&Term| matches!(term.field.as_str(), "metadata.name" | "metadata.namespace");
@@ -65,18 +65,18 @@ impl FieldSelector {
         }
     }
 
-    /// Whether the selector selects everything.
+    /// Whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// The value that a field must have, if the selector demands a single one.
+    /// The value of a field, if the selector requires exactly one.
     pub fn exact_match(&self, field: &str) -> Option<&str> {
         let mut terms = self.terms.iter().filter(|term| term.is_equal && term.field == field);
         terms.next().map(|term| term.value.as_str())
     }
 
-    /// The terms about the metadata that metrics have.
+    /// The terms about metadata of metrics.
     pub fn requirements(&self) -> Box<[FieldRequirement]> {
         let terms = self.terms.iter().filter_map(|term| {
             let field = match term.field.as_str() {
@@ -101,7 +101,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Splits at commas that have no backslash before them.
+/// Splits at unescaped commas.
 fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut is_escaped = false;
     text.split(move |char| {
@@ -111,7 +111,7 @@ fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The field, whether the operator is an equality, and the escaped value.
+/// Splits a term: the field, whether the operator is an equality, and the escaped value.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     let mut is_escaped = false;
     for (index, char) in term.char_indices() {

@@ -1,4 +1,4 @@
-//! The API groups and their versions.
+//! The metrics API groups and their versions.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Group {
         }
     }
 
-    /// The versions that are served, in the order of their priority.
+    /// The served versions, by priority.
     pub const fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Custom => &["v1beta1", "v1beta2"],

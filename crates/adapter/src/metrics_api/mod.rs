@@ -1,4 +1,4 @@
-//! The three Kubernetes metrics APIs as a server sees them: `custom.metrics.k8s.io`,
+//! The protocol of the Kubernetes metrics APIs on the server's side: `custom.metrics.k8s.io`,
 //! `external.metrics.k8s.io` and `metrics.k8s.io`. Pure functions, without I/O, clock or async
 //! runtime.
 //!

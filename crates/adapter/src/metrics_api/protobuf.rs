@@ -1,14 +1,14 @@
-//! Bodies in Kubernetes' protobuf form, for clients that accept nothing else.
+//! Encodes bodies as Kubernetes protobuf, for clients that accept nothing else.
 //!
-//! Documents are encoded from their JSON form by the tables below, which have the field numbers of
-//! the `generated.proto` files of apimachinery and `k8s.io/metrics`. As there, fields that aren't
-//! optional are written even if they are empty.
+//! Documents are encoded from JSON by the tables below, with the field numbers in the
+//! `generated.proto` files of apimachinery and `k8s.io/metrics`. Like their generated code,
+//! [`encode`] writes required fields even if they are empty.
 
 use hpa_calc::go_duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Precedes each document.
+/// The prefix of each document.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// A field of a message: its number, its name in JSON, and its type.
@@ -22,7 +22,7 @@ enum Type {
     OptionalMessage(&'static [Field]),
     Messages(&'static [Field]),
     Texts,
-    /// A list in a message of its own.
+    /// A list in its own message.
     TextList,
     TextMap,
     QuantityMap,
@@ -161,8 +161,8 @@ const fn list(items: &'static [Field]) -> [Field; 2] {
     [(1, "metadata", Message(LIST_META)), (2, "items", Messages(items))]
 }
 
-/// The message of a kind.
-fn message(api_version: &str, kind: &str) -> Option<&'static [Field]> {
+/// The fields of a kind.
+fn fields_of(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     const CUSTOM_V1BETA1_LIST: &[Field] = &list(CUSTOM_V1BETA1);
     const CUSTOM_V1BETA2_LIST: &[Field] = &list(CUSTOM_V1BETA2);
     const EXTERNAL_LIST: &[Field] = &list(EXTERNAL);
@@ -188,35 +188,35 @@ fn message(api_version: &str, kind: &str) -> Option<&'static [Field]> {
 pub(super) fn encode(document: &Value) -> Option<Vec<u8>> {
     let text = |name| document.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let raw = fields(document, message(api_version, kind)?);
-    let mut kind_of = Vec::new();
-    push_bytes(&mut kind_of, 1, api_version.as_bytes());
-    push_bytes(&mut kind_of, 2, kind.as_bytes());
+    let raw = encode_message(document, fields_of(api_version, kind)?);
+    let mut type_meta = Vec::new();
+    push_bytes(&mut type_meta, 1, api_version.as_bytes());
+    push_bytes(&mut type_meta, 2, kind.as_bytes());
     let mut bytes = MAGIC.to_vec();
-    push_bytes(&mut bytes, 1, &kind_of);
+    push_bytes(&mut bytes, 1, &type_meta);
     push_bytes(&mut bytes, 2, &raw);
-    // Encoding and type of the content.
+    // The encoding and type of the content are empty.
     push_bytes(&mut bytes, 3, b"");
     push_bytes(&mut bytes, 4, b"");
     Some(bytes)
 }
 
-/// The bytes of a message.
-fn fields(object: &Value, all: &[Field]) -> Vec<u8> {
+/// Encodes a message.
+fn encode_message(object: &Value, fields: &[Field]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (number, name, kind) in all {
+    for (number, name, kind) in fields {
         let (number, value) = (*number, object.get(name).unwrap_or(&Value::Null));
         let text = value.as_str().unwrap_or_default();
         match kind {
             OptionalInteger | OptionalMessage(_) if value.is_null() => {}
             Text => push_bytes(&mut bytes, number, text.as_bytes()),
             Integer | OptionalInteger => push_integer(&mut bytes, number, integer(value)),
-            Message(all) | OptionalMessage(all) => {
-                push_bytes(&mut bytes, number, &fields(value, all));
+            Message(fields) | OptionalMessage(fields) => {
+                push_bytes(&mut bytes, number, &encode_message(value, fields));
             }
-            Messages(all) => {
+            Messages(fields) => {
                 for item in items(value) {
-                    push_bytes(&mut bytes, number, &fields(item, all));
+                    push_bytes(&mut bytes, number, &encode_message(item, fields));
                 }
             }
             Texts => push_texts(&mut bytes, number, value),
@@ -263,7 +263,7 @@ fn quantity(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Seconds and nanoseconds. A time that isn't set has neither.
+/// Encodes seconds and nanoseconds. An unset time has neither.
 fn time(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(time) = text.parse::<Timestamp>() {
@@ -308,7 +308,7 @@ mod tests {
         bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
-    /// As the generated code of apimachinery encodes it.
+    /// The expected bytes are from apimachinery's generated code.
     #[test]
     fn status_has_the_bytes_of_apimachinery() {
         let status = json!({

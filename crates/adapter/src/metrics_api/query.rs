@@ -1,4 +1,4 @@
-//! The query of a URL, and the options of a list request in it.
+//! Parses the query of a URL, and list options in it.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::metrics_api::field_selector::{FieldSelector, FieldSelectorError};
 
-/// The parameters of a query, as Go's `url.Values` has them.
+/// The parameters of a query, like Go's `url.Values`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -24,7 +24,7 @@ impl Query {
         Self { pairs: pairs.collect() }
     }
 
-    /// The first value of a parameter. Further ones don't count.
+    /// The first value of a parameter.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_str())
     }
@@ -47,7 +47,7 @@ pub fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
-/// The options of a list request that metrics have a use for.
+/// The list options that metrics support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOptions {
     /// Selects objects by labels.
@@ -58,7 +58,7 @@ pub struct ListOptions {
     pub watch: bool,
 }
 
-/// Why options are invalid. The messages are those of the API's libraries.
+/// Invalid options, with the messages of apimachinery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListOptionsError {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_value_counts() {
+    fn first_value_is_used() {
         let query = Query::parse("a=1&b=x%3Dy+z&a=2&c");
         assert_eq!(query.get("a"), Some("1"));
         assert_eq!(query.get("b"), Some("x=y z"));

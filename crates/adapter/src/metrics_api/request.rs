@@ -1,4 +1,4 @@
-//! Requests for metrics, with everything that they select.
+//! Converts requests to queries for metrics.
 
 use hpa_calc::Selector;
 use hpa_metrics::{
@@ -94,7 +94,7 @@ fn list_options(query: &Query) -> Result<ListOptions, StatusError> {
     Ok(options)
 }
 
-/// A name counts as a field selector, and must not contradict the one of the query.
+/// Converts a name to a field selector. The selector of the query must not contradict it.
 fn single_object(selector: FieldSelector, name: &str) -> Result<FieldSelector, StatusError> {
     if name.is_empty() {
         return Ok(selector);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_can_not_be_watched() {
+    fn metrics_cannot_be_watched() {
         let query = Query::parse("watch=true");
         let path = "/apis/metrics.k8s.io/v1beta1/pods";
         let info = RequestInfo::new("GET", path, &query).unwrap();

@@ -1,15 +1,15 @@
-//! What authorization needs to know about a request, derived from its path as in kube-apiserver.
+//! Derives the attributes for authorization from a request, as in kube-apiserver.
 
 use crate::metrics_api::query::{ListOptions, Query, is_watch};
 
-/// What a request is for.
+/// The attributes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The decoded path.
     pub path: String,
-    /// The verb: `get`, `list`, … For paths that are no resources, the method in lower case.
+    /// The verb: `get`, `list`, … For non-resource paths, the method in lower case.
     pub verb: String,
-    /// The resource. `None` if the path is not one of a resource.
+    /// The resource. `None` for non-resource paths.
     pub resource: Option<ResourceAttributes>,
 }
 
@@ -20,7 +20,7 @@ pub struct ResourceAttributes {
     pub group: String,
     /// The version of the group.
     pub version: String,
-    /// The namespace. It is empty for all namespaces and for objects without one.
+    /// The namespace. Empty for all namespaces and for cluster-scoped objects.
     pub namespace: String,
     /// The resource, for example `pods`, or an external metric.
     pub resource: String,
@@ -32,11 +32,11 @@ pub struct ResourceAttributes {
     pub segments: usize,
 }
 
-/// A path that starts like one of a watch or proxy request, but is too short.
+/// A path with a `watch` or `proxy` prefix that is too short.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unable to determine kind and namespace from url, {path}")]
 pub struct RequestInfoError {
-    /// The path and query.
+    /// The path with the query.
     pub path: String,
 }
 
@@ -88,7 +88,7 @@ fn verb_of(method: &str) -> &'static str {
     }
 }
 
-/// Splits `namespaces/NAMESPACE` off, except where the namespace itself is the object.
+/// Splits off `namespaces/NAMESPACE`, unless the namespace itself is the object.
 fn split_namespace<'a, 'p>(segments: &'a [&'p str]) -> (&'p str, &'a [&'p str]) {
     match segments {
         ["namespaces", namespace, "status" | "finalize", ..] | ["namespaces", namespace] => {

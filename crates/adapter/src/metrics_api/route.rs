@@ -1,4 +1,4 @@
-//! From a path to what is served there.
+//! Finds the route of a path.
 
 use hpa_metrics::ApiGroups;
 
@@ -8,7 +8,7 @@ use crate::metrics_api::{
     status::StatusError,
 };
 
-/// What a path serves.
+/// The document or metrics at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `/apis`: the groups.
@@ -21,7 +21,7 @@ pub enum Route {
     Custom(CustomVersion),
     /// An external metric.
     External,
-    /// The metrics of pods, in a namespace or in all.
+    /// The metrics of pods in one or all namespaces.
     Pods,
     /// The metrics of a pod.
     Pod,
@@ -31,17 +31,17 @@ pub enum Route {
     Node,
 }
 
-/// Why a path serves nothing.
+/// The reason that a path has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRoute {
-    /// The path is not one of an installed group. The response lists the paths that exist.
+    /// The path is not in an installed group. The response lists the existing paths.
     UnknownPath,
     /// The group has no such resource, or the method or the media type is not served.
     Refused(StatusError),
 }
 
 impl Route {
-    /// Finds what a decoded path serves, for a method and the media types that the client accepts.
+    /// Finds the route of a decoded path, for a method and the accepted media types.
     pub fn find(
         groups: ApiGroups,
         method: &str,

@@ -1,4 +1,4 @@
-//! Errors as clients see them.
+//! Error responses.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 pub struct StatusError {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason. It may be empty.
+    /// The machine-readable reason. May be empty.
     pub reason: &'static str,
     pub message: String,
     /// Details of the error.
@@ -29,7 +29,7 @@ pub struct StatusDetails {
     pub group: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// What caused the error.
+    /// The causes of the error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
 }
@@ -40,27 +40,27 @@ pub struct StatusCause {
     pub message: String,
 }
 
-/// The user and request that a "forbidden" error names.
+/// The user and request of a "forbidden" error.
 #[derive(Clone, Copy, Debug)]
 pub struct Forbidden<'a> {
     /// The name of the user.
     pub user: &'a str,
-    /// What the user may not do.
+    /// The forbidden request.
     pub request: &'a crate::metrics_api::RequestInfo,
-    /// The reason of the authorizer. It may be empty.
+    /// The reason of the authorizer. May be empty.
     pub reason: &'a str,
 }
 
-/// The longest text of an error. Requests choose most texts.
+/// The maximum length of a string in an error. Most strings come from requests.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// The start of a text that may be long.
+/// Truncates a string.
 pub(crate) fn bounded(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or(text)
 }
 
 impl StatusError {
-    /// The error with texts of a bounded length.
+    /// Truncates the strings of the error.
     pub(crate) fn bounded(mut self) -> Self {
         let details = self.details.iter_mut().flat_map(|details| {
             let StatusDetails { name, group, kind, causes } = &mut **details;
@@ -148,7 +148,7 @@ impl StatusError {
         Self { details: Some(Box::new(details)), ..Self::new(404, "NotFound", message) }
     }
 
-    /// 404: there is no such metric. `resource` is as the client wrote it.
+    /// 404: there is no such metric. `resource` is as requested.
     pub fn metric_not_found(metric: &str, resource: &str) -> Self {
         let message = format!("the server could not find the metric {metric} for {resource}");
         Self::new(404, "NotFound", message)
@@ -179,14 +179,14 @@ impl StatusError {
         Self { details: Some(Box::new(details)), ..Self::new(405, "MethodNotAllowed", message) }
     }
 
-    /// 406: the route has none of the media types that the client accepts.
+    /// 406: the client accepts no media type of the route.
     pub fn no_representation(available: &[&str]) -> Self {
         let available = available.join(", ");
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self::with_empty_details(406, "NotAcceptable", message)
     }
 
-    /// 406: the response can't be converted to what the client accepts.
+    /// 406: the response can't be converted to the requested kind.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
     }
@@ -200,12 +200,12 @@ impl StatusError {
         Self { details: Some(Box::new(details)), ..Self::new(500, "InternalError", text) }
     }
 
-    /// 500 without a reason, as the reference answers if it has no better status for an error.
+    /// 500 without a reason, the reference's status for unclassified errors.
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 503: the server can't answer now.
+    /// 503: the server is temporarily unavailable.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
@@ -216,7 +216,7 @@ impl StatusError {
         Self::new(504, "Timeout", message)
     }
 
-    /// 429: the server has too much to do.
+    /// 429: too many requests.
     pub fn too_many_requests() -> Self {
         let message = "Too many requests, please try again later.";
         Self::new(429, "TooManyRequests", message)

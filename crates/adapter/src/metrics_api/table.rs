@@ -1,4 +1,4 @@
-//! The other forms of pod and node metrics: tables, and metadata alone.
+//! Converts pod and node metrics to tables and partial metadata.
 
 use hpa_calc::{MilliValue, Quantity, quantity::Format};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::metrics_api::{
     values::{EmptyMetadata, List},
 };
 
-/// What the rows of a table contain besides the cells.
+/// The object in the rows of a table (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Include {
     None,
@@ -19,10 +19,10 @@ enum Include {
     Object,
 }
 
-/// A response for metrics, in the form that the client asked for. It serializes to the body.
+/// A response for metrics, converted as requested. Serializes to the body.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum Converted<'a> {
+pub enum ConvertedResponse<'a> {
     Object(Metrics<'a>),
     List(List<Metrics<'a>>),
     Table(Table<'a>),
@@ -30,7 +30,7 @@ pub enum Converted<'a> {
     MetadataList(List<PartialObject<'a>>),
 }
 
-impl<'a> Converted<'a> {
+impl<'a> ConvertedResponse<'a> {
     pub fn from_list(
         kind: MetricsKind,
         items: Vec<Metrics<'a>>,
@@ -76,8 +76,8 @@ impl<'a> Converted<'a> {
         Self::MetadataList(List::new("PartialObjectMetadataList", version, items.collect()))
     }
 
-    /// An error if the client asks for metadata of external metrics, which have none. The reference
-    /// finds out when it converts the first item.
+    /// Fails if metadata of external metrics are requested, which have none. The reference fails
+    /// when it converts the first item.
     pub fn from_external(
         conversion: Option<&Conversion>,
         has_items: bool,
@@ -97,7 +97,7 @@ impl<'a> Converted<'a> {
     }
 }
 
-/// The version of a conversion, which is one of `meta.k8s.io`.
+/// The `meta.k8s.io` version of a conversion.
 fn api_version(conversion: &Conversion) -> &'static str {
     match conversion.version.as_str() {
         "v1beta1" => "meta.k8s.io/v1beta1",
@@ -204,7 +204,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// CPU and memory of a node, or of all containers of a pod. Empty if one of them lacks it.
+/// CPU and memory of a node, or of all containers of a pod. Empty if missing in one of them.
 fn total(metrics: &Metrics<'_>) -> [String; 2] {
     let containers = metrics.containers.iter().flatten().map(|container| &container.usage);
     let usage: Vec<&Usage> = containers.chain(&metrics.usage).collect();
@@ -213,20 +213,20 @@ fn total(metrics: &Metrics<'_>) -> [String; 2] {
     [cpu, memory].map(|total| total.map(|total| total.to_string()).unwrap_or_default())
 }
 
-/// Nanos in a milli-unit.
+/// The nanos of a milli-unit.
 const NANOS: i128 = 1_000_000;
 
-/// The exact sum. Values have no digits after thousandths.
+/// The exact sum. Values are multiples of thousandths.
 fn sum<'q>(values: impl Iterator<Item = Option<&'q Quantity>>, format: Format) -> Option<Quantity> {
     let milli = values.map(|value| Some(value?.nano_value() / NANOS)).sum::<Option<i128>>()?;
     Some(match i64::try_from(milli) {
         Ok(milli) => Quantity::from_milli(MilliValue::from_milli(milli), format),
-        // The text of a sum that needs more than 64 bits is always a quantity.
+        // For a sum of more than 64 bits.
         Err(_) => format!("{milli}m").parse().unwrap_or_default(),
     })
 }
 
-/// The metadata of an object, without the rest.
+/// Only the metadata of an object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartialObject<'a> {

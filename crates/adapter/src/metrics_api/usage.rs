@@ -23,7 +23,7 @@ pub struct Metadata<'a> {
     labels: &'a ItemLabels,
 }
 
-/// CPU in cores and memory in bytes, as far as they were measured.
+/// CPU in cores and memory in bytes. `None` if not measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Usage {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,11 +38,11 @@ pub struct Container<'a> {
     pub usage: Usage,
 }
 
-/// The usage of a pod or node. It serializes to the body of a response, or to an item of a list.
+/// The usage of a pod or node. Serializes to the body of a response, or to an item of a list.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics<'a> {
-    /// Items of a list have no kind.
+    /// `None` in items of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,21 +50,21 @@ pub struct Metrics<'a> {
     pub metadata: Metadata<'a>,
     pub(crate) timestamp: Seconds,
     pub window: String,
-    /// Those of a pod.
+    /// `None` for nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub containers: Option<Vec<Container<'a>>>,
-    /// That of a node.
+    /// `None` for pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// The kind of metrics, and that of lists of them.
+/// The kinds of metrics and of their lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsKind {
     pub object: &'static str,
     pub list: &'static str,
     pub noun: &'static str,
-    /// The resource that errors name if the pod or node doesn't exist, as in the reference.
+    /// The resource in errors about missing objects, as in the reference.
     pub missing: &'static str,
 }
 
@@ -80,12 +80,17 @@ impl MetricsKind {
 }
 
 impl<'a> Metrics<'a> {
-    fn new(object: &'a ItemMeta, timestamp: Timestamp, window: SignedDuration) -> Self {
+    fn new(
+        object: &'a ItemMeta,
+        timestamp: Timestamp,
+        window: SignedDuration,
+        now: Timestamp,
+    ) -> Self {
         let metadata = Metadata {
             name: &object.name,
             namespace: &object.namespace,
-            // The metrics object is made for the request.
-            creation_timestamp: Seconds(Timestamp::now()),
+            // The object is created for the request.
+            creation_timestamp: Seconds(now),
             labels: &object.labels,
         };
         let (timestamp, window) = (Seconds(timestamp), go_text(window.unsigned_abs()));
@@ -96,22 +101,20 @@ impl<'a> Metrics<'a> {
     pub(crate) fn with_kind(self, kind: MetricsKind) -> Self {
         Self { kind: Some(kind.object), api_version: Some(API_VERSION), ..self }
     }
-}
 
-impl<'a> From<&'a PodMetrics> for Metrics<'a> {
-    fn from(pod: &'a PodMetrics) -> Self {
+    /// The metrics of a pod in a response that is created `now`.
+    pub(crate) fn of_pod(pod: &'a PodMetrics, now: Timestamp) -> Self {
         let containers = pod.containers.iter();
         let containers =
             containers.map(|own| Container { name: &own.name, usage: Usage::from(&own.usage) });
         let containers = Some(containers.collect());
-        Self { containers, ..Self::new(&pod.metadata, pod.timestamp, pod.window) }
+        Self { containers, ..Self::new(&pod.metadata, pod.timestamp, pod.window, now) }
     }
-}
 
-impl<'a> From<&'a NodeMetrics> for Metrics<'a> {
-    fn from(node: &'a NodeMetrics) -> Self {
+    /// The metrics of a node in a response that is created `now`.
+    pub(crate) fn of_node(node: &'a NodeMetrics, now: Timestamp) -> Self {
         let usage = Some(Usage::from(&node.usage));
-        Self { usage, ..Self::new(&node.metadata, node.timestamp, node.window) }
+        Self { usage, ..Self::new(&node.metadata, node.timestamp, node.window, now) }
     }
 }
 
@@ -154,6 +157,21 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn objects_are_created_at_the_time_of_the_response() {
+        let pod: PodMetrics = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "web-0", "namespace": "shop" },
+            "timestamp": "2026-01-05T12:00:00Z",
+            "window": "30s",
+            "containers": [],
+        }))
+        .unwrap();
+        let now = "2026-01-05T12:00:20Z".parse().unwrap();
+        let metrics = serde_json::to_value(Metrics::of_pod(&pod, now)).unwrap();
+        assert_eq!(metrics["metadata"]["creationTimestamp"], "2026-01-05T12:00:20Z");
+        assert_eq!(metrics["timestamp"], "2026-01-05T12:00:00Z");
+    }
 
     #[rstest]
     #[case(0, "0s")]

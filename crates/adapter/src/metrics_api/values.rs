@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::metrics_api::{group::CustomVersion, status::StatusError};
 
-/// A list of a kind. It serializes to the body of a response.
+/// A list of a kind. Serializes to the body of a response.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
@@ -64,7 +64,7 @@ struct MetricIdentifier<'a> {
     selector: Option<&'a LabelSelector<'a>>,
 }
 
-/// What all items of a list of a custom metric repeat.
+/// The values of a custom metric, with the fields that all items repeat.
 #[derive(Clone, Debug)]
 pub struct CustomList<'a> {
     version: CustomVersion,
@@ -81,12 +81,12 @@ impl<'a> CustomList<'a> {
         values: &'a CustomValues,
     ) -> Result<Self, StatusError> {
         let selector = match values.items.as_slice() {
-            // Without items, nothing repeats the selector.
+            // Without items, the selector doesn't appear.
             [] => None,
             _ => LabelSelector::new(&query.metric_selector)?,
         };
         let kind = &values.object_kind;
-        // The reference has this text also for the core group: `/v1`.
+        // As in the reference, also for the core group: `/v1`.
         let object_version = format!("{}/{}", kind.resource.group, kind.version);
         Ok(Self { version, query, values, object_version, selector })
     }
@@ -122,7 +122,7 @@ impl<'a> CustomList<'a> {
     }
 }
 
-/// A selector in the form of an object, which the items of a custom metric repeat.
+/// A selector as a `LabelSelector` object, repeated in the items of a custom metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector<'a> {
@@ -141,8 +141,8 @@ struct Expression<'a> {
 }
 
 impl<'a> LabelSelector<'a> {
-    /// The form of a selector. `None` if it is empty. It fails for operators that this form doesn't
-    /// have. If a key has several values, the last one counts.
+    /// Converts a selector. `None` if it is empty. Fails for operators that `LabelSelector` doesn't
+    /// have. If a key has several values, the last one is used.
     pub fn new(selector: &'a Selector) -> Result<Option<Self>, StatusError> {
         if selector.is_empty() {
             return Ok(None);
@@ -199,7 +199,7 @@ pub fn external_list<'a>(metric: &'a str, values: &'a ExternalValues) -> List<Ex
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct EmptyMetadata {}
 
-/// A time without fractions of a second, as the API has it.
+/// A time, serialized without fractions of a second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seconds(pub(crate) Timestamp);
 

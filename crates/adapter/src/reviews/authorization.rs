@@ -1,4 +1,4 @@
-//! Who may send which request.
+//! Authorizes requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::reviews::{
     ttl_cache::TtlCache,
 };
 
-/// How many reviews are kept. kube-controller-manager needs one for each metric and namespace.
+/// The number of cached reviews. kube-controller-manager needs one per metric and namespace.
 const CAPACITY: usize = 4096;
 
-/// Reviews of a longer user and request are not cached, so that the cache's memory is bounded.
+/// The maximum length of a cached user and request. It bounds the memory of the cache.
 const MAX_KEY_BYTES: usize = 4096;
 
 /// Decides which requests are allowed.
@@ -27,26 +27,26 @@ pub struct Authorizer {
 
 type Key = (User, Arc<str>);
 
-/// A path that everybody may read, or a prefix of such paths.
+/// A path that everyone may read, or a prefix of such paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AllowedPath {
     path: String,
     is_prefix: bool,
 }
 
-/// How long reviews are cached, and which paths need none.
+/// The lifetimes of cached reviews, and the paths without reviews.
 #[derive(Clone, Debug)]
 pub struct AuthorizerOptions {
-    /// Paths that everybody may read. A path that ends with `*` is a prefix.
+    /// Paths that everyone may read. A path that ends with `*` is a prefix.
     pub always_allowed: Vec<String>,
-    /// How long a review is cached that allows the access.
+    /// The lifetime of a review that allows access.
     pub allowed_lifetime: Duration,
-    /// How long a review is cached that doesn't.
+    /// The lifetime of a review that denies access.
     pub denied_lifetime: Duration,
 }
 
 impl Authorizer {
-    /// An authorizer that asks for reviews.
+    /// An authorizer that requests `reviews`.
     pub fn new(reviews: Arc<dyn AccessReviews>, options: &AuthorizerOptions) -> Self {
         let always_allowed = options.always_allowed.iter().map(|path| {
             let path = path.trim_start_matches('/');
@@ -62,8 +62,8 @@ impl Authorizer {
         }
     }
 
-    /// Whether a user may send a request. The API server may have to review it, within the limit of
-    /// a flow.
+    /// Whether a user may send a request. A review by the API server counts towards the limit of
+    /// the flow.
     pub async fn authorize(
         &self,
         user: &User,
@@ -87,7 +87,7 @@ impl Authorizer {
         user: &User,
         request: &RequestInfo,
     ) -> Result<Access, ReviewError> {
-        // An equal request may have been first.
+        // An equal request may have been reviewed meanwhile.
         if let Some(access) = self.cache.get(&key) {
             return Ok(access);
         }
@@ -99,7 +99,7 @@ impl Authorizer {
         Ok(access)
     }
 
-    /// Whether everybody may send a request.
+    /// Whether everyone may send a request.
     pub fn is_always_allowed(&self, request: &RequestInfo) -> bool {
         let path = request.path.trim_start_matches('/');
         request.resource.is_none()
@@ -113,8 +113,8 @@ impl Authorizer {
     }
 }
 
-/// Everything that a review depends on besides the user, as JSON, so that different requests can't
-/// have the same key.
+/// The part of a cache key that identifies the request. It is JSON: different requests can't have
+/// the same key.
 fn key(request: &RequestInfo) -> Arc<str> {
     match &request.resource {
         None => serde_json::json!([request.verb, request.path]).to_string().into(),
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Allows what a user with the name of the verb asks for.
+    /// A reviewer that allows a user only the verb that equals the user's name: `get` may get.
     #[derive(Default)]
     struct Verbs {
         reviewed: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Limits that clients share fairly: for concurrent work, and for the rate of token reviews; and a
+//! Limits that clients share fairly: for concurrent work and for the rate of token reviews. Also a
 //! limit for log lines that anyone can cause.
 
 use std::{
@@ -14,11 +14,11 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::reviews::{ReviewError, User};
 
-/// The client or user that a request counts for. Flows share a limit fairly.
+/// The client or user of a request. Flows share a limit fairly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow(u64);
 
-/// Keyed per process, so that collisions can't be crafted.
+/// Keyed per process: clients can't craft collisions.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Flow {
@@ -26,7 +26,8 @@ impl Flow {
         Self::of(network(address))
     }
 
-    /// The service accounts of a namespace are one flow: their number is up to a tenant.
+    /// The flow of a user. The service accounts of a namespace are one flow: a tenant can create
+    /// any number.
     pub fn of_user(user: &User) -> Self {
         let name = &user.name;
         let account = name.strip_prefix("system:serviceaccount:");
@@ -39,7 +40,7 @@ impl Flow {
     }
 }
 
-/// What a client can't change of its address: IPv6 addresses without the last 64 bits.
+/// The part of an address that a client can't change: IPv6 addresses without the last 64 bits.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -47,15 +48,15 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Bounds what is in use. A flow may use as much as it leaves free, so that alone it gets half of
-/// the limit, and others always find room.
+/// A limit on concurrent use. A flow may use at most as much as it leaves free: alone, it gets half
+/// of the limit, and others always find room.
 pub(crate) struct FairLimit {
     limit: usize,
     used: Mutex<HashMap<Flow, usize>>,
     released: Notify,
 }
 
-/// A part of a [`FairLimit`] until this is dropped.
+/// A part of a [`FairLimit`], held until it is dropped.
 pub(crate) struct FairPermit {
     limit: Arc<FairLimit>,
     flow: Flow,
@@ -67,12 +68,12 @@ impl FairLimit {
         Arc::new(Self { limit, used: Mutex::default(), released: Notify::new() })
     }
 
-    /// The most that a flow can use.
+    /// The maximum amount of a flow.
     pub(crate) fn max_amount(&self) -> usize {
         self.limit / 2
     }
 
-    /// `None` if the flow would use more than it leaves free.
+    /// Acquires an amount. `None` if the flow would use more than it leaves free.
     pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
         let mut used = self.used.lock();
         let all = used.values().sum::<usize>() + amount;
@@ -111,7 +112,7 @@ impl Drop for FairPermit {
     }
 }
 
-/// Bounds reviews that run, and those that wait until they may. A flow can use half of both.
+/// Limits running and waiting reviews. A flow can use half of both.
 pub struct ReviewLimit {
     started: Arc<FairLimit>,
     running: Arc<FairLimit>,
@@ -122,7 +123,7 @@ impl ReviewLimit {
         Self { started: FairLimit::new(running + waiting), running: FairLimit::new(running) }
     }
 
-    /// Runs a review as soon as it may. Fails at once if too many wait.
+    /// Waits for a slot and runs a review. Fails at once if too many are waiting.
     pub async fn run<T>(
         &self,
         flow: Flow,
@@ -134,7 +135,7 @@ impl ReviewLimit {
     }
 }
 
-/// Bounds the rate of all clients, and that of each network.
+/// Limits the rate of all clients and of each network.
 pub(crate) struct RateLimit {
     all: Rate,
     each: Rate,
@@ -149,7 +150,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// When the bucket is full again after another token is taken. `None` if it is empty.
+    /// Takes a token. Returns the time when the bucket is full again, or `None` if it is empty.
     fn take(self, full_at: Option<Instant>, now: Instant) -> Option<Instant> {
         let token = Duration::from_secs(1) / self.per_second;
         let full_at = full_at.map_or(now, |at| at.max(now)) + token;
@@ -167,7 +168,7 @@ impl RateLimit {
         let now = Instant::now();
         let own = Some(network(client));
         let mut state = self.state.lock();
-        // Full buckets are forgotten. The rate of all clients bounds the number of the others.
+        // Full buckets are dropped. The rate of all clients limits the number of the others.
         state.retain(|_, full_at| now < *full_at);
         let each = self.each.take(state.get(&own).copied(), now);
         let all = self.all.take(state.get(&None).copied(), now);
@@ -177,7 +178,7 @@ impl RateLimit {
     }
 }
 
-/// How often a line is logged as a warning.
+/// The minimum interval between two lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Limits log lines that anyone can cause.
@@ -208,7 +209,7 @@ mod tests {
     const JANE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     #[test]
-    fn flow_uses_at_most_what_it_leaves_free() {
+    fn flow_uses_at_most_as_much_as_it_leaves_free() {
         let (limit, eve, jane) =
             (FairLimit::new(12), Flow::of_address(EVE), Flow::of_address(JANE));
         let take = |flow| std::iter::from_fn(|| limit.try_acquire(flow, 1)).collect::<Vec<_>>();
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rates_are_those_of_a_client_and_of_all() {
+    async fn rate_is_limited_per_client_and_in_total() {
         let each = Rate { per_second: 1, burst: 2 };
         let limit = RateLimit::new(Rate { per_second: 2, burst: 3 }, each);
         let take = |client| std::iter::from_fn(|| limit.take(client).then_some(())).count();
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn line_is_due_once_in_an_interval() {
+    async fn line_is_due_once_per_interval() {
         let limit = LogLimit::default();
         assert!(limit.is_due() && !limit.is_due());
         advance(LOG_INTERVAL).await;

@@ -1,7 +1,7 @@
-//! Authentication and authorization as kube-apiserver delegates them to other servers: the API
-//! server reviews tokens and accesses. Reviews are cached, and bounded in number and rate.
+//! Delegated authentication and authorization: the API server reviews tokens and accesses. Reviews
+//! are cached, and limited in number and rate.
 //!
-//! `hpa adapter` and the debug API of `hpa run` use this.
+//! Used by `hpa adapter` and the debug API of `hpa run`.
 
 mod authorization;
 mod limit;
@@ -29,10 +29,10 @@ pub const MASTERS: &str = "system:masters";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     pub name: String,
-    /// Distinguishes users with the same name over time. It may be empty.
+    /// Distinguishes users with the same name over time. May be empty.
     pub uid: String,
     pub groups: Vec<String>,
-    /// Further information for authorization.
+    /// Extra attributes for authorization.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -56,7 +56,7 @@ impl User {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// Adds the group of users with valid credentials.
+    /// Adds the group [`AUTHENTICATED`].
     #[must_use]
     pub fn authenticated(mut self) -> Self {
         let is_marked = self.is_in(AUTHENTICATED) || self.is_in(UNAUTHENTICATED);

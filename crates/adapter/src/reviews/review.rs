@@ -1,4 +1,4 @@
-//! Reviews of tokens and accesses by the API server.
+//! Requests reviews of tokens and accesses from the API server.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::reviews::User;
 
-/// How long a review may take.
+/// The time limit of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +38,11 @@ pub trait TokenReviews: Send + Sync {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError>;
 }
 
-/// The result of a review of an access.
+/// The result of an access review.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     pub allowed: bool,
-    /// It may be empty.
+    /// May be empty.
     pub reason: String,
 }
 
@@ -65,7 +65,7 @@ impl TokenReviews for Client {
     }
 }
 
-/// Reviews tokens that were issued for an audience. Other tokens of the same user are not valid.
+/// Reviews tokens for an audience. Tokens for other audiences are invalid.
 #[derive(Clone)]
 pub struct AudienceReviews {
     client: Client,
@@ -73,7 +73,7 @@ pub struct AudienceReviews {
 }
 
 impl AudienceReviews {
-    /// Reviews by this client.
+    /// Reviews tokens with a client.
     pub fn new(client: Client, audience: &str) -> Self {
         Self { client, audience: audience.to_owned() }
     }
@@ -85,7 +85,7 @@ impl TokenReviews for AudienceReviews {
         let audiences = Some(vec![self.audience.clone()]);
         let spec = TokenReviewSpec { token: token.to_owned(), audiences };
         let status = review(&self.client, spec).await?;
-        // An authenticator that ignores audiences returns none.
+        // Without audiences in the status, the API server ignored the requested one.
         let is_for_audience = |status: &TokenReviewStatus| {
             status.audiences.iter().flatten().any(|audience| *audience == self.audience)
         };

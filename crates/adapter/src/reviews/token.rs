@@ -1,8 +1,8 @@
-//! Bearer tokens, which the API server reviews.
+//! Authenticates bearer tokens with reviews by the API server.
 //!
-//! Anyone can send invalid tokens, and each needs a review. So that they don't delay valid ones,
-//! tokens that were valid within the last hour have reviews of their own, and the rate of all other
-//! reviews is bounded by address.
+//! Anyone can send invalid tokens, and each needs a review. They must not delay valid ones: tokens
+//! that were valid within the last hour have their own limit, and the rate of all other reviews is
+//! limited by address.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -20,23 +20,22 @@ use crate::reviews::{
     ttl_cache::TtlCache,
 };
 
-/// How many tokens are cached, valid and invalid ones each, so that invalid tokens can't replace
-/// valid ones.
+/// The number of cached valid tokens, and of cached invalid ones: these can't evict valid ones.
 const CAPACITY: usize = 512;
 
-/// Reviews that may run, and those that may wait: of known tokens, and of unknown ones.
+/// The maximum number of running and waiting reviews, for known and for unknown tokens each.
 const RUNNING: usize = 16;
 const WAITING: usize = 112;
 
-/// Reviews of unknown tokens.
+/// The rate of reviews of unknown tokens.
 const RATE: Rate = Rate { per_second: 40, burst: 80 };
 const RATE_OF_ADDRESS: Rate = Rate { per_second: 5, burst: 20 };
 
-/// How long a token that was valid is known, and how many are.
+/// The time and the number for which valid tokens are remembered.
 const KNOWN: Duration = Duration::from_hours(1);
 const MAX_KNOWN: usize = 4096;
 
-/// Longer tokens are refused without a review, so that the cache's memory is bounded.
+/// The maximum length of a token. It bounds the memory of the cache.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// Determines the users of bearer tokens.
@@ -45,7 +44,7 @@ pub struct TokenAuthenticator {
     lifetime: Duration,
     valid: TtlCache<String, User>,
     invalid: TtlCache<String, ()>,
-    /// Hashes of tokens that were valid. They decide about limits only.
+    /// Hashes of tokens that were valid. They only decide about limits.
     known: TtlCache<u64, ()>,
     hasher: RandomState,
     known_limit: ReviewLimit,
@@ -58,7 +57,7 @@ enum ReviewResult {
     Invalid,
 }
 
-/// Why a token is refused.
+/// A refused token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -69,7 +68,7 @@ pub enum TokenError {
 }
 
 impl TokenAuthenticator {
-    /// Caches reviews for a time.
+    /// An authenticator that caches reviews for `lifetime`.
     pub fn new(reviews: Arc<dyn TokenReviews>, lifetime: Duration) -> Self {
         Self {
             reviews,
@@ -96,7 +95,7 @@ impl TokenAuthenticator {
         }
     }
 
-    /// The user of a token that a client sent.
+    /// The user of a client's token.
     pub async fn user(&self, client: IpAddr, token: String) -> Result<User, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);
@@ -130,7 +129,7 @@ impl TokenAuthenticator {
     }
 
     async fn review(&self, token: String) -> Result<ReviewResult, ReviewError> {
-        // Another request with the token may have been first.
+        // Another request may have reviewed the token meanwhile.
         if let Some(reviewed) = self.cached(&token) {
             return Ok(reviewed);
         }

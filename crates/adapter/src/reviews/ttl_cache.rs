@@ -5,7 +5,7 @@ use std::{collections::HashMap, hash::Hash, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A bounded cache. Another entry replaces the one that expires first.
+/// A bounded cache. If it is full, a new entry evicts the one that expires first.
 #[derive(Debug)]
 pub(crate) struct TtlCache<K, V> {
     capacity: usize,
@@ -15,7 +15,7 @@ pub(crate) struct TtlCache<K, V> {
 #[derive(Debug)]
 struct State<K, V> {
     entries: HashMap<K, (V, Instant)>,
-    /// When the next insertion removes expired entries.
+    /// The time after which an insertion removes expired entries.
     next_purge: Instant,
 }
 
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
         None
     }
 
-    /// Stores an entry for a time. A time of zero stores nothing.
+    /// Stores an entry for `lifetime`. Zero stores nothing.
     pub(crate) fn insert(&self, key: K, value: V, lifetime: Duration) {
         if lifetime.is_zero() {
             return;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn expired_entries_are_removed_although_nobody_reads_them() {
+    async fn expired_entries_are_removed_without_being_read() {
         let cache = TtlCache::new(10);
         for key in 0..5 {
             cache.insert(key, (), Duration::from_secs(10));

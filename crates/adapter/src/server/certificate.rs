@@ -19,16 +19,16 @@ use tokio_rustls::{
 };
 use tracing::{info, warn};
 
-/// Why a certificate can't be used.
+/// An invalid certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
     #[error("unable to read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A text is not PEM with a certificate or a key.
+    /// The PEM has no certificate or key.
     #[error("unable to use {origin}")]
     Pem {
-        /// The file, or what the text is.
+        /// The file, or a description.
         origin: String,
         source: pem::Error,
     },
@@ -38,14 +38,14 @@ pub enum CertificateError {
     Settings(#[source] rustls::Error),
 }
 
-/// What a server requires of a handshake.
+/// The requirements of a TLS handshake.
 #[derive(Clone, Default)]
 pub struct Handshake {
-    /// Verifies the certificates of clients. `None`: clients aren't asked for one.
+    /// Verifies client certificates. `None`: none are requested.
     pub client_verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// The protocols of ALPN, in the order of preference. Empty: ALPN is off.
+    /// The ALPN protocols by preference. Empty disables ALPN.
     pub protocols: Vec<Vec<u8>>,
-    /// The versions of TLS. Empty: 1.2 and 1.3.
+    /// The TLS versions. Empty means 1.2 and 1.3.
     pub versions: Vec<&'static SupportedProtocolVersion>,
 }
 
@@ -53,17 +53,17 @@ pub struct Handshake {
 pub struct ServingCertificate {
     handshake: Handshake,
     files: Option<(PathBuf, PathBuf)>,
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<LoadedCertificate>,
 }
 
-struct Loaded {
+struct LoadedCertificate {
     acceptor: TlsAcceptor,
-    modified: Modified,
+    modified: ModificationTimes,
 }
 
 /// Modification times of the two files. The kubelet updates a mounted Secret by replacing a
-/// symlink, which changes these times too.
-type Modified = (Option<SystemTime>, Option<SystemTime>);
+/// symlink, which also changes these times.
+type ModificationTimes = (Option<SystemTime>, Option<SystemTime>);
 
 impl ServingCertificate {
     /// Reads a certificate chain and its key from files.
@@ -74,7 +74,7 @@ impl ServingCertificate {
     ) -> Result<Self, CertificateError> {
         let modified = (modified(&chain), modified(&key));
         let acceptor = read(&chain, &key, &handshake)?;
-        let loaded = Mutex::new(Loaded { acceptor, modified });
+        let loaded = Mutex::new(LoadedCertificate { acceptor, modified });
         Ok(Self { handshake, files: Some((chain, key)), loaded })
     }
 
@@ -85,11 +85,11 @@ impl ServingCertificate {
         handshake: Handshake,
     ) -> Result<Self, CertificateError> {
         let acceptor = acceptor(&Source::memory(chain, key), &handshake)?;
-        let loaded = Mutex::new(Loaded { acceptor, modified: (None, None) });
+        let loaded = Mutex::new(LoadedCertificate { acceptor, modified: (None, None) });
         Ok(Self { handshake, files: None, loaded })
     }
 
-    /// Replaces the certificate of new connections.
+    /// Replaces the certificate for new connections.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
         let acceptor = acceptor(&Source::memory(chain, key), &self.handshake)?;
         self.loaded.lock().acceptor = acceptor;
@@ -122,7 +122,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// A certificate chain and its key in PEM, and where they are from.
+/// A certificate chain and its key in PEM, with their origin.
 struct Source<'a> {
     chain: &'a [u8],
     key: &'a [u8],

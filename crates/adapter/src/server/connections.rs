@@ -1,5 +1,5 @@
-//! The open connections of a server: which one is closed when there are too many, or because its
-//! client is idle or doesn't read a response.
+//! Tracks the open connections of a server. Chooses which one to close if there are too many, and
+//! closes those of idle clients and of clients that don't read responses.
 
 use std::{
     cmp::Reverse,
@@ -16,56 +16,56 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reviews::network;
 
-/// How long a new connection may take until its first request.
+/// The time limit for the first request of a connection.
 const FIRST_REQUEST: Duration = Duration::from_secs(32);
 
-/// How long a connection may be idle between requests. As in kube-apiserver.
+/// The time limit between requests, as in kube-apiserver.
 const BETWEEN_REQUESTS: Duration = Duration::from_secs(90);
 
-/// How long a client may take to read a response.
+/// The time limit for reading a response.
 const RESPONSE: Duration = Duration::from_secs(60);
 
-/// How often a connection with requests is checked.
+/// The interval between checks of a connection with requests.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// How many connections and responses a server has at a time.
+/// The limits of open connections and unread responses.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     pub connections: usize,
-    /// Connections of users that can't be replaced by those of unknown clients.
+    /// Connections of users that unknown clients can't replace.
     pub authenticated: usize,
-    /// Responses that clients have not read. The connections of front proxies don't count.
+    /// Unread responses, except on connections of front proxies.
     pub unread: usize,
 }
 
 /// The open connections of a server.
 ///
-/// A connection above the limit replaces another one, so that clients that do nothing, or don't
-/// read, can't keep others out. It is one of the address with the most connections: of them, the
-/// one that has been idle for the longest time, or else one whose responses are all unread. A
-/// connection with a request in progress isn't replaced: `admission` bounds those.
+/// A connection above the limit replaces another one: idle clients and clients that don't read must
+/// not block others. The replaced one is of the address with the most connections: the longest idle
+/// one, else one whose responses are all unread. A connection with a request in progress isn't
+/// replaced: `admission` limits those.
 pub struct Connections {
     limits: ConnectionLimits,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     by_id: HashMap<u64, Entry>,
     /// The unread responses of all connections but [`Class::Protected`] ones.
     unread: usize,
-    /// Incremented with each change, to order the changes.
+    /// Incremented with each change. Orders the changes.
     sequence: u64,
 }
 
-/// Whose connection it is.
+/// The kind of a connection's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// No request had valid credentials.
+    /// No request had valid credentials yet.
     Unknown,
     /// A request had valid credentials.
     Authenticated,
-    /// A front proxy's. It is never replaced.
+    /// A front proxy. Never replaced.
     Protected,
 }
 
@@ -74,16 +74,16 @@ struct Entry {
     address: IpAddr,
     /// Requests without a response.
     running: usize,
-    /// When the unread responses were ready. The first one is the oldest.
+    /// The times of the unread responses. The first one is the oldest.
     unread: BTreeMap<u64, Instant>,
     /// The sequence number of the last change.
     changed: u64,
-    /// When the connection has been idle for too long.
+    /// The time at which the connection has been idle for too long.
     deadline: Instant,
     close: CancellationToken,
 }
 
-/// Why a connection must be closed.
+/// The reason to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Idle,
@@ -95,7 +95,7 @@ impl Connections {
         Arc::new(Self { limits, open: Mutex::default() })
     }
 
-    /// Adds a connection. `None` if there are too many, and none of them can be replaced.
+    /// Adds a connection. `None` if there are too many and none can be replaced.
     pub fn open(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
         if open.by_id.len() >= self.limits.connections && !open.replace_one(self.limits) {
@@ -117,13 +117,13 @@ impl Connections {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn next(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// Makes room for a connection. Unknown clients and users have a share each.
+    /// Replaces a connection. Unknown clients and users have separate shares.
     fn replace_one(&mut self, limits: ConnectionLimits) -> bool {
         let count = |class| self.by_id.values().filter(|entry| entry.class == class).count();
         let classes = if count(Class::Authenticated) > limits.authenticated {
@@ -149,7 +149,7 @@ impl Open {
         id.is_some_and(|id| self.close(id))
     }
 
-    /// Closes connections with unread responses until there are few enough of them.
+    /// Closes connections until the unread responses are within the limit.
     fn limit_unread(&mut self, limit: usize) {
         while self.unread > limit {
             let unread = self.by_id.iter().filter(|(_, entry)| entry.class != Class::Protected);
@@ -174,7 +174,7 @@ impl Open {
         Some(entry)
     }
 
-    /// Changes a connection that was neither removed nor closed.
+    /// Changes a connection, unless it was removed or closed.
     fn change(&mut self, id: u64, change: impl FnOnce(&mut Entry)) {
         let sequence = self.next();
         let Some(entry) = self.by_id.get_mut(&id) else { return };
@@ -243,7 +243,7 @@ impl Connection {
                     _ => now + CHECK,
                 }
             };
-            // A request can start in the meantime.
+            // A request may start meanwhile.
             sleep_until(next_check.min(now + CHECK)).await;
         }
     }
@@ -255,7 +255,7 @@ impl Drop for Connection {
     }
 }
 
-/// A request until its response has been sent. Then this is dropped.
+/// A request in progress, dropped when its response has been sent.
 pub struct RunningRequest {
     connection: Arc<Connection>,
     /// The number of the response in [`Entry::unread`].
@@ -263,8 +263,8 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Counts the response as unread from now on. If there are too many unread ones, closes the
-    /// connection with most of them.
+    /// Counts the response as unread from now on. If there are too many, closes the connection with
+    /// the most unread responses.
     pub fn respond(&mut self) {
         let connections = &self.connection.connections;
         let mut open = connections.open.lock();
@@ -297,7 +297,7 @@ impl Drop for RunningRequest {
     }
 }
 
-/// The body of a response, which has been sent when this is dropped.
+/// The body of a response, dropped when it has been sent.
 struct SendingBody {
     bytes: Bytes,
     _request: RunningRequest,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_clients_and_users_have_a_share_each() {
+    fn unknown_clients_and_users_have_separate_shares() {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1, 2, 3, 4, 5, 6]);
         open[0].set_class(Class::Authenticated);

@@ -1,4 +1,4 @@
-//! Listens for connections and serves requests on them, over TLS with HTTP/1.1 and HTTP/2.
+//! Accepts TLS connections and serves requests with HTTP/1.1 and HTTP/2.
 
 mod certificate;
 mod connections;
@@ -30,44 +30,44 @@ pub use connections::{Class, Connection, ConnectionLimits, Connections, RunningR
 use self::{connections::Expiry, write_deadline::WriteDeadline};
 use crate::{authentication::Peer, service::Adapter};
 
-/// How long a client may take to send a request head.
+/// The time limit for receiving a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often an idle HTTP/2 connection is checked.
+/// The interval between pings on an idle HTTP/2 connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// How long requests in progress may take at shutdown.
+/// The time limit for requests in progress at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client may leave a response unread.
+/// The time limit for a client that reads nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// kube-apiserver keeps a few connections for each of its instances. An unread response takes about
-/// 2 KiB in addition to its body.
+/// Each instance of kube-apiserver needs only a few connections. An unread response takes about 2
+/// KiB in addition to its body.
 const LIMITS: ConnectionLimits =
     ConnectionLimits { connections: 1024, authenticated: 512, unread: 2048 };
 
-/// The header of a request. A front proxy sends a header for each group of the user.
+/// The maximum size of request headers. A front proxy sends a header for each group of the user.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 const MAX_HEADERS: usize = 1024;
 
-/// The certificates of a client.
+/// The maximum length of a client's certificate chain.
 const MAX_CHAIN_BYTES: usize = 16 << 10;
 
-/// How long an idle connection may take to close.
+/// The time limit for closing an idle connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests of an HTTP/2 connection at a time, unless a flag sets it. As in kube-apiserver.
+/// The default limit of concurrent requests on an HTTP/2 connection, as in kube-apiserver.
 const MAX_STREAMS: u32 = 250;
 
-/// How connections are served.
+/// Options of connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerOptions {
     /// HTTP/1.1 only.
     pub disable_http2: bool,
-    /// Requests of an HTTP/2 connection at a time. `None`: the default.
+    /// The maximum number of concurrent requests on an HTTP/2 connection. `None` for the default.
     pub max_streams: Option<u32>,
 }
 
@@ -92,12 +92,12 @@ impl Server {
         Ok(Self { listener, address })
     }
 
-    /// The address, with the actual port.
+    /// The address with the bound port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves connections until `stop` is cancelled, and then finishes requests in progress.
+    /// Serves connections until `stop` is cancelled, then finishes requests in progress.
     pub async fn serve(
         self,
         adapter: Arc<Adapter>,
@@ -107,7 +107,7 @@ impl Server {
     ) {
         let tasks = TaskTracker::new();
         let open = Connections::new(LIMITS);
-        let shared = Arc::new(Shared { adapter, certificate, options, stop: stop.clone() });
+        let shared = Arc::new(ServerState { adapter, certificate, options, stop: stop.clone() });
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -116,7 +116,7 @@ impl Server {
             match accepted {
                 Ok((stream, client)) => {
                     let Some(connection) = open.open(client.ip()) else {
-                        debug!(%client, "closed a connection, because all others have requests");
+                        debug!(%client, "closed a new connection: all others have requests in progress");
                         continue;
                     };
                     let shared = shared.clone();
@@ -124,7 +124,7 @@ impl Server {
                 }
                 Err(error) => {
                     debug!(%error, "failed to accept a connection");
-                    // Without a pause, running out of file descriptors would become a busy loop.
+                    // Without a pause, a lack of file descriptors would become a busy loop.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -135,15 +135,15 @@ impl Server {
     }
 }
 
-/// The state that connections share.
-struct Shared {
+/// The state shared by connections.
+struct ServerState {
     adapter: Arc<Adapter>,
     certificate: Arc<ServingCertificate>,
     options: ServerOptions,
     stop: CancellationToken,
 }
 
-impl Shared {
+impl ServerState {
     async fn serve(&self, stream: TcpStream, connection: Arc<Connection>) {
         stream.set_nodelay(true).ok();
         let handshake = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
@@ -220,7 +220,7 @@ impl Shared {
         }
     }
 
-    /// Detecting the protocol by the first bytes would have no time limit.
+    /// The protocol from ALPN. Detecting it by the first bytes would have no time limit.
     fn protocol(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder

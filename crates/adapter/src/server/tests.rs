@@ -24,7 +24,7 @@ use crate::{
 
 const PATH: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue";
 
-/// A source with an answer of about a megabyte.
+/// A source with values of about a megabyte.
 fn source() -> FixedSource {
     let label = "x".repeat(1000);
     let external = (0..1000).map(|index| {
@@ -45,7 +45,7 @@ async fn connect(
     let certificate = Arc::new(ServingCertificate::from_pem(chain, key, handshake).unwrap());
     let users = ["system:anonymous"].into();
     let reviews = Arc::new(Reviews { users, ..Reviews::default() });
-    let shared = Shared {
+    let shared = ServerState {
         adapter: Arc::new(adapter(source(), &reviews, &Cluster::new())),
         certificate: certificate.clone(),
         options: ServerOptions::default(),
@@ -69,7 +69,7 @@ async fn connect(
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_takes_nothing_is_disconnected_after_30_seconds() {
+async fn client_that_reads_nothing_is_disconnected_after_30_seconds() {
     let (mut client, task) = connect(b"http/1.1").await;
     let head = format!("GET {PATH} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
@@ -97,7 +97,7 @@ async fn client_that_reads_slowly_is_disconnected_after_a_minute() {
     slow.await.unwrap();
 }
 
-/// With HTTP/2, the client takes bytes of other streams and answers pings, but not the response.
+/// An HTTP/2 client that reads other streams and answers pings, but doesn't read the response.
 #[tokio::test(start_paused = true)]
 async fn http2_client_that_opens_no_window_is_disconnected_after_a_minute() {
     let (client, task) = connect(b"h2").await;

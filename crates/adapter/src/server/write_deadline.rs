@@ -1,4 +1,4 @@
-//! A limit for the time in which a client takes nothing of what is sent to it.
+//! A time limit for clients that read nothing.
 
 use std::{
     io,
@@ -12,12 +12,12 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A stream whose writes fail if the other side takes no byte for a time.
+/// A stream whose writes fail if the peer reads nothing for a time.
 #[derive(Debug)]
 pub(super) struct WriteDeadline<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// Set while a write waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -27,7 +27,7 @@ impl<S> WriteDeadline<S> {
         Self { stream, limit, timer: None }
     }
 
-    /// The result of a write, unless it waits for too long.
+    /// Fails a pending write after the limit.
     fn check<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pause_between_writes_does_not_count() {
+    async fn pause_between_writes_is_not_limited() {
         let (server, mut client) = duplex(4);
         let mut server = WriteDeadline::new(server, LIMIT);
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Requests that anybody can send don't delay those of the API server, of users and of probes.
+//! Unauthenticated requests don't delay those of the API server, of users and of probes.
 
 use std::{collections::HashSet, pin::Pin};
 
@@ -13,12 +13,12 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use super::*;
 use crate::test_certificates::{Cluster, leaf};
 
-/// An API server that reviews only what it is prepared for, and never answers other requests.
+/// An API server that reviews only known tokens and users, and never responds to other requests.
 #[derive(Default)]
 pub(crate) struct Reviews {
-    /// Tokens whose name is that of their user.
+    /// Valid tokens, each named like its user.
     pub(crate) tokens: HashSet<&'static str>,
-    /// Users who may do everything.
+    /// Users with all rights.
     pub(crate) users: HashSet<&'static str>,
     pub(crate) running: Mutex<usize>,
     pub(crate) is_down: Mutex<bool>,
@@ -85,7 +85,7 @@ fn request(path: &str, headers: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// The status of a response, or 0 if the request waits.
+/// The status of a response, or 0 if the request is waiting.
 fn status(adapter: &Adapter, request: &Parts, peer: &Peer) -> u16 {
     let response = adapter.respond(request, peer).now_or_never();
     response.map_or(0, |response| response.status().as_u16())
@@ -104,10 +104,10 @@ fn client(last: u8) -> Peer {
     Peer::new([127, 0, 0, last].into(), Vec::new())
 }
 
-/// Requests that wait.
+/// Waiting requests.
 type Waiting<'a> = Vec<Pin<Box<dyn Future<Output = Response<Bytes>> + 'a>>>;
 
-/// Sends requests and returns those that wait, and how many were refused with 429.
+/// Sends requests. Returns those that are waiting, and the number of 429 responses.
 fn flood<'a>(adapter: &'a Adapter, requests: &'a [Parts], peer: &'a Peer) -> (Waiting<'a>, usize) {
     let (mut waiting, mut refused) = (Waiting::new(), 0);
     for request in requests {
@@ -129,7 +129,7 @@ const VERSION: &str = "/version";
 const JANE: [(&str, &str); 1] = [("X-Remote-User", "jane")];
 const EVE: [(&str, &str); 1] = [("X-Remote-User", "eve")];
 
-/// Different tokens, or paths, so that no review is cached.
+/// Requests with different tokens: no review is cached.
 fn tokens(count: usize) -> Vec<Parts> {
     let token = |token| request(VERSION, &[("Authorization", &format!("Bearer {token}"))]);
     (0..count).map(token).collect()
@@ -176,14 +176,14 @@ async fn unreviewed_tokens_delay_no_other_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_of_unknown_tokens_have_a_rate() {
+async fn rate_of_reviews_of_unknown_tokens_is_limited() {
     let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let (clients, requests) = ((0..20).map(client).collect::<Vec<_>>(), tokens(30));
     let mut reviewed = 0;
     for _ in 0..10 {
         for peer in &clients {
-            // A client that disconnects doesn't wait for its reviews.
+            // The client disconnects without waiting for reviews.
             reviewed += flood(&adapter, &requests, peer).0.len();
         }
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -272,9 +272,9 @@ async fn responses_that_are_not_read_delay_only_the_same_client() {
     assert_eq!(status(&adapter, &document, &eve), 200);
 }
 
-/// Such paths were answered before authentication, with a text of twice their length.
+/// Invalid paths once had a response before authentication, of twice their length.
 #[tokio::test]
-async fn nothing_is_answered_before_authentication() {
+async fn no_response_is_sent_before_authentication() {
     let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
     let adapter = adapter(FixedSource::default(), &reviews, &cluster);
     let long = format!("/apis/{}/v1/watch", "%3C".repeat(10_000));
@@ -309,10 +309,10 @@ async fn texts_of_errors_are_bounded() {
     assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
 }
 
-/// The API server is down: cached reviews count until they expire, and all other requests are
-/// denied.
+/// While the API server is down, cached reviews are used until they expire, and all other requests
+/// are denied.
 #[tokio::test(start_paused = true)]
-async fn reviews_of_an_api_server_that_is_down_are_denials() {
+async fn requests_are_denied_while_the_api_server_is_down() {
     let reviews = Arc::new(Reviews {
         tokens: ["web"].into(),
         users: ["web", "jane"].into(),

@@ -94,6 +94,18 @@ pub struct MetricStatus {
     pub unknown: UnknownFields,
 }
 
+impl MetricStatus {
+    /// The value of the first member that is set.
+    pub fn current(&self) -> Option<&MetricValueStatus> {
+        let resource = self.resource.as_ref().map(|source| &source.current);
+        let container = self.container_resource.as_ref().map(|source| &source.current);
+        let pods = self.pods.as_ref().map(|source| &source.current);
+        let object = self.object.as_ref().map(|source| &source.current);
+        let external = self.external.as_ref().map(|source| &source.current);
+        resource.or(container).or(pods).or(object).or(external)
+    }
+}
+
 /// A measured value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -30,6 +30,9 @@ const UNKNOWN_METRIC: &str = "could not find the metric";
 /// In errors of metrics that are read from Prometheus without a metrics API.
 const PROMETHEUS: &str = "the request to Prometheus at ";
 
+/// In errors of metrics while the series of rules are unknown.
+const NOT_DISCOVERED: &str = "are not discovered yet";
+
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -170,6 +173,14 @@ fn about_failure(
              or servers in the rules file)."
                 .to_owned()
         }
+        MetricFailure::Fetch
+            if metric.explanation.error.as_deref().unwrap_or("").contains(NOT_DISCOVERED) =>
+        {
+            "The series of the rules (--metrics-config) could not be read. Check that Prometheus \
+             runs, and that its URL is right (--prometheus-url): hpa rules check FILE \
+             --prometheus-url URL"
+                .to_owned()
+        }
         MetricFailure::Fetch => {
             let (api, server) = api(&metric.source_type);
             format!(
@@ -289,8 +300,8 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         });
         let out = out.map(|pod| pod.name.as_str());
         uncounted.extend(out.filter(|pod| !is_starting(inputs, pod)));
-        let samples = metric.unselected_samples.iter().flat_map(|samples| &samples.pods);
-        unselected.extend(samples.map(String::as_str));
+        let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
+        unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));
     }
     if !uncounted.is_empty() {
         advice.push(format!(

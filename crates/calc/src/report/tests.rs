@@ -1,3 +1,5 @@
+mod advice;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -83,7 +85,7 @@ fn contains(report: &Report, text: &str) {
 }
 
 #[test]
-fn report_says_what_would_change_the_answer() {
+fn metric_threshold_of_the_next_change_is_reported() {
     let report = inputs(json!({})).report();
     assert_eq!(
         report.sentence,
@@ -96,7 +98,7 @@ fn report_says_what_would_change_the_answer() {
 }
 
 #[test]
-fn stabilization_names_the_recommendation_and_its_end() {
+fn stabilization_reports_the_recommendation_and_its_end() {
     let mut inputs = inputs(json!({}));
     inputs.readings =
         [(0, Ok(samples(&[("web-0", 10), ("web-1", 10), ("web-2", 10), ("web-3", 10)])))]
@@ -123,7 +125,7 @@ fn stabilization_names_the_recommendation_and_its_end() {
 }
 
 #[test]
-fn unknown_history_is_said_and_stabilizes_nothing() {
+fn unknown_history_is_reported_and_does_not_stabilize() {
     let mut inputs = inputs(json!({}));
     inputs.readings = [(0, Ok(samples(&[("web-0", 10)])))].into_iter().collect();
     inputs.selected = SelectedPods::new([pod("web-0", "Running", Some("600m"))]);
@@ -139,7 +141,7 @@ fn unknown_history_is_said_and_stabilizes_nothing() {
     contains(&report, "It reports ScaleDownStabilized");
 }
 
-/// One of four pods of `inputs` uses this, and the others are as many times that as needed.
+/// Four replicas that each use `milli`, with an unknown history.
 fn inputs_at(milli: i64, spec: Value, conditions: &[(&str, &str, &str)]) -> Inputs {
     let mut inputs = inputs(spec);
     let values = ["web-0", "web-1", "web-2", "web-3"].map(|pod| (pod, milli));
@@ -173,7 +175,7 @@ fn inputs_at(milli: i64, spec: Value, conditions: &[(&str, &str, &str)]) -> Inpu
     "would scale from 4 to 8: ", "; the controller last reported FailedUpdateScale")]
 #[case::no_controller(
     900, json!({}), &[], "would scale from 4 to 8: ", "; no controller has stored a status")]
-fn first_line_claims_no_scaling_that_may_be_held(
+fn sentence_is_conditional_if_scaling_may_be_prevented(
     #[case] milli: i64,
     #[case] spec: Value,
     #[case] conditions: &[(&str, &str, &str)],
@@ -203,7 +205,7 @@ fn recent_scaling_may_be_limited_by_policies() {
 }
 
 #[test]
-fn policy_names_the_next_step() {
+fn policy_limit_reports_when_the_next_step_is_allowed() {
     let policies = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
     let mut inputs = inputs(json!({ "behavior": { "scaleUp": { "policies": policies } } }));
     inputs.readings =
@@ -245,20 +247,20 @@ fn pods_are_listed_by_class_with_the_reason() {
     contains(&report, "hold the decision back: web-1, web-2.");
 }
 
-/// Four pods of which the last is pending since some seconds.
-fn starting(milli: i64, started: i64) -> Inputs {
+/// Four replicas; one pod was started `seconds_ago` and is pending.
+fn inputs_with_pending_pod(milli: i64, seconds_ago: i64) -> Inputs {
     let mut inputs = inputs_at(milli, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
     let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
     pods[3].phase = "Pending".into();
-    pods[3].start_time = Some(at(started));
+    pods[3].start_time = Some(at(seconds_ago));
     inputs.selected = SelectedPods::new(pods);
     inputs
 }
 
 #[test]
-fn first_line_has_the_ratio_that_decided() {
+fn sentence_has_the_ratio_after_missing_pods_are_counted() {
     // 83 % of the requests are 62 % if the fourth pod counts as 0.
-    let report = starting(500, 16).report();
+    let report = inputs_with_pending_pod(500, 16).report();
     assert_eq!(
         report.sentence,
         "stays at 4: cpu is at 83% of requests, target 66%; 93.9% of the target with 1 unready pod \
@@ -274,8 +276,8 @@ fn first_line_has_the_ratio_that_decided() {
     assert_eq!(sentence, format!("stays at 4: {expected}"));
 }
 
-/// An autoscaler whose controller reports this about an External metric that can't be read here.
-fn unseen(scaling_active: &str) -> Inputs {
+/// An External metric that can't be read, and the condition `ScalingActive` of the controller.
+fn inputs_with_unreadable_metric(scaling_active: &str) -> Inputs {
     let target = json!({ "type": "Value", "value": "5" });
     let source = json!({ "metric": { "name": "queue" }, "target": target });
     let metric = json!({ "type": "External", "external": source });
@@ -296,8 +298,8 @@ fn unseen(scaling_active: &str) -> Inputs {
 }
 
 #[test]
-fn metric_that_only_the_controller_reads_is_no_failure() {
-    let report = unseen("True").report();
+fn metric_that_only_the_controller_can_read_is_not_a_failure() {
+    let report = inputs_with_unreadable_metric("True").report();
     assert_eq!(
         report.sentence,
         "has 4 replicas, 4 desired: queue is at 7, target 5, as the controller last reported; this \
@@ -307,26 +309,15 @@ fn metric_that_only_the_controller_reads_is_no_failure() {
     let text = report.to_string();
     assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
     assert_eq!(report.state(State::Steady), State::Steady);
-    // The status agrees that the metric can't be read.
-    let report = unseen("False").report();
+    // The controller can't read the metric either.
+    let report = inputs_with_unreadable_metric("False").report();
     assert!(report.sentence.starts_with("stays at 4: queue cannot be read: "));
     contains(&report, "external.metrics.k8s.io has no metric queue");
 }
 
 #[test]
-fn advice_about_prometheus_does_not_name_an_api() {
-    let mut inputs = unseen("False");
-    let error =
-        "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused";
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
-    contains(&inputs.report(), "Check that Prometheus runs");
-    assert!(!inputs.report().to_string().contains("apiservices"));
-}
-
-#[test]
-fn reversed_direction_is_named() {
-    let mut inputs = starting(500, 16);
+fn sentence_explains_that_unready_pods_reverse_the_direction() {
+    let mut inputs = inputs_with_pending_pod(500, 16);
     let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();
     pods[2].phase = "Pending".into();
     inputs.selected = SelectedPods::new(pods);
@@ -334,50 +325,6 @@ fn reversed_direction_is_named() {
     let end = "62.1% of the target with 2 unready pods counted as 0; that reverses the direction, \
                so nothing changes";
     assert!(sentence.ends_with(end), "{sentence}");
-}
-
-#[rstest]
-#[case::starting(16, false)]
-#[case::late(301, true)]
-fn starting_pods_have_no_advice(#[case] started: i64, #[case] is_advised: bool) {
-    let advice = starting(500, started).report().advice;
-    let is_named = |advice: &String| advice.contains("hold the decision back: web-3.");
-    assert_eq!(advice.iter().any(is_named), is_advised, "{advice:?}");
-}
-
-#[rstest]
-#[case::fetch(ReadError::fetch(MetricsApi::Resource, "no such server"), "kubectl get apiservices")]
-#[case::empty(
-    ReadError::Empty(MetricsApi::Resource),
-    "metrics.k8s.io works but has no value of cpu"
-)]
-fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) {
-    let mut inputs = inputs(json!({}));
-    inputs.readings = [(0, Err(error))].into_iter().collect();
-    let report = inputs.report();
-    assert!(report.sentence.starts_with("stays at 4: cpu cannot be read"), "{}", report.sentence);
-    contains(&report, advice);
-}
-
-#[rstest]
-#[case::of_no_pod("other", "Correct the name of the container in spec.metrics[0]")]
-#[case::not_measured("app", "No pod has a sample of cpu of container app that counts")]
-fn container_without_samples_has_advice(#[case] container: &str, #[case] advice: &str) {
-    let target = json!({ "type": "Utilization", "averageUtilization": 66 });
-    let source = json!({ "name": "cpu", "container": container, "target": target });
-    let metric = json!({ "type": "ContainerResource", "containerResource": source });
-    let mut inputs = inputs(json!({ "metrics": [metric] }));
-    inputs.readings = [(0, Ok(samples(&[])))].into_iter().collect();
-    contains(&inputs.report(), advice);
-}
-
-#[test]
-fn metric_that_the_api_does_not_have_is_named() {
-    let mut inputs = inputs(json!({}));
-    let error = "the server could not find the metric cpu for pods";
-    inputs.readings =
-        [(0, Err(ReadError::fetch(MetricsApi::Resource, error)))].into_iter().collect();
-    contains(&inputs.report(), "metrics.k8s.io has no metric cpu. Check the names");
 }
 
 #[test]
@@ -395,38 +342,8 @@ fn ages_of_samples_are_printed() {
     contains(&inputs.report(), "    samples: 10s to 6m old, measured over 30s\n");
 }
 
-#[rstest]
-#[case::old(151, true)]
-#[case::within_the_window(150, false)]
-fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
-    let mut inputs = inputs(json!({}));
-    inputs.now = at(10 - ago);
-    let advice = format!(
-        "The newest sample of cpu is {ago}s old, so the decision follows an old load. Check \
-         metrics-server."
-    );
-    assert_eq!(inputs.report().advice.contains(&advice), is_advised);
-}
-
 #[test]
-fn empty_metrics_of_no_pods_are_blamed_on_the_selector() {
-    let mut inputs = inputs(json!({}));
-    inputs.selected = SelectedPods::default();
-    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Resource)))].into_iter().collect();
-    contains(&inputs.report(), "No pod matches the target's selector");
-}
-
-#[test]
-fn every_pod_without_request_is_named() {
-    let mut inputs = inputs(json!({}));
-    let names = ["web-0", "web-1", "web-2", "web-3"];
-    let request = |name: &str| if name < "web-2" { Some("600m") } else { None };
-    inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", request(name))));
-    contains(&inputs.report(), "(missing in web-2, web-3)");
-}
-
-#[test]
-fn unavailable_scale_has_no_decision() {
+fn unreadable_scale_has_no_decision() {
     let mut inputs = inputs(json!({}));
     inputs.scale = Err(ScaleReadError::read("deployments \"web\" not found"));
     let report = inputs.report();
@@ -436,7 +353,7 @@ fn unavailable_scale_has_no_decision() {
 }
 
 #[test]
-fn pause_and_bound_are_changes() {
+fn bound_and_pause_are_listed_as_possible_changes() {
     let mut inputs = inputs(json!({ "maxReplicas": 4 }));
     let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
@@ -454,7 +371,7 @@ fn pause_and_bound_are_changes() {
 }
 
 #[test]
-fn pause_comes_first_while_the_metrics_ask_for_nothing() {
+fn pause_is_the_first_change_while_metrics_ask_for_none() {
     let mut inputs = inputs(json!({}));
     inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
@@ -469,9 +386,9 @@ fn pause_comes_first_while_the_metrics_ask_for_nothing() {
 }
 
 #[rstest]
-#[case::above_a_whole_number(300_250, "300", "scales to 5 when queue rises above 330; now 300250m")]
-#[case::from_nothing(0, "300", "rises above 0; now 0")]
-fn thresholds_are_round_numbers_as_kubectl_prints_them(
+#[case::above_a_whole_number(300_250, "300", "scales to 5 when queue rises above 330; now 300.25")]
+#[case::from_zero_replicas(0, "300", "rises above 0; now 0")]
+fn thresholds_are_printed_as_quantities(
     #[case] milli: i64,
     #[case] target: &str,
     #[case] expected: &str,
@@ -504,7 +421,7 @@ fn report_serializes_numbers_with_units() {
 }
 
 #[test]
-fn words_are_the_lines_of_the_text() {
+fn words_are_lines_of_the_text() {
     let report = inputs(json!({ "maxReplicas": 4 })).report();
     let (text, words) = (report.to_string(), report.words());
     assert_eq!((words.metrics.len(), words.changes.len()), (1, report.changes.len()));

@@ -316,7 +316,11 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     }
     if let Some(samples) = &metric.unselected_samples {
         let pods = names(samples.pods.iter().map(String::as_str));
-        writeln!(f, "    not selected, but counted ({}): {pods}", samples.pods.len())?;
+        let what = match samples.are_counted {
+            true => "not selected, but counted",
+            false => "of other owners, not counted",
+        };
+        writeln!(f, "    {what} ({}): {pods}", samples.pods.len())?;
     }
     Ok(())
 }
@@ -370,13 +374,20 @@ fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValu
     }
 }
 
-/// A value of a metric: memory in mebibytes, others exactly, as kubectl prints them.
+/// A value of a metric: memory in mebibytes, CPU as kubectl prints it, others as decimals, which the
+/// headline has too.
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     if metric.name.contains("memory") {
         format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
-    } else {
+    } else if is_resource(metric) {
         value.to_string()
+    } else {
+        value.as_f64().to_string()
     }
+}
+
+fn is_resource(metric: &MetricReport) -> bool {
+    matches!(metric.source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
 }
 
 fn time(at: Timestamp) -> String {

@@ -1,8 +1,8 @@
 //! A schedule of `minReplicas` and `maxReplicas`.
 //!
 //! Times are those of the entry's time zone, by the tz database in jiff. If the clocks skip the
-//! start or the end of an entry, it is later by what they skip. If they show it twice, the first
-//! one counts. An entry whose start and end are then the same doesn't hold on that day.
+//! start or the end of an entry, it moves later by the length of the gap. If the clocks show it
+//! twice, the first time counts. An entry whose start and end coincide doesn't hold on that day.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Settings, after};
 use crate::{api::HorizontalPodAutoscalerSpec, plan::has_object_or_external_metric};
 
-/// Compiled in, so that no file of the host can change a decision.
+/// Compiled in: no file of the host can change a decision.
 static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 /// The maximum length of a time zone's name in bytes.
 const MAX_ZONE_LEN: usize = 64;
@@ -118,14 +118,14 @@ pub struct Bounds {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BoundsChange {
-    /// When they change.
+    /// The time of the change.
     pub at: Timestamp,
     /// The bounds from then on.
     pub bounds: Bounds,
 }
 
 impl Bounds {
-    /// Those of a spec, without a schedule.
+    /// The bounds of a spec, without a schedule.
     pub fn of_spec(spec: &HorizontalPodAutoscalerSpec) -> Self {
         let (min_replicas, max_replicas) = (spec.effective_min_replicas(), spec.max_replicas);
         Self { min_replicas, max_replicas }
@@ -157,9 +157,20 @@ impl Settings {
         now: Timestamp,
     ) -> Option<BoundsChange> {
         let entries = self.bounds.as_deref()?;
-        // Most schedules change within a day, and each at most every two weeks: a time of the week
-        // may not exist in one of them.
+        // Most schedules change within a day. A weekly entry may pause for a week, if the clocks
+        // skip it: 15 days always have a change.
         [2, 8, 15].into_iter().find_map(|days| self.change_within(days, spec, entries, now))
+    }
+
+    /// All changes of the bounds after `from`, until `to`.
+    pub fn bounds_changes(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Vec<BoundsChange> {
+        let next = |at| self.next_bounds_change(spec, at).filter(|change| change.at <= to);
+        std::iter::successors(next(from), |change| next(change.at)).collect()
     }
 
     fn combined<'a>(
@@ -184,35 +195,36 @@ impl Settings {
         entries: &[ScheduledBounds],
         now: Timestamp,
     ) -> Option<BoundsChange> {
-        let mut holds = vec![false; entries.len()];
+        // The number of occurrences of each entry that hold. If the clocks skip its end, an entry
+        // may start again before it ends.
+        let mut open = vec![0_usize; entries.len()];
         let mut edges: Vec<(Timestamp, usize, bool)> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             for (start, end) in entry.occurrences(now, days).filter(|(_, end)| *end > now) {
                 if start > now {
                     edges.push((start, index, true));
-                } else if let Some(holds) = holds.get_mut(index) {
-                    *holds = true;
+                } else if let Some(open) = open.get_mut(index) {
+                    *open += 1;
                 }
                 edges.push((end, index, false));
             }
         }
-        // Of the same entry, an end before a start, if one occurrence follows the other.
         edges.sort_unstable();
-        let combined = |holds: &[bool]| {
-            let entries = entries.iter().zip(holds).filter(|(_, holds)| **holds);
+        let combined = |open: &[usize]| {
+            let entries = entries.iter().zip(open).filter(|(_, open)| **open > 0);
             self.combined(spec, entries.map(|(entry, _)| entry))
         };
-        let current = combined(&holds);
-        // Later, some occurrences are missing.
+        let current = combined(&open);
+        // Occurrences that start after the last of the days are unknown.
         let limit = after(now, SignedDuration::from_hours(i64::from(days - 1) * 24));
         for edges in edges.chunk_by(|one, other| one.0 == other.0) {
             for (_, index, starts) in edges {
-                if let Some(holds) = holds.get_mut(*index) {
-                    *holds = *starts;
+                if let Some(open) = open.get_mut(*index) {
+                    *open = if *starts { *open + 1 } else { open.saturating_sub(1) };
                 }
             }
             let (at, ..) = *edges.first().filter(|(at, ..)| *at <= limit)?;
-            let bounds = combined(&holds);
+            let bounds = combined(&open);
             if bounds != current {
                 return Some(BoundsChange { at, bounds });
             }
@@ -222,7 +234,7 @@ impl Settings {
 }
 
 impl TimeOfDay {
-    /// Hours, then minutes.
+    /// The hours and minutes.
     pub(crate) fn parts(self) -> (u16, u16) {
         (self.minutes / 60, self.minutes % 60)
     }
@@ -283,15 +295,15 @@ impl ScheduledBounds {
         self.occurrences(now, 0).any(|(start, end)| (start..end).contains(&now))
     }
 
-    /// The times from which and until which the entry holds, by their start: from those that may
-    /// not have ended to those that start within some days.
+    /// The start and end of each time that the entry holds, ordered by start: from those that may
+    /// still hold `now` to those that start within some days.
     fn occurrences(
         &self,
         now: Timestamp,
         days: i32,
     ) -> impl Iterator<Item = (Timestamp, Timestamp)> + '_ {
         let today = self.time_zone.to_datetime(now).date();
-        // Time zones have skipped whole days.
+        // From two days ago, because time zones have skipped whole days.
         (-2..=days).filter_map(move |day| {
             let date = today.checked_add(day.days()).ok()?;
             let is_start =
@@ -309,7 +321,7 @@ impl ScheduledBounds {
         self.time_zone.to_timestamp(time).ok()
     }
 
-    /// Why the entry can't be used, if it can't.
+    /// The reason why an entry is invalid.
     pub(crate) fn problem(&self) -> Option<String> {
         match (self.min_replicas, self.max_replicas) {
             (None, None) => Some("minReplicas or maxReplicas must be set".to_owned()),

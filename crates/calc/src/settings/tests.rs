@@ -142,6 +142,15 @@ fn entry_follows_the_clocks(
 }
 
 #[test]
+fn overlapping_occurrences_of_an_entry_hold_until_the_last_one_ends() {
+    // On March 29, 02:30 is 03:30: the entry starts again before it ends.
+    assert_eq!(
+        changes(json!([entry("03:00", "02:30", "Europe/Berlin")]), "2026-03-28T12:00:00Z", 2),
+        ["2026-03-30T00:30:00Z: 2 to 10 replicas", "2026-03-30T01:00:00Z: 5 to 10 replicas"]
+    );
+}
+
+#[test]
 fn next_change_is_one_of_the_bounds() {
     let whole_day = json!({ "start": "00:00", "end": "00:00", "minReplicas": 5 });
     assert_eq!(changes(json!([whole_day]), "2026-01-05T12:00:00Z", 1), [""; 0]);
@@ -348,7 +357,7 @@ fn fields_of_metrics_are_read() {
     assert_eq!(resolved.settings.metric(1), &MetricSettings::default());
     assert_eq!(
         problems(&resolved),
-        ["spec.metrics[1].external.fallback replicas must not be negative"]
+        ["spec.metrics[1].external.fallback is invalid: replicas must not be negative; ignored"]
     );
 }
 
@@ -367,7 +376,7 @@ fn operator_can_restrict_settings() {
         [
             "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but must be at least that of \
              --min-sync-period, 10s, which holds",
-            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings",
+            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings; ignored",
         ]
     );
 }
@@ -377,7 +386,10 @@ fn operator_can_restrict_settings() {
 fn long_and_unprintable_values_are_refused_in_short() {
     let long = "x".repeat(MAX_ANNOTATION_LEN + 1);
     let resolved = resolve(json!({ "fallback": format!("{{\"{long}\": {{}}}}") }), json!({}));
-    assert!(problems(&resolved)[0].ends_with("must have at most 8192 bytes"), "{resolved:?}");
+    assert!(
+        problems(&resolved)[0].ends_with("must have at most 8192 bytes; ignored"),
+        "{resolved:?}"
+    );
     let forged = json!({ "fallback": "{\"a\\nFATAL \\u001b[31m\": 1}" });
     let message = problems(&resolve(forged, json!({}))).remove(0);
     assert!(!message.contains(char::is_control) && message.len() < 500, "{message:?}");

@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use super::plural::plural;
 use hpa_metrics::{KubeObjects, ListError};
 
-/// How long a target's selector is cached.
+/// Age at which a cached selector of a target is read again.
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Looks up the pods of targets.
+/// Looks up the selectors of targets.
 #[async_trait]
 pub trait Targets: Send + Sync {
     /// The selector of a target's pods.
@@ -32,8 +32,8 @@ pub trait Targets: Send + Sync {
     ) -> Result<Selector, LookupError>;
 }
 
-/// Reads pods from a cache, scales with a short cache for their selectors, and other objects when
-/// they are asked for.
+/// Reads pods from a cache, and other objects from the API server. Selectors are cached for a short
+/// time.
 pub struct KubeCluster {
     client: Client,
     objects: Arc<KubeObjects>,
@@ -44,13 +44,13 @@ pub struct KubeCluster {
 type TargetKey = (String, String, String, String);
 
 impl KubeCluster {
-    /// `objects` must watch pods.
+    /// A cluster whose pods are cached by `objects`, which must watch pods.
     pub fn new(client: Client, objects: Arc<KubeObjects>) -> Self {
         Self { client, objects, selectors: Mutex::default() }
     }
 
-    /// The API of a kind that has an object. Fails if a text, which a tenant chooses, can't be part
-    /// of a path: the API server would decode it to another path.
+    /// The API of an object's kind. Fails if a name, which a tenant chooses, isn't a path segment:
+    /// the API server would decode it to another path.
     fn api(
         &self,
         namespace: &str,
@@ -159,7 +159,7 @@ impl Cluster for KubeCluster {
     ) -> Result<Vec<Pod>, LookupError> {
         let selector = self.selector(namespace, target).await?;
         if selector.is_empty() {
-            // It would select all pods of the namespace.
+            // An empty selector would match all pods of the namespace.
             return Ok(Vec::new());
         }
         self.objects.pods(namespace, &selector).map_err(|error| match error {
@@ -242,7 +242,7 @@ mod tests {
     #[case("apps/v1", "Deployment/../x", "web", "")]
     #[case("", "Deployment", "web", "")]
     #[tokio::test]
-    async fn texts_of_tenants_are_segments_of_the_path(
+    async fn names_from_tenants_must_be_path_segments(
         #[case] api_version: &str,
         #[case] kind: &str,
         #[case] name: &str,

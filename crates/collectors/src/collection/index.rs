@@ -31,14 +31,14 @@ pub(super) struct Index {
     by_metric: BTreeMap<MetricKey, BTreeMap<AutoscalerKey, Vec<Arc<CollectedMetric>>>>,
 }
 
-/// What an autoscaler asks for.
+/// The metrics and problems of an autoscaler.
 pub(super) struct Entry {
     metrics: Vec<Arc<CollectedMetric>>,
     problem: Option<CollectorProblem>,
 }
 
 impl Entry {
-    /// Metrics that are in `known` keep their values.
+    /// Metrics that are also in `known` keep their values.
     pub(super) fn new(
         key: &AutoscalerKey,
         hpa: &HorizontalPodAutoscaler,
@@ -76,7 +76,7 @@ impl Index {
         self.autoscalers.values().filter_map(|entry| entry.problem.clone()).collect()
     }
 
-    /// Returns whether the problems of the autoscaler changed.
+    /// Adds or replaces an autoscaler. Returns whether its problems changed.
     pub(super) fn insert(&mut self, key: AutoscalerKey, entry: Entry) -> bool {
         let before = self.remove(&key);
         let has_changed =
@@ -110,13 +110,13 @@ impl Index {
         entry.problem
     }
 
-    /// The autoscalers of an API group other than these.
+    /// The autoscalers of an API group that are not in `keys`.
     fn others(&self, group: &str, keys: &BTreeSet<AutoscalerKey>) -> Vec<AutoscalerKey> {
         let own = self.autoscalers.keys().filter(|key| key.0 == group);
         own.filter(|key| !keys.contains(*key)).cloned().collect()
     }
 
-    /// Removes the autoscalers of an API group that a list doesn't have.
+    /// Removes the autoscalers of an API group that are not in `listed`.
     pub(super) fn finish_list(&mut self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
         for key in self.others(group, listed) {
             self.remove(&key);
@@ -129,7 +129,7 @@ impl Index {
     }
 }
 
-/// The metrics of an autoscaler that can be collected, and the problems of others.
+/// The metrics of an autoscaler that collectors can read, and the problems of the others.
 fn metrics_of(
     hpa: &HorizontalPodAutoscaler,
     known: &[Arc<CollectedMetric>],

@@ -19,13 +19,13 @@ use tracing::debug;
 use super::{CollectionSettings, reader::Reader};
 use crate::{FetchError, MetricConfig, Plan, Sample};
 
-/// How long a request waits for a new value if there is an old one.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time that a request waits for a new value before it uses the previous one.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// How long a metric is not collected again after a failure, at most.
+/// The maximum pause after a failed collection.
 const MAX_RETRY: Duration = Duration::from_secs(10);
 
-/// A metric that can be collected.
+/// A metric with its last values.
 pub(super) struct CollectedMetric {
     pub(super) config: MetricConfig,
     plan: Plan,
@@ -34,25 +34,25 @@ pub(super) struct CollectedMetric {
 
 #[derive(Default)]
 struct State {
-    last: Option<Arc<Collected>>,
+    last: Option<Arc<CollectedValues>>,
     failed: Option<(Instant, Arc<FetchError>)>,
     flight: Option<Flight>,
 }
 
 /// Concurrent requests wait for the same collection.
-type Flight = Shared<BoxFuture<'static, Result<Arc<Collected>, Arc<FetchError>>>>;
+type Flight = Shared<BoxFuture<'static, Result<Arc<CollectedValues>, Arc<FetchError>>>>;
 
 /// The samples of one collection.
-pub(super) struct Collected {
-    /// The start of the collection, by a clock that stops while the machine is suspended and by one
-    /// that can be set.
+pub(super) struct CollectedValues {
+    /// The start of the collection by the monotonic clock, which stops during suspension, and below
+    /// by the system clock, which may be set.
     at: Instant,
     time: Timestamp,
     pub(super) samples: Vec<Sample>,
 }
 
-impl Collected {
-    /// The age by the clock that has advanced more.
+impl CollectedValues {
+    /// The age, by the clock that advanced more.
     fn age(&self, now: Timestamp) -> Duration {
         let by_time = Duration::try_from(now.duration_since(self.time)).unwrap_or_default();
         self.at.elapsed().max(by_time)
@@ -68,17 +68,17 @@ impl CollectedMetric {
         self.plan.name
     }
 
-    /// The age of the value, if it may be used.
+    /// The age of the last value, unless it has expired.
     pub(super) fn age(&self, reader: &Reader) -> Option<Duration> {
         let age = self.state.lock().last.as_ref()?.age(reader.now());
         (age <= self.max_age(&reader.settings)).then_some(age)
     }
 
-    /// The value, which is collected if the last one is too old.
+    /// The last value, or a new one if it is too old.
     pub(super) async fn read(
         self: &Arc<Self>,
         reader: &Arc<Reader>,
-    ) -> Result<Arc<Collected>, Arc<FetchError>> {
+    ) -> Result<Arc<CollectedValues>, Arc<FetchError>> {
         let (usable, flight) = {
             let mut state = self.state.lock();
             let age = state.last.as_ref().map(|last| last.age(reader.now()));
@@ -94,14 +94,14 @@ impl CollectedMetric {
                 return usable.ok_or_else(|| error.clone());
             }
             if usable.is_none() {
-                // Frees the values that no request may use any more.
+                // Expired: no request may use it.
                 state.last = None;
             }
             let flight = state.flight.get_or_insert_with(|| self.start(reader)).clone();
             (usable, flight)
         };
         match usable {
-            Some(old) => match timeout(PATIENCE, flight).await {
+            Some(old) => match timeout(MAX_WAIT, flight).await {
                 Ok(Ok(new)) => Ok(new),
                 Ok(Err(_)) | Err(_) => Ok(old),
             },
@@ -109,7 +109,7 @@ impl CollectedMetric {
         }
     }
 
-    /// Starts a collection, which ends also if nobody waits for it any more.
+    /// Starts a collection in a task: it ends even if all requests are cancelled.
     fn start(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
@@ -132,7 +132,7 @@ impl CollectedMetric {
         outcome.boxed().shared()
     }
 
-    async fn collect(&self, reader: &Reader) -> Result<Arc<Collected>, FetchError> {
+    async fn collect(&self, reader: &Reader) -> Result<Arc<CollectedValues>, FetchError> {
         let time = reader.now();
         let (at, values) =
             reader.read(&self.plan, &self.config.namespace, &self.config.target).await;
@@ -146,16 +146,15 @@ impl CollectedMetric {
             let (error, pod) = (describe(&failure.error), &failure.pod);
             debug!(namespace, autoscaler, metric, pod, error, "unable to collect");
         }
-        Ok(Arc::new(Collected { at, time, samples: values.samples }))
+        Ok(Arc::new(CollectedValues { at, time, samples: values.samples }))
     }
 
     fn interval(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.plan.interval).unwrap_or_default())
     }
 
-    /// When a value is collected again: after 85 % to 95 % of the interval, so that the requests of
-    /// an autoscaler with the same period don't just miss it, and those of many metrics don't stay
-    /// together.
+    /// The age at which a value is collected again: 85 % to 95 % of the interval. An autoscaler
+    /// with the same period then always triggers it, and many metrics spread out.
     fn refresh_age(&self, settings: &CollectionSettings) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let spread = hasher.hash_one((
@@ -167,7 +166,7 @@ impl CollectedMetric {
         self.interval().min(self.max_age(settings)) * percent / 100
     }
 
-    /// The operator's bound also holds for metrics with a longer interval.
+    /// The age at which a value expires. The operator's limit also applies to longer intervals.
     fn max_age(&self, settings: &CollectionSettings) -> Duration {
         settings.max_age.unwrap_or(self.interval() * 2)
     }

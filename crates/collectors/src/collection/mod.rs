@@ -1,7 +1,7 @@
-//! Metrics that annotations and selectors of autoscalers ask to be collected.
+//! Collects the metrics that annotations and selectors of autoscalers describe.
 //!
-//! Nothing is polled. A value is collected when it is asked for, and is reused until it is one
-//! interval old. A value that can't be renewed is used up to a bounded age.
+//! Values are collected on request and reused for one interval. If a collection fails, the previous
+//! value is used up to a maximum age.
 
 mod cluster;
 mod index;
@@ -41,16 +41,16 @@ use crate::{Clients, Environment, schedules::source::Now};
 #[derive(Clone, Debug)]
 pub struct CollectionSettings {
     pub environment: Environment,
-    /// The collectors that are on, by [`Registration::name`](crate::registry::Registration::name).
+    /// The enabled collectors, by [`Registration::name`](crate::registry::Registration::name).
     pub collectors: BTreeSet<&'static str>,
-    /// How old a value may be that can't be renewed. By default, two intervals of the metric.
+    /// The maximum age of a value if collections fail. By default two intervals of the metric.
     pub max_age: Option<Duration>,
-    /// How many collections of each collector run at a time.
+    /// The maximum number of concurrent collections per collector.
     pub concurrency: usize,
 }
 
 impl Default for CollectionSettings {
-    /// Documents of pods and of endpoints.
+    /// Enables the collectors of documents of pods and endpoints.
     fn default() -> Self {
         Self {
             environment: Environment::default(),
@@ -64,29 +64,29 @@ impl Default for CollectionSettings {
 /// The metrics of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectorStatus {
-    /// Metrics that can be collected.
+    /// The number of metrics.
     pub metrics: usize,
-    /// Metrics that have a value that is young enough.
+    /// The number of metrics with a value that hasn't expired.
     pub values: usize,
-    /// The age of the oldest of them.
+    /// The age of the oldest such value.
     pub oldest: Option<Duration>,
 }
 
-/// Collects values when they are asked for.
+/// The metrics of all autoscalers, collected on request.
 pub struct Collection {
     reader: Arc<Reader>,
     /// Selects pods.
     objects: Arc<dyn ObjectLister>,
     targets: Arc<dyn Targets>,
     index: Mutex<Index>,
-    /// Problems of autoscalers have changed.
+    /// Notified when problems of autoscalers change.
     problems_changed: Notify,
-    /// Of the autoscalers of all APIs.
+    /// Whether the autoscalers of all APIs are synced.
     state: SyncState,
 }
 
 impl Collection {
-    /// Has no metrics until [`Self::watch`] has read the autoscalers.
+    /// A collection. It has no metrics until [`Self::watch`] has listed the autoscalers.
     pub fn new(
         settings: CollectionSettings,
         clients: Arc<Clients>,
@@ -105,7 +105,7 @@ impl Collection {
         }
     }
 
-    /// The state of each collector that is on.
+    /// The status of each enabled collector.
     pub fn status(&self) -> BTreeMap<&'static str, CollectorStatus> {
         let settings = &self.reader.settings;
         let mut all: BTreeMap<_, CollectorStatus> =
@@ -121,23 +121,22 @@ impl Collection {
         all
     }
 
-    /// Waits until the first lists of autoscalers have ended. [`Self::watch`] must run.
+    /// Waits for the first lists of autoscalers. [`Self::watch`] must run.
     pub async fn listed(&self) {
         self.state.first_outcome().await;
     }
 
-    /// The problems of all autoscalers now.
+    /// The current problems of all autoscalers.
     pub fn problems(&self) -> Vec<CollectorProblem> {
         self.index.lock().problems()
     }
 
-    /// Waits until the problems of an autoscaler change. For one caller at a time.
+    /// Waits until the problems of an autoscaler change. Only one caller may wait.
     pub async fn problems_changed(&self) {
         self.problems_changed.notified().await;
     }
 
-    /// Adds or updates an autoscaler with all its annotations. Values of metrics that it still has
-    /// remain.
+    /// Adds or replaces an autoscaler. Unchanged metrics keep their values.
     fn apply(&self, key: AutoscalerKey, hpa: &HorizontalPodAutoscaler) {
         let known = self.index.lock().metrics_of(&key);
         let entry = Entry::new(&key, hpa, &known, &self.reader.settings);
@@ -151,7 +150,7 @@ impl Collection {
         self.index.lock().remove(key);
     }
 
-    /// Removes the autoscalers of an API group that a list doesn't have.
+    /// Removes the autoscalers of an API group that are not in `listed`.
     fn finish_list(&self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
         self.index.lock().finish_list(group, listed);
     }

@@ -1,4 +1,4 @@
-//! Resources of kinds.
+//! Maps kinds to resources.
 
 use hpa_metrics::resource::GroupResource;
 
@@ -20,7 +20,7 @@ pub(super) fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether a client that names a resource means objects of this kind. It may leave the group out.
+/// Whether a resource that a client names is that of this kind. The group may be missing.
 pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
     let own = group(api_version);
     let is_group = resource.group == own || resource.group.is_empty() || own.is_empty();

@@ -1,4 +1,4 @@
-//! Problems of annotations as events.
+//! Formats problems of annotations for events.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use hpa_calc::HorizontalPodAutoscaler;
 
 use crate::Finding;
 
-/// Findings in an event, and the length of each. The values of annotations have up to 256 KiB, and
-/// all metrics with the same name repeat them.
+/// The maximum number of findings in an event, and their length. Findings may contain annotations
+/// of up to 256 KiB, and repeat for all metrics with the same name.
 const MAX_FINDINGS: usize = 8;
 const MAX_FINDING_CHARS: usize = 300;
 
@@ -23,7 +23,7 @@ pub struct CollectorProblem {
     pub message: String,
 }
 
-/// The first problems of an autoscaler, once each, and the number of the others.
+/// The first distinct problems of an autoscaler, and the number of the others.
 #[derive(Default)]
 pub(super) struct Problems {
     errors: BTreeSet<String>,
@@ -47,7 +47,8 @@ impl Problems {
         }
     }
 
-    /// Metrics without a collector come first, in the words of the reference.
+    /// The message of the event. Metrics without a collector are first, with the text of the
+    /// reference.
     fn message(&self) -> Option<String> {
         let joined = |texts: &BTreeSet<String>, prefix: &str| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Collected metrics as a provider.
+//! Serves collected metrics as a metric source.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -20,21 +20,21 @@ use hpa_metrics::{
 
 use super::{
     Collection,
-    metric::{Collected, CollectedMetric},
+    metric::{CollectedMetric, CollectedValues},
     plural,
 };
 
-/// How many metrics one request collects at a time.
+/// The maximum number of metrics that one request collects concurrently.
 const MAX_CONCURRENT: usize = 8;
 
-/// A metric, and what was collected.
-type Read = (Arc<CollectedMetric>, Result<Arc<Collected>, Arc<FetchError>>);
+/// A metric with the result of its collection.
+type ReadMetric = (Arc<CollectedMetric>, Result<Arc<CollectedValues>, Arc<FetchError>>);
 
 /// The metrics of a [`Collection`].
 pub struct CollectionProvider(Arc<Collection>);
 
 impl CollectionProvider {
-    /// A provider for these metrics.
+    /// A source for the metrics of a collection.
     pub fn new(collection: Arc<Collection>) -> Self {
         Self(collection)
     }
@@ -48,7 +48,7 @@ impl CollectionProvider {
         self.0.index.lock().named(namespace, metric_type, name)
     }
 
-    /// The pods of a namespace that a selector selects.
+    /// The pods of a namespace that match a selector.
     async fn pods(
         &self,
         namespace: &str,
@@ -64,8 +64,8 @@ impl CollectionProvider {
         names.map(|names| names.into_iter().collect()).map_err(MetricError::List)
     }
 
-    /// The metrics whose targets have pods among these. If the selector is that of one target, it
-    /// is the only one.
+    /// The metrics whose targets have any of these pods. If one of the targets has this selector,
+    /// only its metric.
     async fn of_pods(
         &self,
         metrics: Vec<Arc<CollectedMetric>>,
@@ -79,7 +79,7 @@ impl CollectionProvider {
         for metric in metrics {
             let own =
                 self.0.targets.selector(&metric.config.namespace, &metric.config.target).await;
-            // The target of another autoscaler may be gone.
+            // Another autoscaler's target may have been deleted.
             let Ok(own) = own else { continue };
             if selector.is_some_and(|selector| selector.to_string() == own.to_string()) {
                 return Ok(vec![metric]);
@@ -91,8 +91,8 @@ impl CollectionProvider {
         Ok(found)
     }
 
-    /// The values of metrics, in their order.
-    async fn read_all(&self, metrics: Vec<Arc<CollectedMetric>>) -> Vec<Read> {
+    /// Reads metrics concurrently. The results keep their order.
+    async fn read_all(&self, metrics: Vec<Arc<CollectedMetric>>) -> Vec<ReadMetric> {
         let reads = metrics.into_iter().map(|metric| {
             let reader = self.0.reader.clone();
             let read = async move {
@@ -105,7 +105,7 @@ impl CollectionProvider {
         stream::iter(reads).buffered(MAX_CONCURRENT).collect().await
     }
 
-    /// The values of the pods. Those of pods that are gone are left out.
+    /// The values of the pods, without those of deleted pods.
     async fn pod_values(
         &self,
         request: &CustomQuery,
@@ -146,7 +146,7 @@ impl CollectionProvider {
         })
     }
 
-    /// The metric of an object, of which the first autoscaler counts.
+    /// The metric of an object. If several autoscalers configure one, the first one's.
     fn of_object(&self, request: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
         let metrics = self.named(&request.namespace, MetricType::Object, &request.metric);
         metrics.into_iter().find(|metric| {
@@ -262,7 +262,7 @@ impl CollectionProvider {
 
     async fn external(&self, request: &ExternalQuery) -> Result<ExternalValues, MetricError> {
         let metrics = self.named(&request.namespace, MetricType::External, &request.metric);
-        // Of several autoscalers with the same labels, the first one counts.
+        // If several autoscalers have metrics with the same labels, the first one is used.
         let mut seen = HashSet::new();
         let selected: Vec<_> = metrics
             .into_iter()
@@ -289,7 +289,7 @@ impl CollectionProvider {
                 Err(error) => failure = Some(error),
             }
         }
-        // A sum of some series would be wrong.
+        // The sum of only some series would be wrong.
         if let Some(error) = failure {
             return Err(fetch_error(error));
         }

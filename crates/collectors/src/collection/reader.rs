@@ -1,4 +1,4 @@
-//! Reads the values of plans, a bounded number at a time.
+//! Reads the values of plans, with a concurrency limit.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,21 +11,21 @@ use crate::{Clients, Context, FetchError, Plan, Values, schedules::source::Now, 
 
 /// Observes collections, for metrics.
 pub trait CollectionObserver: Send + Sync {
-    /// A collection ended. It may have failed.
+    /// Called after each collection.
     fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool);
 
-    /// Autoscalers were listed, or could not be listed.
+    /// Called after each list of autoscalers.
     fn updated(&self, has_failed: bool);
 }
 
-/// Ignores everything.
+/// Observes nothing.
 impl CollectionObserver for () {
     fn collected(&self, _: &'static str, _: Duration, _: bool) {}
 
     fn updated(&self, _: bool) {}
 }
 
-/// Reads values within the limits of their collectors, and reports to the observer.
+/// Reads values within the concurrency limits of their collectors, and notifies the observer.
 pub(super) struct Reader {
     pub(super) settings: CollectionSettings,
     pub(super) observer: Arc<dyn CollectionObserver>,
@@ -50,7 +50,7 @@ impl Reader {
         (self.now)()
     }
 
-    /// Reads the values of a plan for an autoscaler. Returns also when it started.
+    /// Reads the values of a plan for an autoscaler. Also returns the start times.
     pub(super) async fn read(
         &self,
         plan: &Plan,

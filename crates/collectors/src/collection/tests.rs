@@ -25,7 +25,7 @@ use hpa_metrics::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Pods with the label `app`, of which each has the value 5. A collection takes half a second.
+/// Pods with the label `app`. Each has the value 5. A collection takes half a second.
 #[derive(Default)]
 struct World {
     pods: Mutex<Vec<(String, String)>>,
@@ -50,14 +50,14 @@ impl World {
     }
 }
 
-/// Parses as the real collectors, and reads 5 from each pod, or 5.
+/// Parses like the real collectors. Reads the value 5, of each pod or as a single value.
 #[derive(Debug)]
-struct Five {
+struct FiveCollector {
     is_of_pods: bool,
 }
 
 #[async_trait]
-impl Collector for Five {
+impl Collector for FiveCollector {
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError> {
         let is_of_pods = metric.metric_type == MetricType::Pods;
         match metric.metric_type {
@@ -85,9 +85,13 @@ impl Collector for Five {
 }
 
 const COLLECTORS: [Registration; 3] = [
-    Registration::new::<Five>("pods", &[MetricSelector::Pods], &["*"]),
-    Registration::new::<Five>("http", &[MetricSelector::ExternalType(&["json-path"])], &["*"]),
-    Registration::new::<Five>(
+    Registration::new::<FiveCollector>("pods", &[MetricSelector::Pods], &["*"]),
+    Registration::new::<FiveCollector>(
+        "http",
+        &[MetricSelector::ExternalType(&["json-path"])],
+        &["*"],
+    ),
+    Registration::new::<FiveCollector>(
         "prometheus",
         &[MetricSelector::ObjectAnnotation("prometheus")],
         &["*"],
@@ -126,7 +130,7 @@ impl Cluster for World {
     }
 }
 
-/// A target selects the pods whose label has its name.
+/// The selector of a target: pods whose label `app` is its name.
 fn selector_of(target: &CrossVersionObjectReference) -> Selector {
     Selector::parse(&format!("app={}", target.name)).unwrap()
 }
@@ -285,7 +289,7 @@ fn external_hpa(name: &str) -> HorizontalPodAutoscaler {
 }
 
 #[tokio::test(start_paused = true)]
-async fn value_is_collected_when_it_is_asked_for_and_reused_for_an_interval() {
+async fn value_is_collected_on_request_and_reused_for_an_interval() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     sleep(SECOND * 600).await;
@@ -312,7 +316,7 @@ async fn concurrent_requests_share_a_collection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn value_of_a_failing_backend_disappears_after_its_bounded_age() {
+async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     fixture.external("q=web").await.unwrap();
@@ -335,7 +339,7 @@ async fn value_of_a_failing_backend_disappears_after_its_bounded_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_pod_has_no_value_and_foreign_pods_have_none() {
+async fn deleted_pods_and_pods_of_others_have_no_value() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("web"));
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
@@ -376,8 +380,8 @@ fn metric_is_known_in_its_namespace_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn collections_at_a_time_are_limited() {
-    // Half of them are for others.
+async fn concurrent_collections_are_limited() {
+    // Half of the slots are reserved for other namespaces.
     let fixture = Fixture::new(8);
     for index in 0..40 {
         fixture.apply(&external_hpa(&format!("web-{index}")));
@@ -390,7 +394,7 @@ async fn collections_at_a_time_are_limited() {
 }
 
 #[test]
-fn problem_names_the_annotation_and_spares_other_metrics() {
+fn invalid_annotation_is_named_and_other_metrics_are_collected() {
     let fixture = Fixture::new(1);
     let mut broken = pods_hpa("web");
     let rest = external_hpa("web");
@@ -429,7 +433,7 @@ fn problem_names_the_annotation_and_spares_other_metrics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_autoscalers_that_come_and_go_leave_nothing() {
+async fn deleted_autoscalers_leave_no_state() {
     let fixture = Fixture::new(32);
     let mut metrics: Vec<Weak<CollectedMetric>> = Vec::new();
     for index in 0..10_000 {
@@ -439,7 +443,7 @@ async fn many_autoscalers_that_come_and_go_leave_nothing() {
             fixture.external(&format!("q=web-{index}")).await.unwrap();
         }
         metrics.extend(fixture.collection.index.lock().metrics().map(Arc::downgrade));
-        // A broken one has a problem, and a renamed one is another one.
+        // An invalid autoscaler has a problem, and a renamed one is new.
         let endpoint = "metric-config.external.queue.json-path/endpoint";
         first.metadata.annotations.insert(endpoint.to_owned(), "no URL".to_owned());
         fixture.apply(&first);
@@ -457,7 +461,7 @@ async fn many_autoscalers_that_come_and_go_leave_nothing() {
 
 /// The tenant's interval is a day.
 #[tokio::test(start_paused = true)]
-async fn age_bound_of_the_operator_holds_for_longer_intervals() {
+async fn maximum_age_of_the_operator_applies_to_longer_intervals() {
     let fixture = Fixture::with_max_age(32, Some(SECOND * 60));
     let mut hpa = external_hpa("web");
     let interval = "metric-config.external.queue.json-path/interval";
@@ -473,9 +477,9 @@ async fn age_bound_of_the_operator_holds_for_longer_intervals() {
     fixture.external("q=web").await.unwrap_err();
 }
 
-/// The monotonic clock stands still, the time goes on.
+/// The system clock advances, the monotonic clock doesn't.
 #[tokio::test(start_paused = true)]
-async fn value_from_before_a_suspension_is_too_old() {
+async fn value_from_before_a_suspension_has_expired() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     fixture.external("q=web").await.unwrap();
@@ -519,7 +523,7 @@ fn settings_and_messages_of_one_autoscaler_are_bounded() {
     assert!(message().len() < 4096, "{}", message().len());
 }
 
-/// As in the README of kube-metrics-adapter.
+/// The example in the README of kube-metrics-adapter.
 #[tokio::test(start_paused = true)]
 async fn object_metric_can_describe_a_pod() {
     let fixture = Fixture::new(32);
@@ -542,7 +546,7 @@ async fn object_metric_can_describe_a_pod() {
     let object = String::from(values.items[0].object.clone());
     assert_eq!((&*values.object_kind.kind, &*object), ("Pod", "dummy-pod"));
     fixture.provider.read_custom(request("other-pod")).await.unwrap_err();
-    // Beside a metric of pods with the same name.
+    // Also with a Pods metric of the same name.
     fixture.apply(&pods_hpa("api"));
     let of_pod = fixture.provider.read_custom(request("api-0")).await.unwrap();
     assert_eq!(String::from(of_pod.items[0].object.clone()), "api-0");

@@ -1,4 +1,4 @@
-//! The watch of autoscalers, with all their annotations.
+//! Watches autoscalers with their annotations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,7 +47,7 @@ impl AutoscalerGroup {
 }
 
 impl Collection {
-    /// Keeps the metrics up to date with the autoscalers of these APIs, in one namespace or in all.
+    /// Watches the autoscalers of these APIs, in one or all namespaces, and updates the metrics.
     /// Never ends.
     pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup], namespace: Option<&str>) {
         let pending = AtomicUsize::new(groups.len());
@@ -62,7 +62,7 @@ impl Collection {
         join_all(apis).await;
     }
 
-    /// `pending` counts the APIs whose first list is not complete.
+    /// Watches one API. `pending` counts the APIs whose first list is incomplete.
     async fn watch_group(
         &self,
         group: AutoscalerGroup,
@@ -114,7 +114,7 @@ impl Collection {
         let key = key(group, &object);
         match decode(object) {
             Some(hpa) => self.apply(key.clone(), &hpa),
-            // The controller reports it.
+            // The controller reports objects that can't be decoded.
             None => self.remove(&key),
         }
         key
@@ -132,7 +132,7 @@ fn key(group: AutoscalerGroup, object: &DynamicObject) -> AutoscalerKey {
     (group.name().to_owned(), object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// The parts that collectors need.
+/// Decodes the fields that collectors need.
 fn decode(object: DynamicObject) -> Option<HorizontalPodAutoscaler> {
     let DynamicObject { metadata, mut data, .. } = object;
     let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A document of an HTTP endpoint.
+//! Reads a number from a JSON document of an HTTP endpoint.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,7 +28,7 @@ impl Collector for HttpDocument {
             (false, false) => return Err(ConfigError::HttpTwoJson),
             _ => {}
         }
-        let endpoint = metric.value("endpoint").ok_or(ConfigError::NoEndpoint)?.to_owned();
+        let endpoint = metric.value("endpoint").ok_or(ConfigError::Missing("endpoint"))?.to_owned();
         check_url(&endpoint, environment.compat)
             .map_err(|problem| ConfigError::Url(endpoint.clone(), problem))?;
         if metric.labels().is_none_or(BTreeMap::is_empty) {

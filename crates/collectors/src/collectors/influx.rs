@@ -1,4 +1,4 @@
-//! Queries to `InfluxDB` 2, in Flux. The value is the column `metricvalue` of the first row.
+//! Reads a value from `InfluxDB` 2 with a Flux query: the column `metricvalue` of the first row.
 
 use async_trait::async_trait;
 use csv::{ReaderBuilder, StringRecord};
@@ -20,7 +20,7 @@ use crate::{
 const SERVICE: &str = "InfluxDB";
 const SERVER: &str = "influxdb";
 
-/// A query, with what the autoscaler sets instead of the operator.
+/// A query, and the settings that override those of the operator.
 #[derive(Clone, Debug)]
 pub(crate) struct FluxQuery {
     query: String,
@@ -37,7 +37,7 @@ impl Collector for FluxQuery {
                 let query = metric.value(name);
                 query.ok_or_else(|| ConfigError::FluxNoQuery(metric.metric.name.clone()))?
             }
-            // Documented by the reference, but not accepted by it.
+            // The reference documents this key, but doesn't accept it.
             (None, Some(query)) if environment.compat == Compat::Off => query,
             (None, _) => return Err(ConfigError::FluxNoQueryName),
         };
@@ -55,7 +55,7 @@ impl Collector for FluxQuery {
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
-    /// The reference drops the value and reports 0.
+    /// Reads the value. The reference drops it and reports 0.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let call = self.call(context)?;
@@ -103,13 +103,14 @@ impl FluxQuery {
         let call = call(&base, Destination::Tenant).ok_or_else(invalid)?;
         match &own_token {
             Some(_) => authorized(call, "Token", own_token.as_ref()),
-            // Never the operator's token: the tenant's server would get it.
+            // Without the operator's token, which the tenant's server would receive.
             None => clients.with_credential_as("Token", call),
         }
     }
 }
 
-/// A refusal by the operator's server, without its message: a query can put data of others there.
+/// An error of the operator's server, without its message: queries can put other tenants' data
+/// there.
 fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
     if reply.status == StatusCode::BAD_REQUEST && call.destination == Destination::Operator {
         return FetchError::Server { service: SERVICE, message: "it is invalid, or fails" };
@@ -191,7 +192,7 @@ mod tests {
     #[case::null(",,0,\r\n", Err("the column metricvalue is null"))]
     #[case::short_row(",,0\r\n", Err("the column metricvalue is null"))]
     #[case::no_row("\r\n", Err("empty result returned"))]
-    fn first_row_counts(#[case] rows: &str, #[case] expected: Result<f64, &'static str>) {
+    fn value_is_in_the_first_row(#[case] rows: &str, #[case] expected: Result<f64, &'static str>) {
         assert_eq!(metric_value(format!("{HEAD}{rows}").as_bytes()), expected);
     }
 
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn row_of_a_later_table_counts_if_the_first_is_empty() {
+    fn value_is_in_a_later_table_if_the_first_is_empty() {
         let table = "#datatype,string,long\n#group,false,false\n#default,,\n,result,metricvalue\n";
         assert_eq!(metric_value(format!("{table}\n{table},,5\n").as_bytes()), Ok(5.0));
     }

@@ -1,4 +1,4 @@
-//! One file for each collector. [`crate::registry`] has the table of them.
+//! The collectors, one per file. Their table is in [`crate::registry`].
 
 pub(crate) mod http;
 pub(crate) mod influx;

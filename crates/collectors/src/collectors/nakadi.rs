@@ -1,4 +1,4 @@
-//! Subscriptions of the event broker Nakadi.
+//! Reads the lag of subscriptions of the event broker Nakadi.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::{
 
 const SERVICE: &str = "Nakadi";
 const SERVER: &str = "nakadi";
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 const MAX_PAGES: usize = 50;
 
-/// The subscriptions, by their ID or by what they subscribe to.
+/// Selects subscriptions, by their ID or by application and event types.
 #[derive(Clone, Debug)]
 pub(crate) struct NakadiSubscription {
     quantity: Quantity,
@@ -134,7 +134,7 @@ impl Collector for NakadiSubscription {
         };
         let mut event_types = Vec::new();
         for id in &ids {
-            // Some of several subscriptions may have no statistics for a while.
+            // A new subscription may have no statistics yet.
             event_types.extend(stats(context, service, id).await?.items);
         }
         if event_types.is_empty() {
@@ -148,8 +148,8 @@ impl Collector for NakadiSubscription {
 }
 
 impl NakadiSubscription {
-    /// The largest lag, or the number of unconsumed events, of all partitions. The reference takes
-    /// a missing number for 0.
+    /// The largest lag or the sum of unconsumed events of all partitions. The reference reads a
+    /// missing number as 0.
     fn total<'p>(
         &self,
         partitions: impl Iterator<Item = &'p Partition>,
@@ -180,7 +180,7 @@ impl NakadiSubscription {
         Ok(total)
     }
 
-    /// The IDs of the subscriptions that the autoscaler selects.
+    /// The IDs of the selected subscriptions.
     async fn subscriptions(
         &self,
         context: &Context<'_>,
@@ -193,7 +193,8 @@ impl NakadiSubscription {
         let mut ids = Vec::new();
         for _ in 0..MAX_PAGES {
             let current = uri.take().ok_or(FetchError::NotConfigured(SERVICE))?;
-            let page: Subscriptions = ask(context, service, current.clone()).await?;
+            let page: Subscriptions =
+                request_with_retries(context, service, current.clone()).await?;
             ids.extend(page.items.into_iter().map(|item| item.id));
             let next = page.links.next.map(|next| next.href).unwrap_or_default();
             if next.is_empty() {
@@ -210,18 +211,18 @@ async fn stats(
     service: &OperatorService,
     id: &str,
 ) -> Result<Stats, FetchError> {
-    // It becomes part of a path, which is asked with the operator's token.
+    // It becomes part of a path, requested with the operator's token.
     let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !id.bytes().all(is_id) {
         return Err(FetchError::Setting { key: "subscription-id", value: id.to_owned() });
     }
     let path = format!("/subscriptions/{id}/stats");
     let uri = url::below(&service.url, &path, &[("show_time_lag", "true")]);
-    ask(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
+    request_with_retries(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await
 }
 
-/// Sends a request, up to three times if it fails for a while.
-async fn ask<T: DeserializeOwned>(
+/// Sends a request. Retries temporary failures, up to three attempts.
+async fn request_with_retries<T: DeserializeOwned>(
     context: &Context<'_>,
     service: &OperatorService,
     uri: Uri,
@@ -229,7 +230,7 @@ async fn ask<T: DeserializeOwned>(
     let call = context.call(uri, Destination::Operator);
     let call = authorized(call, "Bearer", service.token.as_ref())?;
     let mut backoff = FIRST_BACKOFF;
-    for _ in 1..TRIES {
+    for _ in 1..MAX_ATTEMPTS {
         match attempt(context, &call).await {
             Attempt::Done(result) => return result,
             Attempt::Failed { after, .. } => {
@@ -259,16 +260,16 @@ async fn attempt<T: DeserializeOwned>(context: &Context<'_>, call: &Call) -> Att
     match (status.as_u16(), retry_after.map(seconds)) {
         (429, None) => Attempt::Failed { error, after: None },
         (429, Some(Some(after))) => Attempt::Failed { error, after: Some(after) },
-        // As in the reference, also 429 with a header that is no number.
+        // As in the reference, also 429 with an invalid `Retry-After`.
         (400..=499, _) => Attempt::Done(Err(error)),
         _ => Attempt::Failed { error, after: None },
     }
 }
 
 enum Attempt<T> {
-    /// The result, or an error that another attempt doesn't change.
+    /// The result, or a permanent error.
     Done(Result<T, FetchError>),
-    /// An error that can be temporary, and how long the server wants to be left alone.
+    /// A possibly temporary error, with the delay in `Retry-After`.
     Failed { error: FetchError, after: Option<Duration> },
 }
 
@@ -276,7 +277,7 @@ fn seconds(value: &http::HeaderValue) -> Option<Duration> {
     value.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
-/// The next page, which must be on the same server, because it is asked with a token.
+/// The URL of the next page. It must be on the same server, because it is requested with a token.
 fn next_page(service: &OperatorService, href: &str) -> Result<Uri, FetchError> {
     let elsewhere = || unexpected("the next page is on another server");
     // The link is relative to the URL of the service.

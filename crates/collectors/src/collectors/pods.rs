@@ -1,4 +1,4 @@
-//! A document of each pod of the target.
+//! Reads a number from a JSON document of each pod of the target.
 
 use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
     settings::Limits,
 };
 
-/// A collection may take twice as long as one request, so that half of the connections can wait for
+/// The time limit of a collection in request timeouts: half of the connections may be blocked by
 /// pods that don't respond.
 const ROUNDS: u32 = 2;
 
 const DEFAULT_TIMEOUT: i64 = 15_000_000_000;
 
-/// The document of each pod, and what it is read with.
+/// The URL of the document and the settings of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct PodDocuments {
     extractor: Arc<Extractor>,
@@ -37,7 +37,7 @@ pub(crate) struct PodDocuments {
     raw_query: String,
     request_timeout: i64,
     connect_timeout: i64,
-    /// Nanoseconds, as both timeouts.
+    /// In nanoseconds, like the timeouts.
     min_pod_ready_age: i64,
 }
 
@@ -73,7 +73,7 @@ impl Collector for PodDocuments {
         let text = |name: &str| metric.value(name).unwrap_or_default().to_owned();
         let port = metric.value("port").map_or(Ok(0), integer)?;
         let extractor = json.extractor(environment.compat);
-        // The order of the reference: a wrong aggregator, a wrong timeout, a wrong path.
+        // Errors are in the order of the reference: aggregator, timeout, path.
         if let Err(error @ ConfigError::Aggregator(_)) = extractor {
             return Err(error);
         }
@@ -96,7 +96,7 @@ impl Collector for PodDocuments {
         vec![Server::Pods]
     }
 
-    /// Reads all pods that are ready. Pods that fail don't affect others.
+    /// Reads all eligible pods. A failing pod doesn't affect the others.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let request = PodRequest::new(clients, self)?;
@@ -105,12 +105,12 @@ impl Collector for PodDocuments {
         if pods.is_empty() {
             return Ok(Values::default());
         }
-        // Starts with another pod each time, because the time limit cuts off the last ones.
+        // Starts with a different pod each time: the time limit would always cut off the same ones.
         let turn = usize::try_from(context.now.as_second()).unwrap_or_default();
         let first = turn % pods.len();
         pods.rotate_left(first);
         let limit = request.timeout * ROUNDS;
-        // Collected first: the compiler can't show that a stream of closures is `Send`.
+        // Collected first: the compiler can't prove that a stream of closures is `Send`.
         let reads = pods.iter().map(|pod| {
             let request = &request;
             async move {
@@ -127,20 +127,20 @@ impl Collector for PodDocuments {
         values_of(&pods, results, limit)
     }
 
-    /// The tenant's timeouts are shorter.
+    /// Covers the longest timeout that a tenant can set.
     fn time_limit(&self, limits: &Limits) -> Duration {
         limits.max_request_timeout * MAX_REQUESTS
     }
 }
 
-/// Nanoseconds of a timeout.
+/// A timeout in nanoseconds.
 fn timeout(metric: &MetricConfig, name: &'static str) -> Result<i64, ConfigError> {
     let Some(text) = metric.value(name) else { return Ok(DEFAULT_TIMEOUT) };
     let timeout = go_duration::parse_nanos(text)?;
     if timeout < 0 { Err(ConfigError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
 }
 
-/// An integer in Go's notation.
+/// Parses an integer as Go does.
 pub(super) fn integer(text: &str) -> Result<i64, ConfigError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -148,7 +148,7 @@ pub(super) fn integer(text: &str) -> Result<i64, ConfigError> {
     text.parse().map_err(|_| ConfigError::Integer(text.to_owned(), problem))
 }
 
-/// The parts of a request that are the same for all pods.
+/// The parts of a request that all pods share.
 struct PodRequest {
     extractor: Arc<Extractor>,
     scheme: String,
@@ -168,7 +168,7 @@ impl PodRequest {
         let port = u16::try_from(source.port).ok().filter(|port| *port != 0);
         let port = port.ok_or_else(|| setting("port", source.port.to_string()))?;
         let max = clients.limits().max_request_timeout;
-        // As in Go, 0 is no limit.
+        // As in Go, 0 means no limit.
         let timeout = |nanos: i64| match u64::try_from(nanos) {
             Ok(0) | Err(_) => max,
             Ok(nanos) => Duration::from_nanos(nanos).min(max),
@@ -201,10 +201,10 @@ impl PodRequest {
     }
 }
 
-/// Whether a pod is ready, has been for long enough, and is not terminating.
+/// Whether a pod is ready for long enough, and not terminating.
 fn is_eligible(pod: &Pod, min_ready_age: i64, now: Timestamp) -> bool {
     let Some(since) = pod.ready_since.filter(|_| !pod.is_terminating) else { return false };
-    // A clock that is behind must not make all pods too young.
+    // Without a minimum age, clock skew must not matter.
     min_ready_age <= 0 || now.duration_since(since) >= SignedDuration::from_nanos(min_ready_age)
 }
 

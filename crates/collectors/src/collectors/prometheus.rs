@@ -1,4 +1,4 @@
-//! Queries to Prometheus.
+//! Reads the result of a Prometheus query.
 
 use std::sync::Arc;
 
@@ -22,26 +22,26 @@ use crate::{
 /// The name of the operator's default server.
 pub(crate) const DEFAULT_SERVER: &str = "prometheus";
 
-/// Failed metrics keep their errors.
+/// The maximum length of a query in an error, which failed metrics store.
 const MAX_QUERY_IN_ERROR: usize = 300;
 
-/// A query, and the server that it goes to.
+/// A query and its server.
 #[derive(Clone, Debug)]
 pub(crate) struct PrometheusQuery {
     pub(super) query: String,
     server: Server,
     division: Division,
-    /// Whether the query is a text of the autoscaler.
+    /// Whether the autoscaler contains the query, which a tenant wrote.
     is_tenants: bool,
 }
 
-/// Whether a value is divided by the replicas of the target.
+/// The division of a value by the target's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
     None,
     /// Before the value is converted to thousandths.
     PerReplica,
-    /// After it, as the reference does for an Ingress.
+    /// After the conversion, as the reference does for an Ingress.
     Average,
 }
 
@@ -57,7 +57,7 @@ impl Collector for PrometheusQuery {
         let query = if let Some(query) = metric.value("query") {
             query
         } else {
-            // Old autoscalers have the query under a name of their own.
+            // The legacy form: `query-name` names the key of the query.
             let name = metric.value("query-name").ok_or(ConfigError::NoQueryName)?;
             metric.value(name).ok_or(ConfigError::NoQuery)?
         };
@@ -84,7 +84,7 @@ impl Collector for PrometheusQuery {
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let compat = context.clients.compat;
         let result = self.result(context).await?;
-        // Without a result, the replicas don't matter.
+        // An invalid result is an error before the replicas are read.
         let milli = value(&self.query, &result, None, compat)?;
         if self.division == Division::None {
             return Ok(context.single(MilliValue::from_milli(milli)));
@@ -100,7 +100,7 @@ impl Collector for PrometheusQuery {
 }
 
 impl PrometheusQuery {
-    /// A query of a collector, which goes to the operator's default server.
+    /// A collector's own query to the operator's default server.
     pub(super) fn of_default_server(query: String) -> Self {
         let server = Server::Operator(DEFAULT_SERVER.to_owned());
         Self { query, server, division: Division::None, is_tenants: false }
@@ -110,8 +110,8 @@ impl PrometheusQuery {
         Self { division, ..self }
     }
 
-    /// The query as it is sent. With [`Settings::namespace_label`](crate::Settings), that of an
-    /// autoscaler to a server of the operator reads the series of its namespace only.
+    /// The query to send. With [`Settings::namespace_label`](crate::Settings), a tenant's query to
+    /// the operator's server is restricted to the series of the autoscaler's namespace.
     fn sent_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
         let is_tenants_server = matches!(self.server, Server::Url(_));
         match &context.clients.namespace_label {
@@ -155,7 +155,7 @@ impl PrometheusQuery {
         let call = context.call(uri, Destination::Tenant);
         let call = clients.with_credential(call.post("application/x-www-form-urlencoded", form))?;
         let reply = context.send(&call).await?;
-        // With these, Prometheus responds with JSON.
+        // The statuses with JSON responses of Prometheus.
         let is_known =
             reply.status.is_success() || matches!(reply.status.as_u16(), 400 | 422 | 503);
         if !is_known {
@@ -186,13 +186,12 @@ enum IsTenants {
     No,
 }
 
-/// The failure without the content of a response. The only message that stays is that of the
-/// operator's server about the syntax of a query, which quotes nothing but the query. Others have
-/// labels of series.
+/// Removes the content of responses from a failure. The only message that stays is that of the
+/// operator's server about a query's syntax: it quotes only the query. Others may quote series.
 fn without_content(failure: QueryFailure, is_tenants: IsTenants) -> QueryFailure {
     match failure {
         QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
-        // The hint can have the destination of a redirection.
+        // The hint may contain the destination of a redirection.
         QueryFailure::Status { status, .. } => QueryFailure::Status { status, hint: String::new() },
         QueryFailure::Api { ref error_type, .. }
             if is_tenants == IsTenants::Yes || error_type != "bad_data" =>
@@ -204,7 +203,7 @@ fn without_content(failure: QueryFailure, is_tenants: IsTenants) -> QueryFailure
     }
 }
 
-/// The value of a result in thousandths, divided by `replicas` if that is given.
+/// The value of a result in thousandths, divided by `replicas` if given.
 fn value(
     query: &str,
     result: &QueryResult,
@@ -217,7 +216,7 @@ fn value(
             samples.iter().flatten().next().ok_or_else(no_result)?.value
         }
         QueryResult::Scalar { value, .. } => *value,
-        // The reference ignores the values of a matrix, and can't decode a string.
+        // The reference reads a matrix as 0, and can't decode a string.
         QueryResult::Other(kind) if compat != Compat::Off && kind == "matrix" => 0.0,
         QueryResult::Other(_) => return Err(no_result()),
     };
@@ -234,7 +233,7 @@ fn value(
     to_milli(value * 1000.0, compat)
 }
 
-/// Divides a value by the replicas, for targets that are no average.
+/// Divides a value by the replicas, for targets that aren't averages.
 fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
     if replicas < 1 {
         return Err(QueryError::NoReplicas(replicas));
@@ -242,12 +241,12 @@ fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
     to_milli(milli as f64 / f64::from(replicas), Compat::Reference)
 }
 
-/// A value in thousandths.
+/// Converts a value to thousandths.
 pub(crate) fn milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
     to_milli(value * 1000.0, compat)
 }
 
-/// Truncates. Go's result for a number out of range is the smallest integer.
+/// Truncates. In Go on amd64, a number out of range becomes the smallest integer.
 fn to_milli(milli: f64, compat: Compat) -> Result<i64, QueryError> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn value_that_is_none_is_an_error_unless_compatible() {
+    fn nan_and_infinity_are_errors_unless_compatible() {
         let read = |result: QueryResult, replicas, compat| value("q", &result, replicas, compat);
         let infinite = scalar(f64::INFINITY);
         for (result, replicas, reference) in [

@@ -8,8 +8,8 @@ use crate::{
     registry::{Collector, Context, Environment, Server, Values},
 };
 
-/// Recognizes metrics of schedules, so that they aren't reported as unknown. Their values come from
-/// [`crate::schedules::source`], which watches the schedules.
+/// Recognizes metrics of schedules, which would be reported as unknown otherwise. Their values come
+/// from [`crate::schedules::source`], which watches the schedules.
 #[derive(Clone, Debug)]
 pub(crate) struct ScheduleValue;
 

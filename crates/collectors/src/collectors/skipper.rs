@@ -1,5 +1,5 @@
-//! Requests per second from the metrics of skipper in Prometheus: of an Ingress, a `RouteGroup`, or
-//! host names.
+//! Reads requests per second of an Ingress, a `RouteGroup` or host names: from the metrics of
+//! skipper in Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Collector for RequestRate {
         if !name.starts_with("requests-per-second") {
             return Err(ConfigError::SkipperMetric(name.clone()));
         }
-        // The name may have the backend, for old autoscalers.
+        // The legacy form: the name contains the backend.
         let legacy = || match name.split(',').collect::<Vec<_>>().as_slice() {
             [_, backend] => (*backend).to_owned(),
             _ => String::new(),
@@ -89,10 +89,10 @@ impl Collector for ExternalRps {
     }
 }
 
-/// A query that can't be made, or a result without a value.
+/// A query that can't be built, or a result without a value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QueryError {
-    /// Traffic is divided between backends, and the metric names none.
+    /// The object has several backends, and the metric names none.
     #[error(
         "backend name must be specified for requests-per-second when traffic switching is used"
     )]
@@ -102,13 +102,13 @@ pub enum QueryError {
     NoHosts { kind: &'static str, namespace: String, name: String },
     #[error("annotation {annotation} is not a JSON object of weights")]
     Weights { annotation: String },
-    /// There is no result, or it is NaN.
+    /// The result is empty or NaN.
     #[error("query '{0}' did not result a valid response")]
     NoResult(String),
-    /// The target has no replicas, or its kind has none that are known.
+    /// The target has no replicas, or an unsupported kind.
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
-    /// The value can't be represented.
+    /// The value is too large.
     #[error("the value {0} is out of range")]
     OutOfRange(f64),
 }
@@ -136,13 +136,13 @@ fn external_query(
     Ok(rps(series, &hosts, weight))
 }
 
-/// A weight in percent, as a factor. Compatible with the reference, it may be infinite or NaN.
+/// Parses a weight in percent into a factor. With compatibility, it may be infinite or NaN.
 fn parse_weight(text: &str, compat: Compat) -> Option<f64> {
     let weight: f64 = text.parse().ok()?;
     let names_it = || text.to_ascii_lowercase().contains('n');
     let is_accepted = match compat {
         Compat::Off => weight.is_finite() && weight >= 0.0,
-        // A number that is out of range is an error, but its name is not.
+        // In Go, a number out of range is an error, but `inf` and `nan` aren't.
         Compat::Reference => weight.is_finite() || names_it(),
     };
     is_accepted.then_some(weight / 100.0)
@@ -199,8 +199,8 @@ fn no_hosts(kind: &'static str, namespace: &str, name: &str) -> QueryError {
     QueryError::NoHosts { kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-/// A regular expression for hosts as skipper names them. By default, its backslashes are escaped
-/// for the string in the query, without which Prometheus refuses it.
+/// A regular expression for skipper's host names. By default, backslashes are escaped for the
+/// string literal in the query. Prometheus refuses the reference's unescaped ones.
 fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
     let pattern = |host: &String| {
         let mut pattern = String::new();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_weight_of_an_ingress_counts() {
+    fn largest_weight_of_an_ingress_is_used() {
         let hosts = hosts(&["a.b"]);
         let annotations = BTreeMap::from([
             ("w1".to_owned(), r#"{"x": 20, "y": 80}"#.to_owned()),

@@ -1,4 +1,4 @@
-//! Checks of ZMON, whose values are in `KairosDB`.
+//! Reads values of ZMON checks from `KairosDB`.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const SERVICE: &str = "ZMON";
 const SERVER: &str = "zmon";
 const DEFAULT_DURATION: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
-/// The largest number of values that ZMON permits.
+/// The maximum number of values in a ZMON query.
 const LIMIT: u32 = 10_000;
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ struct Series {
     values: Vec<(f64, f64)>,
 }
 
-/// A check, and what of its data is read.
+/// A check, and the selection of its data.
 #[derive(Clone, Debug)]
 pub(crate) struct ZmonCheck {
     check_id: i64,
@@ -113,7 +113,7 @@ impl Collector for ZmonCheck {
         vec![Server::Operator(SERVER.to_owned())]
     }
 
-    /// The last value of the check, with its own time. A check without data has no value.
+    /// Reads the last value of the check, with its time. A check without data has no value.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
@@ -137,7 +137,7 @@ impl Collector for ZmonCheck {
         };
         #[expect(clippy::cast_possible_truncation, reason = "out of range is no time")]
         let at = Timestamp::from_millisecond(time as i64).map_err(|_| unexpected())?;
-        // The server selects by its own clock, or not at all.
+        // The server's clock may differ, or the server may ignore the duration.
         let age = context.now.duration_since(at);
         if clients.compat == Compat::Off && age > SignedDuration::from_nanos(self.duration) {
             return Ok(Values::default());
@@ -174,7 +174,7 @@ fn query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
     Ok(Query { start_relative: sampling, metrics: [metric] })
 }
 
-/// A duration in the largest unit that it has at least one of, rounded.
+/// A duration, rounded in its largest unit.
 fn sampling(nanos: i64) -> Sampling {
     const SECOND: i64 = 1_000_000_000;
     const DAY: i64 = 86_400 * SECOND;

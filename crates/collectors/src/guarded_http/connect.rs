@@ -1,4 +1,4 @@
-//! Opens connections. All addresses are checked here.
+//! Opens connections, after checking their addresses.
 
 use std::{
     future::{Ready, ready},
@@ -32,16 +32,16 @@ use crate::{
     slots::Slot,
 };
 
-/// The origin of a URL, which decides what is checked.
+/// The kind of a destination, which decides the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// A URL of a tenant: host and addresses are checked.
+    /// A tenant's URL: host and addresses are checked.
     Tenant,
-    /// A pod: its address is checked.
+    /// A pod's URL: its address is checked.
     Pod,
-    /// A URL of the operator.
+    /// The operator's URL: nothing is checked.
     Operator,
-    /// A URL of the operator that is never reached through a proxy, such as a metadata service.
+    /// Like `Operator`, but never through a proxy: for example a metadata service.
     Local,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Connector {
     pub(crate) environment: Environment,
 }
 
-/// A connection, which counts as open until it is dropped.
+/// A connection.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
@@ -69,7 +69,7 @@ pub(crate) struct Connection {
 /// The next hop of a request.
 pub(crate) enum Route {
     Server,
-    /// A proxy that forwards it. It needs the whole URL, and maybe a credential.
+    /// A forwarding proxy: the request has the whole URL, and possibly a credential.
     Proxy(Option<HeaderValue>),
 }
 
@@ -107,7 +107,7 @@ impl Connector {
         Ok(Connection { io, route: Route::Server })
     }
 
-    /// Checks the URL. The policy and the connection must see the same host in it.
+    /// Checks that the policy and the connection parse the same host from the URL.
     fn check_url(&self, uri: &Uri) -> Result<(), HttpError> {
         let text = uri.to_string();
         self.policy.check_url(&text)?;
@@ -118,7 +118,7 @@ impl Connector {
         Err(HttpError::Url("is ambiguous"))
     }
 
-    /// The addresses to connect to: after this check, the name is not resolved again.
+    /// The checked addresses to connect to. The name must not be resolved again.
     async fn addresses(
         &self,
         uri: &Uri,
@@ -200,7 +200,7 @@ impl Connector {
     }
 }
 
-/// Connects to the first address that accepts. Each one gets a part of the time.
+/// Connects to the first address that accepts. The timeout is divided among the addresses.
 async fn connect_to(
     addresses: &[IpAddr],
     port: u16,
@@ -225,7 +225,7 @@ async fn connect_to(
 
 type Stream = TokioIo<Box<dyn Io>>;
 
-/// A connector for a proxy to which a connection is open already.
+/// A connector that returns an open connection to a proxy.
 struct OpenConnection(Option<Stream>);
 
 impl Service<Uri> for OpenConnection {
@@ -249,14 +249,14 @@ fn basic(user: String) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The URL with an explicit port, as a proxy expects it.
+/// The URL with an explicit port, for a proxy.
 fn with_port(uri: &Uri) -> Result<Uri, HttpError> {
     let (scheme, host) = (uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default());
     let text = format!("{scheme}://{host}:{}/", url::port(uri));
     text.parse().map_err(|_| HttpError::Url("is invalid"))
 }
 
-/// Holds the permit of a connection as long as it is open.
+/// A connection that holds its permit until it is dropped.
 struct ConnectionWithPermit {
     stream: TcpStream,
     _permit: Slot,

@@ -1,4 +1,4 @@
-//! One request on a connection, and its response.
+//! Sends one request on a connection and reads the response.
 
 use std::pin::{Pin, pin};
 
@@ -16,18 +16,18 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::connect::{Connection, Route};
 use crate::error::HttpError;
 
-/// Buffers of a connection. The head of a response must fit.
+/// The size of a connection's buffer, which limits the head of a response.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The number of larger responses is limited.
+/// The maximum length of a small body. Concurrent larger ones are limited.
 const SMALL_RESPONSE: usize = 64 << 10;
 
-/// A response.
+/// A response with its body.
 pub struct Reply<'s> {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// Held until a large body is dropped.
+    /// The permit for a large body.
     _large: Option<SemaphorePermit<'s>>,
 }
 
@@ -69,8 +69,8 @@ pub(super) async fn exchange<'s>(
     Ok(Reply { status: head.status, headers: head.headers, body, _large: large })
 }
 
-/// Runs the connection until `work` is done. Both are dropped together, so that the connection ends
-/// with its request.
+/// Runs the connection until `work` is done. Both are dropped together: the connection ends with
+/// its request.
 async fn drive<T>(
     mut driver: Pin<&mut (impl FusedFuture<Output = hyper::Result<()>> + ?Sized)>,
     work: impl Future<Output = T>,
@@ -82,7 +82,7 @@ async fn drive<T>(
     tokio::select! {
         biased;
         result = &mut work => result,
-        // The work sees how the connection has ended.
+        // The connection has ended: `work` returns its error or its result.
         _ = &mut driver => work.await,
     }
 }

@@ -1,7 +1,6 @@
-//! HTTP requests whose destination may be named by a tenant.
+//! Sends HTTP requests to destinations that tenants may choose.
 //!
-//! `connect` is the only place that opens connections. It checks every address against the
-//! [`Policy`] before.
+//! Only `connect` opens connections. Before, it checks every address against the [`Policy`].
 
 mod connect;
 mod exchange;
@@ -37,27 +36,27 @@ use crate::{
 };
 
 const MAX_REDIRECTS: usize = 5;
-/// Large responses that are received at a time. The time limit of a request bounds how long a
-/// server can hold one of them up.
+/// The maximum number of concurrent large responses. The timeout of a request limits how long a
+/// server can occupy one.
 const LARGE_RESPONSES: usize = 16;
-/// Documents that are evaluated at a time.
+/// The maximum number of concurrent evaluations of documents.
 const EVALUATIONS: usize = 2;
 
-/// Sends requests.
+/// An HTTP client that checks destinations and limits resources.
 pub(crate) struct GuardedHttp {
     connector: Connector,
     limits: Limits,
     slots: Slots,
-    /// For large responses that are received, each of which can have the maximum length.
+    /// Permits for large responses, of up to the maximum length each.
     large_responses: Semaphore,
-    /// For documents that are evaluated, which take a multiple of their length.
+    /// Permits for evaluations, which need a multiple of a document's length.
     evaluations: Slots,
 }
 
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Whose share of the connections it uses. Empty for the operator's own requests.
+    /// The namespace whose share of connections is used. Empty for the operator's own requests.
     pub(crate) namespace: Arc<str>,
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -148,8 +147,8 @@ impl GuardedHttp {
         (self.connector.environment)(name)
     }
 
-    /// Runs CPU-bound work for a namespace on a thread of its own. If the caller is cancelled,
-    /// the work keeps its slot until it ends.
+    /// Runs CPU-bound work for a namespace on a blocking thread. If the caller is cancelled, the
+    /// work keeps its slot until it ends.
     pub(crate) async fn evaluate<T: Send + 'static>(
         &self,
         namespace: &str,
@@ -178,7 +177,7 @@ impl GuardedHttp {
 
     /// Sends a GET request, and follows redirections. Each destination is checked.
     pub(crate) async fn get(&self, call: &Call) -> Result<Reply<'_>, FetchError> {
-        // Waiting for a connection doesn't count.
+        // The wait for a connection has its own limit.
         let limit = call.timeout + self.limits.queue_timeout;
         let result = timeout(limit, self.follow(call.clone())).await;
         result.unwrap_or(Err(HttpError::Timeout(limit))).map_err(|source| at(&call.uri, source))
@@ -188,7 +187,7 @@ impl GuardedHttp {
         let mut reply = self.send_once(&call).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some(location) = location(&reply) else { return Ok(reply) };
-            // The errors don't name the destination, which is content of a response.
+            // Errors don't name the destination, which is part of a response.
             let target = url::join(&call.uri, location)
                 .map_err(|_| HttpError::Redirect("has an invalid destination"))?;
             redirect(&mut call, target)?;
@@ -198,7 +197,7 @@ impl GuardedHttp {
         if location(&reply).is_none() {
             return Ok(reply);
         }
-        Err(HttpError::Redirect("is followed by too many others"))
+        Err(HttpError::Redirect("exceeds the limit of five redirections"))
     }
 
     async fn send_once(&self, call: &Call) -> Result<Reply<'_>, HttpError> {
@@ -223,14 +222,14 @@ impl GuardedHttp {
     }
 }
 
-/// Where a response redirects to.
+/// The location of a redirection.
 fn location<'r>(reply: &'r Reply<'_>) -> Option<&'r str> {
     let is_redirection = matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = reply.headers.get(header::LOCATION).filter(|_| is_redirection)?;
     location.to_str().ok()
 }
 
-/// Changes a request to the target of a redirection.
+/// Redirects a request to another target.
 fn redirect(call: &mut Call, target: Uri) -> Result<(), HttpError> {
     if url::is_https(&call.uri) && !url::is_https(&target) {
         return Err(HttpError::Redirect("leads from https to http"));
@@ -245,7 +244,7 @@ fn redirect(call: &mut Call, target: Uri) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// An error with the server that it is about.
+/// Adds the server to an error.
 pub(crate) fn at(uri: &Uri, source: HttpError) -> FetchError {
     FetchError::Http { server: url::origin(uri), source }
 }

@@ -1,14 +1,14 @@
-//! The destinations that autoscalers may name.
+//! The destinations that tenants may choose.
 //!
-//! A URL in an annotation is written by a tenant, and the connection comes from a pod of the
-//! operator. Without rules, a tenant could read metadata services and other local endpoints.
+//! Tenants write the URLs in annotations, and the operator's pod connects. Without rules, tenants
+//! could read metadata services and other local endpoints.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Compat;
 
-/// Checks a URL before anything is resolved. By default, it must be an absolute URL of HTTP with a
-/// host and without credentials; compatible with the reference, Go must be able to parse it.
+/// Checks a URL before its name is resolved. By default, it must be an absolute HTTP URL with a
+/// host and without credentials. With compatibility, it must be a URL that Go can parse.
 pub(crate) fn check_url(url: &str, compat: Compat) -> Result<(), &'static str> {
     check_go_url(url)?;
     if compat == Compat::Reference { Ok(()) } else { host(url).map(|_| ()) }
@@ -68,10 +68,10 @@ pub(crate) fn host(url: &str) -> Result<&str, &'static str> {
 /// The destinations that the operator permits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Hosts that may be named: exact names, or `*.` and a domain for all names below it. Empty
-    /// permits all names.
+    /// Permitted hosts: exact names, or `*.` and a domain for all names below it. If empty, all are
+    /// permitted.
     pub hosts: Vec<String>,
-    /// Addresses that may be connected to although a rule refuses them.
+    /// Permitted addresses that the rules would refuse.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -80,10 +80,10 @@ pub struct Policy {
 pub enum Refusal {
     #[error("the URL {0}")]
     Url(&'static str),
-    /// The host is not in the list.
+    /// The host is not permitted.
     #[error("the host {0} is not permitted (--collector-host)")]
     Host(String),
-    /// An address is of a kind that is refused.
+    /// The address is in a refused network.
     #[error("{0} is {1} address (--collector-address permits it)")]
     Address(IpAddr, &'static str),
     /// The name has no address.
@@ -92,7 +92,7 @@ pub enum Refusal {
 }
 
 impl Policy {
-    /// Checks a URL, also that of a redirection.
+    /// Checks a tenant's URL, or that of a redirection.
     pub fn check_url(&self, url: &str) -> Result<(), Refusal> {
         let host = host(url).map_err(Refusal::Url)?;
         let name = host.trim_end_matches('.').to_ascii_lowercase();
@@ -119,8 +119,8 @@ impl Policy {
         }
     }
 
-    /// The addresses of a name to connect to. One refused address refuses the name. The connection
-    /// must go to one of these addresses: to resolve the name again would permit another answer.
+    /// Checks the addresses of a name. One refused address refuses the name. Connect only to these
+    /// addresses: resolving the name again may return others.
     pub fn check_addresses(
         &self,
         host: &str,
@@ -147,7 +147,7 @@ impl Policy {
     }
 }
 
-/// Whether the last label can be a number, so that the name can be an address.
+/// Whether the last label may be a number: then the name may be an address.
 fn is_numeric(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_hex = last
@@ -156,7 +156,8 @@ fn is_numeric(name: &str) -> bool {
     is_hex || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Addresses of private networks are permitted: those of pods and services are among them.
+/// The kind of a refused address. Private networks are permitted: pods and services have addresses
+/// there.
 fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
     match address.octets() {
         [0, ..] => Some("an unspecified"),
@@ -179,7 +180,8 @@ fn refused_v6(address: Ipv6Addr) -> Option<&'static str> {
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback"),
-        // The metadata services of two clouds. The first network also has the credentials of pods.
+        // The metadata services of two clouds. The first network also serves the credentials of
+        // pods.
         [0xfd00, 0xec2, ..] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => Some("a metadata"),
         [0xfe80..=0xfebf, ..] => Some("a link-local"),
         [0xfec0..=0xfeff, ..] => Some("a site-local"),

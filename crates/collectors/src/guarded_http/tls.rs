@@ -16,8 +16,7 @@ use tokio_rustls::rustls::{
 
 use crate::settings::{SettingsError, read};
 
-/// TLS settings with the authorities of the system and those of a file. The file is read again when
-/// it changes.
+/// TLS settings with the CAs of the system and of a file. The file is read again when it changes.
 pub(crate) struct Tls {
     ca_file: Option<PathBuf>,
     current: Mutex<Option<(FileVersion, Arc<ClientConfig>)>>,
@@ -31,7 +30,7 @@ impl Tls {
         Self { ca_file, current: Mutex::new(None) }
     }
 
-    /// The settings. If the changed file can't be used, the previous ones stay.
+    /// The settings. If a changed file is invalid, the previous ones stay.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, SettingsError> {
         let version = self.ca_file.as_deref().and_then(version);
         let mut current = self.current.lock();
@@ -45,12 +44,12 @@ impl Tls {
             (Err(error), Some((_, previous))) => {
                 tracing::warn!(
                     error = describe(&error),
-                    "the new authorities of collectors can't be used, the previous ones stay"
+                    "can't use the changed CA file of collectors, its previous certificates stay in use"
                 );
                 previous.clone()
             }
         };
-        // Also after a failure, so that the file is not read for each connection.
+        // Also after a failure: the file must not be read for each connection.
         *current = Some((version, config.clone()));
         Ok(config)
     }
@@ -63,8 +62,7 @@ fn version(path: &Path) -> FileVersion {
 
 fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, SettingsError> {
     let mut roots = RootCertStore::empty();
-    // Without authorities of the system, those of the file count. Without any, no server is
-    // trusted, and the handshake says so.
+    // A system without CAs is valid. Without any CA, handshakes fail.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca_file {
         let unusable = |message: String| SettingsError::Certificate { path: path.into(), message };

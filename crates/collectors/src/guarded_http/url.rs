@@ -1,11 +1,11 @@
-//! URLs of requests.
+//! Parses and builds URLs.
 
 use http::{Uri, uri::Scheme};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::HttpError;
 
-/// What Go encodes in a path.
+/// The characters that Go encodes in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -21,11 +21,11 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// What can't be in a URL as it is. An existing `%` stays.
+/// Invalid characters of URLs. `%` is kept.
 const INVALID: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// A URL as a tenant writes it. Characters that can't be sent are encoded.
+/// Parses a tenant's URL. Invalid characters are encoded.
 pub(crate) fn parse(text: &str) -> Result<Uri, HttpError> {
     let without_fragment = text.split('#').next().unwrap_or_default();
     let encoded = utf8_percent_encode(without_fragment, INVALID).to_string();
@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<Uri, HttpError> {
     }
 }
 
-/// The path and the query of a pod's URL. As in Go, the query is sent as it is.
+/// The path and the query of a pod's URL. As in Go, the query is not encoded.
 pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut encoded = format!("{slash}{}", utf8_percent_encode(path, PATH));
@@ -47,7 +47,7 @@ pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
     encoded
 }
 
-/// A URL of the operator, with a path below its own, and parameters.
+/// Appends a path and parameters to the operator's URL.
 pub(crate) fn below(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let mark = if query.is_empty() { "" } else { "?" };
@@ -67,7 +67,7 @@ pub(crate) fn port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(if is_https(uri) { 443 } else { 80 })
 }
 
-/// Scheme, host and port, for messages. Without credentials.
+/// Scheme, host and port, without credentials, for messages.
 pub(crate) fn origin(uri: &Uri) -> String {
     let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default())
@@ -80,7 +80,7 @@ pub(crate) fn is_same_origin(left: &Uri, right: &Uri) -> bool {
         && port(left) == port(right)
 }
 
-/// The target of a redirection.
+/// Resolves the location of a redirection.
 pub(crate) fn join(base: &Uri, location: &str) -> Result<Uri, HttpError> {
     let scheme = base.scheme_str().unwrap_or("http");
     let authority = base.authority().map_or("", |authority| authority.as_str());

@@ -1,20 +1,20 @@
-//! Aggregators of several numbers.
+//! Aggregates several numbers.
 
 use std::str::FromStr;
 
 /// Combines several numbers into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregator {
-    /// The mean. Of no numbers, it is NaN.
+    /// The mean. NaN without numbers.
     Average,
-    /// The smallest. Of no numbers, it is infinite.
+    /// The smallest number. Infinity without numbers.
     Minimum,
-    /// The largest. Of no numbers, it is negative and infinite.
+    /// The largest number. Negative infinity without numbers.
     Maximum,
     Sum,
 }
 
-/// The name is not one of an aggregator.
+/// An unknown aggregator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown aggregator {0:?}: must be avg, min, max or sum")]
 pub struct UnknownAggregator(pub String);

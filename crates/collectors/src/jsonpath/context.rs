@@ -1,4 +1,4 @@
-//! Limits of an evaluation.
+//! Limits the work of an evaluation.
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,17 +12,17 @@ use crate::jsonpath::{error::EvalError, value::Value};
 /// Limits of documents and evaluations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Size of a document.
+    /// Size of a document in bytes.
     pub document_bytes: usize,
     /// Number of values in a document.
     pub values: usize,
-    /// Depth of a document.
+    /// Nesting depth of a document.
     pub depth: usize,
     /// Steps of an evaluation, of at most half a microsecond each.
     pub steps: u64,
-    /// Bytes of the texts and lists that an evaluation creates.
+    /// Bytes of the strings and lists that an evaluation creates.
     pub bytes: usize,
-    /// Deadline of an evaluation on a machine that is too slow for all steps.
+    /// Time limit of an evaluation, for slow machines.
     pub time: Duration,
 }
 
@@ -39,24 +39,24 @@ impl Default for Limits {
     }
 }
 
-/// Length of a regular expression.
+/// Maximum length of a regular expression.
 const MAX_PATTERN_BYTES: usize = 1 << 10;
 
-/// Regular expressions of one evaluation, of which each is compiled once.
+/// Maximum number of regular expressions in one evaluation. Each is compiled once.
 const MAX_PATTERNS: usize = 8;
 
-/// Sizes of compiled regular expressions, and the steps that each byte of a searched text costs
-/// with them. A search visits up to all states of the program for each byte.
+/// Sizes of compiled regular expressions, with the steps per searched byte: a search may visit all
+/// states of the program for each byte.
 const PROGRAM_SIZES: [(usize, usize); 3] = [(16 << 10, 10), (64 << 10, 40), (256 << 10, 160)];
 
-/// Steps that each byte of a regular expression costs when it is compiled. A class of Unicode
-/// characters has three bytes.
+/// Steps to compile a byte of a regular expression. The number is high because short expressions
+/// can be expensive: three bytes are enough for a large class of Unicode characters.
 const STEPS_TO_COMPILE_BYTE: usize = 200;
 
-/// Steps between two looks at the clock.
-const STEPS_TO_CLOCK: u64 = 4096;
+/// Steps between two checks of the time limit.
+const STEPS_BETWEEN_TIME_CHECKS: u64 = 4096;
 
-/// Counts the steps of an evaluation, and the bytes of its texts.
+/// Counts the steps of an evaluation and the bytes that it creates.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
@@ -71,7 +71,7 @@ pub(crate) struct Budget {
 struct Pattern {
     text: Vec<u8>,
     regex: GoRegex,
-    steps_of_byte: usize,
+    steps_per_byte: usize,
 }
 
 impl Budget {
@@ -93,14 +93,14 @@ impl Budget {
         if spent > self.limits.steps {
             return Err(EvalError::TooManySteps(self.limits.steps));
         }
-        let looks_at_clock = before / STEPS_TO_CLOCK != spent / STEPS_TO_CLOCK;
-        if looks_at_clock && self.start.elapsed() > self.limits.time {
+        let checks_time = before / STEPS_BETWEEN_TIME_CHECKS != spent / STEPS_BETWEEN_TIME_CHECKS;
+        if checks_time && self.start.elapsed() > self.limits.time {
             return Err(EvalError::TooSlow);
         }
         Ok(())
     }
 
-    /// Steps and bytes.
+    /// The spent steps and bytes.
     #[cfg(test)]
     pub(crate) fn spent(&self) -> (u64, usize) {
         (self.steps.get(), self.bytes.get())
@@ -112,7 +112,7 @@ impl Budget {
         self.spend_bytes(count.saturating_mul(size_of::<Value>()))
     }
 
-    /// Spends the steps and the bytes of a new text.
+    /// Spends the steps and the bytes of a new string.
     pub(crate) fn spend_text(&self, bytes: usize) -> Result<(), EvalError> {
         self.spend_bytes(bytes)?;
         self.spend(bytes / 64)
@@ -127,7 +127,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether a regular expression matches any part of a text.
+    /// Whether a regular expression matches any part of a string.
     pub(crate) fn is_match(&self, pattern: &[u8], text: &[u8]) -> Result<bool, EvalError> {
         let mut patterns = self.patterns.borrow_mut();
         let known = patterns.iter().position(|known| known.text == pattern);
@@ -141,7 +141,7 @@ impl Budget {
             patterns.len() - 1
         };
         let Some(pattern) = patterns.get(index) else { return Err(EvalError::TooManyPatterns) };
-        self.spend(1 + text.len().saturating_mul(pattern.steps_of_byte))?;
+        self.spend(1 + text.len().saturating_mul(pattern.steps_per_byte))?;
         Ok(pattern.regex.is_match(&String::from_utf8_lossy(text)))
     }
 
@@ -151,11 +151,11 @@ impl Budget {
         }
         let text = String::from_utf8_lossy(pattern);
         let mut problem = EvalError::PatternTooLong;
-        for (size, steps_of_byte) in PROGRAM_SIZES {
+        for (size, steps_per_byte) in PROGRAM_SIZES {
             self.spend(100 + pattern.len().saturating_mul(STEPS_TO_COMPILE_BYTE))?;
             match GoRegex::with_size_limit(&text, size) {
-                Ok(regex) => return Ok(Pattern { text: pattern.to_vec(), regex, steps_of_byte }),
-                // The expression can be a text of the document, which errors must not have.
+                Ok(regex) => return Ok(Pattern { text: pattern.to_vec(), regex, steps_per_byte }),
+                // The expression may come from the document, which errors must not contain.
                 Err(error) => problem = EvalError::Regex(error.problem.to_string()),
             }
         }

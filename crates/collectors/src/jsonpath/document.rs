@@ -1,8 +1,8 @@
-//! A JSON document.
+//! Parses JSON documents.
 
 use crate::jsonpath::{ExtractError, Limits, quote::unquote, scan::Scanner};
 
-/// A value of a document.
+/// Identifies a value of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeId(u32);
 
@@ -16,11 +16,11 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     Null,
     Bool(bool),
-    /// `None` is out of the range of 64-bit floats.
+    /// `None` if out of the range of 64-bit floats.
     Number(Option<f64>),
     Text(Vec<u8>),
     Array(Vec<NodeId>),
-    /// Sorted by key. The last of equal keys counts.
+    /// Members sorted by key. Of equal keys, the last one is kept.
     Object(Vec<(Vec<u8>, NodeId)>),
 }
 
@@ -44,7 +44,7 @@ impl Document {
         Ok(Self { nodes: parser.nodes })
     }
 
-    /// A literal of an expression.
+    /// Parses a literal of an expression.
     pub(crate) fn parse_literal(bytes: &[u8]) -> Option<Kind> {
         let document = Self::parse(bytes, &Limits::default()).ok()?;
         document.nodes.into_iter().next().map(|node| node.kind)
@@ -70,7 +70,7 @@ impl Parser<'_> {
 
     fn root(&mut self) -> Result<(), ExtractError> {
         self.value(None)?;
-        // The reference adds what follows a comma to the array or object that is the root.
+        // The reference adds values after the root to a root array or object.
         while self.scanner.skip_space().is_some() {
             self.expect(b',')?;
             self.member_of(Document::ROOT)?;
@@ -78,7 +78,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Sorts the members of objects. The last of equal keys counts.
+    /// Sorts the members of objects. Of equal keys, keeps the last one.
     fn sort_members(&mut self) {
         for node in &mut self.nodes {
             if let Kind::Object(members) = &mut node.kind {

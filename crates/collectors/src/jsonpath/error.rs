@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Why a document has no number.
+/// A failed extraction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError {
-    /// The syntax of a path is wrong.
+    /// The path has invalid syntax.
     #[error("invalid path at byte {position}: {problem}")]
     Path { position: usize, problem: &'static str },
     /// The document is not JSON, or exceeds a limit.
@@ -20,7 +20,7 @@ pub enum ExtractError {
     /// Several numbers, or an array of numbers, but no aggregator.
     #[error("several values, but no aggregator")]
     NoAggregator,
-    /// One of several values is no number.
+    /// One of several values is not a number.
     #[error("one of several values is no number")]
     NotNumeric,
     /// The only value has another type.
@@ -34,11 +34,11 @@ pub enum ExtractError {
 /// A type of values other than numbers and arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonType {
-    /// `null`, or nothing in an expression.
+    /// `null`, or a missing value in an expression.
     Null,
     /// `true` or `false`.
     Bool,
-    /// A text.
+    /// A string.
     String,
     Object,
 }
@@ -57,13 +57,13 @@ impl fmt::Display for JsonType {
 /// The step in which an extraction failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The path was refused before any document.
+    /// The path is invalid.
     Parse,
-    /// The document was refused.
+    /// The document is invalid.
     Document,
     /// The evaluation failed.
     Evaluation,
-    /// The result is no number.
+    /// The result is not a number.
     Result,
 }
 
@@ -82,7 +82,7 @@ impl ExtractError {
     }
 }
 
-/// Why an evaluation failed.
+/// A failed evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EvalError {
     #[error("invalid syntax at byte {0} of {1:?}")]
@@ -137,7 +137,7 @@ impl From<EvalError> for ExtractError {
     }
 }
 
-/// The beginning of a part of a path, for errors.
+/// Truncates a part of a path for errors.
 pub(crate) fn abbreviated(text: &[u8]) -> String {
     const MAX_BYTES: usize = 120;
     let cut = text.get(..MAX_BYTES);

@@ -12,7 +12,7 @@ use crate::jsonpath::{
     value::{Type, Value},
 };
 
-/// The values that a path selects, from the current value.
+/// Applies a path to the current value. Returns the selected values.
 pub(crate) fn apply(
     path: &Path,
     current: &Value,
@@ -40,8 +40,8 @@ pub(crate) fn apply(
 
 struct Selection<'e> {
     values: Vec<Value>,
-    /// The last result of a filter or script, if it is true. In the reference, a name that follows
-    /// selects it from the first value that has no children.
+    /// The last true result of a filter or script. In the reference, a name after it selects this
+    /// value from the first value without children.
     left_over: Option<Value>,
     document: &'e Document,
     budget: &'e Budget,
@@ -105,7 +105,7 @@ impl Selection<'_> {
             for child in value.children(self.document).iter() {
                 self.budget.spend(1)?;
                 let result = evaluate(condition, &child, self.document, self.budget)?;
-                // A condition that can't be decided is false.
+                // A condition that is neither true nor false doesn't select.
                 let is_accepted = is_true(&result, self.document).unwrap_or_default();
                 self.left_over = is_accepted.then_some(result);
                 if is_accepted {
@@ -137,7 +137,7 @@ impl Selection<'_> {
                 continue;
             }
             if self.left_over.is_some() {
-                // The reference overwrites the value, but keeps the flag that there is one.
+                // The reference resets the value, but not the flag for its presence.
                 self.left_over = Some(Value::Missing);
             }
             let Some(key) = self.key_of(&result, &value)? else { continue };
@@ -151,7 +151,7 @@ impl Selection<'_> {
         Ok(())
     }
 
-    /// The key that the result of a script stands for. `None` if it has another type.
+    /// Converts the result of a script to a key. `None` if it has another type.
     fn key_of(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
         if let Some(text) = result.as_text(self.document) {
             return Ok(Some(text.to_vec()));
@@ -160,7 +160,7 @@ impl Selection<'_> {
             return Ok(None);
         }
         let key = match integer("a script", result, self.document) {
-            // As in the reference, which was meant to count from the end.
+            // As in the reference, which meant to count from the end.
             Ok(index) if index < 0 => {
                 let size = i64::try_from(container.children(self.document).len());
                 size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()
@@ -174,10 +174,9 @@ impl Selection<'_> {
     fn keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
         let mut found = Vec::new();
         for key in keys {
-            // Copied here, and parsed again if it is in quotes.
+            // For the copy, and for unquoting.
             self.budget.spend(key.text.len() / 8)?;
-            // In the reference, a negative index stands for the same element of all arrays: it is
-            // resolved once.
+            // In the reference, a negative index is resolved once, by the first array.
             let mut key = key.clone();
             for value in &self.values {
                 self.budget.spend(1)?;
@@ -227,7 +226,7 @@ impl Selection<'_> {
     }
 }
 
-/// The key without its quotes. It is empty if the quoted text is invalid.
+/// Removes the quotes of a key. Invalid quoted keys become empty.
 fn unquoted(key: Key) -> Key {
     match key.text.as_slice() {
         [quote @ (b'"' | b'\''), .., last] if quote == last => {
@@ -237,8 +236,8 @@ fn unquoted(key: Key) -> Key {
     }
 }
 
-/// Adds the containers below a value: first the children, then what is below each. Recursion is
-/// bounded by the depth of the document.
+/// Adds the containers below a value: first its children, then those below each child. The depth of
+/// the document limits the recursion.
 fn containers(
     value: &Value,
     document: &Document,
@@ -256,7 +255,7 @@ fn containers(
     Ok(())
 }
 
-/// The index that a key stands for in an array. `None` if the key is empty.
+/// The index of a key in an array. `None` if the key is empty.
 fn index(
     array: &Value,
     key: &Key,
@@ -274,7 +273,7 @@ fn index(
             let value = evaluate(expression, array, document, budget)?;
             integer("an index", &value, document).map(Some)
         }
-        // The reference converts to a float and back, which changes numbers above 2^53.
+        // The reference converts to a float and back, which rounds numbers above 2^53.
         None => {
             let index = parse(&key.text).ok_or_else(invalid)?;
             Ok(Some(to_integer(index as f64)))
@@ -304,7 +303,7 @@ pub(crate) fn evaluate(
                 match (values.len(), values.pop()) {
                     (2.., Some(last)) => {
                         values.push(last);
-                        // The reference copies them, which fails for missing ones.
+                        // The reference copies the values, which fails for missing ones.
                         if values.iter().any(Value::is_missing) {
                             return Err(EvalError::Missing);
                         }

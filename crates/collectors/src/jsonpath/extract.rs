@@ -10,7 +10,7 @@ use crate::jsonpath::{
     value::{NoNumber, Type, Value},
 };
 
-/// A path or an expression.
+/// A path (`json-key`) or an expression (`json-eval`).
 #[derive(Clone, Debug)]
 pub struct Query(Kind);
 
@@ -21,18 +21,18 @@ enum Kind {
 }
 
 impl Query {
-    /// A path, of `json-key`.
+    /// Parses a path (`json-key`).
     pub fn key(path: &str) -> Result<Self, ExtractError> {
         Path::parse(path.as_bytes(), 0).map(|path| Self(Kind::Key(path)))
     }
 
-    /// An expression, of `json-eval`. As in the reference, a wrong syntax is an error only when a
-    /// document is evaluated: see [`Self::check`].
+    /// Parses an expression (`json-eval`). As in the reference, invalid syntax is an error of the
+    /// evaluation: see [`Self::check`].
     pub fn expression(text: &str) -> Self {
         Self(Kind::Expression(Expression::parse(text.as_bytes(), 0)))
     }
 
-    /// Whether no document can have a value, because an expression's syntax is wrong.
+    /// Checks the syntax of an expression.
     pub fn check(&self) -> Result<(), ExtractError> {
         match &self.0 {
             Kind::Key(_) => Ok(()),
@@ -51,7 +51,7 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// An extractor with the default limits. Several numbers need an aggregator.
+    /// An extractor with the default limits. An aggregator is needed for several numbers.
     pub fn new(query: Query, aggregator: Option<Aggregator>) -> Self {
         Self { query, aggregator, limits: Limits::default(), compat: Compat::Off }
     }
@@ -62,7 +62,7 @@ impl Extractor {
         Self { limits, ..self }
     }
 
-    /// Changes whether harmful details of the reference are reproduced.
+    /// Changes the compatibility with harmful details of the reference.
     #[must_use]
     pub fn with_compat(self, compat: Compat) -> Self {
         Self { compat, ..self }

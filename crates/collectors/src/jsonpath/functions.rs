@@ -25,7 +25,7 @@ pub(crate) enum Function {
     Other(&'static str),
 }
 
-/// Functions that are not mathematical.
+/// The names of functions that are not in `math`.
 const OTHERS: [&str; 26] = [
     "pow10",
     "length",
@@ -55,7 +55,7 @@ const OTHERS: [&str; 26] = [
     "is_object",
 ];
 
-/// Go accepts bits after the last byte, and ignores line breaks.
+/// As in Go: accepts trailing bits, and ignores line breaks.
 const DECODER: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -147,7 +147,7 @@ fn key(value: &Value, document: &Document, budget: &Budget) -> Result<Value, Eva
         return Ok(Value::Null);
     };
     let siblings = parent.children(document);
-    // They are searched.
+    // The siblings are searched.
     budget.spend(siblings.len() / 8)?;
     Ok(siblings.key_of(node).map_or(Value::Null, Value::text))
 }
@@ -177,7 +177,7 @@ fn total(
 }
 
 fn factorial(number: u64, compat: Compat) -> Result<Value, EvalError> {
-    // The reference ends with a stack overflow for large numbers.
+    // For large numbers, the reference crashes with a stack overflow.
     let largest = if compat == Compat::Off { 20 } else { 1_000_000 };
     if number > largest {
         return Err(EvalError::Overflow("factorial"));
@@ -207,7 +207,7 @@ fn base64(
     Ok(Value::text(&result))
 }
 
-/// A number as an operand of `name`.
+/// The number of an operand of `name`.
 pub(crate) fn number(
     name: &'static str,
     value: &Value,
@@ -242,7 +242,7 @@ pub(crate) fn unsigned(
     u64::try_from(integer).map_err(|_| EvalError::Operand(name, "an integer of at least 0"))
 }
 
-/// Whether a value counts as true: not 0, not empty, not null.
+/// Whether a value is true: not 0, empty or null.
 pub(crate) fn is_true(value: &Value, document: &Document) -> Result<bool, EvalError> {
     Ok(match value.kind(document) {
         Type::Null => false,

@@ -2,17 +2,17 @@
 
 use crate::jsonpath::{context::Budget, document::Document, error::EvalError, value::Value};
 
-/// An integer with an optional sign.
+/// Parses an integer with an optional sign.
 pub(crate) fn parse(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Counts a negative index from the end.
+/// Converts a negative index, which counts from the end.
 pub(crate) fn from_start(index: i64, length: usize) -> i64 {
     if index < 0 { index.saturating_add(i64::try_from(length).unwrap_or(i64::MAX)) } else { index }
 }
 
-/// The elements of a slice. The step is not 0.
+/// The indices of a slice. The step must not be 0.
 pub(crate) fn slice(
     array: &Value,
     start: Option<i64>,

@@ -1,4 +1,4 @@
-//! Mathematical functions, by the names of Go's package math.
+//! Mathematical functions, with the names of Go's package math.
 
 use std::f64::consts;
 
@@ -44,12 +44,12 @@ const FUNCTIONS: [(&str, Calculation); 37] = [
     ("y1", libm::y1),
 ];
 
-/// A function of one number, and its name.
+/// Finds a function of one number. Returns its static name with it.
 pub(crate) fn function(name: &str) -> Option<(&'static str, Calculation)> {
     FUNCTIONS.into_iter().find(|(other, _)| *other == name)
 }
 
-/// A named number.
+/// Finds a constant.
 pub(crate) fn constant(name: &str) -> Option<f64> {
     const PHI: f64 = 1.618_033_988_749_895;
     Some(match name {
@@ -68,8 +68,8 @@ pub(crate) fn constant(name: &str) -> Option<f64> {
     })
 }
 
-/// Go's assembly for amd64 with fused operations, which differs from libm in the last bit: there,
-/// `exp(1)` is exactly `e`. The method is that of SLEEF: a Taylor series of a sixteenth of the
+/// Reproduces Go's assembly for amd64 with fused operations, which differs from libm in the last
+/// bit: `exp(1)` is exactly `e`. The method of SLEEF: a Taylor series of a sixteenth of the
 /// remainder, squared four times.
 #[expect(clippy::excessive_precision, reason = "the constants as Go has them")]
 fn exp(number: f64) -> f64 {
@@ -121,7 +121,7 @@ fn binary_exponent(number: f64) -> f64 {
     }
 }
 
-/// The inverse of the complementary error function, as exact as that of the reference.
+/// The inverse of the complementary error function, with the precision of the reference.
 fn inverse_erfc(number: f64) -> f64 {
     inverse_erf(1.0 - number)
 }
@@ -153,7 +153,7 @@ fn inverse_erf(number: f64) -> f64 {
     root.copysign(number)
 }
 
-/// A power of ten. Beyond the range of floats, it is 0 or infinite.
+/// A power of ten: 0 or infinity beyond the range of floats.
 pub(crate) fn power_of_ten(exponent: i64) -> f64 {
     if exponent < -323 {
         return 0.0;
@@ -164,7 +164,7 @@ pub(crate) fn power_of_ten(exponent: i64) -> f64 {
     format!("1e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// Converts as Go does on amd64: out of range is the smallest integer.
+/// Converts as Go does on amd64: numbers out of range become the smallest integer.
 pub(crate) fn to_integer(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[expect(clippy::cast_possible_truncation, reason = "in range")]

@@ -1,5 +1,5 @@
-//! Numbers from JSON documents, by the JSONPath dialect and the expressions of ajson ("the
-//! reference" here), as the json-path collectors of kube-metrics-adapter use them. Pure functions.
+//! Extracts numbers from JSON documents, with the JSONPath dialect and expressions of ajson ("the
+//! reference" here), which kube-metrics-adapter uses. Pure functions.
 //!
 //! [`Extractor`] has a path (`json-key`) or an expression (`json-eval`), and an aggregator for
 //! several numbers:
@@ -21,9 +21,9 @@
 //!
 //! # Compatibility
 //!
-//! Results are those of the reference, including its peculiarities. [`Compat`] selects only whether
-//! a number that a 64-bit float can't represent counts as 0, and whether the factorial of a number
-//! above 20 overflows.
+//! Results are those of the reference, including its peculiarities. [`Compat`] only selects whether
+//! a number out of the range of 64-bit floats is read as 0, and whether factorials of numbers above
+//! 20 overflow.
 
 mod aggregate;
 mod context;

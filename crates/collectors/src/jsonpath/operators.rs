@@ -1,4 +1,4 @@
-//! Operators.
+//! The operators of expressions: precedence and evaluation.
 
 use std::cmp::Ordering;
 
@@ -31,8 +31,8 @@ impl Operator {
         }
     }
 
-    /// Whether the operator, on the left, is applied before `next`. `^` always is: the reference
-    /// treats it as a function there.
+    /// Whether this operator is applied before `next`, the operator on its right. `^` is always
+    /// applied first: the reference treats it as a function.
     pub(crate) fn binds_before(self, next: Self) -> bool {
         let is_right_associative = self.0 == "**";
         self.0 == "^"
@@ -93,7 +93,7 @@ impl Operator {
         document: &Document,
     ) -> Result<Value, EvalError> {
         let left = integer(self.0, left, document)?;
-        // Go shifts by any number of bits.
+        // In Go, the number of bits isn't limited.
         let shift = || Ok(u32::try_from(unsigned(self.0, right, document)?).unwrap_or(u32::MAX));
         let right = || integer(self.0, right, document);
         let result = match self.0 {
@@ -156,8 +156,8 @@ fn matches(
     Ok(Value::Bool(budget.is_match(pattern, text)?))
 }
 
-/// Whether two values have equal types and contents. Recursion is bounded by the depth of the
-/// document.
+/// Whether two values have equal types and contents. The depth of the document limits the
+/// recursion.
 fn equal(
     left: &Value,
     right: &Value,

@@ -1,7 +1,7 @@
-//! Quoted texts.
+//! Parses quoted strings.
 
-/// The text in quotes, or `None` if it is not in these quotes or not valid. Invalid UTF-8 and
-/// surrogates without a partner become U+FFFD.
+/// Unquotes a string. `None` if the quotes differ or an escape is invalid. Invalid UTF-8 and
+/// unpaired surrogates become U+FFFD.
 pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
     let inner = quoted.strip_prefix(&[quote])?.strip_suffix(&[quote])?;
     let mut text = Vec::with_capacity(inner.len());
@@ -22,7 +22,7 @@ pub(crate) fn unquote(quoted: &[u8], quote: u8) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Appends what an escape sequence stands for. Returns what follows it.
+/// Appends the character of an escape sequence. Returns the rest after it.
 fn escape<'t>(rest: &'t [u8], quote: u8, text: &mut Vec<u8>) -> Option<&'t [u8]> {
     let (&byte, after) = rest.split_first()?;
     let plain = match byte {

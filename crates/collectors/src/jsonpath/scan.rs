@@ -1,4 +1,4 @@
-//! Reads numbers, texts, operators and variables, as the reference does.
+//! Reads numbers, strings, operators, variables and names, as the reference does.
 
 /// The operators, longer ones first.
 pub(crate) const OPERATORS: [&str; 21] = [
@@ -6,7 +6,7 @@ pub(crate) const OPERATORS: [&str; 21] = [
     "|", "^", "<", ">",
 ];
 
-/// A position in a text.
+/// Reads an expression from left to right.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'t> {
     text: &'t [u8],
@@ -35,7 +35,7 @@ impl<'t> Scanner<'t> {
         self.text.get(start..self.position.min(self.text.len())).unwrap_or_default()
     }
 
-    /// The next byte that is no space.
+    /// Skips white space. Returns the byte after it.
     pub(crate) fn skip_space(&mut self) -> Option<u8> {
         while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
             self.position += 1;
@@ -43,7 +43,7 @@ impl<'t> Scanner<'t> {
         self.peek()
     }
 
-    /// Takes the bytes if they follow.
+    /// Takes `expected` if it comes next. Returns whether it did.
     pub(crate) fn take(&mut self, expected: &[u8]) -> bool {
         let follows = self.text.get(self.position..).is_some_and(|rest| rest.starts_with(expected));
         if follows {
@@ -86,8 +86,8 @@ impl<'t> Scanner<'t> {
         (self.position > start).then_some(())
     }
 
-    /// Takes a text in quotes, with the quotes. The escapes are those of JSON, and `\'` in single
-    /// quotes instead of `\"`.
+    /// Takes a quoted string, with its quotes. The escapes are those of JSON; in single quotes,
+    /// `\'` replaces `\"`.
     pub(crate) fn quoted(&mut self, quote: u8) -> Option<&'t [u8]> {
         let start = self.position;
         self.position += 1;
@@ -124,7 +124,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes a variable: a path that starts with `$` or `@`. Brackets and parentheses must match;
-    /// inside them, everything belongs to it.
+    /// everything inside them belongs to the path.
     pub(crate) fn variable(&mut self) -> Option<&'t [u8]> {
         let start = self.position;
         let mut open = Vec::new();
@@ -157,11 +157,11 @@ impl<'t> Scanner<'t> {
         open.is_empty().then(|| self.since(start))
     }
 
-    /// Takes the name of a function or constant, up to a parenthesis or a byte that no name has.
+    /// Takes the name of a function or constant, up to the first byte that can't be in a name.
     /// Returns whether a parenthesis follows.
     pub(crate) fn name(&mut self) -> (&'t [u8], bool) {
         let start = self.position;
-        while self.peek().is_some_and(is_name_part) {
+        while self.peek().is_some_and(is_name) {
             self.position += 1;
         }
         (self.since(start), self.peek() == Some(b'('))
@@ -172,13 +172,10 @@ fn is_control(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
 }
 
-/// A byte of a name in a variable: also brackets, `\`, `^`, `_` and a backtick.
+/// Whether a name may contain the byte. As in the reference, `A..=z` includes brackets, `\`, `^`,
+/// `_` and the backtick.
 fn is_name(byte: u8) -> bool {
     matches!(byte, b'A'..=b'z' | b'0'..=b'9')
-}
-
-fn is_name_part(byte: u8) -> bool {
-    is_name(byte) || byte == b'_'
 }
 
 /// Whether an operator can start with the byte.

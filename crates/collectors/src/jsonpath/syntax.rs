@@ -1,4 +1,5 @@
-//! Paths and expressions, which contain each other. Expressions are in postfix notation.
+//! Compiles paths and expressions, which may contain each other. Expressions become postfix
+//! programs.
 
 use crate::jsonpath::{
     ExtractError,
@@ -12,10 +13,10 @@ use crate::jsonpath::{
     tokens::{lower, split, tokens},
 };
 
-/// Size of a path or expression.
+/// Maximum length of a path or expression.
 const MAX_BYTES: usize = 16 << 10;
 
-/// Depth of expressions in paths in expressions.
+/// Maximum nesting of paths and expressions.
 const MAX_NESTING: usize = 16;
 
 /// A compiled path.
@@ -31,7 +32,7 @@ pub(crate) enum Step {
     Root,
     /// `@`: the current value, if it is first. Otherwise it has no effect.
     Current,
-    /// `..`: also all containers below.
+    /// `..`: the value and all containers below it.
     Descend,
     /// `*`: all children.
     Children,
@@ -43,7 +44,7 @@ pub(crate) enum Step {
     Script(Expression),
     /// Names, separated by commas.
     Keys { keys: Vec<Key>, text: String },
-    /// A step that can't be evaluated.
+    /// An invalid step, an error when it is reached.
     Invalid(EvalError),
 }
 
@@ -63,7 +64,7 @@ impl Key {
 }
 
 impl Path {
-    /// Parses a path. Steps that can't be evaluated are an error only when they are reached.
+    /// Parses a path. Invalid steps are errors only when they are reached.
     pub(crate) fn parse(text: &[u8], nesting: usize) -> Result<Self, ExtractError> {
         if text.len() > MAX_BYTES {
             let problem = "more than 16 KiB";
@@ -82,7 +83,7 @@ impl Path {
 
 impl Step {
     fn parse(text: &[u8], nesting: usize) -> Result<Self, EvalError> {
-        // Also the steps below must have valid tokens.
+        // All kinds of steps must have valid tokens.
         let tokens = tokens(text)?;
         let has = |token: &[u8]| tokens.iter().any(|other| other == token);
         let keys = |separator: &[u8]| {
@@ -116,11 +117,11 @@ impl Step {
     }
 }
 
-/// A compiled expression, or the error in it.
+/// A compiled expression, or its error.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     program: Result<Vec<Instruction>, EvalError>,
-    /// It is `@.length`, which is the number of children of any container.
+    /// Whether the expression is `@.length`: the number of children of a container.
     pub(crate) is_length: bool,
 }
 
@@ -129,10 +130,10 @@ pub(crate) struct Expression {
 pub(crate) enum Instruction {
     Call(Function),
     Apply(Operator),
-    /// Pushes what the path selects.
+    /// Pushes the selected values.
     Select(Path),
     Push(Constant),
-    /// Fails when it is reached.
+    /// Fails with an error.
     Fail(EvalError),
 }
 
@@ -144,7 +145,7 @@ pub(crate) enum Constant {
     Text(Vec<u8>),
 }
 
-/// An operator or function whose operands are not complete.
+/// An operator or function with incomplete operands.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Parenthesis,
@@ -167,7 +168,7 @@ impl Expression {
         self.program.as_deref().map_err(Clone::clone)
     }
 
-    /// Fails now if the syntax is wrong.
+    /// Returns the error of an invalid expression now.
     pub(crate) fn required(self) -> Result<Self, EvalError> {
         self.program().map(|_| ())?;
         Ok(self)
@@ -232,7 +233,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A function or constant. Returns whether it is a value.
+    /// Parses a function or constant. Returns whether it is a constant.
     fn name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
         let (name, is_function) = scanner.name();
         let name = String::from_utf8_lossy(&lower(name)).into_owned();
@@ -254,7 +255,7 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// Emits the pending operators that bind more strongly, and functions.
+    /// Emits pending functions and operators of higher precedence.
     fn operator(&mut self, operator: Operator) {
         while let Some(pending) = self.pending.last() {
             let is_first = match pending {
@@ -270,7 +271,7 @@ impl Parser<'_> {
         self.pending.push(Pending::Operator(operator));
     }
 
-    /// Emits what is pending since the opening parenthesis.
+    /// Emits the pending operations since the opening parenthesis.
     fn close(&mut self) -> Result<(), EvalError> {
         loop {
             let pending = self.pending.pop().ok_or_else(|| self.parentheses())?;

@@ -71,7 +71,7 @@ fn expression_calculates(#[case] text: &str, #[case] expected: f64) {
 #[case("$.huge", ExtractError::TooLarge)]
 #[case("$a", ExtractError::Path { position: 1, problem: "expected a dot or a bracket" })]
 #[case("$.a[", ExtractError::Path { position: 3, problem: "the bracket is not closed" })]
-fn error_says_what_is_wrong(#[case] path: &str, #[case] expected: ExtractError) {
+fn invalid_paths_and_results_are_errors(#[case] path: &str, #[case] expected: ExtractError) {
     assert_eq!(key(path, ""), Err(expected));
     assert_eq!(key("$.queues[*].len", "sum"), Err(ExtractError::NotNumeric));
 }
@@ -87,7 +87,7 @@ fn number_out_of_range_is_zero_if_compatible() {
     assert_eq!(compatible.extract(b"0"), Ok(14_197_454_024_290_336_768.0));
 }
 
-/// The reference panics on them, which ends its process.
+/// The reference panics, which ends its process.
 #[rstest]
 #[case::remainder_of_zero("$.rps % 0")]
 #[case::remainder_of_zero_literal("1 % 0")]
@@ -103,7 +103,7 @@ fn expression_that_panics_in_the_reference_is_an_error(#[case] text: &str) {
 
 #[rstest]
 #[case::remainder_of_zero("$.list[?(@ % 0 == 1)]")]
-// A script that is true leaves a missing value behind, which the name selects.
+// A true script leaves a missing value, which the name selects.
 #[case::filter_after_missing_value("$.list[(true)].x[?(@)]")]
 #[case::descent_after_missing_value("$.list[(true)].x..y")]
 #[case::script_after_missing_value("$.list[(true)].x[(1)]")]
@@ -147,7 +147,7 @@ fn depth_and_size_of_documents_are_bounded() {
 #[test]
 fn steps_of_an_evaluation_are_bounded() {
     let document = format!("[{}]", vec!["[[[]]]"; 50].join(","));
-    // Each descent repeats the containers of the one before.
+    // Each descent repeats the containers of the previous one.
     let path = format!("${}", "..".repeat(40));
     let limits = Limits { steps: 10_000, ..Limits::default() };
     let error = Extractor::new(Query::key(&path).expect("a path"), None)
@@ -194,7 +194,7 @@ fn float_is_formatted_as_by_go(#[case] number: f64, #[case] expected: &str) {
     assert_eq!(math::format_shortest(number), expected);
 }
 
-/// Array of texts, 64 KiB together.
+/// An array of strings, 64 KiB in total.
 fn texts() -> Vec<u8> {
     serde_json::to_vec(&vec!["abcd"; 9000]).unwrap()
 }
@@ -203,9 +203,9 @@ fn evaluate(path: &str, document: &[u8]) -> Result<f64, ExtractError> {
     Extractor::new(Query::key(path)?, Some(Aggregator::Sum)).extract(document)
 }
 
-/// Compiled for each element, with 32 MiB of automaton each, it took minutes of CPU.
+/// Compiling it for each element, with an automaton of 32 MiB, took minutes of CPU.
 #[test]
-fn regular_expression_is_small_and_compiled_once() {
+fn regular_expression_is_limited_and_compiled_once() {
     let large = evaluate(r"$[?(@ =~ '\\pL{200}')]", &texts()).unwrap_err().to_string();
     assert_eq!(large, "evaluation failed: invalid regular expression: expression too large");
     assert_eq!(evaluate("$[?(@ =~ '^x')]", &texts()), Err(ExtractError::Empty));
@@ -216,7 +216,7 @@ fn regular_expression_is_small_and_compiled_once() {
 }
 
 #[test]
-fn patterns_of_the_document_are_few_and_never_in_errors() {
+fn patterns_from_the_document_are_limited_and_not_in_errors() {
     let pairs: Vec<_> = (0..9).map(|index| [format!("x{index}"), format!("x{index}")]).collect();
     let path = "$[?(@[0] =~ @[1])]";
     let few = evaluate(path, &serde_json::to_vec(&pairs[..8]).unwrap());
@@ -227,7 +227,7 @@ fn patterns_of_the_document_are_few_and_never_in_errors() {
     assert_eq!(error, "evaluation failed: invalid regular expression: missing closing )");
 }
 
-/// Each input does much work for each step, or makes lists and texts that grow.
+/// Inputs with much work per step, or growing lists and strings.
 #[rstest]
 #[case::concatenation(&format!("$[({})]", ["@[0]"; 700].join("+")), 50_000)]
 #[case::descents(&format!("${}*", "..".repeat(1000)), 20)]
@@ -247,7 +247,7 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
         let root = value::Value::Node(Document::ROOT);
         let _ = evaluate::apply(&path, &root, &document, &budget);
         let (steps, created) = budget.spent();
-        // The last piece of work can exceed a limit by the size of one text.
+        // The last operation may exceed a limit by the size of one string.
         assert!(steps <= limits.steps + 160 * (64 << 10), "{steps}");
         assert!(created <= limits.bytes + (4 << 20), "{created}");
     }

@@ -45,7 +45,7 @@ pub(crate) fn split(text: &[u8]) -> Result<Vec<&[u8]>, ExtractError> {
     Ok(steps)
 }
 
-/// Takes what is in brackets, and the closing bracket. Brackets in quotes don't count.
+/// Takes the contents of brackets and the closing bracket. Brackets in quotes are ignored.
 fn bracketed<'t>(scanner: &mut Scanner<'t>) -> Result<&'t [u8], ExtractError> {
     let start = scanner.position();
     let mut depth = 1_usize;
@@ -118,7 +118,7 @@ fn is_word(byte: u8) -> bool {
     matches!(byte, b'A'..=b'z' | b'0'..=b'9')
 }
 
-/// The text in lower case. Other than ASCII, as far as it is valid.
+/// Converts to lower case. Invalid UTF-8 is kept.
 pub(crate) fn lower(text: &[u8]) -> Vec<u8> {
     String::from_utf8_lossy(text).to_lowercase().into_bytes()
 }

@@ -1,24 +1,24 @@
-//! Values of an evaluation.
+//! The values of an evaluation.
 
 use std::rc::Rc;
 
 use crate::jsonpath::document::{Document, Kind, NodeId};
 
-/// A value: of the document, or calculated.
+/// A value of the document or of a calculation.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// Nothing, for example a path that selects nothing.
+    /// No value, for example of a path that selects nothing.
     Missing,
     Null,
     Bool(bool),
-    /// `None` is out of the range of 64-bit floats.
+    /// `None` if out of the range of 64-bit floats.
     Number(Option<f64>),
     Text(Rc<[u8]>),
     /// A value of the document.
     Node(NodeId),
-    /// The values that a path selects, if there are several.
+    /// Several values that a path selects.
     Several(Rc<[Value]>),
-    /// A value of the document in such an array: the node, and the node that is the element.
+    /// A value of the document below an element of such an array: the node and the element's node.
     Copy {
         array: Rc<[Value]>,
         element: NodeId,
@@ -37,11 +37,11 @@ pub(crate) enum Type {
     Object,
 }
 
-/// Why a value is no number.
+/// The reason that a value is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoNumber {
     OtherType,
-    /// It is out of the range of 64-bit floats.
+    /// Out of the range of 64-bit floats.
     TooLarge,
 }
 
@@ -75,7 +75,7 @@ impl Value {
         matches!(self, Self::Missing)
     }
 
-    /// The type. A missing value counts as null.
+    /// The type. A missing value has the type null.
     pub(crate) fn kind(&self, document: &Document) -> Type {
         if let Some(node) = self.node() {
             return match document.node(node).kind {
@@ -140,7 +140,7 @@ impl Value {
             let at = members.binary_search_by(|(other, _)| other.as_slice().cmp(key)).ok()?;
             return members.get(at).map(|(_, node)| self.below(*node));
         }
-        // Only the canonical form is a key: not `01`.
+        // Only canonical numbers are keys: not `01`.
         let index: usize = std::str::from_utf8(key).ok()?.parse().ok()?;
         if index.to_string().as_bytes() == key { children.get(index) } else { None }
     }

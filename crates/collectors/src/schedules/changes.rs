@@ -1,10 +1,10 @@
-//! Computes when the value of a schedule changes.
+//! Computes the changes of a schedule's value.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp};
 
-/// Time for which changes are searched. Repeating entries repeat after a week.
+/// The searched time. Repeating entries repeat after a week.
 const HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
 
 const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
@@ -19,14 +19,14 @@ pub struct Change {
 
 impl ScheduledMetric {
     /// The next change after a time. `None` if the value doesn't change within nine days, which
-    /// covers a period of repeating entries, and no `OneTime` entry starts or ends later.
+    /// covers all repeating entries, and no later `OneTime` entry exists.
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
         self.value_at(now)?;
         let horizon = now.saturating_add(HORIZON).unwrap_or(Timestamp::MAX);
         if let Some(change) = self.search(now, horizon).next() {
             return Ok(Some(change));
         }
-        // The first `OneTime` window after the horizon, where the repeating entries are the same.
+        // After the horizon, only `OneTime` windows are new.
         let windows = self.windows(now, now);
         let rises = windows.iter().flat_map(|window| [self.ramp.around(window).0, window.end]);
         let later = rises.filter(|at| *at >= horizon).min();

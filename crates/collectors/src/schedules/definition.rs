@@ -1,5 +1,5 @@
-//! `ScalingSchedule` and `ClusterScalingSchedule` of `zalando.org/v1`, with the schema that
-//! kube-metrics-adapter installs, so that its objects keep working.
+//! The definitions of `ScalingSchedule` and `ClusterScalingSchedule` of `zalando.org/v1`. The
+//! schema is that of kube-metrics-adapter: its objects stay valid.
 
 use crate::schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ fn schema(description: &str) -> Result<Value, DefinitionError> {
 mod tests {
     use super::*;
 
-    /// Without descriptions.
+    /// The schema without descriptions.
     fn bare(schema: &Value) -> Value {
         match schema {
             Value::Object(members) => {

@@ -10,22 +10,22 @@ use crate::schedules::{
     Compat, Problem, Schedule, ScheduleDay, SchedulePeriod, ScheduleType, Settings, zone,
 };
 
-/// A time in which an entry has its full value, without the ramps.
+/// A period in which an entry has its full value. Ramps are before and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Place of the entry in `spec.schedules`.
+    /// Index of the entry in `spec.schedules`.
     pub entry: usize,
     /// The first instant.
     pub start: Timestamp,
-    /// The first instant after it. It is the start if the window has no length.
+    /// The first instant after the window. It is `start` if the window is empty.
     pub end: Timestamp,
     /// The value in the window.
     pub value: i64,
 }
 
-/// The windows of a repeating entry are computed for this many days before and after a time. Windows
-/// repeat weekly and end in the order of their starts, so only the last start up to that time and
-/// the first one after it matter.
+/// The windows of a repeating entry are computed for this many days before and after a time. They
+/// repeat weekly and end in the order of their starts, so at most the windows next to that time
+/// have an effect.
 const DAYS_AROUND: i32 = 8;
 
 #[derive(Clone, Debug)]
@@ -39,13 +39,8 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 enum When {
     Once(Result<(Timestamp, Timestamp), Problem>),
-    Repeating {
-        zone: TimeZone,
-        days: Vec<Weekday>,
-        times: Result<(Time, Option<Time>), Problem>,
-    },
-    /// The period is missing.
-    Invalid(Problem),
+    Repeating { zone: TimeZone, days: Vec<Weekday>, times: Result<(Time, Option<Time>), Problem> },
+    MissingPeriod(Problem),
 }
 
 impl Entry {
@@ -59,7 +54,9 @@ impl Entry {
     ) -> Self {
         let when = match (schedule.r#type, &schedule.period) {
             (ScheduleType::OneTime, _) => When::Once(dates(index, schedule)),
-            (ScheduleType::Repeating, None) => When::Invalid(Problem::MissingPeriod { index }),
+            (ScheduleType::Repeating, None) => {
+                When::MissingPeriod(Problem::MissingPeriod { index })
+            }
             (ScheduleType::Repeating, Some(period)) => {
                 let zone = zone::find(&settings.time_zones, &period.timezone);
                 if zone.is_none() && !period.timezone.is_empty() {
@@ -73,34 +70,29 @@ impl Entry {
                 }
             }
         };
-        let (When::Invalid(problem)
+        if let When::MissingPeriod(problem)
         | When::Once(Err(problem))
-        | When::Repeating { times: Err(problem), .. }) = &when
-        else {
-            return Self::with(index, schedule, when);
-        };
-        problems.push(problem.clone());
-        Self::with(index, schedule, when)
-    }
-
-    fn with(index: usize, schedule: &Schedule, when: When) -> Self {
-        // About 1900 years, so that the number of seconds can't overflow.
+        | When::Repeating { times: Err(problem), .. } = &when
+        {
+            problems.push(problem.clone());
+        }
+        // At most about 1900 years: the number of seconds must not overflow.
         let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
         Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), when }
     }
 
-    /// The time zone of a repeating entry.
+    /// The time zone of a repeating entry; `None` for a one-time entry.
     pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
         match &self.when {
             When::Repeating { zone, .. } => Some(zone),
-            When::Once(_) | When::Invalid(_) => None,
+            When::Once(_) | When::MissingPeriod(_) => None,
         }
     }
 
-    /// The error that the entry causes at `now`: of a repeating one, only on its days.
+    /// Returns the error of the entry. A repeating entry with invalid times fails only on its days.
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), Problem> {
         match &self.when {
-            When::Invalid(problem) | When::Once(Err(problem)) => Err(problem.clone()),
+            When::MissingPeriod(problem) | When::Once(Err(problem)) => Err(problem.clone()),
             When::Once(Ok(_)) => Ok(()),
             When::Repeating { zone, days, times } => {
                 let today = zone.to_datetime(now).date().weekday();
@@ -109,10 +101,10 @@ impl Entry {
         }
     }
 
-    /// The windows that can have a value between two times, in the order of their starts.
+    /// The windows that can affect the value between two times, in the order of their starts.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
         match &self.when {
-            When::Invalid(_) | When::Once(Err(_)) | When::Repeating { times: Err(_), .. } => {
+            When::MissingPeriod(_) | When::Once(Err(_)) | When::Repeating { times: Err(_), .. } => {
                 Vec::new()
             }
             When::Once(Ok((start, end))) => vec![self.window(*start, *end)],
@@ -127,13 +119,13 @@ impl Entry {
                 dates
                     .take_while(|date| *date <= last)
                     .filter(|date| days.contains(&date.weekday()))
-                    .map(|date| self.window_of(date, *start, *end, zone, compat))
+                    .map(|date| self.window_on(date, *start, *end, zone, compat))
                     .collect()
             }
         }
     }
 
-    fn window_of(
+    fn window_on(
         &self,
         date: Date,
         start: Time,

@@ -1,15 +1,15 @@
 //! Errors of schedules and of their entries.
 
-/// A schedule can't be used, or has no value at a time.
+/// An invalid schedule, or one without a value at a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The duration of the ramps is below zero.
+    /// The duration of the ramps is negative.
     #[error("spec.scalingWindowDurationMinutes: {0} is negative")]
     NegativeScalingWindow(i64),
-    /// The default time zone is not in the database.
+    /// The default time zone is unknown.
     #[error("unknown default time zone {0:?}")]
     UnknownDefaultTimeZone(String),
-    /// An entry can't be evaluated.
+    /// An entry is invalid.
     #[error(transparent)]
     Entry(#[from] Problem),
 }
@@ -28,7 +28,7 @@ impl ScheduleError {
     }
 }
 
-/// An error in an entry. `index` is its place in `spec.schedules`.
+/// An error in an entry. `index` is its index in `spec.schedules`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A `OneTime` entry has no date.
@@ -51,12 +51,12 @@ pub enum Problem {
     /// The end is not a time of day.
     #[error("spec.schedules[{index}].period.endTime: {text:?} is not a time HH:MM")]
     InvalidEndTime { index: usize, text: String },
-    /// The time zone is not in the database. The default one is used.
+    /// The time zone is unknown. The default one is used.
     #[error("spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {used}")]
     UnknownTimeZone {
         index: usize,
         text: String,
-        /// The time zone that is used.
+        /// The default time zone.
         used: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The value of a schedule.
+//! Computes the value of a schedule.
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
@@ -23,14 +23,14 @@ pub(crate) struct Ramp {
 }
 
 impl ScheduledMetric {
-    /// Compiles a spec. An entry that can't be evaluated is no error here: see
-    /// [`Self::problems`] and [`Self::value_at`].
+    /// Compiles a spec. Invalid entries are not an error here: see [`Self::problems`] and
+    /// [`Self::value_at`].
     pub fn new(spec: &ScalingScheduleSpec, settings: &Settings) -> Result<Self, ScheduleError> {
         let duration = match spec.scaling_window_duration_minutes {
             Some(minutes) if minutes < 0 => {
                 return Err(ScheduleError::NegativeScalingWindow(minutes));
             }
-            // About 1900 years, so that the number of seconds can't overflow.
+            // At most about 1900 years: the number of seconds can't overflow.
             Some(minutes) => SignedDuration::from_mins(minutes.min(1_000_000_000)),
             None => settings.default_scaling_window,
         };
@@ -46,7 +46,7 @@ impl ScheduledMetric {
         Ok(Self { entries, ramp, compat: settings.compat, problems })
     }
 
-    /// The errors of all entries, also of those that don't apply now.
+    /// The errors of all entries.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -61,14 +61,14 @@ impl ScheduledMetric {
         self.entries.iter().find_map(Entry::time_zone)
     }
 
-    /// The value at a time. Fails if an entry can't be evaluated: for a repeating entry, only on its
-    /// days, as in the reference.
+    /// The value at a time. An invalid entry is an error: as in the reference, a repeating one only
+    /// on its days.
     pub fn value_at(&self, now: Timestamp) -> Result<i64, ScheduleError> {
         self.check(now)?;
         Ok(self.valid_value_at(now))
     }
 
-    /// The value at a time, without the entries that can't be evaluated.
+    /// The value at a time, without invalid entries.
     pub fn valid_value_at(&self, now: Timestamp) -> i64 {
         self.value_in(&self.windows(now, now), now)
     }
@@ -82,7 +82,7 @@ impl ScheduledMetric {
         }))
     }
 
-    /// The windows that can have a value between two times, ramps included, by entry.
+    /// The windows that may affect the value between two times, including their ramps, by entry.
     pub fn windows(&self, from: Timestamp, to: Timestamp) -> Vec<Window> {
         let entries = self.entries.iter();
         entries.flat_map(|entry| entry.windows(from, to, self.compat)).collect()
@@ -92,7 +92,7 @@ impl ScheduledMetric {
         Ok(self.entries.iter().try_for_each(|entry| entry.check(now))?)
     }
 
-    /// The value, if `windows` has all windows around `now`.
+    /// The value at `now`. `windows` must contain all windows around it.
     pub(crate) fn value_in(&self, windows: &[Window], now: Timestamp) -> i64 {
         let values = windows.iter().map(|window| self.ramp.value(window, now));
         values.max().unwrap_or_default().max(0)
@@ -121,8 +121,8 @@ impl Ramp {
         }
     }
 
-    /// The part of a value in the step of a ramp. The order of the operations decides how floats
-    /// are rounded.
+    /// The part of a value in a step of a ramp. The order of operations is that of the reference:
+    /// it determines the rounding.
     fn part(self, elapsed: SignedDuration, value: i64) -> i64 {
         let steps = f64::from(self.steps);
         let fraction = elapsed.as_nanos() as f64 / self.duration.as_nanos() as f64;

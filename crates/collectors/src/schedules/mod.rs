@@ -23,10 +23,10 @@
 //!
 //! # Compatibility
 //!
-//! The reference evaluates a repeating entry for the current day only. It loses the part of a
-//! window or ramp that is on the other side of midnight, and a window whose end is before its start
-//! has no length. Here, such a window ends on the next day, and all days count.
-//! [`Compat::Reference`] reproduces the reference. There is no other difference.
+//! The reference evaluates a repeating entry only for the current day: it loses the part of a
+//! window or ramp beyond midnight, and a window whose end is before its start is empty. By default,
+//! such a window ends on the next day, and windows continue across midnight. [`Compat::Reference`]
+//! reproduces the reference. There is no other difference.
 
 mod changes;
 pub mod definition;

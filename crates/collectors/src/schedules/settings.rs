@@ -1,9 +1,9 @@
-//! Defaults of schedules.
+//! Settings of schedules.
 
 use hpa_go_compat::Compat;
 use jiff::{SignedDuration, tz::TimeZoneDatabase};
 
-/// Settings of the controller.
+/// Defaults for schedules, from the flags.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Duration of the ramps of a spec that doesn't set it.
@@ -13,7 +13,7 @@ pub struct Settings {
     /// Number of steps of a ramp.
     pub ramp_steps: u32,
     pub time_zones: TimeZoneDatabase,
-    /// With the reference, repeating entries apply within their day only. Otherwise, windows and
+    /// With compatibility, repeating entries apply only within their day. Otherwise, windows and
     /// ramps continue across midnight.
     pub compat: Compat,
 }

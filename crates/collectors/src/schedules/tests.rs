@@ -89,7 +89,7 @@ fn skipped_time_is_resolved_as_by_go() {
 }
 
 #[test]
-fn long_window_of_one_day_lasts_all_week() {
+fn window_of_a_weekly_entry_may_last_all_week() {
     let mut entry = repeating("08:00", "", &["Mon"], "UTC");
     entry["durationMinutes"] = json!(i64::MAX);
     let metric = metric(json!({"schedules": [entry]}), Compat::Off);
@@ -100,7 +100,7 @@ fn long_window_of_one_day_lasts_all_week() {
 }
 
 #[test]
-fn invalid_entry_fails_on_its_days_and_is_a_problem_always() {
+fn invalid_entry_is_an_error_on_its_days_and_always_a_problem() {
     let schedules = json!({"schedules": [repeating("25:99", "", &["Fri"], "UTC")]});
     let metric = metric(schedules, Compat::Off);
     let error = metric.value_at(at("2026-11-27T12:00:00Z")).expect_err("a Friday");
@@ -128,7 +128,7 @@ fn incomplete_entry_is_an_error_not_a_panic(#[case] entry: Value, #[case] expect
 }
 
 #[test]
-fn unknown_time_zone_means_the_default_one_and_is_a_problem() {
+fn unknown_time_zone_is_a_problem_and_replaced_by_the_default() {
     let spec = json!({"schedules": [repeating("08:00", "09:00", &["Fri"], "europe/berlin")]});
     let metric = metric(spec, Compat::Off);
     assert_eq!(metric.value_at(at("2026-11-27T07:00:00Z")), Ok(100));
@@ -168,7 +168,7 @@ fn status_is_active_in_windows_and_ramps() {
     let metric = metric(nightly(), Compat::Off);
     for (time, is_active) in [
         ("2026-11-27T20:29:59Z", false),
-        // Below the first step, the value is still 0.
+        // Before the first step, the value is still 0.
         ("2026-11-27T20:30:00Z", true),
         ("2026-11-28T01:29:59Z", true),
         ("2026-11-28T01:30:00Z", false),
@@ -229,7 +229,7 @@ fn next_change_finds_a_distant_date() {
     assert_eq!(metric.next_change(end.at), Ok(None));
 }
 
-/// As in the reference, where such an entry is never active.
+/// As in the reference: such an entry is never active.
 #[test]
 fn null_is_an_empty_list() {
     let spec = r#"{"schedules": [{"type": "Repeating", "value": 5, "period": {

@@ -14,12 +14,12 @@ pub(crate) fn find(zones: &TimeZoneDatabase, name: &str) -> Option<TimeZone> {
     zones.get(name).ok().filter(|zone| zone.iana_name() == Some(name))
 }
 
-/// The instant of a civil time, as Go's `time.Date` computes it. It differs from jiff for a time
-/// that a change of the offset skips: Go uses the offset that applies one offset earlier, so that
-/// the result can be before or after the gap.
+/// The instant of a civil time, computed like Go's `time.Date`. It differs from jiff for times in a
+/// gap: Go uses the offset that applies one offset earlier, and the result may be before or after
+/// the gap.
 pub(crate) fn instant(date: Date, time: Time, zone: &TimeZone) -> Timestamp {
     let offset_at = |instant: Timestamp| zone.to_offset(instant);
-    // The offsets of a database are below 26 hours, and errors are out of jiff's range of years.
+    // Offsets are below 26 hours. Errors mean years out of jiff's range.
     let Ok(utc) = TimeZone::UTC.to_timestamp(date.to_datetime(time)) else { return Timestamp::MAX };
     let earlier = utc.saturating_sub(offset_at(utc).duration_since(jiff::tz::Offset::UTC));
     let Ok(earlier) = earlier else { return Timestamp::MAX };
@@ -40,7 +40,7 @@ pub(crate) fn parse_time(text: &str) -> Option<Time> {
 
 /// Parses a date in the format of RFC 3339. jiff accepts more formats.
 pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
-    // 0 stands for a digit.
+    // 0 means any digit.
     const SHAPE: &[u8] = b"0000-00-00T00:00:00";
     let (date_time, rest) = text.split_at_checked(SHAPE.len())?;
     let is_shape = date_time.bytes().zip(SHAPE).all(|(byte, expected)| match expected {

@@ -1,4 +1,4 @@
-//! Documents of HTTP endpoints.
+//! The collector of HTTP endpoints.
 
 use rstest::rstest;
 
@@ -13,7 +13,7 @@ fn endpoint(url: &str) -> Plan {
 async fn number_of_a_document_is_the_value() {
     let server = Server::start(|_| ok(r#"{"v": [1, 2.5]}"#)).await;
     let url = server.url("/stats?x=y z#part");
-    // The URL is permitted although it names the loopback address, because the operator says so.
+    // The operator permits the loopback address.
     let plan = external("json-path", &[("endpoint", &url), ("json-eval", "sum($.v) + 1")]);
     assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 4500);
     let request = &server.requests()[0];
@@ -47,7 +47,7 @@ async fn number_of_a_document_is_the_value() {
     "the response has a content encoding"
 )]
 #[tokio::test]
-async fn other_responses_are_errors_without_their_content(
+async fn invalid_response_is_an_error_without_its_content(
     #[case] reply: Reply,
     #[case] expected: &str,
 ) {
@@ -62,7 +62,7 @@ async fn other_responses_are_errors_without_their_content(
 #[case::announced(Reply::Stall(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec()))]
 #[case::endless(Reply::Flood(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()))]
 #[tokio::test]
-async fn huge_body_is_cut_off(#[case] reply: Reply) {
+async fn too_long_body_is_an_error(#[case] reply: Reply) {
     let server = Server::start(move |_| reply.clone()).await;
     let limits = Limits { response_bytes: 100_000, ..Limits::default() };
     let settings = Settings { limits, ..settings() };
@@ -71,7 +71,7 @@ async fn huge_body_is_cut_off(#[case] reply: Reply) {
 }
 
 #[tokio::test]
-async fn endless_head_is_cut_off() {
+async fn endless_head_is_an_error() {
     let server = Server::start(|_| Reply::Flood(b"HTTP/1.1 200 OK\r\nx: ".to_vec())).await;
     let error = error(fetch(settings(), Objects::default(), &endpoint(&server.url("/"))).await);
     assert!(error.contains("the connection failed"), "{error}");
@@ -97,7 +97,7 @@ async fn redirections_are_followed_within_bounds() {
     assert_eq!(milli(fetch(settings(), Objects::default(), &plan).await), 1000);
     let plan = endpoint(&server.url("/again"));
     let error = error(fetch(settings(), Objects::default(), &plan).await);
-    assert!(error.ends_with("the redirection is followed by too many others"), "{error}");
+    assert!(error.ends_with("the redirection exceeds the limit of five redirections"), "{error}");
     assert_eq!(server.requests().len(), 2 + 6);
 }
 
@@ -157,7 +157,7 @@ async fn request_without_a_free_connection_is_an_error() {
 }
 
 #[tokio::test]
-async fn stalled_large_response_does_not_hold_up_others() {
+async fn stalled_large_response_does_not_block_others() {
     let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
     let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
     let server = Server::start(move |request| match request.split(' ').nth(1).unwrap() {

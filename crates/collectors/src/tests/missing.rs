@@ -1,5 +1,4 @@
-//! A number that a response lacks is an error, or no value. It is never 0, for which an autoscaler
-//! scales down.
+//! A number missing in a response is an error or a missing value, never 0, which would scale down.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +58,7 @@ fn cases(port: &str, url: &str) -> Vec<(Plan, String)> {
     ]
 }
 
-/// The response without its number, or with something else in its place.
+/// Responses without the number, or with another value in its place.
 fn without_number(good: &str) -> Vec<String> {
     let mut all: Vec<String> = ["null", "\"\"", "\"NaN\"", "\"x\"", "{}", "[]", "true", "", " "]
         .iter()
@@ -110,7 +109,7 @@ fn objects() -> Objects {
 }
 
 #[tokio::test]
-async fn number_that_a_response_lacks_is_never_zero() {
+async fn missing_number_in_a_response_is_never_zero() {
     let body = Arc::new(Mutex::new(String::new()));
     let response = body.clone();
     let server = Server::start(move |_| ok(&response.lock())).await;

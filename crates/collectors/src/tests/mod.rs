@@ -1,4 +1,4 @@
-//! Collectors against real sockets.
+//! Tests of collectors with real sockets.
 
 mod endpoint;
 mod missing;
@@ -156,19 +156,19 @@ pub(crate) fn milli(fetched: Result<Values, FetchError>) -> i64 {
     fetched.samples[0].value.as_milli()
 }
 
-/// The text of an error with its causes.
+/// The message of an error with its causes.
 pub(crate) fn error(fetched: Result<Values, FetchError>) -> String {
     hpa_metrics::describe(&fetched.unwrap_err())
 }
 
-/// What a server sends.
+/// The response of a test server.
 #[derive(Clone)]
 pub(crate) enum Reply {
-    /// Bytes, after which the connection is closed.
+    /// Bytes, then the connection is closed.
     Bytes(Vec<u8>),
-    /// Bytes, after which nothing follows until the client closes the connection.
+    /// Bytes, then nothing until the client closes the connection.
     Stall(Vec<u8>),
-    /// Bytes, followed by spaces until the client closes the connection.
+    /// Bytes, then spaces until the client closes the connection.
     Flood(Vec<u8>),
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn redirect(location: &str) -> Reply {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    most_open: Arc<AtomicUsize>,
+    max_open: Arc<AtomicUsize>,
     _task: JoinSet<()>,
 }
 
@@ -206,8 +206,8 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (requests, most_open) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
-        let (recorded, most) = (requests.clone(), Arc::<AtomicUsize>::clone(&most_open));
+        let (requests, max_open) = (Arc::<Mutex<Vec<String>>>::default(), Arc::default());
+        let (recorded, most) = (requests.clone(), Arc::<AtomicUsize>::clone(&max_open));
         let respond = Arc::new(respond);
         let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let mut task = JoinSet::new();
@@ -232,21 +232,21 @@ impl Server {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self { address, requests, most_open, _task: task }
+        Self { address, requests, max_open, _task: task }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Head and body of all requests.
+    /// The head and body of all requests.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
 
-    /// The most connections that were open at a time.
-    pub(crate) fn most_open(&self) -> usize {
-        self.most_open.load(Ordering::SeqCst)
+    /// The largest number of concurrent connections.
+    pub(crate) fn max_open(&self) -> usize {
+        self.max_open.load(Ordering::SeqCst)
     }
 }
 

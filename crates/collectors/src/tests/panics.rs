@@ -1,4 +1,4 @@
-//! Inputs on which the reference panics, which ends its process.
+//! Inputs on which the reference panics and ends its process.
 
 use rstest::rstest;
 
@@ -36,9 +36,9 @@ async fn division_by_zero_at_an_endpoint_is_an_error() {
     assert!(error.contains("division by zero"), "{error}");
 }
 
-/// In the reference, not a panic, but the smallest integer.
+/// In the reference, not a panic: the smallest integer.
 #[tokio::test]
-async fn number_that_is_none_is_an_error_unless_compatible() {
+async fn nan_is_an_error_unless_compatible() {
     let server = Server::start(|_| ok("[]")).await;
     let url = server.url("/");
     let plan =

@@ -1,4 +1,4 @@
-//! Documents of pods.
+//! The collector of pods.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn failing_pods_do_not_affect_others() {
     let server = Server::start(|_| ok("[3, 5]")).await;
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$"), ("aggregator", "max"), ("port", &port)]);
-    // Nothing listens at the second address, the third pod has none yet.
+    // The second pod doesn't listen, the third one has no address.
     let pods = [pod("a", "127.0.0.1"), pod("b", "::1"), pod("c", "")];
     let fetched = fetch(settings(), with_pods(&pods), &plan).await.unwrap();
     assert_eq!(values(&fetched), [("a", 5000)]);
@@ -133,7 +133,7 @@ async fn slow_pod_fails_after_its_request_timeout(#[case] reply: Reply) {
 }
 
 #[tokio::test]
-async fn slow_pods_do_not_delay_a_collection_without_end() {
+async fn collection_with_slow_pods_has_a_time_limit() {
     let server = Server::start(|_| Reply::Stall(Vec::new())).await;
     let port = server.address.port().to_string();
     let plan = pod_plan(&[("json-key", "$"), ("port", &port), ("request-timeout", "100ms")]);
@@ -142,10 +142,10 @@ async fn slow_pods_do_not_delay_a_collection_without_end() {
     let start = std::time::Instant::now();
     let result = fetch(Settings { limits, ..settings() }, with_pods(&pods), &plan).await;
     assert!(error(result).starts_with("none of 50 pods has a value; p0: "));
-    // One after the other, it would be 2.5 s.
+    // Sequentially, it would take 2.5 s.
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    // The server sees that a connection is closed a little later than the client.
-    assert!(server.most_open() <= 4, "{}", server.most_open());
+    // The server detects a closed connection a little later than the client.
+    assert!(server.max_open() <= 4, "{}", server.max_open());
 }
 
 #[rstest]
@@ -153,7 +153,7 @@ async fn slow_pods_do_not_delay_a_collection_without_end() {
 #[case("port", "65536", "invalid port config value: 65536")]
 #[case("scheme", "gopher", "invalid scheme config value: gopher")]
 #[tokio::test]
-async fn impossible_setting_is_an_error_of_the_collection(
+async fn invalid_setting_is_an_error_of_the_collection(
     #[case] key: &str,
     #[case] value: &str,
     #[case] expected: &str,
@@ -181,6 +181,6 @@ async fn connections_of_all_collections_are_bounded() {
     for fetched in fetched {
         assert_eq!(fetched.unwrap().samples.len(), 100);
     }
-    // The server sees that a connection is closed a little later than the client.
-    assert!((2..=10).contains(&server.most_open()), "{}", server.most_open());
+    // The server detects a closed connection a little later than the client.
+    assert!((2..=10).contains(&server.max_open()), "{}", server.max_open());
 }

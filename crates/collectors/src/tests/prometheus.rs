@@ -1,4 +1,4 @@
-//! Queries to Prometheus.
+//! The collectors that query Prometheus.
 
 use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
@@ -33,7 +33,7 @@ fn target_field(target: &str) -> &'static str {
     if target == "Value" { "value" } else { "averageValue" }
 }
 
-/// The queries that a server has received.
+/// The received queries of a server.
 fn queries(server: &Server) -> Vec<String> {
     let body = |request: &String| {
         let (_, body) = request.split_once("\r\n\r\n").unwrap();
@@ -103,7 +103,7 @@ async fn server_is_chosen_by_alias_or_url() {
 #[case::other(ok("secret"), "it is not JSON of its API")]
 #[case::redirection(redirect("http://127.0.0.1/secret"), "the redirection is not followed")]
 #[tokio::test]
-async fn other_responses_of_a_tenants_server_are_errors(
+async fn invalid_response_of_a_tenants_server_is_an_error(
     #[case] reply: Reply,
     #[case] expected: &str,
 ) {
@@ -140,7 +140,7 @@ async fn without_a_server_the_metric_is_not_configured() {
 }
 
 #[tokio::test]
-async fn value_of_an_object_is_divided_by_replicas_if_asked() {
+async fn value_of_an_object_is_divided_by_replicas_if_configured() {
     let server = Server::start(|_| vector("10")).await;
     let settings = || Settings { prometheus: Some(client("p", &server)), ..settings() };
     let objects = |replicas| Objects { replicas, ..Objects::default() };
@@ -205,7 +205,7 @@ async fn requests_of_host_names_are_weighted() {
 }
 
 #[tokio::test]
-async fn query_of_an_autoscaler_reads_its_namespace_only_if_restricted() {
+async fn namespace_label_restricts_a_tenants_query() {
     let server = Server::start(|_| vector("1")).await;
     let settings = || Settings {
         prometheus: Some(client("p", &server)),

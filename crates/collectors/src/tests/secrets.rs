@@ -1,4 +1,4 @@
-//! No place of a response gets into an error, which tenants see in conditions and events.
+//! No part of a response appears in an error, which tenants see in conditions and events.
 
 use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;
@@ -8,7 +8,7 @@ use crate::{Credential, Secret, ServiceSettings};
 
 const SECRET: &str = "hunter2";
 
-/// Each has the secret in another place, and no value.
+/// Responses without a value, each with the secret in a different part.
 fn replies() -> Vec<Reply> {
     let json = [
         r#""hunter2""#,

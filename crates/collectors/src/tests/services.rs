@@ -1,4 +1,4 @@
-//! `InfluxDB`, ZMON and Nakadi, as far as their documented protocols matter.
+//! The collectors of `InfluxDB`, ZMON and Nakadi, by their documented protocols.
 
 use jiff::SignedDuration;
 use rstest::rstest;
@@ -127,9 +127,9 @@ async fn last_value_of_a_zmon_check_has_its_own_time() {
     assert_eq!(json_body(&request), expected);
 }
 
-/// The check has stopped 11 minutes ago.
+/// The last value is 11 minutes old.
 #[tokio::test]
-async fn zmon_value_that_is_older_than_the_duration_is_none() {
+async fn zmon_value_older_than_the_duration_is_missing() {
     let time = (now().as_second() - 660) * 1000;
     let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
     let server = Server::start(move |_| ok(&body)).await;
@@ -145,7 +145,7 @@ async fn zmon_value_that_is_older_than_the_duration_is_none() {
 #[case(r#"{"queries":[{"results":[]}]}"#)]
 #[case(r#"{"queries":[{"results":[{"values":[]}]}]}"#)]
 #[tokio::test]
-async fn zmon_check_without_values_is_no_error(#[case] body: &'static str) {
+async fn zmon_check_without_values_has_no_value(#[case] body: &'static str) {
     let server = Server::start(move |_| ok(body)).await;
     let plan = external("zmon", &[("check-id", "1")]);
     let fetched = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
@@ -235,7 +235,7 @@ async fn nakadi_subscription_is_read_by_its_id() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// The reference takes a missing number for 0, which scales down.
+/// The reference reads a missing number as 0, which scales down.
 #[rstest]
 #[case::one_lacks_it(r#"{"items":[{"partitions":[{"consumer_lag_seconds":7},{}]}]}"#, Some(7000))]
 #[case::null(r#"{"items":[{"partitions":[{"consumer_lag_seconds":null}]}]}"#, Some(0))]
@@ -265,7 +265,7 @@ async fn missing_number_of_nakadi_is_an_error_unless_compatible(
 #[case::forbidden("HTTP/1.1 403 X\r\ncontent-length: 0\r\n\r\n", 1)]
 #[case::closed("", 3)]
 #[tokio::test]
-async fn nakadi_is_asked_three_times_unless_the_error_is_permanent(
+async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     #[case] reply: &'static str,
     #[case] requests: usize,
 ) {
@@ -275,7 +275,7 @@ async fn nakadi_is_asked_three_times_unless_the_error_is_permanent(
 }
 
 #[tokio::test]
-async fn next_page_of_nakadi_is_on_the_same_server() {
+async fn next_page_of_nakadi_must_be_on_the_same_server() {
     let other = Server::start(nakadi_reply).await;
     let href = other.url("/subscriptions?page=2");
     let page = format!(r#"{{"items":[],"_links":{{"next":{{"href":"{href}"}}}}}}"#);
@@ -303,7 +303,7 @@ async fn server_that_is_not_configured_is_an_error(#[case] plan: Plan, #[case] e
     assert_eq!(error(fetch(settings(), Objects::default(), &plan).await), expected);
 }
 
-/// Retries and pages are requests, too.
+/// The time limit includes retries and pages.
 #[tokio::test]
 async fn collection_of_several_requests_has_a_time_limit() {
     let reply = "HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";

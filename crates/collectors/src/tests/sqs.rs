@@ -1,5 +1,5 @@
-//! Queues of SQS, with credentials from all supported sources. With `moto_server` in `PATH`, also
-//! against moto.
+//! The collector of SQS, with credentials from all supported sources. Also tested with moto, if
+//! `moto_server` is in `PATH`.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use super::*;
 #[allow(unreachable_pub, reason = "a file of the library of the test suites")]
 mod programs;
 
-/// The protocol of SQS, and of the services that have credentials.
+/// Responds as SQS and as the services with credentials.
 fn aws(request: &str) -> Reply {
     let target = |action| request.contains(&format!("x-amz-target: AmazonSQS.{action}\r\n"));
     let path = request.split(' ').nth(1).unwrap();
@@ -71,7 +71,10 @@ fn queue(values: &[(&str, &str)]) -> Plan {
 #[case(&[("in-flight", "true"), ("delayed", "true")], 327)]
 #[case(&[("in-flight", "false")], 7)]
 #[tokio::test]
-async fn messages_that_are_asked_for_count(#[case] values: &[(&str, &str)], #[case] expected: i64) {
+async fn configured_kinds_of_messages_are_counted(
+    #[case] values: &[(&str, &str)],
+    #[case] expected: i64,
+) {
     let server = Server::start(aws).await;
     let clients = clients(&server.url("/"), &KEYS);
     let plan = queue(values);
@@ -123,7 +126,7 @@ async fn credentials_of_a_role_are_used_until_they_expire(
     let signed = &server.requests()[requests];
     assert!(signed.contains("Credential=AKIDROLE/"), "{signed}");
     assert!(signed.contains("x-amz-security-token: session\r\n"), "{signed}");
-    // Before they expire, there are new ones.
+    // They are replaced before they expire.
     assert_eq!(read(now() + 56.minutes()).await, 7000);
     assert_eq!(server.requests().len(), 2 * requests + 4);
     let sent_token = server.requests()[..requests].iter().any(|request| {
@@ -177,7 +180,7 @@ async fn moto() -> Option<Moto> {
     let child = child.inspect_err(missing).ok()?;
     let mut moto = Moto(child, format!("http://127.0.0.1:{port}/"));
     for _ in 0..600 {
-        // As a pyenv shim of a version that isn't selected.
+        // The program may be a pyenv shim of an inactive version, which exits.
         if let Ok(Some(status)) = moto.0.try_wait() {
             programs::skip("moto", format_args!("moto_server doesn't run: {status}"));
             return None;

@@ -1,5 +1,5 @@
-//! Destinations that tenants may not reach. Each row connects for real: a server listens on the
-//! loopback addresses, and must not see a connection.
+//! Destinations that tenants must not reach. The tests use real connections: servers on the
+//! loopback addresses must not receive any.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,7 +11,7 @@ use rstest::rstest;
 use super::*;
 use crate::{collectors::http::HttpDocument, guarded_http::Resolve};
 
-/// Names with what each lookup answers. The last answer is repeated.
+/// Names with the results of their lookups, in order. The last one is repeated.
 #[derive(Clone, Default)]
 struct Names {
     answers: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,
@@ -61,13 +61,13 @@ impl Victim {
         self.0[0].address.port()
     }
 
-    /// The text with the port in place of `PORT`.
+    /// Replaces `PORT` by the port.
     fn text(&self, text: &str) -> String {
         text.replace("PORT", &self.port().to_string())
     }
 
     fn connections(&self) -> usize {
-        self.0.iter().map(Server::most_open).sum()
+        self.0.iter().map(Server::max_open).sum()
     }
 }
 
@@ -157,7 +157,7 @@ async fn url_of_a_tenant_reaches_no_local_address(#[case] url: &str) {
         .with("link.test", &[&["fe80::1"]])
         .with("mixed.test", &[&["127.0.0.2", "127.0.0.1"]])
         .with("none.test", &[&[]]);
-    // One loopback address is permitted, so that the second one of a name is checked, too.
+    // One loopback address is permitted: the other address of `mixed.test` must be checked.
     let policy = Policy { addresses: vec!["127.0.0.2".parse().unwrap()], ..Policy::default() };
     let clients = clients(Settings { policy, ..Settings::default() }, names);
     let url = victim.text(url);
@@ -209,7 +209,7 @@ async fn hosts_that_are_not_listed_are_refused(#[case] url: &str) {
     let refused = fetch_with(&clients, &unchecked(&victim.text(url))).await.unwrap_err();
     assert!(refused.is_refused(), "{refused:?}");
     assert_eq!(victim.connections(), 0);
-    // And by a redirection.
+    // Also after a redirection.
     let location = victim.text(url);
     let server = Server::start(move |_| redirect(&location)).await;
     let listed = format!("http://listed.test:{}/", server.address.port());
@@ -217,7 +217,7 @@ async fn hosts_that_are_not_listed_are_refused(#[case] url: &str) {
     assert_eq!((server.requests().len(), victim.connections()), (1, 0));
 }
 
-/// A name that has a good address when it is checked, and a bad one when it is used.
+/// A name whose second lookup returns a refused address (DNS rebinding).
 #[tokio::test]
 async fn name_is_resolved_once_and_the_connection_goes_to_the_checked_address() {
     let victim = Victim::start().await;
@@ -230,7 +230,7 @@ async fn name_is_resolved_once_and_the_connection_goes_to_the_checked_address() 
     let plan = unchecked(&victim.text("http://rebinding.test:PORT/"));
     assert_eq!(milli(fetch_with(&clients, &plan).await), 2000);
     assert_eq!(names.lookups.load(Ordering::SeqCst), 1);
-    // The second lookup has the other answer, which is checked again.
+    // The next request resolves again, and checks the new address.
     assert!(fetch_with(&clients, &plan).await.unwrap_err().is_refused());
     assert_eq!((good.requests().len(), victim.connections()), (1, 0));
 }
@@ -262,7 +262,7 @@ async fn each_collector_with_a_url_is_checked(
 #[case::name("http://four.test:PORT/")]
 #[case::without_scheme("//127.0.0.1:PORT/")]
 #[tokio::test]
-async fn pod_can_not_redirect_to_another_host(#[case] location: &str) {
+async fn pod_cannot_redirect_to_another_host(#[case] location: &str) {
     let victim = Victim::start().await;
     let location = victim.text(location);
     let server = Server::start_on("127.0.0.2:0", None, move |_| redirect(&location)).await;
@@ -282,7 +282,7 @@ async fn pod_can_not_redirect_to_another_host(#[case] location: &str) {
     assert_eq!((server.requests().len(), victim.connections()), (1, 0));
 }
 
-/// A proxy resolves names itself: a tenant's URL must not get to it.
+/// A proxy resolves names itself: it must not receive tenants' URLs.
 #[rstest]
 #[case::not_permitted(false, true)]
 #[case::no_list(true, false)]
@@ -318,7 +318,7 @@ async fn listed_host_uses_the_proxy_if_permitted() {
     assert!(request.starts_with("GET http://a.test/x?y HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("host: a.test\r\n"), "{request}");
     assert!(request.contains("proxy-authorization: Basic bWU6cHc=\r\n"), "{request}");
-    // A host that is not listed is refused, also with a proxy.
+    // Hosts that are not listed are also refused with a proxy.
     let refused = fetch_with(&clients, &unchecked("http://b.test/")).await.unwrap_err();
     assert!(refused.is_refused());
     assert_eq!(proxy.requests().len(), 1);

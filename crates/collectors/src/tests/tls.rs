@@ -1,4 +1,4 @@
-//! TLS, and proxies to servers of the operator.
+//! TLS, and proxies for servers of the operator.
 
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rstest::rstest;
@@ -8,18 +8,18 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::*;
 use crate::{Credential, ServiceSettings};
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+type Ca = CertifiedIssuer<'static, KeyPair>;
 
-fn authority() -> Authority {
+fn generate_ca() -> Ca {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-fn server_config(authority: &Authority, name: &str) -> ServerConfig {
+fn server_config(ca: &Ca, name: &str) -> ServerConfig {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, authority).unwrap();
+    let certificate = params.signed_by(&key, ca).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     ServerConfig::builder()
         .with_no_client_auth()
@@ -27,9 +27,8 @@ fn server_config(authority: &Authority, name: &str) -> ServerConfig {
         .unwrap()
 }
 
-async fn start(authority: &Authority, name: &str) -> Server {
-    Server::start_on("127.0.0.1:0", Some(server_config(authority, name)), |_| ok(r#"{"v": 4}"#))
-        .await
+async fn start(ca: &Ca, name: &str) -> Server {
+    Server::start_on("127.0.0.1:0", Some(server_config(ca, name)), |_| ok(r#"{"v": 4}"#)).await
 }
 
 fn pods(server: &Server) -> (Objects, Plan) {
@@ -44,14 +43,14 @@ fn pods(server: &Server) -> (Objects, Plan) {
     (Objects { pods: vec![pod], ..Objects::default() }, plan)
 }
 
-fn trusting(authority: &Authority, file: &tempfile::NamedTempFile) -> Settings {
-    std::fs::write(file.path(), authority.pem()).unwrap();
+fn trusting(ca: &Ca, file: &tempfile::NamedTempFile) -> Settings {
+    std::fs::write(file.path(), ca.pem()).unwrap();
     Settings { ca_file: Some(file.path().to_owned()), ..settings() }
 }
 
 #[tokio::test]
-async fn pod_is_verified_by_the_authorities_of_the_file() {
-    let (own, other) = (authority(), authority());
+async fn pod_is_verified_by_the_ca_file() {
+    let (own, other) = (generate_ca(), generate_ca());
     let file = tempfile::NamedTempFile::new().unwrap();
     let server = start(&own, "127.0.0.1").await;
     let (objects, plan) = pods(&server);
@@ -71,14 +70,14 @@ async fn pod_is_verified_by_the_authorities_of_the_file() {
 }
 
 #[tokio::test]
-async fn authorities_are_read_again_when_the_file_changes() {
-    let (own, other) = (authority(), authority());
+async fn changed_ca_file_is_read_again() {
+    let (own, other) = (generate_ca(), generate_ca());
     let file = tempfile::NamedTempFile::new().unwrap();
     let server = start(&own, "127.0.0.1").await;
     let (objects, plan) = pods(&server);
     let clients = Clients::new(trusting(&other, &file), Arc::new(objects)).unwrap();
     fetch_with(&clients, &plan).await.unwrap_err();
-    // Of another length, because the time of the change can be the same.
+    // With another length: the modification time may be the same.
     std::fs::write(file.path(), format!("{}\n\n{}", own.pem(), other.pem())).unwrap();
     assert_eq!(milli(fetch_with(&clients, &plan).await), 4000);
     std::fs::write(file.path(), "no certificate").unwrap();
@@ -87,7 +86,7 @@ async fn authorities_are_read_again_when_the_file_changes() {
 
 #[tokio::test]
 async fn redirection_does_not_leave_tls() {
-    let own = authority();
+    let own = generate_ca();
     let file = tempfile::NamedTempFile::new().unwrap();
     let unencrypted = Server::start(|_| ok("1")).await;
     let location = unencrypted.url("/");
@@ -100,8 +99,8 @@ async fn redirection_does_not_leave_tls() {
     assert!(unencrypted.requests().is_empty());
 }
 
-/// A proxy that opens tunnels to one server, whatever it is asked for.
-async fn tunnels(server: SocketAddr, asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+/// A proxy that opens all requested tunnels to the same server, and records the requests.
+async fn start_tunnel_proxy(server: SocketAddr, requests: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -116,7 +115,7 @@ async fn tunnels(server: SocketAddr, asked: Arc<Mutex<Vec<String>>>) -> SocketAd
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 request
             };
-            asked.lock().push(request);
+            requests.lock().push(request);
             let mut server = TcpStream::connect(server).await.unwrap();
             tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
         }
@@ -124,7 +123,7 @@ async fn tunnels(server: SocketAddr, asked: Arc<Mutex<Vec<String>>>) -> SocketAd
     address
 }
 
-/// The name and the port that a client of SOCKS 5 asks for.
+/// The name and port in a SOCKS 5 request.
 async fn socks(client: &mut TcpStream) -> String {
     let mut head = [0; 2];
     client.read_exact(&mut head).await.unwrap();
@@ -152,12 +151,12 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     #[case] expected: &str,
 ) {
     let csv = "#datatype,double\n#default,\n,metricvalue\n,5\n";
-    let own = authority();
+    let own = generate_ca();
     let file = tempfile::NamedTempFile::new().unwrap();
     let config = (scheme == "https").then(|| server_config(&own, "influx.test"));
     let server = Server::start_on("127.0.0.1:0", config, move |_| ok(csv)).await;
-    let asked = Arc::<Mutex<Vec<String>>>::default();
-    let address = tunnels(server.address, asked.clone()).await;
+    let requests = Arc::<Mutex<Vec<String>>>::default();
+    let address = start_tunnel_proxy(server.address, requests.clone()).await;
     let influx = ServiceSettings {
         endpoint: format!("{scheme}://influx.test:8086"),
         token: Some(Credential::Text(crate::Secret::new("t"))),
@@ -172,6 +171,6 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     });
     let plan = external("influxdb", &[("query", "x")]);
     assert_eq!(milli(fetch_with(&clients, &plan).await), 5000);
-    assert!(asked.lock()[0].starts_with(expected), "{:?}", asked.lock());
+    assert!(requests.lock()[0].starts_with(expected), "{:?}", requests.lock());
     assert!(server.requests()[0].contains("host: influx.test:8086\r\n"));
 }

@@ -72,8 +72,8 @@ impl Telemetry {
                     backup, 1 indicates master. 'name' is the string used to identify the lease. \
                     Please make sure to group by name.";
         let mut family = Family::gauge("leader_election_master_status", help);
-        for (name, is_leader) in self.leader.lock().iter() {
-            family.add(&[("name", name)], f64::from(u8::from(*is_leader)));
+        if let Some(lease) = &*self.lease.lock() {
+            family.add(&[("name", &lease.name)], f64::from(u8::from(lease.is_held)));
         }
         family.build()
     }

@@ -1,9 +1,9 @@
 //! Prometheus metrics and health of a controller.
 //!
 //! A [`Telemetry`] observes reconciles ([`Observer`](crate::reconcile::Observer)) and API requests
-//! ([`RequestObserver`](crate::k8s::RequestObserver)). It counts what happens; everything else it
-//! reads from the caches and the work queue when [`Telemetry::render`] is called, so that no value
-//! is stale and a deleted autoscaler has no series.
+//! ([`RequestObserver`](crate::k8s::RequestObserver)). It counts events as they happen.
+//! [`Telemetry::render`] reads everything else from the caches and the work queue: no value is
+//! stale, and a deleted autoscaler has no series.
 //!
 //! If kube-controller-manager has a metric, its name, labels and buckets are the same.
 //! `docs/metrics.md` lists all metrics.
@@ -23,7 +23,6 @@ use std::{
     time::Duration,
 };
 
-use hashbrown::HashMap;
 use hpa_lease::events::DroppedEvents;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -44,18 +43,18 @@ use counters::Counters;
 pub use samples::ObservedSource;
 pub use text::CONTENT_TYPE;
 
-/// What `hpa_build_info` says of the binary.
+/// The labels of `hpa_build_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildInfo {
     pub version: String,
     /// The git commit.
     pub revision: String,
-    /// The date of the sources, as RFC 3339.
+    /// The date of the sources, in RFC 3339.
     pub date: String,
 }
 
 impl Default for BuildInfo {
-    /// The version of this crate, and `unknown` for the rest.
+    /// The version of this crate; revision and date are `unknown`.
     fn default() -> Self {
         let unknown = || "unknown".to_owned();
         Self { version: env!("CARGO_PKG_VERSION").to_owned(), revision: unknown(), date: unknown() }
@@ -65,13 +64,12 @@ impl Default for BuildInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryOptions {
     pub build: BuildInfo,
-    /// `--per-hpa-metrics`: series for each autoscaler with the proposal of each metric, the limits
-    /// and the failure of its last reconcile; at most [`METRICS_PER_AUTOSCALER`] + 3 per
-    /// autoscaler.
+    /// `--per-hpa-metrics`: up to [`METRICS_PER_AUTOSCALER`] + 3 series for each autoscaler, with
+    /// the proposals of its metrics, its limits and the failure of its last reconcile.
     pub per_autoscaler: bool,
 }
 
-/// How many metrics of one autoscaler have a series: the first ones of its spec.
+/// Only the first metrics of an autoscaler's spec have series.
 pub const METRICS_PER_AUTOSCALER: usize = 16;
 
 /// The parts of a running controller that metrics are read from.
@@ -79,11 +77,18 @@ pub const METRICS_PER_AUTOSCALER: usize = 16;
 pub struct Sources {
     pub autoscalers: Arc<Autoscalers>,
     pub queue: Arc<WorkQueue<HpaKey>>,
-    /// How many objects could not be decoded.
+    /// The number of objects that could not be decoded.
     pub undecodable: Arc<AtomicU64>,
     pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,
     pub forecasts: Arc<Forecasts>,
+}
+
+/// A lease of the leader election.
+struct LeaseStatus {
+    name: String,
+    /// Whether this process holds it.
+    is_held: bool,
 }
 
 /// The metrics and the health of one controller.
@@ -93,9 +98,9 @@ pub struct Telemetry {
     sources: Mutex<Sources>,
     dropped_events: Mutex<Arc<DroppedEvents>>,
     history: Mutex<Arc<HistoryHealth>>,
-    /// By the name of the lease.
-    leader: Mutex<HashMap<String, bool>>,
-    /// Metrics of others.
+    /// `None` without leader election.
+    lease: Mutex<Option<LeaseStatus>>,
+    /// Sources of metrics outside the controller, such as queries to Prometheus.
     collectors: Mutex<Vec<Arc<dyn Collector>>>,
     health: Health,
 }
@@ -120,19 +125,19 @@ impl Telemetry {
             sources: Mutex::default(),
             dropped_events: Mutex::default(),
             history: Mutex::default(),
-            leader: Mutex::default(),
+            lease: Mutex::default(),
             collectors: Mutex::default(),
             health: Health::default(),
         }
     }
 
-    /// A controller starts, after the previous one if there was one.
+    /// Starts to report about a new controller instead of the previous one.
     pub fn attach(&self, sources: Sources) {
         self.health.reset();
         *self.sources.lock() = sources;
     }
 
-    /// The parts of the controller that documents of the debug API are read from.
+    /// The parts of the controller that the debug API serves.
     pub(crate) fn sources(&self) -> Sources {
         self.sources.lock().clone()
     }
@@ -141,25 +146,24 @@ impl Telemetry {
         &self.options.build
     }
 
-    /// The name of the lease, and whether this process holds it. Without leader election, there is
-    /// no name, and the process counts as the leader.
+    /// Returns the name of the lease, and whether this process holds it. Without leader election,
+    /// there is no name, and the process counts as the leader.
     pub(crate) fn leadership(&self) -> (Option<String>, bool) {
-        let leader = self.leader.lock();
-        let first = leader.iter().next();
-        first.map_or((None, true), |(name, is_leader)| (Some(name.clone()), *is_leader))
+        let lease = self.lease.lock();
+        lease.as_ref().map_or((None, true), |lease| (Some(lease.name.clone()), lease.is_held))
     }
 
-    /// When the workers were started, if they run.
+    /// The start of the workers; `None` if they don't run.
     pub(crate) fn working_since(&self) -> Option<Instant> {
         self.health.working_since()
     }
 
-    /// How long writes of histories have been failing.
+    /// The time for which writes of histories have been failing.
     pub(crate) fn history_unsaved(&self) -> Duration {
         self.history.lock().unsaved_for().unwrap_or_default()
     }
 
-    /// Exports the metrics of a collector, too. Their names must not be those of other metrics.
+    /// Adds the metrics of a collector to the exposition. Their names must be unique.
     pub fn attach_collector(&self, collector: Arc<dyn Collector>) {
         self.collectors.lock().push(collector);
     }
@@ -172,18 +176,18 @@ impl Telemetry {
         *self.history.lock() = history;
     }
 
-    /// The comparisons with the peer until now.
+    /// Summarizes the comparisons with the peer.
     pub fn shadow_summary(&self, now: Timestamp) -> Summary {
         let sources = self.sources.lock().clone();
         Summary::new(&sources.autoscalers, &sources.shadow, now)
     }
 
-    /// Sets whether this process holds the lease of that name (`leader_election_master_status`).
+    /// Sets the lease, and whether this process holds it (`leader_election_master_status`).
     pub fn set_leader(&self, lease: &str, is_leader: bool) {
-        self.leader.lock().insert(lease.to_owned(), is_leader);
+        *self.lease.lock() = Some(LeaseStatus { name: lease.to_owned(), is_held: is_leader });
     }
 
-    /// The caches are synced.
+    /// Reports that the caches are synced: the controller becomes ready.
     pub fn set_synced(&self) {
         self.health.set_synced();
     }
@@ -193,23 +197,23 @@ impl Telemetry {
         self.health.set_working(working);
     }
 
-    /// The controller is shutting down.
+    /// Reports that the controller is shutting down.
     pub fn set_stopping(&self) {
         self.health.set_stopping();
     }
 
-    /// The result of a liveness probe.
+    /// Answers a liveness probe.
     pub fn alive(&self) -> Result<(), HealthError> {
         let queue = self.sources.lock().queue.clone();
         self.health.alive(&queue)
     }
 
-    /// The result of a readiness probe. A standby is ready too.
+    /// Answers a readiness probe. A standby is ready as well.
     pub fn ready(&self) -> Result<(), HealthError> {
         self.health.ready()
     }
 
-    /// All metrics in the Prometheus text format ([`CONTENT_TYPE`]).
+    /// Returns all metrics in the Prometheus text format ([`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
         let mut families = self.counters.gather();
         families.extend(self.collect());

@@ -1,43 +1,98 @@
-//! Statuses that differ only in the values of metrics.
+//! Statuses that differ only in the values of metrics, and by how much.
 
 use hpa_calc::{
     Quantity,
-    api::{HorizontalPodAutoscalerStatus, MetricStatus, MetricValueStatus},
+    api::{
+        HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus,
+    },
 };
 
-/// Whether two statuses are equal but for the values of metrics. A value that appears or disappears
-/// is another difference: the metric can be read again, or no longer.
-pub(super) fn differ_in_values_only(
+/// Whether two statuses are equal but for values of metrics, each of which moved by at most this
+/// fraction of its target. A value that appears or disappears is another difference: the metric can
+/// be read again, or no longer.
+pub(super) fn differ_slightly(
+    old: &HorizontalPodAutoscalerStatus,
+    new: &HorizontalPodAutoscalerStatus,
+    metrics: &[MetricSpec],
+    tolerance: f64,
+) -> bool {
+    let (old_values, new_values) = (&old.current_metrics, &new.current_metrics);
+    let count = metrics.len();
+    equal_but_for_metrics(old, new)
+        && [old_values.len(), new_values.len()] == [count; 2]
+        && metrics.iter().zip(old_values.iter().zip(new_values)).all(|(spec, (old, new))| {
+            without_values(old) == without_values(new)
+                && spec.target().is_some_and(|target| moved_within(tolerance, target, old, new))
+        })
+}
+
+fn equal_but_for_metrics(
     old: &HorizontalPodAutoscalerStatus,
     new: &HorizontalPodAutoscalerStatus,
 ) -> bool {
-    old.current_metrics != new.current_metrics && without_values(old) == without_values(new)
+    // Destructured so that the compiler reports a new field that is missing here.
+    let HorizontalPodAutoscalerStatus {
+        observed_generation,
+        last_scale_time,
+        current_replicas,
+        desired_replicas,
+        current_metrics: _,
+        conditions,
+        unknown,
+    } = new;
+    old.observed_generation == *observed_generation
+        && old.last_scale_time == *last_scale_time
+        && old.current_replicas == *current_replicas
+        && old.desired_replicas == *desired_replicas
+        && old.conditions == *conditions
+        && old.unknown == *unknown
 }
 
-fn without_values(status: &HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus {
-    let mut status = status.clone();
-    for value in status.current_metrics.iter_mut().flat_map(values) {
-        for quantity in [&mut value.value, &mut value.average_value].into_iter().flatten() {
+fn without_values(metric: &MetricStatus) -> MetricStatus {
+    let mut metric = metric.clone();
+    if let Some(current) = current_mut(&mut metric) {
+        for quantity in [&mut current.value, &mut current.average_value].into_iter().flatten() {
             *quantity = Quantity::default();
         }
-        if let Some(percent) = &mut value.average_utilization {
+        if let Some(percent) = &mut current.average_utilization {
             *percent = 0;
         }
     }
-    status
+    metric
 }
 
-fn values(metric: &mut MetricStatus) -> impl Iterator<Item = &mut MetricValueStatus> {
+fn current_mut(metric: &mut MetricStatus) -> Option<&mut MetricValueStatus> {
     let MetricStatus { object, pods, resource, container_resource, external, .. } = metric;
-    [
-        object.as_mut().map(|it| &mut it.current),
-        pods.as_mut().map(|it| &mut it.current),
-        resource.as_mut().map(|it| &mut it.current),
-        container_resource.as_mut().map(|it| &mut it.current),
-        external.as_mut().map(|it| &mut it.current),
-    ]
-    .into_iter()
-    .flatten()
+    let resource = resource.as_mut().map(|source| &mut source.current);
+    let container = container_resource.as_mut().map(|source| &mut source.current);
+    let pods = pods.as_mut().map(|source| &mut source.current);
+    let object = object.as_mut().map(|source| &mut source.current);
+    let external = external.as_mut().map(|source| &mut source.current);
+    resource.or(container).or(pods).or(object).or(external)
+}
+
+/// Compares the values that the target has. The others follow from them or don't matter.
+fn moved_within(
+    tolerance: f64,
+    target: &MetricTarget,
+    old: &MetricStatus,
+    new: &MetricStatus,
+) -> bool {
+    let (Some(old), Some(new)) = (old.current(), new.current()) else { return true };
+    let number = |quantity: &Option<Quantity>| quantity.as_ref().map(Quantity::as_f64);
+    let values = [
+        (number(&target.value), number(&old.value), number(&new.value)),
+        (number(&target.average_value), number(&old.average_value), number(&new.average_value)),
+        (
+            target.average_utilization.map(f64::from),
+            old.average_utilization.map(f64::from),
+            new.average_utilization.map(f64::from),
+        ),
+    ];
+    values.into_iter().all(|(target, old, new)| match (target, old, new) {
+        (Some(target), Some(old), Some(new)) => (new - old).abs() <= tolerance * target,
+        _ => true,
+    })
 }
 
 #[cfg(test)]
@@ -61,27 +116,58 @@ mod tests {
         metric("Resource", "resource", current)
     }
 
+    /// A spec with a target of 100 of each kind.
+    fn spec(kind: &str, member: &str) -> Vec<MetricSpec> {
+        let target = json!({ "value": "100", "averageValue": "100", "averageUtilization": 100 });
+        let source = json!({
+            "name": "cpu", "container": "app", "target": target,
+            "metric": { "name": "requests" },
+            "describedObject": { "kind": "Service", "name": "web" },
+        });
+        serde_json::from_value(json!([{ "type": kind, member: source }])).expect("metrics")
+    }
+
+    fn is_slight(old: &HorizontalPodAutoscalerStatus, new: &HorizontalPodAutoscalerStatus) -> bool {
+        differ_slightly(old, new, &spec("Resource", "resource"), 0.1)
+    }
+
     #[rstest]
     #[case::resource("Resource", "resource")]
     #[case::container_resource("ContainerResource", "containerResource")]
     #[case::pods("Pods", "pods")]
     #[case::object("Object", "object")]
     #[case::external("External", "external")]
-    fn values_of_each_metric_type_are_ignored(#[case] kind: &str, #[case] member: &str) {
-        let current = |number: i32| {
-            json!({
-                "value": number.to_string(), "averageValue": number.to_string(),
-                "averageUtilization": number,
-            })
-        };
-        let with = |number| {
-            let mut metric = metric(kind, member, current(number));
+    fn values_may_move_by_the_tolerance_of_the_target(#[case] kind: &str, #[case] member: &str) {
+        let with = |name: &str, number: i32| {
+            let mut current = json!({ "value": "7", "averageValue": "7", "averageUtilization": 7 });
+            let is_percent = name == "averageUtilization";
+            current[name] = if is_percent { json!(number) } else { json!(number.to_string()) };
+            let mut metric = metric(kind, member, current);
             metric[0][member]["metric"] = json!({ "name": "requests" });
             metric[0][member]["describedObject"] = json!({ "kind": "Service", "name": "web" });
             status(3, metric)
         };
-        assert!(differ_in_values_only(&with(7), &with(8)));
-        assert!(!differ_in_values_only(&with(7), &with(7)));
+        let spec = spec(kind, member);
+        for name in ["value", "averageValue", "averageUtilization"] {
+            for (number, expected) in [(40, true), (50, true), (30, true), (29, false), (51, false)]
+            {
+                let (old, new) = (with(name, 40), with(name, number));
+                assert_eq!(differ_slightly(&old, &new, &spec, 0.1), expected, "{name} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_without_a_target_may_move() {
+        let cpu = |milli: i32, percent: i32| {
+            let average = format!("{milli}m");
+            status(3, cpu(json!({ "averageValue": average, "averageUtilization": percent })))
+        };
+        let mut spec = spec("Resource", "resource");
+        let target = &mut spec[0].resource.as_mut().expect("a resource").target;
+        (target.value, target.average_value) = (None, None);
+        assert!(differ_slightly(&cpu(100, 40), &cpu(300_000, 41), &spec, 0.1));
+        assert!(!differ_slightly(&cpu(100, 40), &cpu(100, 60), &spec, 0.1));
     }
 
     #[rstest]
@@ -95,6 +181,6 @@ mod tests {
             metrics[0]["pods"]["metric"] = json!({ "name": "requests" });
         }
         let old = status(3, cpu(json!({ "averageUtilization": 7 })));
-        assert!(!differ_in_values_only(&old, &status(desired, metrics)));
+        assert!(!is_slight(&old, &status(desired, metrics)));
     }
 }

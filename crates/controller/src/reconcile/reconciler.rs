@@ -26,7 +26,8 @@ pub struct Reconciler {
     /// How long a reconcile may read metrics and repeat its decision. A write that has started by
     /// then has its own timeout.
     pub timeout: Duration,
-    /// How often a status may be written in which only metric values changed.
+    /// How often a status may be written in which only metric values changed, by no more than the
+    /// tolerance.
     pub status_interval: Duration,
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     event::EventReason,
+    settings::Tolerances,
 };
 use kube::api::{GetParams, Patch, PatchParams};
 use tokio::time::Instant;
@@ -12,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::{
     attempt::Attempt,
-    metric_values::differ_in_values_only,
+    metric_values::differ_slightly,
     reconciler::Reconciler,
     status_patch::{
         StatusPatch, as_stored, is_scaled_to_zero, keep_scaled_to_zero, patch, set_targets,
@@ -86,14 +87,17 @@ impl Attempt<'_> {
         is_stored
     }
 
-    /// Whether the status needs no write yet: only metric values changed, and the last write was
-    /// less than the status interval ago. A later reconcile writes the values of that time.
+    /// Whether the status needs no write yet: only metric values changed, by no more than the
+    /// tolerance, and the last write was less than the status interval ago. A later reconcile writes
+    /// the values of that time.
     fn may_wait(&self, status: &HorizontalPodAutoscalerStatus) -> bool {
         let interval = self.reconciler.status_interval;
         let is_recent = |at: Duration| self.started.saturating_sub(at) + TIME_SLACK < interval;
+        let Tolerances { up, down } = Tolerances::for_spec(&self.hpa.spec, self.settings);
+        let metrics = &self.hpa.spec.metrics;
         !interval.is_zero()
             && self.autoscaler.status_written_at().is_some_and(is_recent)
-            && differ_in_values_only(&self.stored().status, status)
+            && differ_slightly(&self.stored().status, status, metrics, up.min(down))
     }
 }
 

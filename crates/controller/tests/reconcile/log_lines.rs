@@ -1,4 +1,4 @@
-//! What a reconcile logs.
+//! The log lines of reconciles.
 
 use std::{
     io,
@@ -34,13 +34,13 @@ impl io::Write for Lines {
     }
 }
 
-/// While there is one subscriber, tracing asks the thread that is first to reach a log line whether
-/// the line is ever wanted. That may be the thread of a test without a subscriber. With two, it asks
-/// all subscribers.
+/// tracing caches whether a log line is enabled. With one subscriber, it asks only the subscriber
+/// of the thread that first reaches the line, which may be a test without one. With two
+/// subscribers, it asks both.
 static OTHER_SUBSCRIBER: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
-/// The lines that reconciles log, without time.
+/// The lines that reconciles log, without timestamps.
 async fn logged(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
     LazyLock::force(&OTHER_SUBSCRIBER);
     let lines = Lines::default();
@@ -67,7 +67,7 @@ async fn logged_by(server: Server, metrics: impl MetricsClient + 'static) -> Vec
     logged(&[Reconciler { metrics, ..reconciler(&server) }], Level::INFO).await
 }
 
-/// A metrics API that is down.
+/// An unavailable metrics API.
 struct Down;
 
 #[async_trait]
@@ -107,7 +107,7 @@ async fn failed_read_of_the_scale_is_logged_with_its_cause_once() {
     assert!(!cause.contains("failed to query") && !line.contains("decision"), "{line}");
 }
 
-/// CPU usage can be read, and all other metrics have the same error.
+/// Serves CPU usage. All other metrics fail.
 struct OnlyCpu(i64);
 
 #[async_trait]
@@ -125,8 +125,8 @@ impl MetricsClient for OnlyCpu {
     }
 }
 
-/// The autoscaler with other members in its spec, and with two more metrics.
-fn changed(spec: Value, with_others: bool) -> hpa_calc::HorizontalPodAutoscaler {
+/// The autoscaler with these fields in its spec, and optionally two External metrics.
+fn hpa_with(spec: Value, with_external: bool) -> hpa_calc::HorizontalPodAutoscaler {
     let mut hpa = serde_json::to_value(hpa()).expect("JSON");
     for (name, value) in spec.as_object().into_iter().flatten() {
         hpa["spec"][name] = value.clone();
@@ -136,13 +136,13 @@ fn changed(spec: Value, with_others: bool) -> hpa_calc::HorizontalPodAutoscaler 
             "metric": { "name": name }, "target": { "type": "AverageValue", "averageValue": "1" },
         } })
     };
-    if let (true, Some(metrics)) = (with_others, hpa["spec"]["metrics"].as_array_mut()) {
+    if let (true, Some(metrics)) = (with_external, hpa["spec"]["metrics"].as_array_mut()) {
         metrics.extend(["queue", "rate"].map(external));
     }
     serde_json::from_value(hpa).expect("an autoscaler")
 }
 
-/// At debug, where the log has all details, too.
+/// At debug level, which logs all details.
 #[tokio::test]
 async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
     let disabled = json!({ "behavior": { "scaleUp": {
@@ -162,12 +162,12 @@ async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
         ("others fail", server(), json!({}), true, 100),
         ("others fail, and block", server(), json!({}), true, 10),
     ];
-    for (name, server, spec, with_others, percent) in situations {
+    for (name, server, spec, with_external, percent) in situations {
         let server = Arc::new(Mutex::new(server));
         let reconciler = Reconciler { metrics: Arc::new(OnlyCpu(percent)), ..reconciler(&server) };
-        let hpa = changed(spec, with_others);
+        let hpa = hpa_with(spec, with_external);
         reconciler.autoscalers.apply(&key(), hpa, Origin::List);
-        // The second one logs a failure that goes on.
+        // The second reconcile logs a failure that continues.
         for _ in 0..2 {
             let lines = logged(std::slice::from_ref(&reconciler), Level::DEBUG).await;
             let lines: Vec<_> =
@@ -183,7 +183,7 @@ async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
     }
 }
 
-/// A line must not have the same five words twice, an empty value, or a reason without words.
+/// A line must not repeat five words, or have an empty value or an empty reason.
 fn check_line(line: &str) -> Result<(), String> {
     let empty = ["=\"\"", ": ;", ":;", ": \"", ";\"", "; \""];
     if let Some(empty) = empty.into_iter().find(|empty| line.contains(empty)) {

@@ -70,6 +70,9 @@ async fn changed_values_are_written_once_in_a_status_interval() {
         (120, 51, true),
         (180, 51, false),
         (195, 52, true),
+        // By more than the tolerance, which is 5.
+        (210, 46, true),
+        (225, 50, false),
     ];
     for (second, milli, expected) in steps {
         *clock.elapsed.lock() = Duration::from_secs(second);

@@ -1,4 +1,4 @@
-//! One autoscaler: the decision on what the cluster has now, its events and its past.
+//! One autoscaler: a decision on the current state of the cluster, its events and its past.
 
 mod events;
 mod view;
@@ -33,17 +33,17 @@ use crate::{
     past::Past,
 };
 
-/// Changes that follow each other closely are shown together.
-const QUIET: Duration = Duration::from_millis(250);
-/// How long to wait for the first lists before showing what there is.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Changes within this time are sent together.
+const DEBOUNCE: Duration = Duration::from_millis(250);
+/// After this time, the page is shown even if the first lists are incomplete.
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The shortest time between two readings of the metrics, which can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 const UNKNOWN_PAST: &str = "Past recommendations and scalings are known to the controller only. \
-    Stabilization and policies may hold what this page scales; the conditions say so.";
+    Stabilization and policies may prevent a scaling that this page shows; see the conditions.";
 
-/// Follows an autoscaler as long as it is shown.
+/// Watches an autoscaler while a page shows it.
 pub(crate) struct Detail {
     id: Identity,
     cluster: Arc<Cluster>,
@@ -51,7 +51,7 @@ pub(crate) struct Detail {
     events: Follower<EventLine>,
     /// The pods of a selector. `None` if the target has none.
     pods: Option<(String, Follower<Pod>)>,
-    /// The time of the last sample that the controller remembers.
+    /// The time of the last sample from the controller.
     past_until: Option<Timestamp>,
 }
 
@@ -92,7 +92,7 @@ impl Detail {
                     }
                 }
             }
-            sleep(QUIET).await;
+            sleep(DEBOUNCE).await;
         }
     }
 
@@ -113,11 +113,11 @@ impl Detail {
         {
             self.board.record(&self.id, sample);
         }
-        let wait = tokio::time::timeout(PATIENCE, self.events.settled());
+        let wait = tokio::time::timeout(FIRST_LIST_TIMEOUT, self.events.settled());
         let _ = wait.await;
         let events = self.events.objects();
         missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
-        // With the sample.
+        // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
             .with_decisions(decisions)
@@ -125,7 +125,7 @@ impl Detail {
             .with_problems(problems, missing)
     }
 
-    /// What the controller remembers, and what is not known.
+    /// Reads the past from the controller. Also returns sentences about what could not be read.
     async fn past(&mut self, entry: &Entry) -> (Past, Vec<String>) {
         let Some(source) = &self.cluster.past else {
             return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
@@ -149,7 +149,7 @@ impl Detail {
         (past, unknown.into_iter().collect())
     }
 
-    /// Decides as the controller would. Returns also what could not be read.
+    /// Decides as the controller would. Also returns sentences about what could not be read.
     async fn decide(&mut self, entry: &Entry, past: Past) -> (Option<Report>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
         let mut missing = Vec::new();
@@ -161,11 +161,12 @@ impl Detail {
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);
-        let settings = settings_of_controller(settings, hpa, is_reference);
+        let settings = settings_of_controller(settings, hpa, &self.cluster.policy, is_reference);
         let selected = match &target {
             Ok(target) if settings.pods == PodSelection::Owned => {
                 let namespace = &hpa.metadata.namespace;
-                self.cluster.owners.only_owned(namespace, pods, target).await
+                let reference = &hpa.spec.scale_target_ref;
+                self.cluster.owners.only_owned(namespace, pods, target, reference).await
             }
             _ => SelectedPods::new(pods),
         };
@@ -181,7 +182,7 @@ impl Detail {
         };
         let (readings, problems) = self.cluster.metrics.read(&inputs).await;
         missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
-        // The samples are newer than the time at which the reads began.
+        // Samples can be newer than the start of the reads, so take the time again.
         let mut inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
         fill_forecasts(&mut inputs, &past.forecasts);
         let filled = fill_readings(&mut inputs, &past.values);
@@ -205,12 +206,12 @@ impl Detail {
             self.pods = Some((selector, Follower::start(pods, config, decode_pod)));
         }
         let Some((_, follower)) = &mut self.pods else { return Objects::default() };
-        let _ = tokio::time::timeout(PATIENCE, follower.settled()).await;
+        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
         follower.objects()
     }
 
-    /// The autoscalers that select any of the pods: only this one, unless its controller says that
-    /// there are others. To look at the targets of all others would take a request each.
+    /// The autoscalers that select any of the pods. Others are looked up only if the controller
+    /// reports an ambiguous selector, because each of them costs a request.
     async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
         let own = format!("{}/{}", self.id.namespace, self.id.name);
         let active = entry.hpa.as_ref();

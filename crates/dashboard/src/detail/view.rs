@@ -13,20 +13,21 @@ use crate::{
     past::PastDecision,
 };
 
-/// How many events are shown.
+/// The page shows at most this many events.
 const MAX_EVENTS: usize = 50;
 
-/// How many earlier decisions are shown.
+/// The page shows at most this many earlier decisions.
 const MAX_DECISIONS: usize = 50;
 
-/// What the page shows of an autoscaler.
+/// The page of an autoscaler.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View {
     id: Identity,
     /// The clock that all times refer to.
     now: Timestamp,
-    /// False until the autoscalers are known. Then, an absent `row` means that there is none.
+    /// Whether the autoscalers have been listed. If so, an absent `row` means that this one doesn't
+    /// exist.
     is_known: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<Row>,
@@ -36,24 +37,24 @@ pub(super) struct View {
     controller: Controller,
     /// Newest first.
     events: Vec<EventLine>,
-    /// The number of older ones.
+    /// The number of older events.
     more_events: usize,
     series: Series,
     /// Earlier decisions, newest first.
     decisions: Vec<PastDecision>,
-    /// The number of older ones.
+    /// The number of older decisions.
     more_decisions: usize,
     /// The forecasts of its metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forecasts: Vec<ForecastView>,
-    /// What doesn't work.
+    /// Sentences about lists and watches that fail.
     problems: Vec<String>,
-    /// What is not shown, and why.
+    /// Sentences about missing data, with the reason.
     missing: Vec<String>,
 }
 
 impl View {
-    /// An autoscaler that doesn't exist, or is not known yet.
+    /// An autoscaler that doesn't exist or has not been listed yet.
     pub(super) fn absent(
         id: Identity,
         now: Timestamp,
@@ -115,7 +116,7 @@ impl View {
     }
 
     pub(super) fn to_json(&self) -> String {
-        // Maps have texts as keys, so this doesn't fail.
+        // All keys of maps are strings, so this doesn't fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

@@ -1,12 +1,14 @@
-//! All autoscalers, and which of them have changed since when.
+//! All autoscalers, with the version of their last change.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, defaults::apply_defaults};
-use hpa_controller::AutoscalerApi;
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings, defaults::apply_defaults, settings::SettingPolicy,
+};
+use hpa_controller::{AutoscalerApi, debug::settings_of_controller};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde::Serialize;
@@ -15,11 +17,11 @@ use tokio::sync::watch;
 use super::{Controller, Identity, Row, Sample, Series};
 use crate::past::PastSample;
 
-/// Samples of all autoscalers together. A sample with two metrics has about 90 bytes.
+/// Limit for the samples of all autoscalers together. A sample with two metrics has about 90 bytes.
 const MAX_SAMPLES: usize = 500_000;
-/// Samples of one autoscaler, however many or few there are.
+/// Bounds of the limit for the samples of one autoscaler.
 const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
-/// How many deletions are known. A reader that missed more gets all rows again.
+/// The number of deletions that are remembered. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
 
 /// An autoscaler as a list or a watch returned it.
@@ -39,7 +41,7 @@ pub(crate) enum Update {
     Delete(Identity),
 }
 
-/// Whether the autoscalers of an API are known.
+/// The state of the list of autoscalers of an API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SourceState {
     /// The first list is not complete.
@@ -63,17 +65,17 @@ pub(crate) struct Entry {
     pub(crate) version: u64,
 }
 
-/// What a reader of the list needs to know next.
+/// The changes of the list since a reader's last version.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Changes {
-    /// All rows follow; the reader drops those that it has.
+    /// Whether `rows` has all rows. The reader then drops its own.
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) deleted: Vec<Identity>,
     /// The first lists are complete.
     pub(crate) synced: bool,
-    /// What doesn't work, or is not shown.
+    /// Sentences about data that can't be read or is not shown.
     pub(crate) problems: Vec<String>,
     /// The clock that times refer to.
     pub(crate) now: Timestamp,
@@ -96,14 +98,16 @@ struct Inner {
     sources: BTreeMap<AutoscalerApi, SourceState>,
     notes: Vec<String>,
     version: u64,
-    /// The settings of the controller, as far as they are known.
+    /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
+    /// What single autoscalers may set.
+    policy: SettingPolicy,
 }
 
 impl Board {
-    pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings) -> Self {
+    pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
         let sources = apis.iter().map(|api| (*api, SourceState::Reading)).collect();
-        let state = RwLock::new(Inner { sources, settings, ..Inner::default() });
+        let state = RwLock::new(Inner { sources, settings, policy, ..Inner::default() });
         Self { state, version: watch::Sender::new(0) }
     }
 
@@ -137,7 +141,7 @@ impl Board {
         self.change(|state| state.notes.push(note));
     }
 
-    /// Adds a sample that a decision gave. It is no change of the object.
+    /// Adds the sample of a decision. The version of the autoscaler doesn't change.
     pub(crate) fn record(&self, id: &Identity, sample: Sample) {
         let mut state = self.state.write();
         let capacity = state.capacity();
@@ -179,17 +183,17 @@ impl Board {
         self.state.read().is_synced()
     }
 
-    /// What doesn't work, or is not shown.
+    /// Sentences about data that can't be read or is not shown.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.state.read().problems()
     }
 
-    /// Is notified of every change.
+    /// Returns a receiver that is notified of every change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// What has changed since a version; everything for 0.
+    /// The changes since a version; everything for 0.
     pub(crate) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
         let state = self.state.read();
         let reset = version == 0 || version < state.forgotten;
@@ -248,7 +252,10 @@ impl Inner {
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
-        let row = Row::new(id.clone(), &hpa, &self.settings);
+        let is_reference = controller.is_reference();
+        let settings =
+            settings_of_controller(self.settings.clone(), &hpa, &self.policy, is_reference);
+        let row = Row::new(id.clone(), &hpa, &settings, now);
         self.entries
             .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
     }
@@ -265,7 +272,7 @@ impl Inner {
         }
     }
 
-    /// How many samples an autoscaler may have.
+    /// The maximum number of samples of an autoscaler.
     fn capacity(&self) -> usize {
         (MAX_SAMPLES / self.entries.len().max(1)).clamp(*SAMPLES.start(), *SAMPLES.end())
     }

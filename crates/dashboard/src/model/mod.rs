@@ -1,4 +1,4 @@
-//! What the page shows, without I/O and without a clock.
+//! The data of the page, without I/O and without a clock.
 
 mod board;
 mod row;

@@ -1,4 +1,4 @@
-//! Values over time, as long as the dashboard runs.
+//! Values over time, since the dashboard was started.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ impl Unit {
     }
 }
 
-/// A metric, and how its values are drawn.
+/// A metric with its unit and target, for the chart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MetricLine {
@@ -53,15 +53,14 @@ pub(crate) struct Sample {
     pub(crate) at: Timestamp,
     pub(crate) current: i32,
     pub(crate) desired: Option<i32>,
-    /// The largest proposal of the metrics, before all limits. Only a decision has it, a status
-    /// doesn't.
+    /// The largest proposal of the metrics, before all limits. `None` in samples from a status.
     pub(crate) recommended: Option<i32>,
-    /// By index of the metric.
+    /// The values by the index of their metric.
     pub(crate) values: Box<[Option<MilliValue>]>,
 }
 
 impl Sample {
-    /// What the controller reported last.
+    /// The sample that the controller last reported in the status.
     pub(crate) fn from_status(hpa: &HorizontalPodAutoscaler, at: Timestamp) -> Self {
         let status = &hpa.status;
         let values = hpa.spec.metrics.iter().enumerate();
@@ -76,9 +75,8 @@ impl Sample {
         }
     }
 
-    /// What a decision read. `None` if the target could not be read. A decision without the past
-    /// may differ from that of the controller, so the desired replicas are those of the status
-    /// then.
+    /// The sample of a decision. `None` if the target could not be read. Without the history, the
+    /// decision may differ from the controller's; the desired replicas then come from the status.
     pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
         let values = report.metrics.iter().map(|metric| value(&metric.explanation));
         let current = report.current_replicas?;
@@ -92,8 +90,7 @@ impl Sample {
         })
     }
 
-    /// What the controller remembers. The values of other metrics, of an earlier spec, are left
-    /// out.
+    /// The sample of an earlier reconcile. Values of metrics that an earlier spec had are left out.
     fn from_past(past: PastSample, metrics: &[MetricLine]) -> Self {
         let PastSample { at, current, desired, proposed, values } = past;
         let is_same = values.len() == metrics.len();
@@ -118,8 +115,8 @@ impl Sample {
     }
 }
 
-/// An array, because there are many: time in milliseconds, current, desired and recommended
-/// replicas, and the values in thousandths.
+/// Serializes to an array, which is shorter than an object: time in milliseconds, current, desired
+/// and recommended replicas, and the values in thousandths.
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tuple = serializer.serialize_tuple(5)?;
@@ -132,7 +129,7 @@ impl Serialize for Sample {
     }
 }
 
-/// The last samples of an autoscaler, and what its metrics are.
+/// The last samples of an autoscaler, and its metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Series {
@@ -141,7 +138,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Takes over the metrics of the spec. If they are other ones, the samples are dropped.
+    /// Sets the metrics of the spec. Drops the samples if the metrics have changed.
     pub(crate) fn set_metrics(&mut self, hpa: &HorizontalPodAutoscaler) {
         let metrics = hpa.spec.metrics.iter().map(|spec| MetricLine {
             name: metric_name(spec),
@@ -156,7 +153,7 @@ impl Series {
         self.metrics = metrics;
     }
 
-    /// Adds a sample, unless nothing has changed since the last one. Keeps at most `capacity`.
+    /// Adds a sample, unless its numbers are those of the last one. Keeps at most `capacity`.
     pub(crate) fn record(&mut self, sample: Sample, capacity: usize) {
         match self.samples.back() {
             Some(last) if last.has_values_of(&sample) => return,
@@ -170,7 +167,7 @@ impl Series {
         self.samples.push_back(sample);
     }
 
-    /// Replaces the samples of a time by what the controller remembers of it, which is complete.
+    /// Replaces samples by the controller's for the same time, which are complete.
     pub(crate) fn merge(&mut self, past: Vec<PastSample>, capacity: usize) {
         let (Some(first), Some(last)) = (past.first(), past.last()) else { return };
         let (from, until) = (first.at, last.at);

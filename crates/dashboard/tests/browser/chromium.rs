@@ -1,4 +1,4 @@
-//! Drives a headless Chromium by its debugging protocol, over the pipes of its process.
+//! Drives a headless Chromium with the DevTools protocol, over pipes.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -13,13 +13,13 @@ use tokio::{
 
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Timeout of every wait, more than ten times the expected duration.
+/// The timeout of every wait: more than ten times the expected duration.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The protocol is on the descriptors 3 and 4 of the browser.
+/// The browser reads the protocol from descriptor 3 and writes it to descriptor 4.
 const SCRIPT: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
-/// A page in a browser of its own.
+/// A tab in its own browser process.
 pub(crate) struct Tab {
     _process: Child,
     _profile: TempDir,
@@ -27,11 +27,14 @@ pub(crate) struct Tab {
     from: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// Exceptions, and errors in the console: refused by the content security policy, for example.
+    /// Whether the page has loaded since the last navigation.
+    is_loaded: bool,
+    /// Uncaught exceptions and errors of the console, such as violations of the content security
+    /// policy.
     pub(crate) errors: Vec<String>,
 }
 
-/// The browser's program. `None`, with a printed line, if there is none.
+/// The path of Chromium. If there is none, prints that the test is skipped and returns `None`.
 pub(crate) fn program() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_program = |name: &&&str| path.split(':').any(|dir| Path::new(dir).join(name).is_file());
@@ -69,9 +72,16 @@ impl Tab {
             .expect("the browser starts");
         let to = process.stdin.take().expect("a pipe");
         let from = BufReader::new(process.stdout.take().expect("a pipe"));
-        let (session, last_id, errors) = (None, 0, Vec::new());
-        let mut tab =
-            Self { _process: process, _profile: profile, to, from, session, last_id, errors };
+        let mut tab = Self {
+            _process: process,
+            _profile: profile,
+            to,
+            from,
+            session: None,
+            last_id: 0,
+            is_loaded: false,
+            errors: Vec::new(),
+        };
         let target = tab.call("Target.createTarget", json!({ "url": "about:blank" })).await;
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let attached = tab.call("Target.attachToTarget", attach).await;
@@ -100,18 +110,31 @@ impl Tab {
 
     async fn response(&mut self, id: u64) -> Value {
         loop {
-            let mut bytes = Vec::new();
-            self.from.read_until(0, &mut bytes).await.expect("the browser writes");
-            assert_eq!(bytes.pop(), Some(0), "the browser has exited");
-            let message: Value = serde_json::from_slice(&bytes).expect("JSON");
+            let message = self.message().await;
             if message["id"] == id {
                 return message;
             }
-            self.note(&message);
+            self.handle_event(&message);
         }
     }
 
-    fn note(&mut self, event: &Value) {
+    /// Waits until the page has loaded.
+    async fn loaded(&mut self) {
+        while !self.is_loaded {
+            let event = self.message().await;
+            self.handle_event(&event);
+        }
+    }
+
+    async fn message(&mut self) -> Value {
+        let mut bytes = Vec::new();
+        self.from.read_until(0, &mut bytes).await.expect("the browser writes");
+        assert_eq!(bytes.pop(), Some(0), "the browser has exited");
+        serde_json::from_slice(&bytes).expect("JSON")
+    }
+
+    fn handle_event(&mut self, event: &Value) {
+        self.is_loaded |= event["method"] == "Page.loadEventFired";
         let params = &event["params"];
         let is_error = match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -124,7 +147,7 @@ impl Tab {
         }
     }
 
-    /// The value of an expression, or of its promise.
+    /// Evaluates an expression, and awaits it if it is a promise.
     pub(crate) async fn evaluate(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -133,7 +156,7 @@ impl Tab {
         result["result"]["value"].clone()
     }
 
-    /// Waits until a condition holds, after any change of the document.
+    /// Waits until a condition holds. Checks it after each change of the document.
     pub(crate) async fn wait_for(&mut self, condition: &str) {
         let wait = format!(
             "new Promise((resolve) => {{
@@ -150,13 +173,20 @@ impl Tab {
         assert_eq!(self.evaluate(&wait).await, true, "{condition}");
     }
 
-    /// Opens an address, and waits until a condition holds.
-    pub(crate) async fn open(&mut self, address: &str, condition: &str) {
-        self.call("Page.navigate", json!({ "url": address })).await;
-        // The context of the previous page ends with it.
-        while self.evaluate("document.readyState").await != "complete"
-            || self.evaluate("location.protocol").await != "http:"
-        {}
+    /// Opens a URL, and waits until a condition holds.
+    ///
+    /// # Panics
+    /// If the page can't be loaded.
+    pub(crate) async fn open(&mut self, url: &str, condition: &str) {
+        self.is_loaded = false;
+        let navigation = self.call("Page.navigate", json!({ "url": url })).await;
+        assert!(navigation.get("errorText").is_none(), "{url}: {navigation}");
+        // A navigation within the document has no loader. Otherwise, scripts would run in the
+        // previous page until the new one has loaded.
+        if navigation.get("loaderId").is_some() {
+            let loaded = timeout(LIMIT, self.loaded());
+            loaded.await.unwrap_or_else(|_| panic!("{url} is not loaded"));
+        }
         self.wait_for(condition).await;
     }
 
@@ -175,8 +205,8 @@ impl Tab {
         }
     }
 
-    /// Sets the width of the window and the color scheme.
-    pub(crate) async fn appear(&mut self, width: u32, height: u32, scheme: &str) {
+    /// Sets the size of the window and the color scheme.
+    pub(crate) async fn set_appearance(&mut self, width: u32, height: u32, scheme: &str) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
             "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", metrics).await;
@@ -184,7 +214,7 @@ impl Tab {
         self.call("Emulation.setEmulatedMedia", json!({ "features": features })).await;
     }
 
-    /// Writes a picture of the whole page, as base64, for a person to look at.
+    /// A picture of the whole page, as PNG in base64.
     pub(crate) async fn screenshot(&mut self) -> String {
         let params = json!({ "format": "png", "captureBeyondViewport": true });
         let picture = self.call("Page.captureScreenshot", params).await;

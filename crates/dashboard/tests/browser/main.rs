@@ -227,7 +227,7 @@ async fn page_is_accessible_in_both_themes_and_at_phone_width() {
     for (name, width, scheme) in
         [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")]
     {
-        tab.appear(width, 900, scheme).await;
+        tab.set_appearance(width, 900, scheme).await;
         for (part, address, ready) in [
             ("list", "/".to_owned(), LOADED),
             ("detail", format!("/?autoscaler=core/{NAMESPACE}/web"), EXPLAINED),

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use self::http::{Page, Stream};
 
-/// How often metrics are read.
+/// Interval of readings of the metrics.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// A testbed with the autoscaler `web` at 90 % of its target, and a dashboard.

@@ -2,7 +2,7 @@
 
 use hpa_forecast::{Settings, Trace};
 
-use crate::traces::day;
+use crate::traces::days;
 
 const WEEK: usize = 7 * 24 * 60;
 const HOUR: usize = 60;
@@ -44,7 +44,7 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
     let ahead = minutes(settings.horizon.as_secs()).div_ceil(BUCKET);
     let learned = first / BUCKET;
     let mut best: Option<(f64, Vec<f64>)> = None;
-    for period in [day(1) / BUCKET, WEEK / BUCKET] {
+    for period in [days(1) / BUCKET, WEEK / BUCKET] {
         for level in [0.2, 0.5, 0.8, 0.95] {
             for trend in [0.0, 0.01, 0.1] {
                 for season in [0.1, 0.3] {
@@ -62,7 +62,7 @@ pub(crate) fn holt_winters(trace: &Trace, settings: &Settings, first: usize) -> 
         }
     }
     let (_, forecasts) = best.unwrap();
-    // What is known at a minute is the last whole bucket.
+    // At a minute, the last complete bucket is known.
     let known = |minute: usize| (minute / BUCKET).checked_sub(1);
     (0..trace.len())
         .map(|minute| {
@@ -97,7 +97,7 @@ fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> 
 
 /// The sorted errors of the forecasts after two seasons.
 fn errors(buckets: &[f64], forecasts: &[f64], period: usize, learned: usize) -> Vec<f64> {
-    let start = (period + day(1) / BUCKET).min(learned);
+    let start = (period + days(1) / BUCKET).min(learned);
     let pairs = buckets[start..learned].iter().zip(&forecasts[start..learned]);
     let mut errors: Vec<f64> =
         pairs.map(|(load, forecast)| load - forecast).filter(|error| error.is_finite()).collect();

@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 
 use hpa_forecast::{Backtest, Comparison, Outcome, Settings, Workload, gate, ratio};
 
-use self::traces::{Kind, Named, day};
+use self::traces::{Kind, NamedTrace, days};
 
 /// The days at the end of a trace that are measured, at most.
 const MEASURED_DAYS: usize = 14;
@@ -33,39 +33,40 @@ struct Row {
     name: String,
     kind: Kind,
     comparison: Comparison,
-    /// With forecasts on those days on which the gate was open, by what came before the day.
+    /// The outcome with forecasts only on days on which the gate was open, judged by the data
+    /// before the day.
     gated: Outcome,
     gated_lowered: Outcome,
     open_days: usize,
-    days: usize,
+    measured_days: usize,
     naive: (Outcome, Outcome),
     holt_winters: (Outcome, Outcome),
     perfect_lowered: Outcome,
     reason: String,
 }
 
-fn measure(named: &Named) -> Row {
+fn measure(named: &NamedTrace) -> Row {
     let trace = named.scaled();
     let settings = Settings::new(Workload::default(), named.zone.clone());
-    let first = trace.len().saturating_sub(day(MEASURED_DAYS)).max(day(7)) / day(1) * day(1);
+    let first = trace.len().saturating_sub(days(MEASURED_DAYS)).max(days(7)) / days(1) * days(1);
     let backtest = Backtest::new(&trace, &settings, first);
     let comparison = backtest.compare();
-    // What is the same cost without forecasts.
+    // The outcome with these forecasts, and without forecasts at the same cost.
     let compare = |forecasts: &[f32]| {
         let outcome = backtest.run(1.0, Some(forecasts));
         (outcome, backtest.at_cost(outcome.pod_hours).0)
     };
     let mut forecasts = backtest.forecasts();
-    let (mut open_days, mut days, mut reason) = (0, 0, String::new());
-    for start in (first..trace.len()).step_by(day(1)) {
-        let known = trace.part(start.saturating_sub(day(28))..start);
+    let (mut open_days, mut measured_days, mut reason) = (0, 0, String::new());
+    for start in (first..trace.len()).step_by(days(1)) {
+        let known = trace.part(start.saturating_sub(days(28))..start);
         let verdict = gate(&known, &settings);
-        days += 1;
+        measured_days += 1;
         reason = format!("{:?}", verdict.reason);
         if verdict.reason.is_active() {
             open_days += 1;
         } else {
-            let end = (start + day(1)).min(trace.len());
+            let end = (start + days(1)).min(trace.len());
             forecasts[start..end].fill(f32::NAN);
         }
     }
@@ -77,7 +78,7 @@ fn measure(named: &Named) -> Row {
         gated,
         gated_lowered,
         open_days,
-        days,
+        measured_days,
         naive: compare(&baselines::seasonal_naive(&trace, &settings)),
         holt_winters: compare(&baselines::holt_winters(&trace, &settings, first)),
         perfect_lowered: backtest.at_cost(comparison.perfect.pod_hours).0,
@@ -101,8 +102,10 @@ impl Row {
         let ratio = ratio(self.gated, self.gated_lowered);
         match self.kind {
             Kind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
-            Kind::Odd => assert!(ratio <= 1.0 || more <= 0.02, "{name}: {more} more pod-hours"),
-            Kind::Further => {}
+            Kind::Unpredictable => {
+                assert!(ratio <= 1.0 || more <= 0.02, "{name}: {more} more pod-hours")
+            }
+            Kind::Unknown => {}
         }
     }
 
@@ -119,7 +122,7 @@ impl Row {
             self.cell(self.holt_winters),
             self.cell((perfect, self.perfect_lowered)),
             self.open_days,
-            self.days,
+            self.measured_days,
             self.reason,
         )
     }

@@ -1,22 +1,21 @@
-//! The traces: those of the folder `traces`, and random walks.
+//! Recorded traces from the folder `traces`, and random walks.
 
 use std::{fs, path::Path};
 
 use hpa_forecast::Trace;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-/// Traces are scaled so that all but a thousandth of the time needs at most so many pods.
+/// Traces are scaled to this many pods at the 99.9th percentile of their load.
 const PEAK_PODS: f64 = 150.0;
 
-pub(crate) struct Named {
+pub(crate) struct NamedTrace {
     pub(crate) name: String,
     pub(crate) zone: TimeZone,
     pub(crate) trace: Trace,
-    /// What must hold.
     pub(crate) kind: Kind,
 }
 
-impl Named {
+impl NamedTrace {
     pub(crate) fn scaled(&self) -> Trace {
         let mut loads: Vec<f64> =
             (0..self.trace.len()).filter_map(|minute| self.trace.load(minute)).collect();
@@ -25,35 +24,35 @@ impl Named {
     }
 }
 
-/// What a trace is for.
+/// The assertions that hold for a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It has a season.
+    /// A repeating pattern: forecasts must halve the overload.
     Seasonal,
-    /// It has none, or loses it in the week that is measured.
-    Odd,
-    /// It is only printed.
-    Further,
+    /// No pattern, or one that ends before the measured week: forecasts must not cost more pods.
+    Unpredictable,
+    /// From `HPA_FORECAST_TRACES`: forecasts must not add overload, as for all kinds.
+    Unknown,
 }
 
-/// The minutes of so many days.
-pub(crate) fn day(count: usize) -> usize {
+/// Days in minutes.
+pub(crate) fn days(count: usize) -> usize {
     count * 24 * 60
 }
 
-pub(crate) fn all() -> Vec<Named> {
+pub(crate) fn all() -> Vec<NamedTrace> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
     let mut traces = folder(&own, Kind::Seasonal);
     traces.push(different_week(&own.join("departures-spring.csv"), "other-hours", 9 * 60, 1.0));
     traces.push(different_week(&own.join("road-spring.csv"), "half-the-load", 0, 0.5));
     if let Some(further) = std::env::var_os("HPA_FORECAST_TRACES") {
-        traces.extend(folder(Path::new(&further), Kind::Further));
+        traces.extend(folder(Path::new(&further), Kind::Unknown));
     }
     traces.extend((1..=4).map(walk));
     traces
 }
 
-fn folder(path: &Path, kind: Kind) -> Vec<Named> {
+fn folder(path: &Path, kind: Kind) -> Vec<NamedTrace> {
     let files = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "csv"));
@@ -61,9 +60,9 @@ fn folder(path: &Path, kind: Kind) -> Vec<Named> {
     files.iter().map(|file| read(file, kind)).collect()
 }
 
-/// A comment, then start, seconds between values, and time zone, then a value a line. An empty line
-/// is a missing value.
-fn read(path: &Path, kind: Kind) -> Named {
+/// Reads a file: comments, a line with start, seconds between values and time zone, then one value
+/// per line. An empty line is a missing value.
+fn read(path: &Path, kind: Kind) -> NamedTrace {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().skip_while(|line| line.starts_with('#'));
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -72,7 +71,7 @@ fn read(path: &Path, kind: Kind) -> Named {
         let at = start + SignedDuration::from_secs(step * i64::try_from(index).unwrap());
         (at, line.parse::<f64>().unwrap())
     });
-    Named {
+    NamedTrace {
         name: path.file_stem().unwrap().to_string_lossy().into_owned(),
         zone: TimeZone::get(head[2]).unwrap(),
         trace: Trace::new(samples),
@@ -80,25 +79,30 @@ fn read(path: &Path, kind: Kind) -> Named {
     }
 }
 
-/// A trace whose last week suddenly differs: it comes so many minutes later, and multiplied.
-fn different_week(path: &Path, name: &str, later: usize, factor: f64) -> Named {
-    let Named { zone, trace, .. } = read(path, Kind::Odd);
-    let change = trace.len() - day(7);
+/// A trace whose last week is shifted by some minutes and multiplied.
+fn different_week(path: &Path, name: &str, shift: usize, factor: f64) -> NamedTrace {
+    let NamedTrace { zone, trace, .. } = read(path, Kind::Unpredictable);
+    let change = trace.len() - days(7);
     let samples = (1..trace.len()).filter_map(|minute| {
         let is_changed = minute >= change;
-        let (from, factor) = if is_changed { (minute - later, factor) } else { (minute, 1.0) };
+        let (from, factor) = if is_changed { (minute - shift, factor) } else { (minute, 1.0) };
         Some((trace.time(minute - 1), trace.load(from)? * factor))
     });
-    Named { name: format!("week-of-{name}"), zone, trace: Trace::new(samples), kind: Kind::Odd }
+    NamedTrace {
+        name: format!("week-of-{name}"),
+        zone,
+        trace: Trace::new(samples),
+        kind: Kind::Unpredictable,
+    }
 }
 
-/// Six weeks of a random walk, in steps of five minutes, between a lowest and ten times that.
-fn walk(seed: u64) -> Named {
+/// Six weeks of a random walk in steps of five minutes, scaled to loads from 1 to 10.
+fn walk(seed: u64) -> NamedTrace {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut level = 0.0;
     let steps: Vec<f64> = (0..42 * 288)
         .map(|_| {
-            // The sum of twelve has a variance of one.
+            // Twelve uniform numbers: the sum has mean 6 and variance 1.
             level += (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
             level
         })
@@ -110,10 +114,10 @@ fn walk(seed: u64) -> Named {
         let at = start + SignedDuration::from_mins(5 * i64::try_from(index).unwrap());
         (at, 1.0 + 9.0 * (step - low) / (high - low))
     });
-    Named {
+    NamedTrace {
         name: format!("random-walk-{seed}"),
         zone: TimeZone::UTC,
         trace: Trace::new(samples),
-        kind: Kind::Odd,
+        kind: Kind::Unpredictable,
     }
 }

@@ -6,10 +6,10 @@ use regex::Regex;
 
 use super::{RegexError, RegexProblem, before, error};
 
-/// Code points that no text has.
+/// Code points that UTF-8 can't encode.
 const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
 
-/// A class without characters. Surrogates are translated to it, because no text has them.
+/// A class that matches no character. Surrogates are translated to it, because no text has them.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// The items of a Perl class (`\d`), and whether it is negated.
@@ -70,7 +70,8 @@ pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexE
     Ok(Some((class, rest)))
 }
 
-/// Only general categories and scripts: the crate has further properties, which Go hasn't.
+/// A class by its name. Only general categories and scripts: Go doesn't have the other properties
+/// of the crate.
 fn class_with_name(name: &str, is_negated: bool) -> Option<String> {
     let is_name = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | '-' | ' ');
     if name.is_empty() || !name.chars().all(is_name) {

@@ -1,8 +1,8 @@
 //! Go's regular expressions (RE2 syntax) on the `regex` crate.
 //!
-//! The two agree in how they match, but not in syntax: each accepts expressions that the other
-//! refuses or reads differently. Expressions are therefore parsed with Go's grammar and translated
-//! to the syntax of the `regex` crate.
+//! The two match in the same way, but their syntax differs: each accepts expressions that the other
+//! rejects or interprets differently. Expressions are therefore parsed with Go's grammar and
+//! translated to the syntax of the `regex` crate.
 
 mod class;
 #[cfg(test)]
@@ -37,8 +37,8 @@ impl GoRegex {
         Self::with_size_limit(expression, SIZE_LIMIT)
     }
 
-    /// Compiles an expression whose program may have `size_limit` bytes, for expressions of
-    /// tenants. The time of a search is proportional to the size of the program.
+    /// Compiles an expression of a tenant, whose program may have at most `size_limit` bytes. The
+    /// time of a search is proportional to the size of the program.
     pub fn with_size_limit(expression: &str, size_limit: usize) -> Result<Self, RegexError> {
         let error = |problem| RegexError { problem, expression: expression.to_owned() };
         if expression.len() > MAX_REGEX_LEN {
@@ -68,7 +68,8 @@ impl GoRegex {
         self.group_names.len()
     }
 
-    /// The group with the name, counted from 1. If the name is used twice, the last one.
+    /// The index of the group with the name, counted from 1. If several groups have the name, the
+    /// last one.
     pub fn group_index(&self, name: &str) -> Option<usize> {
         self.group_names.iter().rposition(|own| own == name).map(|index| index + 1)
     }
@@ -83,7 +84,7 @@ impl GoRegex {
     /// match (Go's `ExpandString`). `None` if nothing matches.
     ///
     /// Names are as long as possible: `$1_x` is the group `1_x`. A group that doesn't exist is
-    /// empty. A `$` that starts no reference stays.
+    /// empty. A `$` that doesn't start a reference is kept.
     pub fn expand(&self, template: &str, text: &str) -> Option<String> {
         let captures = self.regex.captures(text)?;
         let mut expanded = String::with_capacity(template.len());
@@ -157,7 +158,7 @@ pub struct RegexError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegexProblem {
-    /// A range of characters is empty, or a class has an unknown name.
+    /// A range of characters is empty, or the name of a class is unknown.
     InvalidRange,
     /// A backslash before a character that can't be escaped.
     InvalidEscape,

@@ -1,8 +1,8 @@
-//! From Go's syntax to that of the `regex` crate.
+//! Translates Go's syntax to that of the `regex` crate.
 //!
-//! The output is written in one pass. Each atom (what a repetition applies to) is remembered by
-//! its offset in the output, so that a repetition can wrap it. Flags are not copied: each atom is
-//! written for the flags that apply to it.
+//! The output is written in one pass. The offset of the last atom (the operand of a repetition) in
+//! the output is remembered, because a repetition has to wrap it. Flags are not copied: each atom
+//! is written for the flags that apply to it.
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ struct Flags {
 /// A part of the expression that a repetition can apply to.
 #[derive(Clone, Copy)]
 struct Atom {
-    /// Where it starts in the output.
+    /// The offset of its start in the output.
     start: usize,
     /// The product of the repetitions in it.
     repeats: u32,

@@ -80,7 +80,8 @@ pub(crate) enum Term {
 }
 
 impl Pipeline {
-    /// Whether it is one of these fields, or `index .LabelValuesByName "KEY"` with such a key.
+    /// Whether the pipeline only inserts one of these fields, or `index .LabelValuesByName "KEY"`
+    /// with a key for which `is_key` returns true.
     pub(crate) fn inserts(&self, fields: &[&str], is_key: impl Fn(&str) -> bool) -> bool {
         let [command] = &*self.commands else {
             return false;
@@ -100,7 +101,7 @@ impl Pipeline {
     }
 }
 
-// Messages show nodes in this form.
+// The form of nodes in error messages.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

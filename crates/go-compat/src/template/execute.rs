@@ -1,4 +1,4 @@
-//! Rendering, with the types and messages of Go's `text/template`.
+//! Renders templates, with the types and messages of Go's `text/template`.
 
 use hpa_calc::go_text::Quoted;
 
@@ -340,7 +340,7 @@ impl Execution<'_> {
         })
     }
 
-    /// `and` and `or` don't evaluate what doesn't matter.
+    /// `and` and `or` stop evaluating when the result is determined.
     fn short_circuit(
         &mut self,
         dot: &Value,

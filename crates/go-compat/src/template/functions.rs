@@ -6,7 +6,7 @@ use hpa_calc::go_text::{self, Quoted};
 
 use super::Value;
 
-/// The name, the least and the most arguments of each function.
+/// The name, the minimum and the maximum number of arguments of each function.
 const FUNCTIONS: [(&str, usize, Option<usize>); 19] = [
     ("and", 1, None),
     ("call", 1, None),
@@ -200,7 +200,7 @@ fn slice(value: &Value, indexes: &[Value]) -> Result<Value, String> {
     })
 }
 
-/// `fmt.Sprint`: spaces only between operands of which neither is a string.
+/// `fmt.Sprint`: a space only between operands that are both not strings.
 fn print(values: &[Value]) -> String {
     let mut printed = String::new();
     let mut after_text = true;

@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Pipe,
     LeftParen,
     RightParen,
-    /// A name that is no keyword.
+    /// A name that is not a keyword.
     Identifier,
     Keyword,
     Bool,
@@ -89,7 +89,7 @@ pub(super) fn tokens(template: &str) -> Vec<Token<'_>> {
 
 struct Lexer<'t> {
     template: &'t str,
-    /// What is not read yet.
+    /// The text that has not been read.
     rest: &'t str,
     /// The offset at which the current token starts.
     start: usize,

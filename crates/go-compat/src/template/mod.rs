@@ -5,12 +5,12 @@
 //!                                          │ functions: index, eq, printf, …
 //! ```
 //!
-//! Syntax, functions, printed values and messages are those of Go. Templates of rules insert a few
-//! texts, so the parts that none of them uses are refused when the template is parsed, by name:
+//! Syntax, functions, printed values and messages are those of Go. Templates of rules only insert
+//! texts. Features that none of them uses are rejected by name when the template is parsed:
 //! `block`, `break`, `continue`, numbers other than decimal integers, characters, and verbs of
-//! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags. Sizes are limited, because Go's
-//! limits don't protect a process: the length of a template, its nesting, the steps to render it,
-//! and its output.
+//! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags. The length of a template, its
+//! nesting, the steps to render it and the length of the output are limited, because Go's own
+//! limits don't protect a process.
 
 mod ast;
 mod execute;
@@ -40,7 +40,7 @@ const MAX_STEPS: usize = 100_000;
 /// A parsed template.
 #[derive(Debug)]
 pub struct Template {
-    /// Part of messages.
+    /// The name in error messages.
     name: &'static str,
     text: String,
     trees: parser::Trees,
@@ -58,7 +58,8 @@ impl Template {
         &self.text
     }
 
-    /// The first action that does more than insert one of these fields, or a value by a key.
+    /// The first action that does anything else than insert one of these fields, or a value by a
+    /// key.
     pub fn first_action_beyond(
         &self,
         fields: &[&str],

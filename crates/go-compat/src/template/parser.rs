@@ -1,4 +1,4 @@
-//! From tokens to a tree, with the checks and messages of Go's `text/template/parse`.
+//! Parses tokens to a tree, with the checks and messages of Go's `text/template/parse`.
 
 mod pipeline;
 
@@ -301,7 +301,7 @@ fn unquoted(literal: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a template has nothing but spaces. Such a definition doesn't replace another one.
+/// Whether a definition has only spaces. Such a definition doesn't replace an earlier one.
 fn is_empty_tree(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
 }

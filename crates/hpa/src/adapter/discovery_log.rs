@@ -1,43 +1,62 @@
-//! Logs the result of the first discovery, so that the log shows whether Prometheus is reachable.
+//! Logs the result of the first discovery: whether the series of custom and external rules could be
+//! read. Resource rules have no discovery.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_prometheus::source::{PrometheusProvider, RuleStatus};
 use tracing::{info, warn};
 
-const CHECK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits for the first discovery. `url` is that of the default server, for display.
-pub(super) async fn log_first(provider: Arc<PrometheusProvider>, url: String) {
-    let rules = loop {
-        let rules = provider.rule_status();
-        if !rules.is_empty() {
-            break rules;
-        }
-        tokio::time::sleep(CHECK).await;
-    };
-    let mut servers: Vec<&str> = rules.iter().map(|rule| &*rule.server).collect();
-    servers.sort_unstable();
-    servers.dedup();
-    for server in servers.into_iter().filter(|server| !server.is_empty()) {
-        let url = if server == "prometheus" { &*url } else { "" };
-        log_server(server, url, rules.iter().filter(|rule| rule.server == server));
+/// Waits for the first discovery, and logs one line per server.
+pub(super) async fn log_first(provider: Arc<PrometheusProvider>) {
+    while !provider.has_tried_discovery() {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+    }
+    let rules = provider.rule_status();
+    let mut by_server: BTreeMap<(&str, &str), Vec<&RuleStatus>> = BTreeMap::new();
+    // Resource rules have no server here.
+    for rule in rules.iter().filter(|rule| !rule.server.is_empty()) {
+        by_server.entry((&rule.server, &rule.server_url)).or_default().push(rule);
+    }
+    for ((server, url), rules) in by_server {
+        log_server(server, url, &rules);
     }
 }
 
-fn log_server<'a>(server: &str, url: &str, rules: impl Iterator<Item = &'a RuleStatus>) {
-    let (mut read, mut failed, mut series, mut metrics) = (0, 0, 0, 0);
-    let mut error = None;
-    for rule in rules {
-        read += usize::from(rule.last_success.is_some());
-        failed += usize::from(rule.error.is_some());
-        series += rule.series;
-        metrics += rule.metrics;
-        error = error.or(rule.error.as_deref());
-    }
+fn log_server(server: &str, url: &str, rules: &[&RuleStatus]) {
+    let read = rules.iter().filter(|rule| rule.last_success.is_some()).count();
+    let failed = rules.iter().filter(|rule| rule.error.is_some()).count();
+    let series: usize = rules.iter().map(|rule| rule.series).sum();
+    let metrics: usize = rules.iter().map(|rule| rule.metrics).sum();
     if read > 0 {
         info!(server, url, rules = read, failed, series, metrics, "Prometheus is reachable");
     } else {
+        let error = rules.iter().find_map(|rule| rule.error.as_deref());
         warn!(server, url, error, "no rule of this Prometheus could be read");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_metrics::{FixedMapper, test_doubles::FixedObjects};
+    use hpa_prometheus::{
+        rules::Config,
+        source::{PrometheusSettings, Servers},
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn without_rules_there_is_no_discovery_to_wait_for() {
+        let provider = PrometheusProvider::new(
+            Config::default(),
+            Servers::new(None, Arc::new(())),
+            PrometheusSettings::default(),
+            Arc::new(FixedMapper::default()),
+            Arc::new(FixedObjects::default()),
+        );
+        let log = log_first(Arc::new(provider.unwrap()));
+        tokio::time::timeout(Duration::from_secs(60), log).await.expect("nothing to wait for");
     }
 }

@@ -1,4 +1,4 @@
-//! Work that one of several adapters does: the one that holds a lease.
+//! Work of the leader: of several adapters, the one that holds a lease.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     run::pod_namespace,
 };
 
-/// The election that the flags describe. `client` must not be shared.
+/// The election that the flags configure. `client` must not be shared.
 pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
     let namespace = lease.leader_elect_resource_namespace.clone().or_else(pod_namespace);
     let config = ElectionConfig {
@@ -31,7 +31,8 @@ pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Electio
     lease.leader_elect.then_some(Election { client, config })
 }
 
-/// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the lease.
+/// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the
+/// lease.
 pub(super) async fn run(
     election: Option<Election>,
     client: Client,

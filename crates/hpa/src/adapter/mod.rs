@@ -41,15 +41,15 @@ use crate::{
     version,
 };
 
-/// The usual sync period of the clients.
+/// The usual sync period of the autoscalers that read metrics.
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
-/// How long an authorization is cached, if no flag says so: as kube-apiserver caches those of a
-/// webhook. The reference's 10 s would mean a review for each request of an autoscaler.
+/// The default time for which an authorization is cached, as in kube-apiserver's webhook
+/// authorizer. With the reference's 10 s, each request of an autoscaler would need a review.
 const AUTHORIZED_SECONDS: i64 = 300;
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
-/// The rate of client-go for `--client-qps=0`.
+/// client-go's default rate, which `--client-qps=0` means.
 const CLIENT_GO_QPS: f64 = 5.0;
 
 /// Serves until SIGTERM or SIGINT.
@@ -84,7 +84,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let (trust_source, trust) =
         TrustSource::load(trust_settings(&arguments), clients.authentication.clone())
             .await
-            .context("unable to load the authorities of clients")?;
+            .context("unable to load the CAs of client certificates")?;
     let token_lifetime = to_std(arguments.authentication.authentication_token_webhook_cache_ttl);
     let tokens = TokenAuthenticator::new(Arc::new(clients.authentication.clone()), token_lifetime);
     let authenticator = Arc::new(Authenticator::new(trust, Some(tokens)));
@@ -127,13 +127,13 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         probes.stop().await;
     }
     if let Some(leading) = leading {
-        // Releases the lease.
+        // This releases the lease.
         leading.await.context("the leader's task failed")?;
     }
     Ok(())
 }
 
-/// Where the metrics come from, and the work of a leader.
+/// The sources of metrics, and the leader's tasks.
 #[derive(Default)]
 struct Sources {
     sources: Vec<Arc<dyn MetricSource>>,
@@ -190,7 +190,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Adds the metrics of the rules file. Without one, other metrics are enough.
+    /// Adds the metrics of the rules file. It is optional if there are other metrics.
     async fn add_rules(
         &mut self,
         arguments: &AdapterArguments,
@@ -222,13 +222,13 @@ impl Sources {
             let provider = provider.clone();
             async move { provider.run(file).await }
         });
-        tokio::spawn(discovery_log::log_first(provider.clone(), prometheus));
+        tokio::spawn(discovery_log::log_first(provider.clone()));
         self.sources.push(provider);
         Ok(())
     }
 }
 
-/// The client of Prometheus, and its files, which are read once for their errors.
+/// The client of Prometheus. Reads its files once, to report errors.
 async fn prometheus_client(
     arguments: &AdapterArguments,
     requests: Arc<RequestMetrics>,
@@ -250,7 +250,7 @@ async fn prometheus_client(
     Ok(client)
 }
 
-/// The rules, and the file that they are from.
+/// The rules and their file.
 fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Config)> {
     let failed = "unable to load metrics discovery config";
     let Some(path) = &arguments.config else {
@@ -265,7 +265,7 @@ fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Con
     Ok((Some(file), config))
 }
 
-/// Series that are older than the interval would come and go with each discovery.
+/// The maximum age must not be below the interval: series would disappear between discoveries.
 fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Result<()> {
     let flags = &arguments.prometheus;
     // The reference checks it for custom metrics only.
@@ -275,12 +275,12 @@ fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Res
     Ok(())
 }
 
-/// Clients of the API server, by what they are for.
+/// Clients of the API server, by purpose.
 struct KubeClients {
     lister: kube::Client,
     authentication: kube::Client,
     authorization: kube::Client,
-    /// For a lease only, so that renewals don't queue behind other requests.
+    /// Only for the lease: renewals must not queue behind other requests.
     election: kube::Client,
 }
 
@@ -291,7 +291,7 @@ impl KubeClients {
         if cluster.client_qps == Some(0.0) {
             warn!("--client-qps=0 means {CLIENT_GO_QPS} requests a second, as in client-go");
         }
-        // A negative one is no limit, as in client-go.
+        // A negative rate means no limit, as in client-go.
         let qps = cluster.client_qps.filter(|qps| *qps >= 0.0);
         let qps = qps.map(|qps| if qps == 0.0 { CLIENT_GO_QPS } else { qps });
         let rate = qps.map(|qps| RateLimit { qps, burst });
@@ -323,7 +323,7 @@ impl KubeClients {
     }
 }
 
-/// The provider, whose first discovery is still to come.
+/// The provider, before its first discovery.
 async fn provider(
     arguments: &AdapterArguments,
     config: Config,
@@ -344,7 +344,7 @@ async fn provider(
         Compat::Off => objects,
         Compat::Reference => objects.listing_pods(),
     });
-    // The chart permits no other watches.
+    // Without rules, the chart's Role permits no watches of pods.
     if !config.rules.is_empty() || config.resource_rules.is_some() {
         let objects = objects.clone();
         tokio::spawn(async move { objects.watch_pods().await });
@@ -361,7 +361,7 @@ async fn provider(
     Ok(Arc::new(provider.context("unable to use the rules")?))
 }
 
-/// The groups that rules exist for, without those that are switched off.
+/// The API groups that have rules and are not disabled by a flag.
 fn groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
     let groups = source.catalog().groups();
     ApiGroups {

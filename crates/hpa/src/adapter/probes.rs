@@ -1,4 +1,4 @@
-//! Probes on a port of their own.
+//! Probes on a separate port.
 
 use std::{net::SocketAddr, sync::Arc};
 

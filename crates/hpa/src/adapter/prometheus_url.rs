@@ -4,7 +4,7 @@ use anyhow::bail;
 use hpa_prometheus::rules::Compat;
 use tracing::warn;
 
-/// A URL that no server has: each request fails, as those to an unusable URL do in
+/// A URL without a server: each request fails, like requests to an unusable URL in
 /// prometheus-adapter.
 const UNUSABLE: &str = "http://unusable-prometheus-url.invalid";
 
@@ -18,15 +18,18 @@ pub(super) fn for_mode(url: &str, compat: Compat) -> anyhow::Result<String> {
         return Ok(url.to_owned());
     }
     // Without user and password.
-    let shown = url.rsplit('@').next().unwrap_or_default();
+    let displayed_url = url.rsplit('@').next().unwrap_or_default();
     if let Some(problem) = problem(url) {
-        bail!("invalid Prometheus URL {shown:?}: {problem}");
+        bail!("invalid Prometheus URL {displayed_url:?}: {problem}");
     }
-    warn!(url = shown, "requests to Prometheus will fail, because the URL is not one of HTTP");
+    warn!(
+        url = displayed_url,
+        "requests to Prometheus will fail, because the URL is not one of HTTP"
+    );
     Ok(UNUSABLE.to_owned())
 }
 
-/// Why Go can't parse a URL without the scheme of HTTP.
+/// The reason why Go can't parse a URL whose scheme is not HTTP.
 fn problem(url: &str) -> Option<&'static str> {
     if url.chars().any(|char| char.is_ascii_control()) {
         return Some("invalid control character in URL");

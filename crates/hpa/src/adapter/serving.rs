@@ -1,4 +1,4 @@
-//! The serving certificate: from files, generated in a directory, or kept in a Secret.
+//! The serving certificate: from files, generated in a directory, or stored in a Secret.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::args::ServingArguments;
 
-/// The certificate that the flags describe.
+/// The certificate that the flags configure.
 pub(super) async fn certificate(
     arguments: &ServingArguments,
     options: ServerOptions,
@@ -61,7 +61,7 @@ pub(super) async fn certificate(
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                warn!(%error, cause, "generating a certificate that is lost at the end");
+                warn!(%error, cause, "generating a temporary certificate, which is not kept after a restart");
             }
         }
     }

@@ -17,7 +17,7 @@ Examples:
     hpa adapter --config rules.yaml --prometheus-url http://prometheus:9090 \\
       --secure-port 6443
 
-  Answer exactly as prometheus-adapter, also where that can do harm:
+  Answer exactly as prometheus-adapter, even where its answers can do harm:
     hpa adapter --compat prometheus-adapter --config rules.yaml
 
   Replace kube-metrics-adapter, without rules:
@@ -37,7 +37,7 @@ pub(crate) struct AdapterArguments {
     /// File with the rules of prometheus-adapter; reloaded when it changes
     #[arg(long, env = "HPA_ADAPTER_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer exactly as this program, also where that can do harm, such as NaN as zero
+    /// Answer exactly as this program, even where its answers can do harm, such as 0 for NaN
     #[arg(long, env = "HPA_ADAPTER_COMPAT", value_name = "PROGRAM", default_value = "off")]
     pub(crate) compat: CompatArgument,
     /// Serve custom.metrics.k8s.io, if the file has rules for it
@@ -78,7 +78,7 @@ pub(crate) struct AdapterArguments {
     pub(crate) schedules: super::ScalingScheduleArguments,
     #[command(flatten)]
     pub(crate) collectors: super::CollectorArguments,
-    // Decides which of several adapters writes the status of schedules, and events.
+    // Only the leader writes events and the status of schedules.
     #[command(flatten, next_help_heading = "Leader election (as in kube-controller-manager)")]
     pub(crate) election: LeaseArguments,
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub(crate) struct AdapterArguments {
     pub(crate) ignored: IgnoredArguments,
 }
 
-/// Programs whose answers can be reproduced.
+/// A program whose answers the adapter reproduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompatArgument {
     /// None
@@ -130,8 +130,8 @@ pub(crate) struct AdapterClusterArguments {
     /// service account of the pod]
     #[arg(long, env = "HPA_ADAPTER_LISTER_KUBECONFIG", value_name = "FILE")]
     pub(crate) lister_kubeconfig: Option<PathBuf>,
-    /// Requests per second for lists of objects, on average; 0 for 5 and less for no limit, as in
-    /// client-go [default: no limit]
+    /// Maximum average rate of list requests, per second; 0 means 5 and a negative number no limit,
+    /// as in client-go [default: no limit]
     #[arg(
         long,
         env = "HPA_ADAPTER_CLIENT_QPS",
@@ -140,7 +140,7 @@ pub(crate) struct AdapterClusterArguments {
         value_parser = number
     )]
     pub(crate) client_qps: Option<f64>,
-    /// Burst of requests for lists of objects
+    /// Burst of list requests
     #[arg(
         long,
         env = "HPA_ADAPTER_CLIENT_BURST",
@@ -151,7 +151,7 @@ pub(crate) struct AdapterClusterArguments {
     pub(crate) client_burst: u32,
 }
 
-/// How the APIs are served.
+/// Address, TLS and limits of the server.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Serving (as in prometheus-adapter)")]
 pub(crate) struct ServingArguments {
@@ -166,8 +166,8 @@ pub(crate) struct ServingArguments {
     /// Port to listen on, with TLS; 0 for any
     #[arg(long, env = "HPA_ADAPTER_SECURE_PORT", value_name = "PORT", default_value_t = 443)]
     pub(crate) secure_port: u16,
-    /// Port for /livez, /readyz and /healthz without TLS, so that probes don't share connections
-    /// with other clients; 0 for none. --secure-port serves them, too
+    /// Additional port for /livez, /readyz and /healthz, without TLS; 0 for none. Probes on it
+    /// don't share connections with other clients
     #[arg(long, env = "HPA_ADAPTER_HEALTH_PORT", value_name = "PORT", default_value_t = 0)]
     pub(crate) health_port: u16,
     /// Serving certificate chain, PEM; reloaded when the file changes
@@ -186,7 +186,7 @@ pub(crate) struct ServingArguments {
         requires = "tls_cert_file"
     )]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// Directory with apiserver.crt and apiserver.key, if there is no --tls-cert-file. They are
+    /// Directory of apiserver.crt and apiserver.key, which are used without --tls-cert-file and
     /// generated if they don't exist
     #[arg(
         long,
@@ -195,7 +195,7 @@ pub(crate) struct ServingArguments {
         default_value = "apiserver.local.config/certificates"
     )]
     pub(crate) cert_dir: PathBuf,
-    /// Oldest version of TLS
+    /// Minimum TLS version
     #[arg(
         long,
         env = "HPA_ADAPTER_TLS_MIN_VERSION",
@@ -213,7 +213,7 @@ pub(crate) struct ServingArguments {
         default_value_t = false
     )]
     pub(crate) disable_http2: bool,
-    /// Requests of an HTTP/2 connection at a time; 0 for the default, 250
+    /// Concurrent requests of an HTTP/2 connection; 0 for the default, 250
     #[arg(
         long,
         env = "HPA_ADAPTER_HTTP2_MAX_STREAMS_PER_CONNECTION",
@@ -221,9 +221,8 @@ pub(crate) struct ServingArguments {
         default_value_t = 0
     )]
     pub(crate) http2_max_streams_per_connection: u32,
-    /// Service of the APIService objects, NAMESPACE/NAME. With it, the adapter makes a certificate
-    /// for the Service, stores it in --serving-secret, and sets the caBundle of its APIService
-    /// objects
+    /// Service of the adapter, as NAMESPACE/NAME. The adapter generates a certificate for it,
+    /// stores it in --serving-secret, and sets the caBundle of the Service's APIService objects
     #[arg(
         long,
         env = "HPA_ADAPTER_SERVICE",
@@ -232,21 +231,21 @@ pub(crate) struct ServingArguments {
         conflicts_with = "tls_cert_file"
     )]
     pub(crate) service: Option<String>,
-    /// Secret with that certificate, in the namespace of the Service. It must exist, and may be
-    /// empty
+    /// Secret for the certificate of --service, in the namespace of the Service. It must exist, and
+    /// may be empty
     #[arg(long, env = "HPA_ADAPTER_SERVING_SECRET", value_name = "NAME", requires = "service")]
     pub(crate) serving_secret: Option<String>,
 }
 
-/// Who may send requests.
+/// Authentication of clients.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Authentication (as in prometheus-adapter)")]
 pub(crate) struct AuthenticationArguments {
-    /// Kubeconfig file for TokenReviews and the cluster's authorities [default: as
+    /// Kubeconfig file for TokenReviews and for reading the cluster's client CAs [default: as
     /// --lister-kubeconfig]
     #[arg(long, env = "HPA_ADAPTER_AUTHENTICATION_KUBECONFIG", value_name = "FILE")]
     pub(crate) authentication_kubeconfig: Option<PathBuf>,
-    /// How long TokenReviews are cached
+    /// Time for which TokenReviews are cached
     #[arg(
         long,
         env = "HPA_ADAPTER_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL",
@@ -263,7 +262,8 @@ pub(crate) struct AuthenticationArguments {
         default_value_t = false
     )]
     pub(crate) authentication_skip_lookup: bool,
-    /// Start if that ConfigMap can't be read. Certificates are refused until it can be
+    /// Start even if the ConfigMap kube-system/extension-apiserver-authentication can't be read.
+    /// Client certificates are rejected until it can be read
     #[arg(
         long,
         env = "HPA_ADAPTER_AUTHENTICATION_TOLERATE_LOOKUP_FAILURE",
@@ -271,14 +271,14 @@ pub(crate) struct AuthenticationArguments {
         default_value_t = false
     )]
     pub(crate) authentication_tolerate_lookup_failure: bool,
-    /// Authorities of client certificates [default: those of the cluster]
+    /// CAs of client certificates [default: those of the cluster]
     #[arg(long, env = "HPA_ADAPTER_CLIENT_CA_FILE", value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
-    /// Authorities of the front proxy's certificate [default: those of the cluster, with its names
-    /// and headers]
+    /// CAs of the front proxy's certificate [default: those of the cluster, with the cluster's
+    /// allowed names and headers]
     #[arg(long, env = "HPA_ADAPTER_REQUESTHEADER_CLIENT_CA_FILE", value_name = "FILE")]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names that the front proxy may have [default: any]
+    /// Common names that are allowed in the front proxy's certificate [default: any]
     #[arg(
         long,
         env = "HPA_ADAPTER_REQUESTHEADER_ALLOWED_NAMES",
@@ -303,7 +303,7 @@ pub(crate) struct AuthenticationArguments {
         value_delimiter = ','
     )]
     pub(crate) requestheader_uid_headers: Vec<String>,
-    /// Headers with a group of the user each
+    /// Headers with the groups of the user
     #[arg(
         long,
         env = "HPA_ADAPTER_REQUESTHEADER_GROUP_HEADERS",
@@ -323,16 +323,15 @@ pub(crate) struct AuthenticationArguments {
     pub(crate) requestheader_extra_headers_prefix: Vec<String>,
 }
 
-/// Who may do what.
+/// Authorization of requests.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Authorization (as in prometheus-adapter)")]
 pub(crate) struct AuthorizationArguments {
     /// Kubeconfig file for SubjectAccessReviews [default: as --lister-kubeconfig]
     #[arg(long, env = "HPA_ADAPTER_AUTHORIZATION_KUBECONFIG", value_name = "FILE")]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
-    /// How long SubjectAccessReviews are cached that allow a request [default: 5m0s, longer than
-    /// the sync period of autoscalers; 10s with --compat
-    /// prometheus-adapter]
+    /// Time for which SubjectAccessReviews that allow a request are cached [default: 5m0s; 10s with
+    /// --compat prometheus-adapter]
     #[arg(
         long,
         env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL",
@@ -340,7 +339,7 @@ pub(crate) struct AuthorizationArguments {
         value_parser = duration
     )]
     pub(crate) authorization_webhook_cache_authorized_ttl: Option<SignedDuration>,
-    /// How long the others are cached
+    /// Time for which SubjectAccessReviews that deny a request are cached
     #[arg(
         long,
         env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL",

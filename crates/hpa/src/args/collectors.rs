@@ -8,22 +8,23 @@ use std::{
 use clap::Args;
 use hpa_collectors::{
     Compat, Credential, Environment, Limits, Policy, ServiceSettings, Settings,
-    collection::CollectionSettings,
+    collection::CollectionSettings, registry::COLLECTORS,
 };
 use hpa_prometheus::client::Client;
 use jiff::SignedDuration;
 
 use super::values::{BOOL, positive_duration, to_std};
 
-/// What may be collected, and from where.
+/// The collectors that are on, their servers and limits.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Collectors (as in kube-metrics-adapter)")]
 pub(crate) struct CollectorArguments {
-    /// Collect the metrics that annotations metric-config.* of autoscalers ask for, when they are
-    /// read: documents of pods and of HTTP endpoints, and queries to --prometheus-url
+    /// Collect metrics that autoscalers configure by annotations metric-config.*: from pods, from
+    /// HTTP endpoints, and by queries to --prometheus-url
     #[arg(long, env = "HPA_COLLECTORS", value_name = BOOL, default_value_t = false)]
     pub(crate) collectors: bool,
-    /// How long a value is used before it is collected again, if the metric sets no interval
+    /// Time for which a value is used before it is collected again, for metrics that set no
+    /// interval
     #[arg(
         long,
         env = "HPA_DEFAULT_COLLECTION_INTERVAL",
@@ -32,7 +33,8 @@ pub(crate) struct CollectorArguments {
         value_parser = positive_duration
     )]
     pub(crate) default_collection_interval: SignedDuration,
-    /// How old a value may be that can't be collected again [default: two intervals of the metric]
+    /// Maximum age of a value while collecting it again fails [default: two intervals of the
+    /// metric]
     #[arg(
         long,
         env = "HPA_METRICS_TTL",
@@ -40,8 +42,8 @@ pub(crate) struct CollectorArguments {
         value_parser = positive_duration
     )]
     pub(crate) metrics_ttl: Option<SignedDuration>,
-    /// Host that annotations may name: a name, or *. and a domain for all names below it; can be
-    /// repeated [default: all names]
+    /// Host that annotations may name: a host name, or *.DOMAIN for all names below a domain; can
+    /// be repeated [default: all hosts]
     #[arg(
         long = "collector-host",
         env = "HPA_COLLECTOR_HOST",
@@ -49,8 +51,8 @@ pub(crate) struct CollectorArguments {
         value_delimiter = ','
     )]
     pub(crate) collector_hosts: Vec<String>,
-    /// Address that may be connected to although it is a loopback, link-local or metadata address;
-    /// can be repeated
+    /// Loopback, link-local or metadata address that collectors may nevertheless connect to; can be
+    /// repeated
     #[arg(
         long = "collector-address",
         env = "HPA_COLLECTOR_ADDRESS",
@@ -58,19 +60,19 @@ pub(crate) struct CollectorArguments {
         value_delimiter = ','
     )]
     pub(crate) collector_addresses: Vec<IpAddr>,
-    /// File with the bearer token for an origin that annotations name, as in
-    /// `https://metrics.example.org=/etc/hpa/credentials/metrics`. All tenants can make requests
-    /// with it; can be repeated
+    /// File with the bearer token for an origin, as in
+    /// `https://metrics.example.org=/etc/hpa/credentials/metrics`; can be repeated. The annotations
+    /// of all tenants can use it
     #[arg(
         long = "collector-credential",
         env = "HPA_COLLECTOR_CREDENTIAL",
         value_name = "ORIGIN=FILE",
         value_delimiter = ',',
-        value_parser = pair
+        value_parser = name_and_value
     )]
     pub(crate) collector_credentials: Vec<(String, String)>,
-    /// Label of series with their namespace, as in `namespace`. Queries of autoscalers to servers of
-    /// the operator then read the series of their own namespace only
+    /// Label that has the namespace of a series, such as `namespace`. Queries in annotations to
+    /// the servers of these flags then read only series of the autoscaler's namespace
     #[arg(long, env = "HPA_COLLECTOR_NAMESPACE_LABEL", value_name = "LABEL", value_parser = label)]
     pub(crate) collector_namespace_label: Option<String>,
     /// Namespace that may read from a server, SERVER=NAMESPACE; can be repeated. The server is
@@ -81,13 +83,13 @@ pub(crate) struct CollectorArguments {
         env = "HPA_COLLECTOR_PERMISSION",
         value_name = "SERVER=NAMESPACE",
         value_delimiter = ',',
-        value_parser = pair
+        value_parser = name_and_value
     )]
     pub(crate) collector_permissions: Vec<(String, String)>,
-    /// PEM file with more certificate authorities for HTTPS to pods and endpoints
+    /// PEM file with additional CAs for HTTPS to pods and endpoints
     #[arg(long, env = "HPA_COLLECTOR_CA_FILE", value_name = "FILE")]
     pub(crate) collector_ca_file: Option<PathBuf>,
-    /// Connections of all collectors at a time, without those to Prometheus
+    /// Concurrent connections of all collectors together, except those to Prometheus
     #[arg(
         long,
         env = "HPA_COLLECTOR_CONNECTIONS",
@@ -96,7 +98,7 @@ pub(crate) struct CollectorArguments {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub(crate) collector_connections: u16,
-    /// Collections of each collector at a time
+    /// Concurrent collections of each collector
     #[arg(
         long,
         env = "HPA_COLLECTOR_CONCURRENCY",
@@ -113,31 +115,31 @@ pub(crate) struct CollectorArguments {
         env = "HPA_ADDITIONAL_PROMETHEUS_SERVER",
         value_name = "NAME=URL",
         value_delimiter = ',',
-        value_parser = pair
+        value_parser = name_and_value
     )]
     pub(crate) additional_prometheus_servers: Vec<(String, String)>,
-    /// File with the bearer token for such a server, NAME=FILE; can be repeated
+    /// File with the bearer token for an additional Prometheus server, NAME=FILE; can be repeated
     #[arg(
         long = "additional-prometheus-server-token-file",
         env = "HPA_ADDITIONAL_PROMETHEUS_SERVER_TOKEN_FILE",
         value_name = "NAME=FILE",
         value_delimiter = ',',
-        value_parser = pair
+        value_parser = name_and_value
     )]
     pub(crate) additional_prometheus_server_token_files: Vec<(String, String)>,
-    /// Server for metrics of the type influxdb
+    /// URL of the server for metrics of the type influxdb
     #[arg(long, env = "HPA_INFLUXDB_ADDRESS", value_name = "URL")]
     pub(crate) influxdb_address: Option<String>,
-    /// File with its token
+    /// File with the token for --influxdb-address
     #[arg(long, env = "HPA_INFLUXDB_TOKEN_FILE", value_name = "FILE")]
     pub(crate) influxdb_token_file: Option<PathBuf>,
-    /// Its organization
+    /// InfluxDB organization
     #[arg(long, env = "HPA_INFLUXDB_ORG", value_name = "NAME", default_value = "")]
     pub(crate) influxdb_org: String,
-    /// Collect the lengths of queues of Amazon SQS, with the credentials of the pod
+    /// Collect the lengths of Amazon SQS queues, with the credentials of this pod
     #[arg(long, env = "HPA_AWS_EXTERNAL_METRICS", value_name = BOOL, default_value_t = false)]
     pub(crate) aws_external_metrics: bool,
-    /// Region of queues; can be repeated
+    /// AWS region of the queues; can be repeated
     #[arg(
         long = "aws-region",
         env = "HPA_AWS_REGION",
@@ -145,16 +147,16 @@ pub(crate) struct CollectorArguments {
         value_delimiter = ','
     )]
     pub(crate) aws_regions: Vec<String>,
-    /// Data service of ZMON, for metrics of the type zmon
+    /// URL of ZMON's data service, for metrics of the type zmon
     #[arg(long, env = "HPA_ZMON_KARIOSDB_ENDPOINT", value_name = "URL")]
     pub(crate) zmon_kariosdb_endpoint: Option<String>,
-    /// Name of its token in --credentials-dir
+    /// Name of ZMON's token in --credentials-dir
     #[arg(long, env = "HPA_ZMON_TOKEN_NAME", value_name = "NAME", default_value = "zmon")]
     pub(crate) zmon_token_name: String,
-    /// Server for metrics of the type nakadi
+    /// URL of the server for metrics of the type nakadi
     #[arg(long, env = "HPA_NAKADI_ENDPOINT", value_name = "URL")]
     pub(crate) nakadi_endpoint: Option<String>,
-    /// Name of its token in --credentials-dir
+    /// Name of Nakadi's token in --credentials-dir
     #[arg(long, env = "HPA_NAKADI_TOKEN_NAME", value_name = "NAME", default_value = "nakadi")]
     pub(crate) nakadi_token_name: String,
     /// Directory with the tokens of ZMON and Nakadi, in files NAME-token-secret
@@ -187,7 +189,7 @@ pub(crate) struct SkipperArguments {
     /// Collect requests per second of host names (type: requests-per-second)
     #[arg(long, env = "HPA_EXTERNAL_RPS_METRICS", value_name = BOOL, default_value_t = false)]
     pub(crate) external_rps_metrics: bool,
-    /// The series of requests per second
+    /// Name of the series with requests per second
     #[arg(
         long,
         env = "HPA_EXTERNAL_RPS_METRIC_NAME",
@@ -203,7 +205,7 @@ fn label(text: &str) -> Result<String, String> {
     if is_start && is_label { Ok(text.to_owned()) } else { Err("must be a label name".to_owned()) }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn name_and_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     if name.is_empty() || value.is_empty() {
         return Err("must be NAME=VALUE".to_owned());
@@ -212,7 +214,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl CollectorArguments {
-    /// The metrics to collect. `has_prometheus`: there is a default server.
+    /// The metrics to collect. `has_prometheus`: there is a --prometheus-url.
     pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
@@ -231,24 +233,23 @@ impl CollectorArguments {
         };
         let skipper =
             self.skipper.skipper_ingress_metrics || self.skipper.skipper_routegroup_metrics;
-        let collectors = [
-            ("pods", true),
-            ("http", true),
-            ("prometheus", has_prometheus || !self.additional_prometheus_servers.is_empty()),
-            ("skipper", has_prometheus && skipper),
-            ("external-rps", has_prometheus && self.skipper.external_rps_metrics),
-            ("influxdb", self.influxdb_address.is_some()),
-            ("sqs", self.aws_external_metrics),
-            ("zmon", self.zmon_kariosdb_endpoint.is_some()),
-            ("nakadi", self.nakadi_endpoint.is_some()),
-        ];
+        let is_on = |name: &str| match name {
+            "prometheus" => has_prometheus || !self.additional_prometheus_servers.is_empty(),
+            "skipper" => has_prometheus && skipper,
+            "external-rps" => has_prometheus && self.skipper.external_rps_metrics,
+            "influxdb" => self.influxdb_address.is_some(),
+            "sqs" => self.aws_external_metrics,
+            "zmon" => self.zmon_kariosdb_endpoint.is_some(),
+            "nakadi" => self.nakadi_endpoint.is_some(),
+            // --scaling-schedule
+            "schedule" => false,
+            // Those that need nothing of the operator.
+            _ => true,
+        };
+        let names = COLLECTORS.iter().map(|collector| collector.name);
         CollectionSettings {
             environment,
-            collectors: collectors
-                .into_iter()
-                .filter(|(_, on)| *on)
-                .map(|(name, _)| name)
-                .collect(),
+            collectors: names.filter(|name| is_on(name)).collect(),
             max_age: self.metrics_ttl.map(to_std),
             concurrency: usize::from(self.collector_concurrency),
         }

@@ -3,20 +3,20 @@ use http::Uri;
 
 use super::values::namespace;
 
-/// Where the controller is. By default, the status of the autoscalers says so.
+/// The location of the controller. By default, it is read from the status of the autoscalers.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Controller")]
-#[expect(clippy::struct_field_names, reason = "the names of the flags, which are unique")]
+#[expect(clippy::struct_field_names, reason = "the names of the flags")]
 pub(crate) struct ControllerArguments {
-    /// Namespace of the controller's lease [default: as the status of autoscalers says]
+    /// Namespace of the controller's lease [default: from the status of autoscalers]
     #[arg(long, value_name = "NAME", value_parser = namespace)]
     pub(crate) controller_namespace: Option<String>,
-    /// Name of the controller's lease [default: as the status of autoscalers says, else
+    /// Name of the controller's lease [default: from the status of autoscalers, else
     /// hpa-controller]
     #[arg(long, value_name = "NAME", value_parser = namespace)]
     pub(crate) controller_lease: Option<String>,
-    /// URL of a debug API on a loopback address, for example that of kubectl port-forward, instead
-    /// of reading the leader's through the API server
+    /// URL of a debug API on a loopback address, such as that of kubectl port-forward [default: the
+    /// leader's debug API, through the API server]
     #[arg(
         long,
         env = "HPA_CONTROLLER_URL",
@@ -27,9 +27,13 @@ pub(crate) struct ControllerArguments {
     pub(crate) controller_url: Option<Uri>,
 }
 
-/// Tokens are only sent through the API server, so that another server can't get them.
+/// A URL without TLS: the client sends its token only through the API server, never to this URL.
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.trim_end_matches('/').parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);
-    uri.ok_or_else(|| "must be a URL such as http://127.0.0.1:8081".to_owned())
+    uri.ok_or_else(|| {
+        "must be a URL such as http://127.0.0.1:8081. HTTPS is only read through the API server, \
+         without this flag"
+            .to_owned()
+    })
 }

@@ -1,3 +1,5 @@
+//! `hpa convert`.
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -18,18 +20,18 @@ Examples:
     kubectl get hpa --namespace shop -o yaml | hpa convert | kubectl apply -f -
 
 Objects of other kinds pass through unchanged. autoscaling/v1, v2beta1 and
-v2beta2 become v2, as the API server converts them. A field that the version
-doesn't have is an error. The status is dropped, and so is the metadata that
-the API server sets (uid, resourceVersion, managedFields, ...).";
+v2beta2 are converted as the API server does. A field that the version doesn't
+have is an error. The status and the metadata that the API server sets (uid,
+resourceVersion, managedFields, ...) are dropped.";
 
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ConvertArguments {
-    /// Manifest in YAML or JSON, of one or more documents [default: standard input]
+    /// Manifest with one or more documents in YAML or JSON [default: standard input]
     #[arg(value_name = "FILE", conflicts_with = "filename")]
     pub(crate) file: Option<PathBuf>,
-    /// The same as FILE
+    /// Alternative to FILE
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Option<PathBuf>,
     /// API to convert the autoscalers to
@@ -41,8 +43,8 @@ pub(crate) struct ConvertArguments {
 }
 
 impl ConvertArguments {
-    /// The manifest; `-` is standard input.
-    pub(crate) fn file(&self) -> &Path {
+    /// The path of the manifest; `-` is standard input.
+    pub(crate) fn path(&self) -> &Path {
         self.file.as_deref().or(self.filename.as_deref()).unwrap_or(Path::new("-"))
     }
 }
@@ -78,8 +80,8 @@ impl From<TargetApi> for AutoscalerApi {
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One YAML document per object.
+    /// One YAML document per object
     Yaml,
-    /// One JSON object, or a List of several
+    /// A JSON object, or a List of several objects
     Json,
 }

@@ -10,10 +10,10 @@ Examples:
   Show all autoscalers of the current kubeconfig context in a browser:
     hpa dashboard
 
-  Of one namespace, without opening a browser:
+  Show one namespace, without opening a browser:
     hpa dashboard -n shop --no-open
 
-  On another machine, by a forwarded port:
+  Run it on another machine and forward the port:
     ssh -L 8090:127.0.0.1:8090 there hpa dashboard --port 8090 --no-open
 
   If the controller reads metrics from Prometheus (hpa run --metrics-config):
@@ -21,15 +21,15 @@ Examples:
     hpa dashboard --metrics-config rules.yaml \\
       --prometheus-url http://localhost:9090
 
-  If it reads what annotations of autoscalers ask for, and scaling schedules:
+  If the controller uses collectors and scaling schedules:
     hpa dashboard --collectors --scaling-schedule
 
-The page is served on 127.0.0.1 only, and only to who has the address that the
-command prints: it has a token. It reads the cluster with your rights and
-writes nothing. The past of an autoscaler comes from the debug API of its
-controller, if that is on. If not, pass the controller's flags if they differ
-from the defaults: they are part of a decision. docs/dashboard.md describes the
-page. Ctrl-C ends it.";
+The page is served on 127.0.0.1 only. The address that the command prints
+contains a token, without which requests are rejected. The command reads the
+cluster with your permissions and writes nothing. Past decisions come from the
+controller's debug API, if that is on. Otherwise, pass the controller's flags if
+they differ from the defaults, because decisions depend on them.
+docs/dashboard.md describes the page. Ctrl-C ends the command.";
 
 /// The arguments of `hpa dashboard`.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ page. Ctrl-C ends it.";
     mut_arg("namespace", |namespace| namespace.help("Show only this namespace [default: all]"))
 )]
 pub(crate) struct DashboardArguments {
-    /// The port on 127.0.0.1; 0 for a free one
+    /// Port on 127.0.0.1; 0 for any free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
     /// Don't open a browser

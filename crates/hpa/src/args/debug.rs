@@ -7,18 +7,18 @@ use super::values::bytes;
 /// The debug API, which `hpa explain`, `hpa status` and `hpa dashboard` read.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Debug API")]
-#[expect(clippy::struct_field_names, reason = "the names of the flags, which are unique")]
+#[expect(clippy::struct_field_names, reason = "the names of the flags")]
 pub(crate) struct DebugArguments {
-    /// Port that serves the last decisions, histories, cache ages and the queue as JSON; 0 turns it
-    /// off, and then nothing is recorded
+    /// Port of the debug API, which serves the last decisions, histories, cache ages and the queue
+    /// as JSON. 0 disables it, and decisions are not recorded
     #[arg(long, env = "HPA_DEBUG_PORT", value_name = "PORT", default_value_t = 0)]
     pub(crate) debug_port: u16,
-    /// Address of the debug API. With a loopback address it is open to this machine (or pod), as
-    /// plain HTTP. With any other it is HTTPS, with the certificate of --tls-cert-file or a
-    /// generated one, and requires a token whose user may get /debug/v1/*
+    /// Address of the debug API. On a loopback address it serves plain HTTP without authentication.
+    /// On any other address it serves HTTPS with the certificate of --tls-cert-file or a generated
+    /// one, and requires a token whose user may get /debug/v1/*
     #[arg(long, env = "HPA_DEBUG_BIND_ADDRESS", value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) debug_bind_address: IpAddr,
-    /// Memory for the last decisions, shared equally among the autoscalers
+    /// Memory for recorded decisions. Each autoscaler gets an equal share
     #[arg(
         long,
         env = "HPA_DEBUG_MEMORY_LIMIT",

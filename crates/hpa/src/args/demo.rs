@@ -21,7 +21,7 @@ Examples:
     hpa demo --print-scenario > mine.yaml
     hpa demo --scenario mine.yaml --speed 60
 
-  Let a Prometheus scrape it, and replay what it recorded (docs/demo.md has the
+  Let a Prometheus scrape the demo, for hpa replay (docs/demo.md has the
   configuration of Prometheus):
     hpa demo --metrics-address 127.0.0.1:9101
 
@@ -55,12 +55,12 @@ pub(crate) struct DemoArguments {
     /// Keep running after the end of the scenario until Ctrl-C: the load repeats in real time
     #[arg(long)]
     pub(crate) hold: bool,
-    /// Serve what Prometheus would scrape in the simulated cluster, as kube-state-metrics and the
-    /// kubelet export it, at http://ADDRESS/metrics. With port 0, the demo chooses the port
+    /// Serve the metrics of kube-state-metrics and the kubelet in the simulated cluster at
+    /// http://ADDRESS/metrics. Port 0 is any free port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics_address: Option<SocketAddr>,
-    /// Random seed: the same seed gives the same load, noise and incidents [default: the
-    /// scenario's]
+    /// Random seed. The same seed results in the same load, noise and incidents [default: the seed
+    /// of the scenario]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
     /// Keep the temporary directory with the kubeconfig and, on a terminal, the log. The log is

@@ -12,20 +12,20 @@ use super::{
 
 const EXAMPLES: &str = "\
 Examples:
-  Why does the autoscaler web of the namespace shop (not) scale?
+  Explain why the autoscaler web in the namespace shop does or doesn't scale:
     hpa explain shop/web
     kubectl hpa explain web -n shop
 
-  Again whenever the answer changes:
+  Explain again whenever the answer changes:
     hpa explain shop/web --watch
 
-  How did it come to this?
+  Also print the decisions of the last hour:
     hpa explain shop/web --since 1h
 
-  Which autoscalers fail, or can't do what their metrics ask for?
+  List the autoscalers that fail or can't follow their metrics:
     hpa explain -A
 
-  As data:
+  Print JSON:
     hpa explain shop/web -o json
 
   If the controller reads metrics from Prometheus (hpa run --metrics-config):
@@ -33,11 +33,11 @@ Examples:
     hpa explain shop/web --metrics-config rules.yaml \\
       --prometheus-url http://localhost:9090
 
-  If it reads what annotations of autoscalers ask for, or scaling schedules:
+  If the controller uses collectors or scaling schedules:
     hpa explain shop/web --collectors
     hpa explain shop/web --scaling-schedule
 
-  From files, without a cluster:
+  Explain from files, without a cluster:
     kubectl get hpa web -n shop -o yaml > web.yaml
     kubectl get deployment web --subresource=scale -n shop -o yaml > scale.yaml
     kubectl get pods -l app=web -n shop -o yaml > pods.yaml
@@ -46,11 +46,11 @@ Examples:
 
 The command reads the autoscaler, its target's scale, pods and metrics, decides
 as the controller would, and explains the decision. It writes nothing. Past
-recommendations, scalings and decisions come from the debug API of hpa run, if
-that is on and the user may read it. If not, the report says so, and where the
-past may hold the replicas. Then pass the controller's flags that are not the
-defaults: they are part of a decision. With --collectors, this machine connects
-to what the annotations name.
+recommendations, scale events and decisions come from the debug API of hpa run,
+if that is on and the user may read it. Otherwise, the report says so, and says
+where the past may prevent scaling. In that case, pass the controller's flags if
+they differ from the defaults, because decisions depend on them. With
+--collectors, this machine connects to the servers that annotations name.
 
 For kubectl hpa, link the program as kubectl-hpa in a directory of $PATH.";
 
@@ -64,8 +64,8 @@ pub(crate) struct ExplainHpaArguments {
         required_unless_present_any = ["filename", "all_namespaces"]
     )]
     pub(crate) name: Option<String>,
-    /// One line for each autoscaler that fails or can't do what its metrics ask for, of all
-    /// namespaces or that of --namespace. Reads the stored statuses only
+    /// Print a line for each autoscaler that fails or can't follow its metrics, in all namespaces
+    /// or that of --namespace. Reads only the stored statuses
     #[arg(
         long,
         short = 'A',
@@ -76,16 +76,16 @@ pub(crate) struct ExplainHpaArguments {
     /// cluster; can be repeated
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
-    /// The time of the decision, for --filename [default: that of the newest sample]
+    /// The time of the decision, for --filename [default: the time of the newest sample]
     #[arg(long, value_name = "TIME", requires = "filename")]
     pub(crate) at: Option<Timestamp>,
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// Explain again in each sync period, and print when the first sentence changes
+    /// Explain again in each sync period, and print the report if its first sentence has changed
     #[arg(long, short = 'w', conflicts_with = "filename")]
     pub(crate) watch: bool,
-    /// Also print the decisions of this time until now
+    /// Also print the decisions of this past duration
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub(crate) since: Option<SignedDuration>,
     /// The API of the autoscaler
@@ -101,7 +101,7 @@ pub(crate) struct ExplainHpaArguments {
     pub(crate) sources: SourceArguments,
 }
 
-/// How a report is printed.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// For people.

@@ -1,9 +1,9 @@
-//! Flags of the generic API server that have no effect here.
+//! Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores:
+//! their own, klog's, and those of the generic API server. The arguments of a deployment can stay.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, parser::ValueSource};
 
-/// Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores, so
-/// that the arguments of a deployment can stay. These need a value.
+/// Flags that need a value.
 const WITH_VALUE: &str = "\
     audit-log-batch-buffer-size audit-log-batch-max-size audit-log-batch-max-wait \
     audit-log-batch-throttle-burst audit-log-batch-throttle-qps audit-log-format audit-log-maxage \
@@ -19,7 +19,7 @@ const WITH_VALUE: &str = "\
     stderrthreshold tls-cipher-suites tls-curve-preferences tls-sni-cert-key v vmodule \
     garbage-collector-interval horizontal-pod-autoscaler-tolerance kube-client-burst \
     kube-client-qps metrics-address resource-update-interval";
-/// These need none.
+/// Boolean flags.
 const WITHOUT_VALUE: &str = "\
     audit-log-batch-throttle-enable audit-log-compress audit-log-truncate-enabled \
     audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled contention-profiling \
@@ -27,7 +27,7 @@ const WITHOUT_VALUE: &str = "\
     log-text-split-stream logtostderr one_output permit-address-sharing permit-port-sharing \
     profiling skip_headers skip_log_headers disregard-incompatible-hpas";
 
-/// The names of the flags, and whether they need a value.
+/// The name of each ignored flag, and whether it needs a value.
 fn ignored() -> impl Iterator<Item = (&'static str, bool)> {
     let with_value = WITH_VALUE.split_whitespace().map(|name| (name, true));
     with_value.chain(WITHOUT_VALUE.split_whitespace().map(|name| (name, false)))
@@ -36,7 +36,7 @@ fn ignored() -> impl Iterator<Item = (&'static str, bool)> {
 /// The ignored flags of a command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IgnoredArguments {
-    /// The flags that were given.
+    /// Names without dashes.
     pub(crate) given: Vec<&'static str>,
 }
 

@@ -16,13 +16,13 @@ pub(crate) struct KubectlArguments {
     /// The kubeconfig's context [default: its current one]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The kubeconfig's cluster [default: that of the context]
+    /// The kubeconfig's cluster [default: the context's]
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
-    /// The kubeconfig's user [default: that of the context]
+    /// The kubeconfig's user [default: the context's]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// The namespace [default: that of the context, else default]
+    /// The namespace [default: the context's, else "default"]
     #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
     pub(crate) namespace: Option<String>,
     /// The user to act as

@@ -10,7 +10,7 @@ pub(crate) struct LeaseArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
     #[arg(long, env = "HPA_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,
-    /// How long a standby waits after the last renewal it observed before it acquires the lease
+    /// Time after the last renewal that a standby observed until it acquires the lease
     #[arg(
         long,
         env = "HPA_LEADER_ELECT_LEASE_DURATION",
@@ -28,8 +28,8 @@ pub(crate) struct LeaseArguments {
         value_parser = namespace
     )]
     pub(crate) leader_elect_resource_name: String,
-    /// Namespace of the lease and those ConfigMaps [default: the namespace of this pod, else
-    /// kube-system]
+    /// Namespace of the lease and the ConfigMaps with histories [default: the namespace of this
+    /// pod, else kube-system]
     #[arg(
         long,
         env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE",
@@ -39,19 +39,18 @@ pub(crate) struct LeaseArguments {
     pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
-/// Gives an argument of [`LeaseArguments`] the variable, the text and the default that it has for
-/// `hpa adapter`, whose replicas all work: the leader only writes more. Changes no other argument.
+/// Sets the variable, help text and default of an argument of [`LeaseArguments`] for `hpa adapter`.
+/// All replicas of the adapter serve metrics; only the leader writes. Other arguments are returned
+/// unchanged.
 pub(super) fn for_adapter(argument: Arg) -> Arg {
     match argument.get_id().as_str() {
         "leader_elect" => argument.env("HPA_ADAPTER_LEADER_ELECT").help(
             "Acquire a lease before writing events and the status of schedules. All replicas \
-             serve metrics. Set to false only if there is a single one",
+             serve metrics. Set to false only if there is a single replica",
         ),
-        "leader_elect_lease_duration" => {
-            argument.env("HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION").help(
-                "How long other replicas wait after the last renewal before they acquire the lease",
-            )
-        }
+        "leader_elect_lease_duration" => argument
+            .env("HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION")
+            .help("Time after the last observed renewal until another replica acquires the lease"),
         "leader_elect_resource_name" => argument
             .env("HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAME")
             .help("Name of the lease")

@@ -6,10 +6,10 @@ use super::{KubectlArguments, SourceArguments, values::accept_boolean};
 
 const EXAMPLES: &str = "\
 Examples:
-  Check the autoscalers of a directory of manifests and of those below it:
+  Check the manifests in a directory and its subdirectories:
     hpa lint -R manifests/
 
-  Check what kustomize or helm produces:
+  Check the output of kustomize or helm:
     kustomize build overlays/prod | hpa lint -
     helm template web charts/web | hpa lint -
 
@@ -17,29 +17,30 @@ Examples:
     hpa lint -n shop
     hpa lint -A
 
-  Check also that a rule serves each metric:
+  Also check that each metric is served by a rule:
     hpa lint manifests/*.yaml --metrics-config rules.yaml \\
       --prometheus-url http://prometheus.monitoring:9090
 
-  For code scanning:
+  Write SARIF for code scanning:
     hpa lint manifests/*.yaml -o sarif > hpa.sarif
 
-Errors are what the API server refuses. Warnings and notes are advice: each has
-a reason, and docs/lint.md explains it. Files are checked together, so that an
-autoscaler is compared with its target if both are given.
+The API server rejects autoscalers with errors. Warnings and notes are advice;
+docs/lint.md has the reasons. Files are checked together: an autoscaler is
+compared with its target if both are given.
 
-Exit status: 0 without errors and warnings, 1 with an error, or with a warning
-unless --warnings-as-notes, 2 if a file can't be checked or the command failed.";
+Exit status: 0 without errors and warnings, 1 with an error or a warning (only
+with an error with --warnings-as-notes), 2 if a file can't be checked or the
+command failed.";
 
 /// The arguments of `hpa lint`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct LintArguments {
-    /// Manifests in YAML or JSON, or directories of them; - reads standard input. Without a FILE,
-    /// -n or -A say which autoscalers of the cluster are checked
+    /// Manifests in YAML or JSON, or directories of them; "-" is standard input. Without a FILE, -n
+    /// or -A select autoscalers of the cluster
     #[arg(value_name = "FILE", required_unless_present_any = ["all_namespaces", "namespace"])]
     pub(crate) files: Vec<PathBuf>,
-    /// Read the directories below directories
+    /// Read subdirectories
     #[arg(long, short = 'R', requires = "files")]
     pub(crate) recursive: bool,
     /// Check the autoscalers of all namespaces of the cluster
@@ -57,7 +58,7 @@ pub(crate) struct LintArguments {
     pub(crate) sources: SourceArguments,
 }
 
-/// How findings are printed.
+/// The format of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LintFormat {
     /// One line per finding.

@@ -91,26 +91,26 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Run the controller against a cluster
     Run(Box<RunArguments>),
-    /// Serve the metrics APIs from Prometheus, by the rules of prometheus-adapter, and from what
-    /// the annotations of autoscalers ask for
+    /// Serve the metrics APIs from Prometheus (rules of prometheus-adapter), collectors and scaling
+    /// schedules
     Adapter(Box<AdapterArguments>),
-    /// Compare decisions with the controller of the cluster, write nothing, and report differences
+    /// Compare decisions with another controller in a dry run, and report differences
     ShadowReport(Box<ShadowReportArguments>),
-    /// Say why an autoscaler does (not) scale, and what would change that
+    /// Explain why an autoscaler does or doesn't scale, and what would change that
     Explain(Box<ExplainHpaArguments>),
-    /// Show all autoscalers and why they do (not) scale, in a browser
+    /// Show in a browser all autoscalers and why they do or don't scale
     Dashboard(Box<DashboardArguments>),
     /// Check the health of the controller, the metrics APIs and the autoscalers
     Status(Box<StatusArguments>),
-    /// Check autoscalers: what the API server refuses, and what will not work as intended
+    /// Check autoscalers for errors that the API server rejects, and for likely mistakes
     Lint(Box<LintArguments>),
     /// Run an autoscaler on a modelled workload in virtual time, and compare variants
     Simulate(SimulateArguments),
     /// Search for better settings of an autoscaler by simulation
     Recommend(RecommendArguments),
-    /// Rebuild the past load of an autoscaler from Prometheus, and run it and variants on that
+    /// Rebuild the past load of an autoscaler from Prometheus, and simulate settings on it
     Replay(Box<ReplayArguments>),
-    /// Say whether a load is forecastable, and what scaling by forecasts would have changed
+    /// Check whether a load is forecastable and whether scaling by forecasts would have helped
     Forecast(Box<ForecastArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
@@ -129,8 +129,8 @@ pub(crate) enum Command {
 }
 
 impl Arguments {
-    /// Parses the process's arguments and environment. An invalid one prints its flag or variable
-    /// and ends the process with exit status 2.
+    /// Parses the process's arguments and environment. An invalid value is printed with its flag or
+    /// variable, and ends the process with exit status 2.
     pub(crate) fn parse_or_exit() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::try_parse_checked(&arguments).unwrap_or_else(|error| error.exit())
@@ -150,7 +150,7 @@ impl Arguments {
     }
 }
 
-/// The flags that `-h` shows, by command. Other commands have few enough for a screen.
+/// The flags that `-h` shows, by command. All flags of other commands fit on a screen.
 const MAIN_FLAGS: [(&str, &[&str]); 16] = [
     ("demo", &["scenario", "print-scenario", "speed", "for", "hold", "metrics-address"]),
     (
@@ -249,10 +249,10 @@ const MAIN_FLAGS: [(&str, &[&str]); 16] = [
     ("convert", &["filename", "to", "output"]),
 ];
 
-/// The longest help of a flag in `-h`.
+/// The longest help text of a flag in `-h`, in characters.
 const MAX_HELP: usize = 60;
 
-/// Shortens the help of a command to what fits a screen: usage and the flags that matter.
+/// Shortens the help of a command to fit on a screen: usage and the most important flags.
 fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
     let flags = MAIN_FLAGS.iter().find(|(name, _)| *name == command.get_name());
     let path = format!("{parent} {}", command.get_name());
@@ -283,7 +283,7 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
     }
 }
 
-/// The first sentence of a help text, or what of it fits a line.
+/// Returns the first sentence of a help text, cut off if it is too long.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
@@ -296,8 +296,8 @@ fn short_help(text: &str) -> String {
     format!("{} ...", start.trim_end_matches([',', ':']))
 }
 
-/// The command line, by the name that the user typed: kubectl runs `kubectl-hpa` as a plugin for
-/// `kubectl hpa`.
+/// The command line. Its name is `kubectl hpa` if kubectl runs the program as the plugin
+/// `kubectl-hpa`.
 fn program(arguments: &[OsString]) -> ClapCommand {
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
     let is_plugin = name.is_some_and(|name| name == "kubectl-hpa");
@@ -311,8 +311,8 @@ fn program(arguments: &[OsString]) -> ClapCommand {
     if is_plugin { program.bin_name("kubectl hpa") } else { program }
 }
 
-/// Adds the environment variable to the error about a value that no flag on the command line has
-/// set: clap names the flag only.
+/// Adds the environment variable to an error about a value that comes from it. clap names only the
+/// flag.
 fn name_variable(
     mut error: clap::Error,
     arguments: &[OsString],

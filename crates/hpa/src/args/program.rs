@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  In this bash session:
+  Enable completion in this bash session:
     source <(hpa completions bash)
 
   Install for bash, zsh or fish:
@@ -17,7 +17,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct CompletionsArguments {
-    /// Shell to complete for
+    /// Shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }

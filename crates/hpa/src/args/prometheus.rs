@@ -8,22 +8,22 @@ use jiff::SignedDuration;
 
 use super::values::{BOOL, bytes, duration, positive_duration, to_std};
 
-/// How to reach Prometheus. The flags that prometheus-adapter has keep their names.
+/// Connection to Prometheus. Flags of prometheus-adapter keep their names.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Prometheus (as in prometheus-adapter)")]
 pub(crate) struct PrometheusArguments {
-    /// URL of Prometheus, or of a server with its API. The path is kept [default of hpa adapter:
-    /// https://localhost]
+    /// URL of Prometheus or of a server with its API, with a path prefix if needed [default of hpa
+    /// adapter: https://localhost]
     #[arg(long, alias = "prometheus-server", env = "HPA_PROMETHEUS_URL", value_name = "URL")]
     pub(crate) prometheus_url: Option<String>,
-    /// Method of requests: GET or POST [default: POST, which has no limit for the length of a
+    /// HTTP method of queries: GET or POST [default: POST, which doesn't limit the length of a
     /// query; GET with hpa adapter --compat prometheus-adapter]
     #[arg(long, env = "HPA_PROMETHEUS_VERB", value_name = "METHOD")]
     pub(crate) prometheus_verb: Option<String>,
     /// Header of requests, NAME=VALUE; can be repeated
     #[arg(long = "prometheus-header", env = "HPA_PROMETHEUS_HEADER", value_name = "HEADER")]
     pub(crate) prometheus_headers: Vec<String>,
-    /// Use the service account of this pod
+    /// Authenticate with the service account of this pod
     #[arg(
         long,
         env = "HPA_PROMETHEUS_AUTH_INCLUSTER",
@@ -31,10 +31,10 @@ pub(crate) struct PrometheusArguments {
         default_value_t = false
     )]
     pub(crate) prometheus_auth_incluster: bool,
-    /// Kubeconfig file with credentials
+    /// Kubeconfig file with credentials for Prometheus
     #[arg(long, env = "HPA_PROMETHEUS_AUTH_CONFIG", value_name = "FILE")]
     pub(crate) prometheus_auth_config: Option<PathBuf>,
-    /// Certificates of the authorities that the certificate of Prometheus is from
+    /// CAs of the certificate of Prometheus, PEM
     #[arg(long, env = "HPA_PROMETHEUS_CA_FILE", value_name = "FILE")]
     pub(crate) prometheus_ca_file: Option<PathBuf>,
     /// Client certificate; reloaded when the file changes
@@ -43,7 +43,7 @@ pub(crate) struct PrometheusArguments {
     /// Private key of the client certificate
     #[arg(long, env = "HPA_PROMETHEUS_CLIENT_TLS_KEY_FILE", value_name = "FILE")]
     pub(crate) prometheus_client_tls_key_file: Option<PathBuf>,
-    /// File with a bearer token; read again when it changes
+    /// File with a bearer token; reloaded when it changes
     #[arg(
         long,
         alias = "prometheus-server-token-file",
@@ -54,7 +54,7 @@ pub(crate) struct PrometheusArguments {
     /// User of basic authentication
     #[arg(long, env = "HPA_PROMETHEUS_USERNAME", value_name = "NAME")]
     pub(crate) prometheus_username: Option<String>,
-    /// File with the password of that user
+    /// File with the password for --prometheus-username
     #[arg(long, env = "HPA_PROMETHEUS_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) prometheus_password_file: Option<PathBuf>,
     /// Timeout of a query
@@ -66,7 +66,7 @@ pub(crate) struct PrometheusArguments {
         value_parser = positive_duration
     )]
     pub(crate) prometheus_query_timeout: SignedDuration,
-    /// How often the series of the rules are listed; at least 1s
+    /// Interval at which the series of the rules are listed; at least 1s
     #[arg(
         long,
         env = "HPA_METRICS_RELIST_INTERVAL",
@@ -75,7 +75,7 @@ pub(crate) struct PrometheusArguments {
         value_parser = duration
     )]
     metrics_relist_interval: SignedDuration,
-    /// How old the last sample of a listed series may be [default: --metrics-relist-interval]
+    /// Maximum age of the last sample of a listed series [default: --metrics-relist-interval]
     #[arg(
         long,
         env = "HPA_METRICS_MAX_AGE",
@@ -85,8 +85,8 @@ pub(crate) struct PrometheusArguments {
         value_parser = duration
     )]
     pub(crate) metrics_max_age: SignedDuration,
-    /// How long the list of a rule's series may be, in bytes or as a quantity such as 1Gi. A rule
-    /// with a longer one keeps its last series
+    /// Maximum size of the list of a rule's series, as a number of bytes or a quantity such as 1Gi.
+    /// If a list is larger, the rule keeps the series of its last list
     #[arg(
         long,
         env = "HPA_METRICS_MAX_SERIES_BYTES",
@@ -95,8 +95,9 @@ pub(crate) struct PrometheusArguments {
         value_parser = bytes
     )]
     pub(crate) metrics_max_series_bytes: u64,
-    /// How many different names with sets of labels the series of a rule may have, at about 1 KB
-    /// of memory each. A rule with more keeps its last series
+    /// Maximum number of different combinations of a name and label names in the list of a rule's
+    /// series, at about 1 KB of memory each. If there are more, the rule keeps the series of its
+    /// last list
     #[arg(
         long,
         env = "HPA_METRICS_MAX_SERIES_NAMES",
@@ -105,8 +106,9 @@ pub(crate) struct PrometheusArguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) metrics_max_series_names: u32,
-    /// Directory with the certificates, keys, tokens and passwords that `servers` of the rules file
-    /// may name. They may name no other file, because the rules file says where they are sent
+    /// Directory of the certificates, keys, tokens and passwords that `servers` of the rules file
+    /// may use. Other files are not allowed, because the rules file chooses the server that gets
+    /// them
     #[arg(
         long,
         env = "HPA_METRICS_CONFIG_CREDENTIALS",
@@ -114,8 +116,8 @@ pub(crate) struct PrometheusArguments {
         default_value = "/etc/hpa/credentials"
     )]
     pub(crate) metrics_config_credentials: PathBuf,
-    /// Permit `authInCluster` to `servers` of the rules file. Everybody who can edit that file can
-    /// then have the token of this pod sent to any URL
+    /// Allow `authInCluster` for `servers` of the rules file. Whoever can edit the file can then
+    /// have the token of this pod sent to any URL
     #[arg(
         long,
         env = "HPA_METRICS_CONFIG_AUTH_INCLUSTER",
@@ -125,20 +127,20 @@ pub(crate) struct PrometheusArguments {
     pub(crate) metrics_config_auth_incluster: bool,
 }
 
-/// prometheus-adapter lists again at once with an interval of zero.
+/// With an interval of zero, prometheus-adapter would list without pauses.
 const MIN_RELIST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
-/// The default URL of the reference.
+/// The default URL of prometheus-adapter.
 pub(crate) const DEFAULT_URL: &str = "https://localhost";
 
 impl PrometheusArguments {
-    /// The server of rules that name none, if there is a URL.
+    /// The server for rules that don't name one; `None` without a URL.
     pub(crate) fn server(&self, compat: Compat) -> Result<Option<Settings>, SettingsError> {
         let url = self.prometheus_url.as_deref();
         url.map(|url| self.settings(url, compat)).transpose()
     }
 
-    /// How often series are read, and how old they may be.
+    /// Settings for listing series.
     pub(crate) fn discovery(&self, compat: Compat) -> PrometheusSettings {
         PrometheusSettings {
             compat,
@@ -150,20 +152,20 @@ impl PrometheusArguments {
         }
     }
 
-    /// What the servers of the rules file may use.
+    /// The credentials that the rules file may use.
     pub(crate) fn server_permissions(&self) -> ServerPermissions {
         ServerPermissions {
-            credentials: Some(self.metrics_config_credentials.clone()),
+            directory: Some(self.metrics_config_credentials.clone()),
             service_account: self.metrics_config_auth_incluster,
         }
     }
 
-    /// How often series are listed.
+    /// The interval at which series are listed.
     pub(crate) fn relist_interval(&self) -> SignedDuration {
         self.metrics_relist_interval.max(MIN_RELIST_INTERVAL)
     }
 
-    /// Warns if the interval of lists is longer than the flag's.
+    /// Logs a warning if --metrics-relist-interval is below the minimum.
     pub(crate) fn warn_of_relist_interval(&self) {
         let interval = self.relist_interval();
         if interval != self.metrics_relist_interval {
@@ -176,14 +178,14 @@ impl PrometheusArguments {
         if self.metrics_max_age.is_zero() { self.relist_interval() } else { self.metrics_max_age }
     }
 
-    /// The settings of the client. `url` replaces the flag's.
+    /// The settings of a client for `url`.
     pub(crate) fn settings(&self, url: &str, compat: Compat) -> Result<Settings, SettingsError> {
         let default_verb = match compat {
             Compat::Off => Verb::Post,
             Compat::Reference => Verb::Get,
         };
         let verb = self.prometheus_verb.as_deref().map_or(Ok(default_verb), str::parse)?;
-        // A header without a name is that of an empty variable.
+        // An empty environment variable results in a header without a name.
         let headers = self
             .prometheus_headers
             .iter()
@@ -216,11 +218,11 @@ impl PrometheusArguments {
     next_help_heading = "Metrics from Prometheus in the controller (hpa run --metrics-config)"
 )]
 pub(crate) struct RulesFileArguments {
-    /// Read metrics by the rules of this file first, and all others from the metrics APIs: the file
-    /// of hpa run --metrics-config
+    /// Read metrics by the rules of this file, and all others from the metrics APIs, like hpa run
+    /// --metrics-config
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_config: Option<PathBuf>,
-    /// Connect to `servers` of that file. Implied by --prometheus-url
+    /// Connect to the `servers` of the rules file. Implied by --prometheus-url
     #[arg(long, value_name = BOOL, default_value_t = false)]
     pub(crate) connect: bool,
     // Last: a group's heading applies to all flags after it.
@@ -228,12 +230,12 @@ pub(crate) struct RulesFileArguments {
     pub(crate) prometheus: PrometheusArguments,
 }
 
-/// Whether queries are shared.
+/// Sharing of queries to Prometheus.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SharingArguments {
-    /// Whether autoscalers with the same metric in one namespace share a query to Prometheus. It
-    /// reads all objects of the namespace, and is used for a third of a sync period. hpa rules
-    /// check says which rules allow it
+    /// Share a query to Prometheus among autoscalers with the same metric in a namespace. A shared
+    /// query reads all objects of the namespace, and its result is used for a third of a sync
+    /// period. hpa rules check lists the rules that allow sharing
     #[arg(
         long,
         env = "HPA_SHARE_QUERIES",
@@ -244,17 +246,17 @@ pub(crate) struct SharingArguments {
     pub(crate) share_queries: ShareQueries,
 }
 
-/// When queries are shared.
+/// The condition for sharing queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShareQueries {
-    /// If it has the same result and needs less queries
+    /// If the result is the same and fewer queries are needed
     Auto,
     /// Never
     Never,
 }
 
 impl SharingArguments {
-    /// The settings for autoscalers with this sync period.
+    /// The settings for a sync period; `None` if queries are never shared.
     pub(crate) fn settings(self, sync_period: Duration) -> Option<SharingSettings> {
         match self.share_queries {
             ShareQueries::Auto => Some(SharingSettings::for_sync_period(sync_period)),

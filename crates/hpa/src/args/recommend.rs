@@ -16,8 +16,7 @@ Examples:
       -p \"$(hpa recommend scenario.yaml -o patch)\"
 
 Risk is the share of the load beyond the capacity of the ready pods, in the
-worst of the runs. docs/tuning.md says how the search works, and what it
-assumes.
+worst run. docs/tuning.md explains the search and its assumptions.
 
 Exit status: 0 if there is a suggestion, 1 if the current settings are as good.";
 
@@ -25,26 +24,26 @@ Exit status: 0 if there is a suggestion, 1 if the current settings are as good."
 #[derive(Args, Debug)]
 #[command(after_help = RECOMMEND_EXAMPLES)]
 pub(crate) struct RecommendArguments {
-    /// Scenarios in YAML, as for `hpa simulate`. Their variants are ignored. - reads standard input
+    /// Scenarios in YAML, as for `hpa simulate`; "-" is standard input. Variants are ignored
     #[arg(value_name = "SCENARIO", required = true)]
     pub(crate) scenarios: Vec<PathBuf>,
-    /// The format of the result
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: RecommendationFormat,
-    /// How many settings to try
+    /// Number of settings to try
     #[arg(long, value_name = "NUMBER", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub(crate) candidates: u32,
-    /// How many seeds to run the best settings with
+    /// Number of random seeds for the best settings
     #[arg(long, value_name = "NUMBER", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) seeds: u32,
-    /// What to multiply the load by. Every seed runs with each factor
+    /// Factors for the load. Each seed is run with each factor
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,1.15",
         value_parser = factor)]
     pub(crate) load_factors: Vec<f64>,
-    /// A risk up to this percentage of the load counts as none. Above it, less risk comes before less
-    /// cost
+    /// Acceptable risk, as a percentage of the load. Among settings above it, the lowest risk wins;
+    /// otherwise the lowest cost
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
     pub(crate) max_risk: f64,
 }
@@ -52,13 +51,13 @@ pub(crate) struct RecommendArguments {
 /// The output of `hpa recommend`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecommendationFormat {
-    /// The suggestion, why, and the best trade-offs
+    /// The suggestion, its reason, and the best trade-offs
     #[default]
     Text,
     Json,
     /// Only the merge patch of the suggestion
     Patch,
-    /// A table with a row per scenario: the default behavior and the suggestion
+    /// A table that compares the default behavior and the suggestion, with a row per scenario
     Markdown,
 }
 

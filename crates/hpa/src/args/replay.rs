@@ -14,29 +14,30 @@ use super::{
 
 const EXAMPLES: &str = "\
 Examples:
-  The last week of the autoscaler web, and how far its model can be trusted:
+  Replay the last week of the autoscaler web, and check the accuracy of the
+  rebuilt load:
     kubectl port-forward -n monitoring svc/prometheus 9090 &
     hpa replay shop/web --prometheus http://localhost:9090 --since 7d
 
-  What other settings would have done, with a report:
+  Compare with other settings, and write a report:
     hpa replay shop/web --prometheus http://localhost:9090 --since 7d \\
       --variants variants.yaml --html report.html
 
-  With the rules of prometheus-adapter or of hpa run --metrics-config:
+  Read metrics by the rules of prometheus-adapter or hpa run --metrics-config:
     hpa replay shop/web --prometheus http://localhost:9090 \\
       --metrics-config rules.yaml
 
-  With a query of its own for the total of a metric over all pods:
+  Use a custom query for the total of a metric over all pods:
     hpa replay shop/web --prometheus http://localhost:9090 \\
       --load-query 'requests=sum(rate(http_requests_total{job=\"web\"}[1m]))'
 
-  Keep the rebuilt load, and change it by hand:
+  Save the rebuilt load, for editing:
     hpa replay shop/web --prometheus http://localhost:9090 --save web.yaml
     hpa simulate web.yaml
 
-The command reads the autoscaler, and from Prometheus replicas and metrics. It
-rebuilds the load, runs the autoscaler on it in virtual time, and compares the
-replicas with the recorded ones. It writes nothing to the cluster. Pass the
+The command reads the autoscaler, and its replicas and metrics from Prometheus.
+It rebuilds the load, runs the autoscaler on it in virtual time, and compares
+the replicas with the recorded ones. It writes nothing to the cluster. Pass the
 controller's flags if they differ from the defaults.";
 
 /// The arguments of `hpa replay`.
@@ -48,16 +49,16 @@ pub(crate) struct ReplayArguments {
     /// Variants to compare with: a YAML file with `variants` as in a scenario of hpa simulate
     #[arg(long, value_name = "FILE")]
     pub(crate) variants: Option<PathBuf>,
-    /// The format of the result
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: SimulationFormat,
-    /// Write a report with charts to this file. The page needs no other file
+    /// Write a report with charts to this file, as a single HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write the rebuilt scenario, for hpa simulate, to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Print every scaling with its reason, too
+    /// Also print every scaling with its reason
     #[arg(long)]
     pub(crate) steps: bool,
     /// Add every reconcile to the JSON output
@@ -67,7 +68,7 @@ pub(crate) struct ReplayArguments {
     pub(crate) autoscaling: AutoscalingArguments,
 }
 
-/// The autoscaler whose past is read, and how.
+/// The autoscaler, and the queries for its past.
 #[derive(Args, Debug)]
 #[command(mut_arg("prometheus_url", |arg: Arg| arg.visible_alias("prometheus")))]
 pub(crate) struct PastArguments {
@@ -78,7 +79,7 @@ pub(crate) struct PastArguments {
     /// cluster; can be repeated
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
-    /// How much of the past to replay
+    /// The duration of the past to replay
     #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = past)]
     pub(crate) since: Duration,
     /// The end of the replayed time [default: now]
@@ -87,32 +88,32 @@ pub(crate) struct PastArguments {
     /// The time between two samples [default: 15s for up to 8 days, then longer]
     #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
     pub(crate) step: Option<SignedDuration>,
-    /// A query for a metric: its total over all pods; for metrics of objects and external ones,
-    /// its value. METRIC= is optional if there is a single metric. Can be repeated
+    /// A query for the total of a metric over all pods, or for the value of an Object or External
+    /// metric. METRIC= is optional if there is a single metric. Can be repeated
     #[arg(long, value_name = "[METRIC=]QUERY")]
     pub(crate) load_query: Vec<String>,
-    /// A query for the replicas [default: those that kube-state-metrics exports]
+    /// A query for the replicas [default: the replicas from kube-state-metrics]
     #[arg(long, value_name = "QUERY")]
     pub(crate) replicas_query: Option<String>,
-    /// Replay without this metric. Can be repeated
+    /// Ignore this metric of the autoscaler. Can be repeated
     #[arg(long, value_name = "METRIC")]
     pub(crate) ignore_metric: Vec<String>,
-    /// Regular expression for the names of the pods [default: that of the target's kind]
+    /// Regular expression for the names of the pods [default: depends on the target's kind]
     #[arg(long, value_name = "REGEX")]
     pub(crate) pods: Option<String>,
     /// The window of CPU rates [default: 4 scrapes, at least 1m]
     #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
     pub(crate) rate_window: Option<SignedDuration>,
-    /// The request of a pod, such as cpu=250m [default: that which kube-state-metrics exports].
-    /// Can be repeated
+    /// The request of a pod, such as cpu=250m [default: the request from kube-state-metrics]. Can
+    /// be repeated
     #[arg(long, value_name = "RESOURCE=QUANTITY")]
     pub(crate) request: Vec<String>,
-    /// How long pods take to become ready [default: the median that kube-state-metrics exports,
-    /// else 10s]
+    /// The time from a scale-up until its pods are ready [default: the median from
+    /// kube-state-metrics, else 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) pod_startup: Option<SignedDuration>,
-    /// The most load that a pod can serve, in units of the metric (CPU in cores, memory in MiB)
-    /// [default: the most that a pod served, at least twice its target]
+    /// The maximum load that a pod can serve, in units of the metric (CPU in cores, memory in MiB)
+    /// [default: the highest load that a pod served, but at least twice its target]
     #[arg(long, value_name = "NUMBER", value_parser = rate)]
     pub(crate) pod_capacity: Option<f64>,
     /// The API of the autoscaler
@@ -124,7 +125,7 @@ pub(crate) struct PastArguments {
     pub(crate) rules: RulesFileArguments,
 }
 
-/// A duration as Prometheus has it: with days and weeks.
+/// A duration in Prometheus's notation, which has days and weeks.
 fn past(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(time) if time >= Duration::from_secs(60) => Ok(time),

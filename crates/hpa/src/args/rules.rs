@@ -10,31 +10,31 @@ use super::{
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  Find mistakes without a server:
+  Check a file without connecting to Prometheus:
     hpa rules check rules.yaml
 
   Check that each rule has series and that its query works:
     hpa rules check rules.yaml --prometheus-url http://localhost:9090
 
 The file can also be a ConfigMap with rules, or Helm values. With --kubeconfig,
-the names of pods and nodes in resourceRules are compared with the cluster's.
+the pods and nodes that resourceRules find are compared with the cluster's.
 
 The exit status is 1 if a rule is refused, can't work, has no series, or its
 sample query has no result. Warnings don't change it.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  Why do the pods of the namespace shop have (or not have) a metric?
+  Explain why the pods in the namespace shop have or don't have a metric:
     hpa rules explain custom pods/http_requests -n shop \\
       --config rules.yaml --prometheus-url http://localhost:9090
 
-  The same for one object:
+  Do the same for one object:
     hpa rules explain custom ingresses/http_requests -n shop --name main ...
 
-  Why does `kubectl top nodes` show nothing?
+  Explain why `kubectl top nodes` shows nothing:
     hpa rules explain resource nodes/cpu --config rules.yaml --prometheus-url ...
 
-  Which query reads an external metric?
+  Print the query for an external metric:
     hpa rules explain external queue_length -n shop --selector queue=mail ...
 
 The exit status is 1 if the metric is not found or has no value.";
@@ -48,13 +48,14 @@ pub(crate) struct RulesArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
-    /// Check a rules file, and with a Prometheus URL what each rule finds there
+    /// Check a rules file, and with a Prometheus URL also the series of each rule
     Check(Box<CheckArguments>),
-    /// Say for a metric which rules were considered, why it is found or not, and the query
+    /// Explain why a metric is found or not: the rules that were considered, and the query
     Explain(Box<ExplainArguments>),
-    /// Print rules for metrics that follow the usual conventions, as prometheus-adapter's config-gen
+    /// Print rules for metrics that follow the usual conventions, as prometheus-adapter's
+    /// config-gen
     Generate(GenerateArguments),
-    /// Compare the metrics that two servers of the metrics APIs have, and their values
+    /// Compare the metrics of two servers of the metrics APIs, and their values
     Compare(Box<RulesCompareArguments>),
     /// Print the JSON Schema of rules files, for editors
     Schema,
@@ -66,7 +67,7 @@ pub(crate) struct CheckArguments {
     /// The rules file, or a ConfigMap or Helm values with rules
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Connect to `servers` of the file. Implied by --prometheus-url
+    /// Connect to the `servers` of the rules file. Implied by --prometheus-url
     #[arg(long, value_name = BOOL, default_value_t = false)]
     pub(crate) connect: bool,
     #[command(flatten)]
@@ -94,10 +95,10 @@ pub(crate) struct ExplainArguments {
     /// The namespace of the request
     #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
     pub(crate) namespace: Option<String>,
-    /// Selects series of the metric: the metric's selector in an autoscaler
+    /// Selector for series of the metric, as in an autoscaler's metric.selector
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     pub(crate) selector: String,
-    /// Connect to `servers` of the file. Implied by --prometheus-url
+    /// Connect to the `servers` of the rules file. Implied by --prometheus-url
     #[arg(long, value_name = BOOL, default_value_t = false)]
     pub(crate) connect: bool,
     #[command(flatten)]
@@ -106,18 +107,18 @@ pub(crate) struct ExplainArguments {
     pub(crate) prometheus: PrometheusArguments,
 }
 
-/// An API with metrics of rules.
+/// An API whose metrics rules define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MetricsApi {
     /// Metrics of objects: custom.metrics.k8s.io
     Custom,
-    /// Metrics that belong to no object: external.metrics.k8s.io
+    /// Metrics without an object: external.metrics.k8s.io
     External,
     /// CPU and memory of pods and nodes: metrics.k8s.io
     Resource,
 }
 
-/// Where the resources of the API come from.
+/// The source of the API's resources.
 #[derive(Args, Debug)]
 pub(crate) struct ResourceArguments {
     /// Read the resources from the API server of this kubeconfig file, for rules about custom
@@ -131,7 +132,7 @@ pub(crate) struct ResourceArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct GenerateArguments {
-    /// The window of rates, four times the scrape interval or more
+    /// The window of rates; should be at least four times the scrape interval
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) rate_interval: String,
     /// Prefix of the labels that name objects, for example kube_

@@ -7,8 +7,7 @@ use super::values::fraction;
 
 const EXAMPLES: &str = "\
 Examples:
-  Compare prometheus-adapter, which is registered in the cluster, with a second
-  adapter that is not:
+  Compare the registered adapter of the cluster with one that is not registered:
     kubectl -n monitoring port-forward service/hpa-adapter 8443:443 &
     kubectl -n kube-system create token horizontal-pod-autoscaler > token
     kubectl -n monitoring get secret hpa-adapter-serving \\
@@ -30,13 +29,13 @@ no value was compared.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RulesCompareArguments {
-    /// URL of the server to compare with [default: the API server of the kubeconfig]
+    /// URL of the first server [default: the API server of the kubeconfig]
     #[arg(long, value_name = "URL")]
     pub(crate) left: Option<Uri>,
     /// File with a bearer token for --left
     #[arg(long, value_name = "FILE", requires = "left")]
     pub(crate) left_token_file: Option<PathBuf>,
-    /// File with the certificates of the authorities that --left is verified with
+    /// File with the CAs of the certificate of --left
     #[arg(long, value_name = "FILE", requires = "left")]
     pub(crate) left_ca_file: Option<PathBuf>,
     /// Name in the certificate of --left [default: the host of its URL]
@@ -45,13 +44,13 @@ pub(crate) struct RulesCompareArguments {
     /// Don't verify the certificate of --left
     #[arg(long, requires = "left", conflicts_with = "left_ca_file")]
     pub(crate) left_insecure_skip_tls_verify: bool,
-    /// URL of the server to compare
+    /// URL of the second server
     #[arg(long, value_name = "URL")]
     pub(crate) right: Uri,
     /// File with a bearer token for --right
     #[arg(long, value_name = "FILE")]
     pub(crate) right_token_file: Option<PathBuf>,
-    /// File with the certificates of the authorities that --right is verified with
+    /// File with the CAs of the certificate of --right
     #[arg(long, value_name = "FILE")]
     pub(crate) right_ca_file: Option<PathBuf>,
     /// Name in the certificate of --right [default: the host of its URL]
@@ -60,11 +59,11 @@ pub(crate) struct RulesCompareArguments {
     /// Don't verify the certificate of --right
     #[arg(long, conflicts_with = "right_ca_file")]
     pub(crate) right_insecure_skip_tls_verify: bool,
-    /// Manifest with the autoscalers, or a List of them, in YAML or JSON [default: those of the
-    /// cluster of the kubeconfig]
+    /// Manifest with autoscalers or a List of them, in YAML or JSON [default: the autoscalers of
+    /// the kubeconfig's cluster]
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) autoscalers: Option<PathBuf>,
-    /// Relative difference up to which values are equal
+    /// Relative difference up to which values count as equal
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
     pub(crate) tolerance: f64,
     /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]

@@ -16,25 +16,26 @@ use super::{
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  Decide beside the built-in controller and write nothing (hpa shadow-report
-  prints a summary):
+  Compare decisions with the built-in controller, without writing anything
+  (hpa shadow-report also prints a summary):
     hpa run --dry-run
 
   Run against the current kubeconfig context, in one namespace:
     hpa run --namespace shop
 
-  Run in a cluster whose built-in controller is off (kube-controller-manager
-  --controllers='*,-horizontal-pod-autoscaler-controller'), in all namespaces:
+  Run for all namespaces of a cluster whose built-in controller is off
+  (kube-controller-manager
+  --controllers='*,-horizontal-pod-autoscaler-controller'):
     hpa run --log-format json
 
   Log the reason for every decision:
     hpa run --log-level info,hpa_controller=debug
 
 You can run several instances: the lease holder reconciles, the others stand
-by. Don't run two controllers on the same autoscalers: they overwrite each
-other's decisions. If another one wrote a status within the last two sync
-periods, hpa run doesn't start. Durations are written as in Kubernetes: 15s,
-5m0s, 1h30m.";
+by. Don't run a different controller on the same autoscalers: the two overwrite
+each other's decisions. hpa run doesn't start if a different controller wrote a
+status within the last two sync periods. Durations are written as in
+Kubernetes: 15s, 5m0s, 1h30m.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES, mut_args(accept_boolean))]
@@ -48,13 +49,14 @@ pub(crate) struct RunArguments {
     /// periods. Two controllers overwrite each other's decisions
     #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
-    /// How often a status is written in which only metric values changed; 0s for every reconcile.
-    /// Changed conditions, replicas and scalings are always written at once
+    /// Minimum interval between status writes of an autoscaler if only metric values changed, by no
+    /// more than the tolerance; 0s writes in every reconcile, as kube-controller-manager does.
+    /// Larger changes, conditions and replicas are always written at once
     #[arg(
         long,
         env = "HPA_STATUS_INTERVAL",
         value_name = "DURATION",
-        default_value = "0s",
+        default_value = "60s",
         value_parser = duration
     )]
     pub(crate) status_interval: SignedDuration,
@@ -67,7 +69,7 @@ pub(crate) struct RunArguments {
         value_parser = clap::value_parser!(u8).range(1..=64)
     )]
     pub(crate) threads: u8,
-    /// How long running reconciles may take to finish after SIGTERM or SIGINT
+    /// Time limit for running reconciles after SIGTERM or SIGINT
     #[arg(
         long,
         env = "HPA_SHUTDOWN_GRACE_PERIOD",
@@ -102,13 +104,13 @@ pub(crate) struct RunArguments {
     pub(crate) debug: super::debug::DebugArguments,
 }
 
-/// Where metrics come from.
+/// Sources of metrics.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArguments {
-    /// Read metrics from Prometheus by the rules of this file, which is a configuration of
-    /// prometheus-adapter. All other metrics come from the metrics APIs of the cluster. The
-    /// file is read again when it changes
+    /// Read metrics from Prometheus by the rules of this file, which has the format of
+    /// prometheus-adapter's configuration. All other metrics come from the metrics APIs of the
+    /// cluster. The file is reloaded when it changes
     #[arg(long, env = "HPA_METRICS_CONFIG", value_name = "FILE")]
     pub(crate) metrics_config: Option<PathBuf>,
 }
@@ -138,7 +140,7 @@ pub(crate) struct ForecastingArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
 pub(crate) struct AutoscalingArguments {
-    /// How many autoscalers are reconciled concurrently, without those that wait for metrics
+    /// Maximum number of concurrent reconciles. Reconciles that wait for metrics don't count
     #[arg(
         long,
         env = "HPA_CONCURRENT_HORIZONTAL_POD_AUTOSCALER_SYNCS",
@@ -147,7 +149,7 @@ pub(crate) struct AutoscalingArguments {
         value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
     pub(crate) concurrent_horizontal_pod_autoscaler_syncs: u32,
-    /// How often each autoscaler is reconciled
+    /// Interval between reconciles of an autoscaler
     #[arg(
         long,
         env = "HPA_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD",
@@ -157,7 +159,7 @@ pub(crate) struct AutoscalingArguments {
     )]
     pub(crate) horizontal_pod_autoscaler_sync_period: SignedDuration,
     /// Stabilization window for scaling down, for autoscalers that don't set one: the highest
-    /// recommendation of this period wins
+    /// recommendation of this period is used
     #[arg(
         long,
         env = "HPA_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION",
@@ -166,7 +168,7 @@ pub(crate) struct AutoscalingArguments {
         value_parser = duration
     )]
     pub(crate) horizontal_pod_autoscaler_downscale_stabilization: SignedDuration,
-    /// Smallest relative distance between a metric and its target that causes a scaling, for
+    /// Relative difference between a metric and its target up to which replicas don't change, for
     /// autoscalers that don't set a tolerance
     #[arg(
         long,
@@ -176,7 +178,7 @@ pub(crate) struct AutoscalingArguments {
         value_parser = fraction
     )]
     pub(crate) horizontal_pod_autoscaler_tolerance: f64,
-    /// How long after the start of a pod its CPU samples may be ignored
+    /// Time after the start of a pod during which its CPU samples may be ignored
     #[arg(
         long,
         env = "HPA_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD",
@@ -185,7 +187,8 @@ pub(crate) struct AutoscalingArguments {
         value_parser = duration
     )]
     pub(crate) horizontal_pod_autoscaler_cpu_initialization_period: SignedDuration,
-    /// How long after the start of a pod a change of its readiness counts as initial readiness
+    /// Time after the start of a pod during which a change of its readiness counts as initial
+    /// readiness
     #[arg(
         long,
         env = "HPA_HORIZONTAL_POD_AUTOSCALER_INITIAL_READINESS_DELAY",
@@ -194,12 +197,12 @@ pub(crate) struct AutoscalingArguments {
         value_parser = duration
     )]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
-    /// Whether autoscalers may scale to zero and back (the feature gate HPAScaleToZero, on since
-    /// Kubernetes 1.37)
+    /// Allow autoscalers to scale to zero and back (the feature gate HPAScaleToZero, on by default
+    /// since Kubernetes 1.37)
     #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = BOOL, default_value_t = true)]
     pub(crate) scale_to_zero: bool,
-    /// Which settings of their own autoscalers may have, by annotation or field: names of
-    /// docs/settings.md, separated by commas. "none" for none [default: all]
+    /// Settings that autoscalers may override by annotation or field: names from docs/settings.md,
+    /// separated by commas, or "none" [default: all]
     #[arg(
         long,
         env = "HPA_ALLOW_SETTINGS",
@@ -254,7 +257,7 @@ pub(crate) struct ClusterArguments {
     /// The API whose autoscalers to handle
     #[arg(long, env = "HPA_AUTOSCALER_API", value_name = "API", default_value = "core")]
     pub(crate) autoscaler_api: AutoscalerApiArgument,
-    /// Requests per second to the Kubernetes API, on average [default: no limit]
+    /// Maximum average rate of requests to the Kubernetes API, per second [default: no limit]
     #[arg(long, env = "HPA_KUBE_API_QPS", value_name = "RATE", value_parser = rate)]
     pub(crate) kube_api_qps: Option<f64>,
     /// Burst of requests to the Kubernetes API [default: --kube-api-qps, at least 1]
@@ -266,9 +269,9 @@ pub(crate) struct ClusterArguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) kube_api_burst: Option<u32>,
-    /// Watch the kinds that autoscalers target (Deployments, StatefulSets, ReplicaSets, custom
-    /// resources with a scale subresource). If false or not permitted, each reconcile reads the
-    /// scale
+    /// Watch the targets of autoscalers (Deployments, StatefulSets, ReplicaSets, custom resources
+    /// with a scale subresource). If false or not permitted, each reconcile reads the scale
+    /// instead
     #[arg(long, env = "HPA_WATCH_SCALES", value_name = BOOL, default_value_t = true)]
     pub(crate) watch_scales: bool,
     /// Timeout of a request to the Kubernetes API or a metrics API
@@ -288,7 +291,8 @@ pub(crate) struct ClusterArguments {
 pub(crate) struct ElectionArguments {
     #[command(flatten)]
     pub(crate) lease: LeaseArguments,
-    /// How long the leader keeps working without renewing the lease; less than the lease duration
+    /// Time without a renewal of the lease after which the leader stops working; less than the
+    /// lease duration
     #[arg(
         long,
         env = "HPA_LEADER_ELECT_RENEW_DEADLINE",
@@ -306,17 +310,17 @@ pub(crate) struct ElectionArguments {
         value_parser = positive_duration
     )]
     pub(crate) leader_elect_retry_period: SignedDuration,
-    /// Name of this pod, which the lease names as its holder [default: the host name]
+    /// Name of this pod, for the lease's holder identity [default: the host name]
     #[arg(long, env = "HPA_POD_NAME", value_name = "NAME")]
     pub(crate) pod_name: Option<String>,
-    /// Store recommendations and scale events in ConfigMaps, so that stabilization windows survive
-    /// a change of leader. Needs --leader-elect
+    /// Store recommendations and scale events in ConfigMaps. Stabilization windows then survive a
+    /// change of leader. Needs --leader-elect
     #[arg(long, env = "HPA_KEEP_HISTORY", value_name = BOOL, default_value_t = true)]
     pub(crate) keep_history: bool,
 }
 
 impl ElectionArguments {
-    /// Checks the relations between the durations that kube-controller-manager requires.
+    /// Checks the durations against each other, as kube-controller-manager does.
     pub(crate) fn check(&self) -> Result<(), String> {
         let lease = self.lease.leader_elect_lease_duration;
         let renew = self.leader_elect_renew_deadline;
@@ -362,7 +366,7 @@ pub(crate) struct ObservationArguments {
     /// Address that serves /metrics, /healthz and /readyz
     #[arg(long, env = "HPA_BIND_ADDRESS", value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
-    /// Port that serves them; 0 turns them off
+    /// Port of /metrics, /healthz and /readyz; 0 disables them
     #[arg(long, env = "HPA_METRICS_PORT", value_name = "PORT", default_value_t = 8080)]
     pub(crate) metrics_port: u16,
     /// Serving certificate chain, PEM; reloaded when the file changes [default: plain HTTP]
@@ -371,8 +375,8 @@ pub(crate) struct ObservationArguments {
     /// Private key of the first certificate, PEM
     #[arg(long, env = "HPA_TLS_PRIVATE_KEY_FILE", value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// Export for each autoscaler what each metric proposes, what limits it and whether it fails:
-    /// up to 19 series per autoscaler
+    /// Export series for each autoscaler: the proposals of its metrics, its limits and whether it
+    /// fails. Up to 19 series per autoscaler
     #[arg(long, env = "HPA_PER_HPA_METRICS", value_name = BOOL, default_value_t = false)]
     pub(crate) per_hpa_metrics: bool,
 }

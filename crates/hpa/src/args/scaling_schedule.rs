@@ -4,19 +4,19 @@ use jiff::SignedDuration;
 
 use super::values::{BOOL, duration};
 
-/// Whether scaling schedules are used.
+/// Scaling schedules as metrics.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Scaling schedules (as in kube-metrics-adapter)")]
 pub(crate) struct ScalingScheduleArguments {
-    /// Read metrics that describe a ScalingSchedule or ClusterScalingSchedule of zalando.org from
-    /// the schedule, and write its status.active
+    /// Compute Object metrics of a ScalingSchedule or ClusterScalingSchedule (zalando.org) from the
+    /// schedule, and write its status.active
     #[arg(long, env = "HPA_SCALING_SCHEDULE", value_name = BOOL, default_value_t = false)]
     pub(crate) scaling_schedule: bool,
     #[command(flatten)]
     pub(crate) defaults: ScheduleDefaults,
 }
 
-/// What applies to schedules that don't say otherwise.
+/// Defaults for schedules.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct ScheduleDefaults {
@@ -29,7 +29,7 @@ pub(crate) struct ScheduleDefaults {
         value_parser = duration
     )]
     pub(crate) scaling_schedule_default_scaling_window: SignedDuration,
-    /// Time zone of repeating entries without a known one
+    /// Time zone of repeating entries whose own time zone is missing or unknown
     #[arg(
         long,
         env = "HPA_SCALING_SCHEDULE_DEFAULT_TIME_ZONE",
@@ -59,7 +59,7 @@ impl ScheduleDefaults {
         }
     }
 
-    /// Checks what the types can't express.
+    /// Checks that the time zone exists.
     pub(crate) fn check(&self) -> Result<(), String> {
         let zone = &self.scaling_schedule_default_time_zone;
         if Settings::default().time_zones.get(zone).is_err() {

@@ -8,11 +8,14 @@ Examples:
   Draw the coming week of the schedules of a manifest:
     hpa schedule preview schedule.yaml
 
-  Of the schedules of a namespace, across the end of summer time:
+  Draw the schedules of a namespace in the week in which summer time ends:
     kubectl get scalingschedules --namespace shop -o yaml \\
       | hpa schedule preview - --from 2026-10-24T00:00:00Z
 
-  Every change of the value, for scripts:
+  Print the times at which the setting bounds changes the bounds of an autoscaler:
+    kubectl get hpa web --namespace shop -o yaml | hpa schedule preview -
+
+  Print every change of the value as JSON:
     hpa schedule preview schedule.yaml -o json
 
 The exit status is 1 if an entry of a schedule is invalid.";
@@ -26,7 +29,7 @@ pub(crate) struct ScheduleArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// Draw the value of schedules over the coming week
+    /// Draw the value of schedules over the coming week, and list the bounds of autoscalers
     Preview(PreviewArguments),
     /// Print the CustomResourceDefinitions of ScalingSchedule and ClusterScalingSchedule
     Crd,
@@ -35,17 +38,16 @@ pub(crate) enum ScheduleCommand {
 #[derive(Args, Debug)]
 #[command(after_help = PREVIEW_EXAMPLES)]
 pub(crate) struct PreviewArguments {
-    /// Manifest in YAML or JSON with ScalingSchedules and ClusterScalingSchedules; - reads standard
-    /// input. Objects of other kinds are ignored
+    /// Manifest in YAML or JSON with ScalingSchedules, ClusterScalingSchedules and autoscalers with
+    /// the setting bounds; - reads standard input. Other objects are ignored
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The first instant, as in 2026-01-31T08:00:00Z [default: now]
+    /// Start of the week, such as 2026-01-31T08:00:00Z [default: now]
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) defaults: super::ScheduleDefaults,
-    /// Behave exactly as another program: with kube-metrics-adapter, windows and ramps end at
-    /// midnight
+    /// Behave exactly as this program. In kube-metrics-adapter, windows and ramps end at midnight
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) compat: Option<ScheduleCompat>,
     /// Output format

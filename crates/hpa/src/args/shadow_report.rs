@@ -12,29 +12,29 @@ Examples:
   context:
     hpa shadow-report
 
-  Compare for an hour, in two namespaces, with a controller that has a
-  downscale stabilization of ten minutes and the gate HPAScaleToZero off (the
+  Compare two namespaces for an hour. The other controller has a downscale
+  stabilization of ten minutes and the feature gate HPAScaleToZero off (the
   default before Kubernetes 1.37):
     hpa shadow-report --for 1h -n shop,bank --scale-to-zero=false \\
       --horizontal-pod-autoscaler-downscale-stabilization 10m
 
-Pass the flags of the peer, the controller that decisions are compared with:
-they are part of a decision. Its earlier recommendations are unknown, so
-differences of an autoscaler count only after its stabilization windows have
-passed (five minutes by default). The command writes nothing to the cluster and
-needs read access only.
+The peer is the controller that decisions are compared with. Pass its flags,
+because decisions depend on them. Its earlier recommendations and scale events
+are unknown. A difference therefore counts only after the autoscaler's longest
+stabilization window or policy period (five minutes by default). The command
+writes nothing to the cluster and needs read access only.
 
-Output: N HPAs, N decisions, N differences; when the peer last wrote a status;
-then, for each HPA that differs, what differs and both explanations.
+Output: N HPAs, N decisions, N differences; the peer's last status write; then
+the differences of each HPA, with both explanations.
 
 Exit status: 0 without differences, 1 with differences or after an error, 2 if
-no difference could be found: the peer wrote no status, or no stabilization
-window passed.";
+the comparison is inconclusive: there are no HPAs, the peer wrote no status, no
+decision was compared, or --for is shorter than all windows and periods.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct ShadowReportArguments {
-    /// How long to compare decisions
+    /// The duration of the comparison
     #[arg(
         long = "for",
         value_name = "DURATION",

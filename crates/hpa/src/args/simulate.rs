@@ -7,10 +7,10 @@ Examples:
   Compare the variants of a scenario:
     hpa simulate examples/simulate/flapping.yaml
 
-  Why each scaling happened, and a report with charts:
+  Print the reason of each scaling, and write a report with charts:
     hpa simulate scenario.yaml --steps --html report.html
 
-  Complete fields in an editor:
+  Write the JSON Schema, with which editors complete fields:
     hpa simulate --schema > scenario.schema.json
 
 The simulation decides like the controller, in virtual time, without a cluster.
@@ -20,26 +20,26 @@ docs/tuning.md explains the columns and has worked examples.";
 #[derive(Args, Debug)]
 #[command(after_help = SIMULATE_EXAMPLES)]
 pub(crate) struct SimulateArguments {
-    /// Scenario in YAML: an autoscaler, its workload, the load, and variants to compare. -
-    /// reads standard input
+    /// Scenario in YAML: an autoscaler, its workload, the load, and variants to compare; "-" is
+    /// standard input
     #[arg(value_name = "SCENARIO", required_unless_present = "schema")]
     pub(crate) scenario: Option<PathBuf>,
-    /// The format of the comparison
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: SimulationFormat,
-    /// Write a report with charts to this file. The page needs no other file
+    /// Write a report with charts to this file, as a single HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write the charts to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// Print every scaling with its reason, too
+    /// Also print every scaling with its reason
     #[arg(long)]
     pub(crate) steps: bool,
     /// Add every reconcile to the JSON output
     #[arg(long)]
     pub(crate) timeline: bool,
-    /// Only this variant. May be repeated [default: all]
+    /// Run only this variant. Can be repeated [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Vec<String>,
     /// Random seed [default: the scenario's]

@@ -2,18 +2,18 @@ use clap::Args;
 
 use super::{CollectorArguments, RulesFileArguments, ScalingScheduleArguments};
 
-/// Where a controller reads metrics in its process: the flags of `hpa run`.
+/// The flags of `hpa run` for metrics that the controller doesn't read from the metrics APIs.
 #[derive(Args, Debug)]
 #[command(mut_arg("scaling_schedule", |flag| flag.help(
-    "Read metrics that describe a ScalingSchedule or ClusterScalingSchedule of zalando.org from the \
-     schedule, without a tolerance: the controller runs with --scaling-schedule"
+    "Compute Object metrics of a ScalingSchedule or ClusterScalingSchedule (zalando.org) from the \
+     schedule, without a tolerance, as hpa run --scaling-schedule does"
 )))]
 pub(crate) struct SourceArguments {
     #[command(flatten)]
     pub(crate) schedules: ScalingScheduleArguments,
     #[command(flatten)]
     pub(crate) collectors: CollectorArguments,
-    // Last: it ends with the heading of Prometheus.
+    // Last: the heading of Prometheus applies to all flags after it.
     #[command(flatten)]
     pub(crate) rules: RulesFileArguments,
 }
@@ -24,5 +24,14 @@ impl SourceArguments {
         self.schedules.scaling_schedule
             || self.collectors.collectors
             || self.rules.metrics_config.is_some()
+    }
+
+    /// A warning if a server is given, and no source that reads from it.
+    pub(crate) fn unused_server(&self) -> Option<&'static str> {
+        let is_used = self.collectors.collectors || self.rules.metrics_config.is_some();
+        (self.rules.prometheus.prometheus_url.is_some() && !is_used).then_some(
+            "--prometheus-url has no effect: it is for the rules of --metrics-config and for \
+             --collectors",
+        )
     }
 }

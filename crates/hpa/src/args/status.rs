@@ -6,19 +6,19 @@ use super::{
 
 const EXAMPLES: &str = "\
 Examples:
-  Is the controller healthy, and which autoscalers can't scale?
+  Check the controller, and list the autoscalers that can't scale:
     hpa status
     kubectl hpa status
 
-  The autoscalers of one namespace only:
+  Check only the autoscalers of one namespace:
     hpa status -n shop
 
-  For scripts:
+  Print JSON, for scripts:
     hpa status -o json
 
-The command reads the controller's lease and pod, its debug API if that is on
-and the user may, the availability of the metrics APIs, and the conditions of
-all autoscalers. What it can't read, it says and why.
+The command reads the controller's lease and pod, its debug API (if that is on
+and the user may read it), the availability of the metrics APIs, and the
+conditions of all autoscalers. It reports what it can't read, with the reason.
 
 Exit status: 0 without errors, 1 with an error, 2 if the command failed.";
 

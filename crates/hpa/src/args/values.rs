@@ -38,7 +38,7 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// Longer than any sensible window or period, and short enough to rule out overflow.
+/// A year: longer than any sensible window or period. Times that far ahead can't overflow.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
 pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
@@ -91,35 +91,31 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
 }
 
-/// Stands for no setting in `--allow-settings`.
+/// The value of `--allow-settings` that allows no setting.
 pub(crate) const NO_SETTINGS: &str = "none";
 
-/// The name of a setting of single autoscalers.
+/// The name of a setting that annotations may change, or [`NO_SETTINGS`].
 pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
     if text == NO_SETTINGS {
         return Ok(NO_SETTINGS);
     }
     Setting::named(text).map(|setting| setting.name).ok_or_else(|| {
         let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-        format!("must be {NO_SETTINGS:?} or some of {}", names.join(", "))
+        format!("must be {NO_SETTINGS:?} or names of settings: {}", names.join(", "))
     })
 }
 
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The crates whose modules log, as the first segment of a log target.
-pub(super) const LOG_TARGETS: [&str; 17] = [
+/// The crates that log, ours and our dependencies: the first segment of a log target.
+pub(super) const LOG_TARGETS: [&str; 13] = [
     "hpa",
     "hpa_adapter",
-    "hpa_calc",
     "hpa_collectors",
     "hpa_controller",
-    "hpa_crd",
-    "hpa_dashboard",
     "hpa_lease",
     "hpa_metrics",
     "hpa_prometheus",
-    "hpa_testbed",
     "hyper",
     "hyper_util",
     "kube_client",
@@ -130,7 +126,7 @@ pub(super) const LOG_TARGETS: [&str; 17] = [
 
 /// Checks a log filter: levels and `target=level` directives, separated by commas.
 ///
-/// `EnvFilter` takes any word for a target, so that `warning` or `debg` would turn logging off.
+/// `EnvFilter` takes any word for a target: `warning` or `debg` would turn logging off.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
     for directive in text.split(',').map(str::trim) {
         check_log_directive(directive)?;

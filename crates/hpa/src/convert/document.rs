@@ -1,5 +1,5 @@
-//! Splits a YAML stream into documents and keeps their text, so that documents that don't change
-//! are copied byte for byte.
+//! Splits a YAML stream into documents and keeps their text. Documents that don't change are copied
+//! byte for byte.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -37,15 +37,15 @@ pub(super) fn split(stream: &str) -> Vec<Document<'_>> {
 }
 
 impl Document<'_> {
-    /// Parses the document; an empty one gives null.
+    /// Parses the document. An empty document is null.
     pub(super) fn parse(&self) -> anyhow::Result<Value> {
         let after_dashes = self.separator.trim_start_matches('-');
         let text = format!("{after_dashes}{}", self.body);
         parse_document(&text)
     }
 
-    /// Renders `after`. Edits the text in place if only the `apiVersion` line differs from
-    /// `before`, so that comments survive.
+    /// Renders `after`. If it differs from `before` only in `apiVersion`, edits that line of the
+    /// text, which keeps comments.
     pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body } = self;
         if before == after {

@@ -18,7 +18,7 @@ use crate::{
 
 /// Converts a manifest to standard output. Writes nothing if any object fails to convert.
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
-    let input = read_file(arguments.file())?;
+    let input = read_file(arguments.path())?;
     let output = convert(&input, arguments.to, arguments.output)?;
     crate::terminal::print(&output)
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{settings, versions};
 use crate::{args::TargetApi, manifests::text};
 
-/// Metadata that the API server sets and rejects or ignores in a create.
+/// Metadata that the API server sets, and rejects or ignores when an object is created.
 const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
 /// kubectl's copy of the applied manifest, which has the old API version.
@@ -32,7 +32,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         return Vec::new();
     }
     let api_version = text(object, "/apiVersion");
-    // The same version, or a kind of the same name in another group.
+    // It has the target version already, or its kind is of another group.
     if api_version == to.api_version() || !versions::is_known(api_version) {
         return Vec::new();
     }
@@ -64,9 +64,8 @@ pub(super) fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>>
     object.pointer_mut("/metadata/annotations")?.as_object_mut()
 }
 
-/// Drops what belongs to the object that was read: its status, and metadata that the API server
-/// sets. A status would also fail strict validation, because the two APIs don't have the same
-/// fields.
+/// Drops the status and the metadata that the API server sets. The status has different fields in
+/// the two APIs, so it would also fail strict validation.
 fn drop_server_state(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");

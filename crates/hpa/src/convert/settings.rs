@@ -1,7 +1,6 @@
-//! Settings of single autoscalers: annotations in autoscaling/v2, fields in the custom API.
+//! Settings of autoscalers: annotations in autoscaling/v2, fields in the custom API.
 //!
-//! A value that is not valid stays where it is: the controller ignores it, and `hpa lint` reports
-//! it.
+//! An invalid value is not moved: the controller ignores it, and `hpa lint` reports it.
 
 use hpa_calc::{
     api::MetricSourceType,
@@ -12,7 +11,7 @@ use serde_json::{Map, Value};
 use super::object::annotations;
 use crate::manifests::text;
 
-/// Turns annotations into fields. A field that is set already has precedence, so its annotation is
+/// Turns annotations into fields. If the field is set, it takes precedence and the annotation is
 /// dropped.
 pub(super) fn annotations_to_fields(object: &mut Value) {
     for setting in SETTINGS {
@@ -57,8 +56,8 @@ fn annotation(object: &mut Value, setting: &Setting) -> Option<String> {
     annotation.as_str().map(ToOwned::to_owned)
 }
 
-/// The sources of the metrics of these types, each with the names that an annotation can use for its
-/// metric: the metric's name and its index.
+/// The sources of metrics of these types. Each has the names by which an annotation can refer to
+/// its metric: the metric's name and its index.
 fn sources<'a>(
     object: &'a mut Value,
     types: &'a [MetricSourceType],
@@ -75,7 +74,8 @@ fn sources<'a>(
     })
 }
 
-/// Whether the annotation is now set on every metric that it names.
+/// Sets the field on the metrics that an annotation names. Returns false, and changes nothing, if
+/// the annotation is invalid or names an unknown metric.
 fn set_on_metrics(
     object: &mut Value,
     setting: &Setting,
@@ -109,7 +109,7 @@ fn set_on_metrics(
     true
 }
 
-/// Removes the field from each metric. Returns the annotation that sets the same.
+/// Removes the field from each metric. Returns the equivalent annotation.
 fn take_from_metrics(
     object: &mut Value,
     setting: &Setting,
@@ -136,7 +136,7 @@ fn take_from_metrics(
     (!by_metric.is_empty()).then(|| Value::from(by_metric).to_string())
 }
 
-/// Removes and returns the field, if it is valid.
+/// Removes and returns the field if it is valid.
 fn take_valid(members: &mut Map<String, Value>, setting: &Setting) -> Option<Value> {
     let field = members.get(setting.field)?;
     setting.annotation_for(field).ok()?;

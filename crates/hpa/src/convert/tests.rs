@@ -154,9 +154,9 @@ fn betas_are_converted() {
     assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
 }
 
-/// Text that YAML 1.1 would read as another type stays text.
+/// YAML 1.1 would read these strings as other types without quotes.
 #[test]
-fn texts_stay_texts() {
+fn strings_stay_strings() {
     let mut object = autoscaler("autoscaling/v1", json!({ "maxReplicas": 5 }));
     let texts =
         ["yes", "NO", "on", "y", "null", "~", "1_000", "017", "0x1f", "1e3", ".5", "-", "5.", ""];
@@ -175,16 +175,20 @@ fn errors_name_document_object_and_field() {
     let error =
         to_custom(&format!("{OTHER_SHORT}---\n{odd}---\n{bad}---\n{{\n")).expect_err("errors");
     let lines: Vec<&str> = error.lines().collect();
-    let of = |start: &str| lines.iter().any(|line| line.starts_with(start));
+    let has_line = |start: &str| lines.iter().any(|line| line.starts_with(start));
     assert!(
-        of("document 2 (HorizontalPodAutoscaler shop/web): spec.maxReplicas: must be an integer"),
+        has_line(
+            "document 2 (HorizontalPodAutoscaler shop/web): spec.maxReplicas: must be an integer"
+        ),
         "{error}"
     );
     assert!(
-        of("document 3 (HorizontalPodAutoscaler shop/web): spec.maxReplicas: Invalid value: -5"),
+        has_line(
+            "document 3 (HorizontalPodAutoscaler shop/web): spec.maxReplicas: Invalid value: -5"
+        ),
         "{error}"
     );
-    assert!(of("document 4: not YAML"), "{error}");
+    assert!(has_line("document 4: not YAML"), "{error}");
 }
 
 const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";
@@ -198,7 +202,7 @@ fn json_output_of_several_objects_is_a_list() {
     assert_eq!(list["items"][1]["apiVersion"], hpa_crd::API_VERSION);
 }
 
-/// Both ways, each setting of the table, for the autoscaler and for metrics.
+/// Converts each setting in both directions, for the autoscaler and for metrics.
 #[test]
 fn settings_become_fields_and_annotations_without_loss() {
     let metrics = json!([

@@ -8,11 +8,11 @@ const V2: &str = "autoscaling/v2";
 const V2_BETA_1: &str = "autoscaling/v2beta1";
 const V2_BETA_2: &str = "autoscaling/v2beta2";
 
-/// The annotations in which the API server stores the fields of v2 that an older version lacks. A
-/// metric has the form of v2beta1, and the names in `behavior` begin with capitals.
+/// The annotations in which the API server stores fields of v2 that an older version lacks. Metrics
+/// are encoded as in v2beta1, and field names in `behavior` begin with capitals.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// The same for fields of the status.
+/// The annotations with fields of the status.
 const STATUS: [&str; 2] = [
     "autoscaling.alpha.kubernetes.io/conditions",
     "autoscaling.alpha.kubernetes.io/current-metrics",
@@ -32,8 +32,7 @@ pub(crate) fn removed_in(api_version: &str) -> Option<&'static str> {
     }
 }
 
-/// An object without the fields that are null, which templates leave behind. The API server treats
-/// them as absent.
+/// Removes null fields, which templates can produce. The API server treats them as absent.
 pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -45,9 +44,9 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Turns the spec of an autoscaler into that of v2, and drops the status of a version that has
-/// another form. Returns the fields that its version doesn't have. They are dropped too, because in
-/// v2 they might have an effect that they never had.
+/// Converts the spec of an autoscaler to v2, and drops the status if its version has a different
+/// one. Drops and returns the fields that the version doesn't have: in v2, they might have an
+/// effect that they never had.
 pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {
@@ -90,8 +89,8 @@ pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     errors
 }
 
-/// The metrics and the behavior that annotations encode. As in the API server, an annotation of
-/// another form counts as absent.
+/// The metrics and the behavior that annotations encode. As in the API server, an annotation that
+/// can't be decoded counts as absent.
 fn take_annotations(annotations: &mut Map<String, Value>) -> (Option<Vec<Value>>, Option<Value>) {
     annotations.retain(|name, _| !STATUS.contains(&name.as_str()));
     let mut decode = |name| {
@@ -105,7 +104,7 @@ fn take_annotations(annotations: &mut Map<String, Value>) -> (Option<Vec<Value>>
     (metrics, decode(BEHAVIOR).filter(Value::is_object).map(lower_camel_case))
 }
 
-/// An object with names that begin with a small letter.
+/// Changes the first letter of all field names to lower case.
 fn lower_camel_case(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -121,7 +120,7 @@ fn lower_camel_case(value: Value) -> Value {
     }
 }
 
-/// The members of an object of an older version that are not converted yet.
+/// The fields of an object of an older version that are not converted yet.
 #[expect(clippy::struct_field_names, reason = "the members are those of the object")]
 struct Members {
     version: String,
@@ -138,7 +137,7 @@ impl Members {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
-    /// Errors about the members that are left.
+    /// Errors about the fields that are left.
     fn unknown(self) -> impl Iterator<Item = FieldError> {
         let Self { version, path, members } = self;
         members.into_iter().filter(|(_, value)| !value.is_null()).map(move |(name, _)| {
@@ -148,7 +147,7 @@ impl Members {
     }
 }
 
-/// A metric of v2beta1 as one of v2.
+/// Converts a metric of v2beta1 to v2.
 fn metric(metric: Value, path: &str, errors: &mut Vec<FieldError>) -> Value {
     let Value::Object(members) = metric else { return metric };
     let mut old = Members::new(V2_BETA_1, path, members);
@@ -218,7 +217,7 @@ fn metric_source(kind: &str, old: &mut Members) -> Value {
     ])
 }
 
-/// An object of the members that are present.
+/// An object with the fields that are present.
 fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect())

@@ -14,18 +14,19 @@ use tokio::{
 
 use crate::metric_reader::MetricReader;
 
-/// How long to wait for the first series.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// When series are read again after a failure.
+/// After this time, metrics are read even if the first series are not.
+const FIRST_SERIES_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of attempts to read the series after a failure.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// The outcome of reading the series: why some or all are missing. `None` before the first time.
-type Relisted = Option<Result<(), String>>;
+/// The outcome of reading the series, with the reason if some are missing. `None` before the first
+/// attempt.
+type RelistOutcome = Option<Result<(), String>>;
 
 /// Reads metrics, and keeps the series of the rules up to date.
 pub(super) struct SourceMetrics {
     reader: MetricReader,
-    relisted: watch::Receiver<Relisted>,
+    relisted: watch::Receiver<RelistOutcome>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -46,7 +47,7 @@ impl Drop for SourceMetrics {
     }
 }
 
-async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender<Relisted>) {
+async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender<RelistOutcome>) {
     let interval = rules.settings().relist_interval;
     loop {
         let outcome = rules.relist().await.map_err(|error| describe(&error));
@@ -61,7 +62,7 @@ impl hpa_dashboard::MetricReader for SourceMetrics {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut relisted = self.relisted.clone();
         // If it takes longer, the metrics say that they are not discovered yet.
-        _ = timeout(PATIENCE, relisted.wait_for(Option::is_some)).await;
+        _ = timeout(FIRST_SERIES_TIMEOUT, relisted.wait_for(Option::is_some)).await;
         let readings = self.reader.read(inputs).await;
         let outcome = self.relisted.borrow().clone();
         (readings, outcome.and_then(Result::err).into_iter().collect())

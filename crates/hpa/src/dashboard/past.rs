@@ -17,9 +17,9 @@ use crate::{
     debug_client::{DebugClient, LeaseName, Unavailable},
 };
 
-/// How long a leader, or that there is none, counts as found.
+/// The time for which the result of a search for the leader is used.
 const FIND_INTERVAL: Duration = Duration::from_secs(60);
-/// How far back the page shows the past.
+/// The duration of the past that the page shows.
 const SPAN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Reads the debug API of the leader.
@@ -29,7 +29,7 @@ pub(super) struct ControllerPast {
     found: Mutex<Option<Found>>,
 }
 
-/// The debug API of a controller, or why there is none.
+/// The debug API of a controller, or the reason why there is none.
 #[derive(Clone)]
 struct Found {
     lease: LeaseName,
@@ -63,7 +63,7 @@ impl ControllerPast {
         let since = Timestamp::now().checked_sub(SPAN).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
         if detail.is_err() {
-            // Another instance may lead.
+            // Another instance may be the leader now.
             *self.found.lock().await = None;
         }
         match detail? {

@@ -1,4 +1,4 @@
-//! Who may read the debug API.
+//! Access control of the debug API.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -10,16 +10,17 @@ use hpa_adapter::reviews::{
 use http::{HeaderMap, HeaderName, header, uri::Authority};
 use kube::Client;
 
-/// The audience of tokens in [`TOKEN_HEADER`]. The API server refuses such tokens for itself, so a
-/// pod that pretends to be the controller can't use the ones that it gets.
+/// The audience of tokens in [`TOKEN_HEADER`]. The API server doesn't accept tokens with this
+/// audience for itself. A pod that pretends to be the controller therefore can't use the tokens
+/// that it gets.
 pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
 
-/// Has a token if the request comes through kube-apiserver, which removes `Authorization`.
+/// The header of tokens in requests through kube-apiserver, which removes `Authorization`.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
 
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Reviews of accesses that run, and those that wait.
+/// Limits for running and for waiting access reviews.
 const RUNNING_REVIEWS: usize = 4;
 const WAITING_REVIEWS: usize = 28;
 
@@ -30,7 +31,7 @@ pub(super) enum Access {
     Reviewed(Box<ReviewedAccess>),
 }
 
-/// Access of users whom the API server reviews.
+/// Access for users that the API server authenticates and authorizes.
 pub(super) struct ReviewedAccess {
     /// Tokens for the API server, in `Authorization`.
     api_tokens: TokenAuthenticator,
@@ -40,7 +41,7 @@ pub(super) struct ReviewedAccess {
     limit: ReviewLimit,
 }
 
-/// Why a request is refused.
+/// The reason why a request is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Denied {
     #[error("a bearer token is required, in Authorization or Hpa-Debug-Authorization")]
@@ -51,8 +52,8 @@ pub(super) enum Denied {
     Forbidden { user: String, path: String },
     #[error("too many requests wait for a review")]
     Busy,
-    /// The reason is not sent to the client, which has not shown that it may know it.
-    #[error("the API server does not review the request; the controller's log says why")]
+    /// The reason is only logged, because the client is not authenticated.
+    #[error("the API server does not review the request; the controller's log has the reason")]
     Unreviewed(String),
     /// Protects from web pages whose name resolves to a loopback address.
     #[error("the host {0:?} is not a name of the loopback interface")]
@@ -60,7 +61,7 @@ pub(super) enum Denied {
 }
 
 impl Access {
-    /// Users whom the API server allows to get the path.
+    /// Access for users who may get the path according to the API server.
     pub(super) fn reviewed(client: &Client) -> Self {
         let debug_tokens = Arc::new(AudienceReviews::new(client.clone(), AUDIENCE));
         let client = Arc::new(client.clone());

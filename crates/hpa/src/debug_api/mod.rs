@@ -37,11 +37,11 @@ use crate::{
 
 pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
 
-/// Names the API in each of its responses, so that a client can tell them from those of the API
-/// server that passes them on.
+/// The header that marks responses of this API. It distinguishes them from responses of the API
+/// server that forwards requests.
 pub(crate) const MARK: &str = "hpa-debug-api";
 
-/// Documents that may be in progress, beside those that wait for their rendering.
+/// Limit for concurrent responses, not counting requests that wait for rendering.
 const MAX_RESPONSES: usize = 16;
 
 /// Records the decisions of a controller and starts the server, unless the port is 0. The API
@@ -87,8 +87,8 @@ pub(crate) async fn start_local(view: DebugView) -> anyhow::Result<(Server, Sock
     serve_view(address, None, Access::Local, view).await
 }
 
-/// A certificate that no client can verify: kube-apiserver doesn't verify those of pods. It
-/// protects tokens from being read along the way.
+/// A self-signed certificate, which encrypts tokens on the network. No client can verify it, and
+/// kube-apiserver doesn't verify certificates of pods.
 fn generate_certificate() -> anyhow::Result<ServingCertificate> {
     let identity = Identity::generate(&local_names(), Timestamp::now());
     let identity = identity.context("unable to generate a certificate for the debug API")?;
@@ -114,7 +114,7 @@ async fn serve_view(
     })
 }
 
-/// The documents, and who may read them.
+/// The documents and their access control.
 struct DebugEndpoints {
     view: Arc<DebugView>,
     access: Access,
@@ -172,7 +172,7 @@ impl DebugEndpoints {
     }
 }
 
-/// `None` if there is no such autoscaler.
+/// Renders a document. `None` if the autoscaler doesn't exist.
 fn render(view: &DebugView, route: &Route) -> Option<serde_json::Result<Vec<u8>>> {
     fn encode(document: &impl Serialize) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(document)

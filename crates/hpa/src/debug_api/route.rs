@@ -4,7 +4,7 @@ use hpa_adapter::metrics_api::Query;
 use hpa_controller::{AutoscalerApi, HpaKey, debug::ListFilter};
 use jiff::Timestamp;
 
-/// How many autoscalers a list has, if the request doesn't say so.
+/// The default for the maximum number of autoscalers in a list.
 const DEFAULT_LIMIT: usize = 1000;
 const MAX_LIMIT: usize = 10_000;
 
@@ -17,7 +17,7 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// `None` if there is no such path. The error is what is wrong with a parameter.
+    /// Parses a path. `None` if it doesn't exist. The error is about an invalid parameter.
     pub(super) fn parse(path: &str, query: &str) -> Result<Option<Self>, String> {
         let Some(path) = path.strip_prefix("/debug/v1/") else { return Ok(None) };
         let query = Query::parse(query);

@@ -14,7 +14,7 @@ use super::*;
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// An API server that knows the tokens whose text names a user, and fails for one.
+/// An API server that accepts tokens of this prefix and the name of a user. It fails for one token.
 struct Tokens(&'static str);
 
 #[async_trait]
@@ -28,7 +28,7 @@ impl TokenReviews for Tokens {
     }
 }
 
-/// Allows `reader` to get documents. Remembers what was asked for.
+/// Allows `reader` to get documents, and records the reviews.
 #[derive(Default)]
 struct Accesses(Mutex<Vec<String>>);
 
@@ -61,7 +61,7 @@ fn view() -> DebugView {
     DebugView::new(telemetry, recorder, Arc::new(SystemClock::default()), settings)
 }
 
-/// A server with these rules of access, what it asked for, and its address.
+/// A server with reviewed access, the recorded reviews, and its address.
 async fn reviewed() -> (Server, Arc<Accesses>, SocketAddr) {
     let accesses = Arc::<Accesses>::default();
     let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));

@@ -1,4 +1,4 @@
-//! The lease of a controller, its holder, and the pod of that.
+//! The lease of a controller, its holder, and the holder's pod.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::args::ControllerArguments;
 /// The name of the container port of the debug API.
 const PORT_NAME: &str = "debug";
 
-/// The name of the lease, if nothing says otherwise.
+/// The default name of the lease.
 const DEFAULT_LEASE: &str = "hpa-controller";
-/// Where to look for it then.
+/// The default namespace of the lease.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
 /// The lease of a controller.
@@ -26,8 +26,7 @@ pub(crate) struct LeaseName {
 }
 
 impl LeaseName {
-    /// The lease that the flags name, or else the field managers of statuses. The one that most of
-    /// them name counts.
+    /// The lease from the flags, or else the one that most field managers of statuses name.
     pub(crate) fn choose<'a>(
         arguments: &ControllerArguments,
         managers: impl IntoIterator<Item = &'a str>,

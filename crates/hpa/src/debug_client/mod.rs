@@ -1,5 +1,5 @@
-//! A client of the debug API: finds the leader by its lease, and reads the API through the API
-//! server's proxy with a token that is of no use elsewhere.
+//! A client of the debug API. It finds the leader by its lease, and reads the API through the API
+//! server's proxy with a token that no other server accepts.
 
 mod lease;
 #[cfg(test)]
@@ -29,22 +29,22 @@ use crate::{
     kubectl::escape,
 };
 
-/// The longest document that is read.
+/// The maximum size of a document, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
 /// Reads the debug API of one instance.
 pub(crate) struct DebugClient {
     client: Client,
-    /// Before the path of the API.
+    /// The prefix of the API's paths.
     prefix: String,
     /// `None` if the API is on a loopback address.
     token: Option<DebugToken>,
-    /// The pod that is read, or the URL.
+    /// The pod or the URL of the API, for messages.
     pub(crate) source: String,
 }
 
 impl DebugClient {
-    /// The debug API that the flags name, or that of the holder of the lease.
+    /// The debug API at the URL from the flags, or else of the lease holder.
     pub(crate) async fn find(
         client: &Client,
         arguments: &ControllerArguments,
@@ -90,7 +90,7 @@ impl DebugClient {
         status.ok_or_else(|| Unavailable::not_the_api(&self.source))
     }
 
-    /// An autoscaler with its decisions since a time. `None` if the instance doesn't know it.
+    /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.
     pub(crate) async fn autoscaler(
         &self,
         api: AutoscalerApi,
@@ -121,7 +121,7 @@ impl DebugClient {
         let request = request.body(Body::empty());
         let request = request.map_err(|error| Unavailable::unreachable(&error))?;
         let response = self.client.send(request).await;
-        let response = response.map_err(|error| Unavailable::unreachable(&error))?;
+        let response = response.map_err(|error| Unavailable::no_response(&self.source, &error))?;
         let (status, is_api) = (response.status(), response.headers().contains_key(MARK));
         let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
         let body = body.map_err(|error| Unavailable::Unreachable(error.to_string()))?.to_bytes();

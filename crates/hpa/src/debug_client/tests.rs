@@ -37,3 +37,23 @@ fn error_message_is_that_of_the_document() {
     assert_eq!(message(br#"{"kind":"Status","message":"no"}"#, "/message"), "no");
     assert_eq!(message(b"502 Bad Gateway\n", "/message"), "502 Bad Gateway");
 }
+
+#[tokio::test]
+async fn url_of_an_https_server_is_named_with_what_to_do() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let length = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+        assert!(length > 0);
+        // A TLS alert: unexpected message.
+        let alert = [21, 3, 3, 0, 2, 2, 10];
+        tokio::io::AsyncWriteExt::write_all(&mut stream, &alert).await.unwrap();
+    });
+    let Err(error) = DebugClient::at(&url.parse().unwrap()).unwrap().status().await else {
+        panic!("no document")
+    };
+    let error = error.to_string();
+    assert!(error.starts_with(&format!("the debug API can't be reached: {url}: ")), "{error}");
+    assert!(error.contains("It may serve HTTPS"), "{error}");
+}

@@ -1,9 +1,9 @@
 //! Tokens for the debug API.
 //!
-//! The API server's proxy doesn't pass on who sends a request, and removes its credentials. So the
-//! debug API needs a token of its own. Sending the user's would give a pod all rights of the user.
-//! Instead, a token is requested for a ServiceAccount that may do nothing else, with an audience
-//! that no other server accepts.
+//! The API server's proxy removes the credentials of a request and doesn't forward its user. The
+//! debug API therefore needs a separate token. The user's own token would give the pod all
+//! permissions of the user. Instead, the client requests a token for a ServiceAccount without other
+//! permissions, with an audience that no other server accepts.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{lease::LeaseName, unavailable::Unavailable};
 use crate::debug_api::AUDIENCE;
 
-/// The shortest that the API server issues.
+/// The lifetime of tokens. The API server issues none with a shorter one.
 const LIFETIME: Duration = Duration::from_secs(600);
-/// When a token is replaced.
+/// The age at which a token is replaced.
 const RENEW_AFTER: Duration = Duration::from_secs(300);
 
 /// A token that is replaced before it expires.
@@ -44,7 +44,7 @@ impl DebugToken {
         Ok(token)
     }
 
-    /// The token.
+    /// Returns a valid token.
     pub(super) async fn current(&self) -> Result<String, Unavailable> {
         let mut current = self.current.lock().await;
         if current.1.elapsed() > RENEW_AFTER {

@@ -1,10 +1,13 @@
-//! Why the debug API can't be read.
+//! Reasons why the debug API can't be read.
 
 use hpa_metrics::describe;
 
 use super::lease::LeaseName;
 
-/// Why there is no document of the debug API, and what to do.
+/// What the HTTP client says if a TLS server answers a plain request.
+const TLS_ALERT: &str = "invalid HTTP version";
+
+/// The reason why a document of the debug API can't be read, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unavailable {
     #[error(
@@ -33,29 +36,41 @@ pub(crate) enum Unavailable {
          debug.enabled"
     )]
     NoAccount { account: String },
-    /// The API server refuses a request.
+    /// The API server forbids a request.
     #[error("not permitted to {what}: {message}. See \"Debug API\" in docs/debugging.md")]
     Forbidden { what: String, message: String },
-    /// The debug API refuses a request.
+    /// The debug API rejects a request.
     #[error("the debug API refuses the request: {0}")]
     Refused(String),
     #[error("the debug API can't be reached: {0}")]
     Unreachable(String),
-    #[error("the debug API sent another document than this version of hpa expects: {0}")]
+    #[error("this version of hpa can't decode the document of the debug API: {0}")]
     Undecodable(String),
-    #[error("{0} stored the status, which has no debug API")]
+    #[error("the status was stored by {0}, which has no debug API")]
     OtherController(String),
     #[error("{0} has not started to work as the leader yet")]
     NotWorking(String),
     #[error("the files have no document of the debug API (kind AutoscalerDetail) about it")]
     NotInFiles,
-    #[error("the leader doesn't know this autoscaler (yet)")]
+    #[error("the leader has no record of this autoscaler (yet)")]
     UnknownAutoscaler,
 }
 
 impl Unavailable {
     pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Unreachable(describe(error))
+    }
+
+    /// A request without a response. `source` is the pod or the URL.
+    pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let error = describe(error);
+        let hint = if error.contains(TLS_ALERT) {
+            ". It may serve HTTPS, as on each address that is not a loopback one: start it with \
+             --debug-bind-address=127.0.0.1"
+        } else {
+            ""
+        };
+        Self::Unreachable(format!("{source}: {error}{hint}"))
     }
 
     pub(super) fn not_the_api(source: &str) -> Self {

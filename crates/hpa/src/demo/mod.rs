@@ -1,7 +1,7 @@
 //! `hpa demo`: the controller, unchanged, on a simulated cluster.
 //!
 //! ```text
-//! playback                   lets simulated time pass, collects what happens, shows it
+//! playback                   event loop: advances simulated time, records and shows decisions
 //!  ├─ cluster                testbed, simulation and controller
 //!  ├─ view                   live view on a terminal, else lines
 //!  └─ model                  decisions in words, samples of each workload, violations, summary

@@ -25,7 +25,7 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Observations per run. They are at least one simulated second apart.
 const OBSERVATIONS: f64 = 4000.0;
 
-/// How the demo ended.
+/// The end of the demo.
 pub(super) enum Ending {
     /// The scenario ran to its end.
     Completed {

@@ -1,5 +1,5 @@
-//! `hpa explain --all-namespaces`: the autoscalers that fail or can't do what their metrics ask for,
-//! one line each.
+//! `hpa explain --all-namespaces`: a line for each autoscaler that fails or can't follow its
+//! metrics.
 
 use hpa_calc::{
     Settings,
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     args::{ExplainHpaArguments, ReportFormat},
+    controller_options::setting_policy,
     kubectl, status,
     terminal::{self, escape_line},
 };
@@ -21,7 +22,7 @@ struct Problem {
     sentence: String,
 }
 
-/// Reads the stored statuses, and no metrics.
+/// Reads only the stored statuses, no metrics.
 pub(super) async fn run(
     arguments: &ExplainHpaArguments,
     settings: &Settings,
@@ -29,8 +30,10 @@ pub(super) async fn run(
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let api = arguments.autoscaler_api.into();
     let all = status::list(&client, api, arguments.cluster.namespace.as_deref()).await?;
+    let policy = setting_policy(&arguments.autoscaling);
     let problems = all.iter().filter_map(|autoscaler| {
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, settings);
+        let own = settings.for_autoscaler(&autoscaler.hpa, &policy).settings;
+        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
         let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
         state.is_problem().then_some(problem)
     });

@@ -5,8 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context, bail};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
-    Scale, ScaleReadError, SelectedPods, Selector, Settings, api::CrossVersionObjectReference,
-    defaults::apply_defaults, settings::PodSelection,
+    Scale, ScaleReadError, SelectedPods, Selector, Settings,
+    api::CrossVersionObjectReference,
+    defaults::apply_defaults,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
 use hpa_metrics::wire::{
@@ -21,10 +23,10 @@ use crate::{
     manifests::{self, Manifest, text},
 };
 
-/// The kinds whose scale follows from the object, as that of the API server does.
+/// The kinds whose scale is derived from the object, as in the API server.
 const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
 
-/// Objects and metrics of files.
+/// Objects and metrics from files.
 pub(super) struct Dump {
     objects: Vec<Value>,
 }
@@ -38,11 +40,12 @@ impl Dump {
         Self { objects: manifests.into_iter().map(|manifest| manifest.object).collect() }
     }
 
-    /// The autoscaler of this name, or the only one, with everything that its decision depends on.
+    /// The autoscaler of this name, or the only one, with all inputs of its decision.
     pub(super) fn subject(
         &self,
         name: Option<&str>,
         settings: Settings,
+        policy: &SettingPolicy,
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
         let object = self.autoscaler(name)?;
@@ -60,7 +63,7 @@ impl Dump {
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let is_reference = controller.is_reference();
-        let settings = settings_of_controller(settings, &hpa, is_reference);
+        let settings = settings_of_controller(settings, &hpa, policy, is_reference);
         let are_owned = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
             scale,
@@ -127,7 +130,7 @@ impl Dump {
         }
     }
 
-    /// The scale of the target: a Scale of its name, or what follows from the target.
+    /// The scale of the target: a Scale with its name, or the scale derived from the target.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let CrossVersionObjectReference { kind, name, .. } = &hpa.spec.scale_target_ref;
         let namespace = &hpa.metadata.namespace;
@@ -182,7 +185,7 @@ impl Dump {
         names
     }
 
-    /// The answer to a query. `None` if the files have nothing of its API.
+    /// The answer to a query. `None` if the files have no metrics of its API.
     fn reading(
         &self,
         query: &MetricQuery,

@@ -10,7 +10,9 @@ use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
-    defaults::apply_defaults, settings::PodSelection,
+    api::CrossVersionObjectReference,
+    defaults::apply_defaults,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
@@ -29,18 +31,24 @@ use super::subject::{Controller, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     collectors::Scope,
+    controller_options::setting_policy,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
+    lint::is_similar,
     manifests::text,
     metric_reader::MetricReader,
     rules_provider,
 };
 
-/// How many scales are read at once, to find other autoscalers of the same pods.
+/// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
-/// The last decision of a controller is in this time, in which it reads all metrics.
+/// If a namespace has more autoscalers, an error doesn't name them.
+const MAX_NAMES: usize = 5;
+/// The debug API is asked for at least this period, which has a value of every metric.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
+/// If the clock of a controller is further behind, the past is read by that clock.
+const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 fn collector_group(api: TargetApi) -> AutoscalerGroup {
     match api {
@@ -56,12 +64,13 @@ pub(super) struct Cluster {
     scales: ScaleClient,
     owners: Owners,
     metrics: MetricReader,
-    /// When the series of rules were read last.
+    /// The time when the series of rules were last read.
     relisted: Cell<Option<Instant>>,
     api: TargetApi,
     namespace: String,
     name: String,
     location: ControllerArguments,
+    policy: SettingPolicy,
     since: Option<SignedDuration>,
 }
 
@@ -100,11 +109,12 @@ impl Cluster {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             location: arguments.controller.clone(),
+            policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
         })
     }
 
-    /// Reads everything that a decision depends on.
+    /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.autoscaler().await?;
         let controller = Controller::from_managed_fields(&object);
@@ -117,12 +127,13 @@ impl Cluster {
         let settings = effective_settings(settings, remembered);
         let target = self.target(&hpa).await;
         let is_reference = controller.is_reference();
-        let settings = settings_of_controller(settings, &hpa, is_reference);
+        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let selected = match (&selector, &target) {
             (Some(selector), Ok(target)) => {
-                let owner = (settings.pods == PodSelection::Owned).then_some(target);
+                let are_owned = settings.pods == PodSelection::Owned;
+                let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
                 self.select(selector, owner).await?
             }
             _ => SelectedPods::default(),
@@ -151,7 +162,7 @@ impl Cluster {
         Ok(Subject { inputs, controller, past, read_by_controller })
     }
 
-    /// What the debug API of the leader says.
+    /// The record of the leader's debug API.
     async fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -164,9 +175,18 @@ impl Cluster {
         }
         let lease = LeaseName::choose(&self.location, manager);
         let api = DebugClient::find(&self.client, &self.location, &lease).await?;
+        let window = self.since.unwrap_or_default().max(LAST_DECISION);
+        let read = async |now: Timestamp| {
+            let since = now.checked_sub(window).ok();
+            api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await
+        };
         let now = Timestamp::now();
-        let since = now.checked_sub(self.since.unwrap_or_default().max(LAST_DECISION)).ok();
-        let detail = api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await?;
+        let mut detail = read(now).await?;
+        // In a simulation, the clock of the controller is behind.
+        let other = detail.as_ref().map(|detail| detail.now);
+        if let Some(other) = other.filter(|other| now.duration_since(*other) > MAX_SKEW) {
+            detail = read(other).await?;
+        }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
             Some(detail) if detail.history.is_some() => Ok(detail),
             Some(_) => Err(Unavailable::NotWorking(api.source)),
@@ -194,7 +214,32 @@ impl Cluster {
                 self.api.api_version()
             );
         }
+        if let Some(others) = self.others().await {
+            bail!("there is no autoscaler {own_name}{others}");
+        }
         Err(error.context(format!("unable to read the autoscaler {own_name}")))
+    }
+
+    /// The autoscalers that may be meant, if those of the namespace can be listed and the name is
+    /// not among them.
+    async fn others(&self) -> Option<String> {
+        let list: Value = get(&self.client, &self.autoscalers_path()).await.ok()?;
+        let items = list.get("items")?.as_array()?;
+        let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
+        if names.contains(&self.name.as_str()) {
+            return None;
+        }
+        let namespace = &self.namespace;
+        let similar: Vec<_> =
+            names.iter().copied().filter(|name| is_similar(name, &self.name)).collect();
+        Some(match (names.as_slice(), similar.as_slice()) {
+            ([], _) => format!(": the namespace {namespace} has none"),
+            (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
+            (names, []) if names.len() <= MAX_NAMES => {
+                format!(". The namespace {namespace} has {}", names.join(", "))
+            }
+            (names, []) => format!(". The namespace {namespace} has {} others", names.len()),
+        })
     }
 
     fn autoscalers_path(&self) -> String {
@@ -216,16 +261,18 @@ impl Cluster {
         read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
     }
 
-    /// The pods of the selector, only those of the owner if there is one, and the autoscalers that
+    /// The pods of the selector (and of the owner, if one is given), and the autoscalers that
     /// select any of them.
     async fn select(
         &self,
         selector: &Selector,
-        owner: Option<&ScaleObject>,
+        owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.pods(selector).await?;
         let selected = match owner {
-            Some(owner) => self.owners.only_owned(&self.namespace, pods, owner).await,
+            Some((target, reference)) => {
+                self.owners.only_owned(&self.namespace, pods, target, reference).await
+            }
             None => SelectedPods::new(pods),
         };
         let SelectedPods { pods, ownership_error, .. } = selected;
@@ -277,7 +324,7 @@ impl Cluster {
         }
     }
 
-    /// Reads the series of the rules, if there are rules and that is due.
+    /// Reads the series of the rules, if there are rules and the relist interval has passed.
     async fn relist(&self) -> anyhow::Result<()> {
         let Some(rules) = self.metrics.rules() else { return Ok(()) };
         let interval = rules.settings().relist_interval;

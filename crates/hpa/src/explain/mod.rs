@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
-    controller_options::settings,
+    controller_options::{setting_policy, settings},
     terminal,
 };
 
@@ -33,7 +33,7 @@ struct Output<'a> {
     report: &'a Report,
     controller: &'a Controller,
     past: Option<&'a AutoscalerDetail>,
-    /// Why there is no past.
+    /// The reason why the past is missing.
     past_missing: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn status_manager(object: &serde_json::Value) -> Option<String> {
     Controller::from_managed_fields(object).name
 }
 
-/// Explains an autoscaler of a cluster or of files.
+/// Explains an autoscaler from a cluster or from files.
 pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
     let settings = settings(&arguments.autoscaling)
         .with_exact_schedules(arguments.sources.schedules.scaling_schedule);
@@ -50,6 +50,7 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),
             settings,
+            &setting_policy(&arguments.autoscaling),
             arguments.at,
         )?;
         print(&subject, arguments)?;

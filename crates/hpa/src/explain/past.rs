@@ -9,7 +9,7 @@ use crate::terminal::escape_line;
 
 /// A section of the text: one line for each run of decisions with the same outcome.
 pub(super) fn section(detail: &AutoscalerDetail, since: Timestamp) -> String {
-    let mut text = "How it came to this (times are UTC)\n".to_owned();
+    let mut text = "Earlier decisions (times are UTC)\n".to_owned();
     let recent: Vec<&Run> = detail.runs.iter().filter(|run| run.until >= since).collect();
     // Writing to a string doesn't fail.
     let _ = match recent.first() {
@@ -93,10 +93,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_lines_and_what_was_not_recorded_is_said() {
+    fn each_run_is_a_line_and_gaps_in_the_records_are_reported() {
         assert_eq!(
             since("11:30:00"),
-            "How it came to this (times are UTC)\n\
+            "Earlier decisions (times are UTC)\n\
              \x20 decisions before 2026-01-31 12:00:00 are not recorded\n\
              \x20 2026-01-31 12:00:00 to 2026-01-31 12:10:00  stays at 4 (41 decisions); last: \
              cpu is at 60%, target 60%\n\

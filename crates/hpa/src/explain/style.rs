@@ -45,12 +45,13 @@ mod tests {
             "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
         });
         let manifest = Manifest::new("f", 1, object);
-        let subject = Dump::new(vec![manifest]).subject(None, <_>::default(), None);
+        let subject =
+            Dump::new(vec![manifest]).subject(None, <_>::default(), &<_>::default(), None);
         subject.expect("an autoscaler").inputs.report()
     }
 
     #[test]
-    fn colors_change_no_text() {
+    fn colors_do_not_change_the_text() {
         let report = report();
         let text = report.to_string();
         let colored = color(&text, &report);

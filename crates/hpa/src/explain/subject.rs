@@ -1,4 +1,4 @@
-//! What is explained.
+//! The autoscaler to explain.
 
 use hpa_calc::{Inputs, Scale, Selector};
 use hpa_controller::debug::AutoscalerDetail;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::past;
 use crate::{debug_client::Unavailable, manifests::text, terminal::escape_line};
 
-/// What is explained, and who handles it.
+/// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
     pub(super) inputs: Inputs,
     pub(super) controller: Controller,
-    /// What the controller's debug API says about it.
+    /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
-    /// The metrics whose values are those that the controller has read.
+    /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
 }
 
@@ -24,21 +24,21 @@ pub(super) struct Subject {
 pub(super) struct Controller {
     /// The name of the field manager. Absent if no status was stored.
     pub(super) name: Option<String>,
-    /// When it wrote.
+    /// The time of its last write.
     pub(super) at: Option<String>,
 }
 
 impl Subject {
-    /// Where values come from that were not read here.
+    /// Describes the values that this command has not read itself.
     pub(super) fn describe_source(&self) -> String {
         if self.read_by_controller.is_empty() {
             return String::new();
         }
         let names = self.read_by_controller.join(" and ");
-        format!("The controller reads {names} itself; the value is the last one that it read.\n")
+        format!("The controller reads {names} itself; the value is the last one that it read.\n\n")
     }
 
-    /// The decisions since a time, or why the past is missing.
+    /// The decisions since a time, or the reason why the past is missing.
     pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
         match (&self.past, since) {
             (Err(missing), _) => {
@@ -76,7 +76,7 @@ impl Controller {
         })
     }
 
-    /// Whether it is the controller of Kubernetes, which has no annotations to pause it.
+    /// Whether it is kube-controller-manager, which doesn't support pause annotations.
     pub(super) fn is_reference(&self) -> bool {
         self.name.as_deref() == Some("kube-controller-manager")
     }

@@ -120,7 +120,7 @@ pub(crate) async fn scrape_controller() -> String {
     let controller = RunningController::start(dependencies, options);
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(TIMEOUT, reconciled).await.expect("in time").expect("a testbed");
-    // The discovery has ended before the first query, and that one before the second.
+    // The discovery ends before the first query, and the first query before the second.
     let reached = queries.wait_for(|queries| *queries >= 2);
     tokio::time::timeout(TIMEOUT, reached).await.expect("in time").expect("a server");
     let text = telemetry.render();

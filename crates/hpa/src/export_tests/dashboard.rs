@@ -1,4 +1,4 @@
-//! The essential rules of Grafana's dashboard model, and the panels that the alerts link to.
+//! Tests of the Grafana dashboard: Grafana's model, and the panels that alerts link to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use super::{DASHBOARD, RULES, collect_strings, queries::Query};
 
 /// Columns of Grafana's grid.
 const COLUMNS: u64 = 24;
-/// The data source of every panel: the variable at the top.
+/// The variable that every panel uses as its data source.
 const DATA_SOURCE: &str = "${datasource}";
-/// Units in use, of those that Grafana has.
+/// The Grafana units that the dashboard uses.
 const UNITS: [&str; 6] = ["short", "none", "s", "ops", "reqps", "percentunit"];
 
-/// What Grafana would refuse, or show otherwise than meant.
+/// Returns the mistakes that Grafana would reject or render wrongly.
 fn errors(dashboard: &Value) -> Vec<String> {
     let mut errors = Vec::new();
     for field in ["title", "uid"] {
@@ -33,7 +33,7 @@ fn errors(dashboard: &Value) -> Vec<String> {
         let title = text(panel, "title");
         let mut found = panel_errors(panel);
         if !panel["id"].as_u64().is_some_and(|id| id > 0 && ids.insert(id)) {
-            found.push("id is missing or used twice".to_owned());
+            found.push("id is missing or a duplicate".to_owned());
         }
         found.extend(position_errors(panel, &mut cells));
         errors.extend(found.into_iter().map(|error| format!("{title}: {error}")));
@@ -56,7 +56,7 @@ fn panel_errors(panel: &Value) -> Vec<String> {
         errors.push("no title".to_owned());
     }
     match text(panel, "type") {
-        // The panels of an open row follow it.
+        // The panels of an expanded row follow the row instead of being in it.
         "row" if panel["collapsed"] == false && panel["panels"] == Value::Array(vec![]) => {
             return errors;
         }
@@ -77,19 +77,21 @@ fn panel_errors(panel: &Value) -> Vec<String> {
     let mut references = BTreeSet::new();
     for target in targets {
         if text(target, "expr").is_empty() || !references.insert(text(target, "refId")) {
-            errors.push("a target without expr, or a refId used twice".to_owned());
+            errors.push("a target has no expr or a duplicate refId".to_owned());
         }
     }
     let sources = targets.iter().chain([panel]).map(|part| &part["datasource"]);
     if targets.is_empty()
-        || sources.into_iter().any(|one| one["type"] != "prometheus" || one["uid"] != DATA_SOURCE)
+        || sources
+            .into_iter()
+            .any(|source| source["type"] != "prometheus" || source["uid"] != DATA_SOURCE)
     {
         errors.push("no target, or another data source".to_owned());
     }
     errors
 }
 
-/// The first step has no value, which stands for minus infinity. The others ascend.
+/// The first step must have no value (minus infinity), and the others must ascend.
 fn threshold_errors(thresholds: &Value) -> Option<String> {
     let steps = thresholds["steps"].as_array().map_or(&[][..], Vec::as_slice);
     let values: Vec<Option<f64>> = steps.iter().map(|step| step["value"].as_f64()).collect();
@@ -101,7 +103,7 @@ fn threshold_errors(thresholds: &Value) -> Option<String> {
     (!is_valid).then(|| format!("invalid thresholds {thresholds}"))
 }
 
-/// The panel is inside the grid, and on no cell of another panel.
+/// The panel must be inside the grid and must not overlap another panel.
 fn position_errors(panel: &Value, cells: &mut BTreeMap<(u64, u64), String>) -> Vec<String> {
     let position = ["x", "y", "w", "h"].map(|field| panel["gridPos"][field].as_u64());
     let [Some(x), Some(y), Some(w @ 1..), Some(h @ 1..)] = position else {
@@ -115,7 +117,7 @@ fn position_errors(panel: &Value, cells: &mut BTreeMap<(u64, u64), String>) -> V
     taken.collect::<BTreeSet<_>>().into_iter().map(|other| format!("overlaps {other}")).collect()
 }
 
-/// Queries use only variables that the dashboard or Grafana defines.
+/// Queries must use only variables that the dashboard or Grafana defines.
 fn variable_errors(dashboard: &Value) -> Vec<String> {
     let variables = dashboard["templating"]["list"].as_array().map_or(&[][..], Vec::as_slice);
     let defined: BTreeSet<&str> = variables
@@ -153,7 +155,7 @@ fn dashboard_follows_the_rules_of_grafana() {
 #[test]
 fn broken_dashboard_is_detected() {
     let changes: [(&str, Value, &str); 8] = [
-        ("/panels/1/id", 20.into(), "id is missing or used twice"),
+        ("/panels/1/id", 20.into(), "id is missing or a duplicate"),
         ("/panels/1/gridPos/w", 4.into(), "overlaps"),
         ("/panels/1/gridPos/x", 23.into(), "outside of the grid"),
         ("/panels/1/type", "graph".into(), "incomplete panel of type \"graph\""),
@@ -170,7 +172,6 @@ fn broken_dashboard_is_detected() {
     }
 }
 
-/// Each alert names a panel with one of its metrics.
 #[test]
 fn every_alert_links_to_a_panel_with_its_metric() {
     let (dashboard, rules): (_, Value) =
@@ -192,8 +193,8 @@ fn every_alert_links_to_a_panel_with_its_metric() {
         let panel = panels(&dashboard).iter().find(|panel| panel["id"] == id).expect("a panel");
         let mut expressions = Vec::new();
         collect_strings(panel, "expr", &mut expressions);
-        let shown: BTreeSet<String> = expressions.into_iter().flat_map(metrics).collect();
-        let needed = metrics(text(alert, "expr"));
-        assert!(!shown.is_disjoint(&needed), "{name}: {needed:?}, shown {shown:?}");
+        let in_panel: BTreeSet<String> = expressions.into_iter().flat_map(metrics).collect();
+        let in_alert = metrics(text(alert, "expr"));
+        assert!(!in_panel.is_disjoint(&in_alert), "{name}: {in_alert:?}, panel: {in_panel:?}");
     }
 }

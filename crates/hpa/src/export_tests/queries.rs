@@ -1,4 +1,4 @@
-//! Extracts metric and label names from `PromQL`, as far as the dashboard and the alerts use it.
+//! Extracts metric and label names from the subset of `PromQL` in the dashboard and the alerts.
 
 /// Keywords before a list of labels in parentheses.
 const LABEL_KEYWORDS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];

@@ -1,4 +1,4 @@
-//! What forecasts would have changed.
+//! Compares a load with and without forecasts.
 
 use hpa_forecast::{
     Backtest, Comparison, Reason, Replicas, Settings, Trace, Verdict, Workload, gate,
@@ -9,10 +9,11 @@ use crate::{args::ForecastArguments, simulate::Progress};
 
 /// The quantiles that are compared.
 const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
-/// More pod-hours for less overload than this share of that without forecasts are hardly worth it.
-const ENOUGH: f64 = 0.25;
+/// If the overload is below this share of the overload without forecasts, more pod-hours aren't
+/// worth it.
+const LOW_OVERLOAD_RATIO: f64 = 0.25;
 const MINUTES_PER_DAY: usize = 24 * 60;
-/// From this utilization on, a request is taken to last as long as at it.
+/// Above this utilization, latency is assumed not to grow further.
 const MAX_UTILIZATION: f64 = 0.99;
 
 /// A load, and the autoscaler that has to follow it.
@@ -27,11 +28,11 @@ pub(super) struct Subject {
 /// The results for a subject.
 pub(super) struct Analysis {
     pub(super) subject: Subject,
-    /// With the recommended quantile.
+    /// The settings with the recommended quantile.
     pub(super) settings: Settings,
-    /// By quantile, in ascending order.
+    /// The verdicts by quantile, in ascending order.
     pub(super) verdicts: Vec<(f64, Verdict)>,
-    /// With the recommended quantile.
+    /// The verdict for the recommended quantile.
     pub(super) verdict: Verdict,
     pub(super) runs: Option<Runs>,
 }
@@ -42,7 +43,7 @@ pub(super) struct Runs {
     pub(super) lowered: Vec<Replicas>,
     pub(super) forecast: Vec<Replicas>,
     pub(super) perfect: Vec<Replicas>,
-    /// The forecast load, made at each minute of the trace for the horizon.
+    /// The forecasts of each minute of the trace, for the load one horizon later.
     pub(super) forecasts: Vec<f32>,
 }
 
@@ -83,13 +84,13 @@ impl Analysis {
     }
 }
 
-/// Of the quantiles that pass the gate, the cheapest one with few enough overload at equal
-/// pod-hours, else the one with the least. If none passes, the default or the only one.
+/// Among the quantiles that pass the gate, the cheapest one with low overload at equal pod-hours,
+/// else the one with the least overload. If none passes, the default or the only one.
 fn best(verdicts: &[(f64, Verdict)]) -> (f64, Verdict) {
     let active = verdicts.iter().filter(|(_, one)| one.reason.is_active());
     let active = active.filter_map(|found| Some((found, found.1.comparison?)));
     let cost = |one: &Comparison| one.forecast.pod_hours;
-    let enough = active.clone().filter(|(_, one)| one.ratio() <= ENOUGH);
+    let enough = active.clone().filter(|(_, one)| one.ratio() <= LOW_OVERLOAD_RATIO);
     let enough = enough.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
     let least = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
     let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
@@ -115,7 +116,7 @@ impl Runs {
     }
 }
 
-/// The time that 99 % of the requests take at most, as a multiple of that on an idle pod. Estimated
+/// The 99th percentile of the latency, as a multiple of the latency on an idle pod. It is estimated
 /// from the utilization: 1 / (1 − utilization).
 pub(super) fn latency_p99(minutes: &[Replicas], pod_capacity: f64) -> f64 {
     let latency = |one: &Replicas| {

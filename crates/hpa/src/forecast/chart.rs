@@ -10,7 +10,7 @@ use super::analysis::{Analysis, Runs};
 const SECONDS_PER_MINUTE: f64 = 60.0;
 const MINUTES_PER_HOUR: usize = 60;
 
-/// The chart of the days at the end. `None` without a measured time.
+/// The chart of the last days. `None` if nothing was measured.
 pub(super) fn of_last_days(analysis: &Analysis, days: usize) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let (first, last) = (runs.reactive.first()?.minute, runs.reactive.last()?.minute);
@@ -30,7 +30,7 @@ pub(super) fn of_best_hours(analysis: &Analysis, hours: usize) -> Option<String>
     let sum =
         |start: usize| -> i32 { saved.iter().skip(start).take(hours * MINUTES_PER_HOUR).sum() };
     let starts = (0..saved.len()).step_by(MINUTES_PER_HOUR / 2);
-    // The last of several.
+    // Among equals, `max_by_key` returns the last.
     let start = starts.max_by_key(|start| sum(*start))?;
     let first = runs.reactive.get(start)?.minute;
     let shown = first..=(first + hours * MINUTES_PER_HOUR);
@@ -91,7 +91,7 @@ fn draw(
     Some(plots(&all, start, end, &description))
 }
 
-/// The forecast load at the time that it is for.
+/// The forecast loads at their forecast times.
 fn forecasts(analysis: &Analysis, runs: &Runs, shown: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
     let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
     let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;

@@ -40,8 +40,7 @@ pub(super) struct ParseError {
     problem: String,
 }
 
-/// Parses a time and a value a line. Empty lines, those that start with `#`, and a header are
-/// skipped.
+/// Parses lines of a time and a value. Skips empty lines, lines that start with `#`, and a header.
 fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseError> {
     let mut samples: Vec<(Timestamp, f64)> = Vec::new();
     let lines = text.lines().enumerate();
@@ -85,7 +84,8 @@ fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseErro
     Ok(samples)
 }
 
-/// A local time that a change of the clock repeats is the second one if the first is over.
+/// Parses a time. A local time that occurs twice, because the clock is set back, is the second one
+/// if an earlier line has the first.
 fn parse_time(text: &str, zone: &TimeZone, last: Option<Timestamp>) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);

@@ -20,17 +20,17 @@ use crate::{
     simulate::{print, write},
 };
 
-/// The exit status if there is no answer.
+/// The exit status after an error.
 pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
 
-/// A pod takes so long to become ready if that is not known.
+/// The default time until a pod is ready.
 const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
-/// What `--svg` shows.
+/// The hours in the chart of `--svg`.
 const CHART_HOURS: usize = 6;
-/// Without a target, the peak of the load needs so many pods.
+/// Without a target, the peak of the load is assumed to need this many pods.
 const DEFAULT_PEAK_PODS: f64 = 100.0;
 
-/// Says whether a load is forecastable, and what forecasts would have changed.
+/// Reports whether a load is forecastable and whether forecasts would have helped.
 pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
     let subject = match &arguments.file {
         Some(_) => from_file(arguments)?,

@@ -1,4 +1,4 @@
-//! The answer as text, JSON and a page.
+//! Prints an analysis as text, JSON and an HTML page.
 
 use std::fmt::Write as _;
 
@@ -70,8 +70,8 @@ fn answer(analysis: &Analysis) -> String {
     let Verdict { reason, comparison, .. } = &analysis.verdict;
     match (reason, comparison) {
         (Reason::Forecasting, Some(comparison)) => format!(
-            "Forecasts would have helped: {} of the overload that the same pod-hours had without \
-             them.",
+            "Forecasts would have helped: they leave {} of the overload that the same pod-hours \
+             had without them.",
             percent(comparison.ratio())
         ),
         (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
@@ -81,8 +81,8 @@ fn answer(analysis: &Analysis) -> String {
             "No forecasts needed: without them, pods were never overloaded.".to_owned()
         }
         (Reason::NoBenefit, Some(comparison)) => format!(
-            "Forecasts would have helped too little: {} of the overload that the same pod-hours \
-             had without them.",
+            "Forecasts would have helped too little: they leave {} of the overload that the same \
+             pod-hours had without them.",
             percent(comparison.ratio())
         ),
         _ => {
@@ -97,12 +97,12 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
-/// Four significant digits.
+/// A number with four significant digits.
 pub(super) fn figure(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
 }
 
-/// The measurements, and the model that they are of.
+/// The measurements, and the model that was used.
 fn details(analysis: &Analysis) -> Vec<String> {
     let workload = &analysis.subject.workload;
     let mut lines = vec![format!(

@@ -1,4 +1,4 @@
-//! Reads what is checked from a cluster.
+//! Reads the objects to check from a cluster.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,10 +17,10 @@ use crate::{
     manifests::{Manifest, text},
 };
 
-/// What KEDA lists instead of its metrics.
+/// The name that KEDA lists instead of its metrics.
 const PLACEHOLDER: &str = "externalmetrics";
 
-/// The kinds that are listed: group and version, resource, and kind. Those after the first may be
+/// The kinds that are listed: group and version, resource, and kind. All but the first may be
 /// missing or forbidden.
 const LISTS: [(&str, &str, &str); 9] = [
     ("apis/autoscaling/v2", hpa_crd::PLURAL, hpa_crd::KIND),
@@ -36,8 +36,8 @@ const LISTS: [(&str, &str, &str); 9] = [
 /// The kind without a namespace.
 const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
 
-/// Lists the autoscalers of a namespace or of all, their usual targets, and what the metrics APIs
-/// serve.
+/// Lists the autoscalers of one or all namespaces, their usual targets, and the metrics of the
+/// metrics APIs.
 pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;

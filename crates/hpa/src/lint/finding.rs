@@ -1,4 +1,4 @@
-//! What a check reports.
+//! Findings of checks.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::rules::Rule;
 use crate::manifests::{Manifest, Position, text};
 
-/// How bad a finding is, in ascending order.
+/// The severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -15,7 +15,7 @@ pub(super) enum Severity {
     Note,
     /// It doesn't work as intended, or may fail at any time.
     Warning,
-    /// The API server refuses the object.
+    /// The API server rejects the object.
     Error,
 }
 

@@ -22,12 +22,13 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
+pub(crate) use self::workspace::{is_autoscaler, is_similar};
 use self::{
     finding::{Finding, Severity},
     workspace::{OwnSources, ServedMetrics, Workspace},
 };
 use crate::{
-    args::{LintArguments, LintFormat},
+    args::{LintArguments, LintFormat, SourceArguments},
     manifests::{self, Input, Manifest, Problem, directory_with},
     rules::builtin_mapper,
 };
@@ -42,7 +43,7 @@ const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "K
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    let (mut workspace, problems) = if arguments.files.is_empty() {
+    let (mut workspace, mut problems) = if arguments.files.is_empty() {
         (runtime.block_on(cluster::read(arguments))?, Vec::new())
     } else {
         let mut input = manifests::read_all(&arguments.files, arguments.recursive);
@@ -55,6 +56,10 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         (workspace, input.problems)
     };
     workspace.own_sources = OwnSources::from_flags(&arguments.sources);
+    problems.extend(undiscovered_rules(&workspace, &arguments.sources));
+    if let Some(warning) = arguments.sources.unused_server() {
+        crate::terminal::warn(warning);
+    }
     let findings = check(&workspace);
     let text = match arguments.output {
         LintFormat::Text => output::text(&findings, workspace.autoscalers().count()),
@@ -68,6 +73,16 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }
 
+/// The problem of rules whose series could not be read.
+fn undiscovered_rules(workspace: &Workspace, sources: &SourceArguments) -> Option<Problem> {
+    let reason = workspace.served.as_ref()?.undiscovered.as_ref()?;
+    let file = sources.rules.metrics_config.as_ref()?;
+    Some(Problem {
+        place: format!("--metrics-config {}", file.display()),
+        message: format!("{reason}. Whether a metric is served is unknown and was not checked"),
+    })
+}
+
 fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool) -> ExitCode {
     let failing = if warnings_as_notes { Severity::Error } else { Severity::Warning };
     if !problems.is_empty() {
@@ -79,10 +94,10 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// The problem of files without an autoscaler, with the kinds that they have.
+/// A problem if the files have no autoscaler. It lists the kinds that they have.
 fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
-    if !problems.is_empty() || manifests.iter().any(workspace::is_autoscaler) {
+    if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
         return None;
     }
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
@@ -101,7 +116,7 @@ fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     Some(Problem { place: places.join(", "), message })
 }
 
-/// The command that checks what kustomize makes of a file.
+/// The command that checks the output of kustomize for a file.
 fn kustomize_command(file: &str) -> String {
     let directory = directory_with(Path::new(file), &KUSTOMIZATIONS);
     format!("kustomize build {} | hpa lint -", directory.as_deref().unwrap_or("DIRECTORY"))
@@ -114,13 +129,13 @@ pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
     check(&workspace).iter().map(|finding| finding.rule.id).collect()
 }
 
-/// Id, severity and summary of each rule.
+/// ID, severity and summary of each rule.
 #[cfg(test)]
 pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// Everything that is found, by file, line and rule.
+/// All findings, sorted by file, line and rule.
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in workspace.objects() {

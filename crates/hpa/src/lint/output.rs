@@ -98,7 +98,7 @@ pub(super) fn sarif(findings: &[Finding], problems: &[Problem]) -> serde_json::R
     Ok(serde_json::to_string_pretty(&log)? + "\n")
 }
 
-/// A summary as a sentence begins.
+/// A summary with its first letter in upper case.
 fn capitalized(text: &str) -> String {
     let (first, rest) = text.split_at_checked(1).unwrap_or((text, ""));
     first.to_uppercase() + rest

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
-use hpa_prometheus::source::PrometheusProvider;
+use hpa_prometheus::source::{PrometheusProvider, RelistError};
 
 use super::workspace::ServedMetrics;
 use crate::{args::RulesFileArguments, rules_provider};
@@ -18,12 +18,15 @@ pub(super) async fn by_rules(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
 ) -> anyhow::Result<Option<ServedMetrics>> {
-    // Metrics are listed, not read.
+    // Metrics are only listed, not read, so no objects are needed.
     let objects = Arc::new(NoObjects);
     let Some(provider) = rules_provider::from_flags(arguments, mapper, objects).await? else {
         return Ok(None);
     };
-    rules_provider::relist(&provider).await?;
+    let undiscovered = match provider.relist().await {
+        Err(error @ RelistError::Mapper(_)) => return Err(error.into()),
+        other => other.err().map(|error| format!("{:#}", anyhow::Error::from(error))),
+    };
     let groups = provider.groups();
     let served =
         [(groups.resource, RESOURCE), (groups.custom, CUSTOM), (groups.external, EXTERNAL)];
@@ -41,6 +44,7 @@ pub(super) async fn by_rules(
             .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
         external: groups.external.then(|| external.map(|one| one.metric).collect()),
         averages: averages(&provider),
+        undiscovered,
     }))
 }
 
@@ -68,13 +72,13 @@ fn is_average(query: &str) -> bool {
 }
 
 impl ServedMetrics {
-    /// What rules serve, where nothing is known about a cluster: its APIs may serve anything that
-    /// the rules have no list for.
+    /// The metrics of rules without access to a cluster. Its APIs may serve any metric of the APIs
+    /// that the rules don't serve.
     pub(super) fn beside_any_cluster(self) -> Self {
         Self { groups: METRICS_APIS.map(str::to_owned).into(), ..self }
     }
 
-    /// Adds what rules serve to what the APIs of a cluster serve.
+    /// Adds the metrics of rules to those of the cluster's APIs.
     pub(super) fn add(&mut self, rules: Self) {
         // An API whose metrics are not known may serve any.
         let merge = |own: &mut Option<BTreeSet<String>>, is_served: bool, other| match own {
@@ -88,6 +92,7 @@ impl ServedMetrics {
         merge(&mut self.external, external, rules.external);
         self.groups.extend(rules.groups);
         self.averages.extend(rules.averages);
+        self.undiscovered = rules.undiscovered;
         self.by = "the cluster or the rules file";
     }
 }

@@ -421,6 +421,21 @@ fn rules_serve_metrics_beside_the_apis() {
 }
 
 #[test]
+fn metric_is_not_unserved_while_the_series_of_rules_are_unknown() {
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let unserved = |undiscovered| {
+        let mut served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
+        served.add(ServedMetrics { undiscovered, ..ServedMetrics::default() });
+        let objects = set(&[(0, "/spec/metrics", metric.clone())]);
+        ids(&check(&in_cluster(objects, served))).contains(&"unserved-metric")
+    };
+    assert!(unserved(None));
+    assert!(!unserved(Some("no response".to_owned())));
+}
+
+#[test]
 fn replicas_of_a_stored_object_are_not_advised_against() {
     let objects = set(&[(1, "/spec/replicas", json!(3))]);
     let served = ServedMetrics { groups: ["metrics.k8s.io".to_owned()].into(), ..<_>::default() };

@@ -1,4 +1,4 @@
-//! The objects that are checked together.
+//! The objects of a run of `hpa lint`, and the metrics that are served.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,21 @@ use crate::{
     manifests::{Manifest, text},
 };
 
-/// Objects of files or of a cluster.
+/// Objects from files or from a cluster.
 pub(super) struct Workspace {
     objects: Vec<Manifest>,
-    /// The kinds with their groups that were listed, if the objects are those of a cluster.
+    /// The kinds that were listed, with their groups. `None` for objects from files.
     listed: Option<BTreeSet<(String, String)>>,
-    /// The metrics that the cluster or a rules file serves, if that is known.
+    /// The metrics that the cluster or a rules file serves. `None` if unknown.
     pub(super) served: Option<ServedMetrics>,
-    /// What else the controller reads.
+    /// The controller's other sources of metrics.
     pub(super) own_sources: OwnSources,
 }
 
 /// The sources in the controller's process that need no API and no rules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnSources {
-    /// What `--collectors` collects, if that is on.
+    /// The settings of `--collectors`, if it is on.
     pub(super) collectors: Option<CollectionSettings>,
     /// `--scaling-schedule`
     pub(super) schedules: bool,
@@ -44,7 +44,7 @@ impl OwnSources {
 /// The metrics that are served.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedMetrics {
-    /// What serves them, for messages.
+    /// The name of the source, for messages.
     pub(super) by: &'static str,
     /// The metrics APIs.
     pub(super) groups: BTreeSet<String>,
@@ -55,6 +55,8 @@ pub(super) struct ServedMetrics {
     pub(super) external: Option<BTreeSet<String>>,
     /// The metrics of rules whose query is an average, by the same names.
     pub(super) averages: BTreeSet<String>,
+    /// Why the series of rules could not be read. Which metrics they serve is unknown then.
+    pub(super) undiscovered: Option<String>,
 }
 
 /// A reference to an object: its group, kind and name.
@@ -114,12 +116,12 @@ impl Workspace {
         }
     }
 
-    /// Whether the objects are manifests, as opposed to what a cluster has stored.
+    /// Whether the objects are from files, not from a cluster.
     pub(super) fn is_files(&self) -> bool {
         self.listed.is_none()
     }
 
-    /// Whether the objects are all of a cluster's objects of a kind.
+    /// Whether the workspace has all objects of a kind in a cluster.
     pub(super) fn has_all(&self, reference: &Reference) -> bool {
         let kind = (reference.group.clone(), reference.kind.clone());
         self.listed.as_ref().is_some_and(|listed| listed.contains(&kind))
@@ -137,8 +139,8 @@ impl Workspace {
         self.objects.iter().filter(|manifest| is_autoscaler(manifest))
     }
 
-    /// The object that an object of the same namespace refers to. A namespace that a manifest
-    /// leaves out may be any.
+    /// The object that an object of the same namespace refers to. A manifest without a namespace
+    /// can be in any.
     pub(super) fn referenced(&self, from: &Manifest, reference: &Reference) -> Option<&Manifest> {
         let found = || self.objects.iter().filter(|object| Reference::to(object) == *reference);
         let is_unknown =
@@ -150,7 +152,7 @@ impl Workspace {
 }
 
 /// Whether an object is an autoscaler of the core API in any version, or of the custom API.
-pub(super) fn is_autoscaler(manifest: &Manifest) -> bool {
+pub(crate) fn is_autoscaler(manifest: &Manifest) -> bool {
     manifest.kind() == hpa_crd::KIND && versions::is_known(text(&manifest.object, "/apiVersion"))
 }
 
@@ -169,8 +171,7 @@ pub(super) fn pod_template(object: &Value) -> Option<&Value> {
     object.pointer("/spec/jobTemplate/spec/template").or_else(|| object.pointer("/spec/template"))
 }
 
-/// The containers of a target's pods whose requests count, with their fields: containers and
-/// sidecars.
+/// The containers and sidecars of a target's pods, whose requests count, with their paths.
 pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value)> {
     let list = |member: &'static str| {
         let pods = target.pointer("/spec/template/spec");
@@ -186,7 +187,7 @@ pub(super) fn containers(target: &Value) -> impl Iterator<Item = (String, &Value
 
 /// Whether one name may be a misspelling of the other: it differs in case, by a part before or
 /// after a hyphen, or by up to two letters.
-pub(super) fn is_similar(left: &str, right: &str) -> bool {
+pub(crate) fn is_similar(left: &str, right: &str) -> bool {
     let (left, right) = (left.to_ascii_lowercase(), right.to_ascii_lowercase());
     let (short, long) = if left.len() <= right.len() { (&left, &right) } else { (&right, &left) };
     if short.is_empty() {
@@ -198,7 +199,7 @@ pub(super) fn is_similar(left: &str, right: &str) -> bool {
     is_part || distance(short, long) <= allowed
 }
 
-/// The number of letters to insert, delete or replace.
+/// The edit distance: the number of letters to insert, delete or replace.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

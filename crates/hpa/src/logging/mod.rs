@@ -15,8 +15,7 @@ use tracing_subscriber::{
 use crate::args::{LogArguments, LogFormat};
 use one_line::OneLine;
 
-/// kube and the verifier of certificates log every failed request, which the callers report
-/// themselves.
+/// kube and rustls log every failed request, which the callers already report.
 const DEFAULT_DIRECTIVES: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
     rustls_platform_verifier=off,tower=warn";
 
@@ -47,7 +46,7 @@ where
     // The last directive wins, so the user can override the defaults.
     let directives = format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level);
     let registry = tracing_subscriber::registry().with(EnvFilter::builder().parse(directives)?);
-    // A reader of standard error that is gone would be a panic.
+    // If the reader of standard error is gone, reporting that would panic.
     let layer = fmt::layer().log_internal_errors(false);
     Ok(registry.with(match arguments.log_format {
         LogFormat::Text => {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, io};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Colors start with it. tracing-subscriber escapes it in values.
+/// The first character of color sequences. tracing-subscriber escapes it in values.
 const ESCAPE: char = '\u{1b}';
 
 /// A writer that gets one line at a time and escapes the control characters in it. Values such as
@@ -57,7 +57,7 @@ fn escape(line: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn is_escaped(letter: char) -> bool {
-    // Line and paragraph separator are no control characters.
+    // Line and paragraph separators are not control characters.
     (letter.is_control() && letter != ESCAPE && letter != '\t')
         || matches!(letter, '\u{2028}' | '\u{2029}')
 }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_not_copied() {
+    fn lines_without_control_characters_are_not_copied() {
         assert!(matches!(escape(b"INFO a=\"b\"\n"), Cow::Borrowed(_)));
     }
 }

@@ -4,7 +4,6 @@ mod yaml;
 
 use std::{
     fmt, fs,
-    io::Read,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -18,7 +17,7 @@ pub(crate) use self::yaml::{Duplicate, Position};
 /// The extensions of the files that kubectl reads in a directory.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// An object, and where it was read.
+/// An object and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Manifest {
     pub(crate) file: String,
@@ -27,7 +26,7 @@ pub(crate) struct Manifest {
     pub(crate) object: Value,
     /// The fields of the document.
     fields: Rc<Fields>,
-    /// The path of the object in its document: empty, or that of an item of a list.
+    /// The path of the object in its document. Empty unless the object is an item of a list.
     path: String,
 }
 
@@ -42,7 +41,7 @@ impl Manifest {
         text(&self.object, "/kind")
     }
 
-    /// The position of a field, or of the closest one around it that is in the file.
+    /// The position of a field or, if it is not in the file, of its closest ancestor.
     pub(crate) fn position(&self, field: &str) -> Position {
         let start = Position { line: self.line, column: 1 };
         self.fields.positions.get(&self.path_in_document(field)).unwrap_or(start)
@@ -102,7 +101,7 @@ pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Manifest>> {
     Ok(input.manifests)
 }
 
-/// Reads the objects of files and of the files in directories, and goes on after problems.
+/// Reads the objects of files and directories. Continues after problems.
 pub(crate) fn read_all(paths: &[PathBuf], recursive: bool) -> Input {
     let mut input = Input::default();
     for path in paths {
@@ -113,8 +112,9 @@ pub(crate) fn read_all(paths: &[PathBuf], recursive: bool) -> Input {
                 bail!("the directory has no files with the extensions {}", EXTENSIONS.join(", "));
             }
             for file in files {
-                if let Err(error) = input.add_file(&file) {
-                    input.add_problem(&file.display().to_string(), &error);
+                match read_stream(&file) {
+                    Ok(stream) => input.add_stream(&file, &stream),
+                    Err(error) => input.add_problem(&file.display().to_string(), &error),
                 }
             }
             Ok(())
@@ -134,7 +134,7 @@ fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.path();
-        // A link to a directory isn't followed: it may lead to itself.
+        // Links to directories aren't followed, because they can form cycles.
         if entry.file_type()?.is_dir() {
             if recursive {
                 files.extend(files_in(&path, true)?);
@@ -151,15 +151,22 @@ fn files_in(directory: &Path, recursive: bool) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Reads a file, or standard input for `-`.
 pub(crate) fn read_file(file: &Path) -> anyhow::Result<String> {
-    if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
-        return Ok(text);
-    }
-    fs::read_to_string(file).with_context(|| format!("unable to read {}", file.display()))
+    let name = || match file.to_str() {
+        Some("-") => "unable to read standard input".to_owned(),
+        _ => format!("unable to read {}", file.display()),
+    };
+    read_stream(file).with_context(name)
 }
 
-/// Parses a YAML stream, of which JSON is a part.
+/// As [`read_file`]. The error doesn't name the file.
+fn read_stream(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        return Ok(std::io::read_to_string(std::io::stdin())?);
+    }
+    Ok(fs::read_to_string(file)?)
+}
+
+/// Parses a stream of YAML or JSON documents.
 pub(crate) fn parse(file: &str, stream: &str) -> anyhow::Result<Vec<Manifest>> {
     let mut input = Input::default();
     input.add_stream(Path::new(file), stream);
@@ -230,8 +237,8 @@ fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-/// Whether the spec or the name of an autoscaler has actions of a template. Annotations may have
-/// some that are meant for others.
+/// Whether the spec or the name of an autoscaler has template actions. Annotations are not checked,
+/// because they may contain templates for other programs.
 fn is_unrendered(object: &Value) -> bool {
     fn has_action(value: &Value) -> bool {
         match value {
@@ -262,7 +269,8 @@ pub(crate) fn directory_with(file: &Path, names: &[&str]) -> Option<String> {
     Some(if is_current { ".".to_owned() } else { directory.display().to_string() })
 }
 
-/// The documents of a stream with their first lines. A text after `---` belongs to its document.
+/// Splits a stream into documents with the numbers of their first lines. Text after `---` belongs
+/// to the document that follows.
 fn split(stream: &str) -> Vec<(usize, String)> {
     let mut documents = vec![(1, String::new())];
     for (index, line) in stream.split_inclusive('\n').enumerate() {
@@ -292,7 +300,7 @@ fn flatten(manifest: Manifest, manifests: &mut Vec<Manifest>) {
     };
     let api_version = object.get("apiVersion").cloned().unwrap_or_default();
     for (index, mut item) in items.into_iter().enumerate() {
-        // The items of a typed list have no kind of their own.
+        // The items of a typed list have no kind.
         if let Some(item) = item.as_object_mut().filter(|_| !kind.is_empty()) {
             item.entry("kind").or_insert_with(|| kind.clone().into());
             item.entry("apiVersion").or_insert_with(|| api_version.clone());
@@ -328,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn error_names_file_and_line_and_spares_other_documents() {
+    fn error_names_file_and_line_and_other_documents_are_read() {
         let input = input("kind: Pod\n---\na: 1\nb: [\n---\nkind: Service\n");
         let kinds: Vec<_> = input.manifests.iter().map(Manifest::kind).collect();
         assert_eq!(kinds, ["Pod", "Service"]);

@@ -1,12 +1,12 @@
-//! Reads a YAML document as kubectl does: plain scalars are those of YAML 1.1, and the last of
-//! several equal keys counts. Records the position of each field.
+//! Reads a YAML document like kubectl: plain scalars have the meaning of YAML 1.1, and the last of
+//! several equal keys wins. Records the position of each field.
 
 use hpa_crd::member_path;
 pub(crate) use hpa_go_compat::yaml::Position;
 use hpa_go_compat::yaml::{self, Content, Node, Positions, Scalar, ScalarType, YamlError};
 use serde_json::{Map, Number, Value};
 
-/// The maximum number of values of a document, those of aliases included.
+/// The maximum number of values in a document, including those of aliases.
 const MAX_VALUES: usize = 1_000_000;
 /// Integers up to this one are exact as floating-point numbers.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -15,10 +15,10 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Duplicate {
     pub(crate) field: String,
-    /// The value that is lost, and the place of its key.
+    /// The value that is lost, and the position of its key.
     pub(crate) lost: Value,
     pub(crate) position: Position,
-    /// The place of the key that counts.
+    /// The position of the key that wins.
     pub(crate) kept: Position,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Fields {
 /// Reads the first document of `text`, which begins in line `first_line` of its file.
 pub(super) fn parse(text: &str, first_line: usize) -> Result<(Value, Fields), YamlError> {
     let mut reader = Reader { first_line, fields: Fields::default(), values: 0 };
-    // All, so that a text after the first one is read, which may be no YAML.
+    // Parse all documents, because text after the first one may be invalid.
     let documents = yaml::parse_all(text)
         .map_err(|error| YamlError { position: reader.in_file(error.position), ..error })?;
     let value = documents.first().map(|document| reader.value(document, Some(""))).transpose()?;

@@ -1,4 +1,5 @@
-//! The values of a chart: names and defaults of `values.yaml` with its comments, types of its schema.
+//! The values of a chart: names and defaults of `values.yaml` with its comments, types of its
+//! schema.
 
 use serde_json::Value;
 
@@ -39,9 +40,9 @@ pub(super) fn values(chart: &str, file: &'static str) -> Page {
 /// A key of `values.yaml`.
 struct Entry {
     path: Vec<String>,
-    /// The lines of comment before it.
+    /// The comment lines before the key.
     comment: String,
-    /// The comment in its line.
+    /// The comment after the value, in the same line.
     trailing: Option<String>,
     /// Whether keys follow that are indented deeper.
     has_members: bool,

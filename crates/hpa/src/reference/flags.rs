@@ -81,8 +81,8 @@ fn row(page: &mut Page, command: &str, argument: &Arg) {
     if takes_values && !values.is_empty() {
         help = format!("{help}. Values: {}", values.join(", "));
     }
-    let shown = if flag.is_empty() { value.trim().to_owned() } else { format!("{flag}{value}") };
-    page.row(&[&code(&shown), &default, &code(&variable.clone().unwrap_or_default()), &help]);
+    let name = if flag.is_empty() { value.trim().to_owned() } else { format!("{flag}{value}") };
+    page.row(&[&code(&name), &default, &code(&variable.clone().unwrap_or_default()), &help]);
     if let Some(long) = argument.get_long() {
         let variable = variable.map(|name| format!("{name} ")).unwrap_or_default();
         page.names.push(format!("{command} {variable}--{long}"));

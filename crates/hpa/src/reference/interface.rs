@@ -1,4 +1,4 @@
-//! What users depend on, compared with the last release.
+//! Compares the public names with those of the last release.
 
 use std::{collections::BTreeSet, fs};
 
@@ -6,10 +6,10 @@ use super::{pages, read, repository};
 
 /// The names of the last release. A release replaces the file (RELEASING.md).
 const RELEASED: &str = "release/interface.txt";
-/// If set, the file gets the names of this version.
+/// If this environment variable is set, the test writes the names of this version to the file.
 const RELEASE: &str = "UPDATE_INTERFACE";
 
-/// The changes of the interface that the changelog doesn't mention.
+/// Returns the changes of the interface that the changelog doesn't mention.
 fn unmentioned(released: &str, current: &BTreeSet<String>, changelog: &str) -> Vec<String> {
     let unreleased = changelog.split("\n## ").nth(1).unwrap_or_default();
     let released: BTreeSet<String> = released.lines().map(ToOwned::to_owned).collect();
@@ -17,7 +17,7 @@ fn unmentioned(released: &str, current: &BTreeSet<String>, changelog: &str) -> V
     let removed = released.difference(current).map(|name| ("removed", name));
     let mut found = Vec::new();
     for (change, name) in added.chain(removed) {
-        // A flag, a metric, a path: what the changelog has in backquotes.
+        // The flag, metric or path, which the changelog has in backquotes.
         let word = name.rsplit(' ').next().unwrap_or(name);
         let is_mentioned = unreleased
             .split('`')

@@ -8,7 +8,7 @@ use super::series::Series;
 /// Mean differences up to these shares of the mean replicas.
 const GOOD: f64 = 0.05;
 const LIMITED: f64 = 0.15;
-/// Less compared time says nothing.
+/// The minimum share of time with recorded replicas for a comparison.
 const MIN_COVERAGE: f64 = 0.5;
 const MIN_POINTS: usize = 20;
 
@@ -20,11 +20,11 @@ pub(super) struct Agreement {
     pub(super) compared: f64,
     /// The share of the compared time in which the replicas were equal.
     pub(super) equal: f64,
-    /// The same, for a difference of at most one.
+    /// The share of the compared time in which the replicas differed by at most one.
     pub(super) within_one: f64,
     /// The mean of the absolute difference, in replicas.
     pub(super) mean_absolute_difference: f64,
-    /// The mean of what the rebuilt run has more than was recorded.
+    /// The mean of the signed difference: rebuilt minus recorded replicas.
     pub(super) mean_difference: f64,
     /// The mean of the recorded replicas.
     pub(super) mean_replicas: f64,
@@ -41,7 +41,7 @@ pub(super) enum Trust {
     Limited,
     #[serde(rename = "none")]
     Poor,
-    /// The replicas never changed, neither here nor there.
+    /// The replicas never changed, neither in the rebuilt run nor in the record.
     Unchanged,
     /// Too few replicas are recorded.
     TooLittleData,
@@ -106,7 +106,7 @@ impl Agreement {
         }
     }
 
-    /// What was measured, then what follows for the comparison of variants.
+    /// A sentence about the measurements, and one about their consequence for comparing variants.
     pub(super) fn sentences(&self) -> [String; 2] {
         let direction = if self.mean_difference < 0.0 { "fewer" } else { "more" };
         let measured = format!(
@@ -168,7 +168,7 @@ autoscaler:
     maxReplicas: 10
 workload: {load: {constant: 900}, replicas: 2}
 ";
-        // A scaling has a reason, which only a run can make.
+        // Only a run can create a step, because a step has a reason.
         let study = Study::parse(text, &|_| Err("no files".to_owned())).unwrap();
         let scaling = study.variants[0].run().steps[0].clone();
         let scaling = |(second, to)| Step { second, to, ..scaling.clone() };

@@ -12,10 +12,10 @@ use crate::{
 };
 
 pub(super) struct Autoscaler {
-    /// With the defaults of the API server.
+    /// The autoscaler with the API server's defaults.
     pub(super) hpa: HorizontalPodAutoscaler,
     object: Value,
-    /// A client of the cluster that it is from.
+    /// A client of the autoscaler's cluster. `None` if it was read from files.
     pub(super) client: Option<Client>,
 }
 
@@ -81,7 +81,7 @@ async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Clien
     Ok((object?, client))
 }
 
-/// Reads manifests and returns the only autoscaler, or that of a name.
+/// Reads manifests and returns the autoscaler with the given name, or the only one.
 fn from_files(arguments: &PastArguments) -> anyhow::Result<Value> {
     let all = manifests::read(&arguments.filename)?;
     let wanted = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));

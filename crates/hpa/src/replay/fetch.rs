@@ -33,7 +33,7 @@ impl Reader<'_> {
         Ok(series)
     }
 
-    /// The same, but a query without a result is an error.
+    /// Like [`Self::read`], but a query without a result is an error.
     pub(super) async fn read_required(&self, query: &Query) -> anyhow::Result<Series> {
         let series = self.read(query).await?;
         if series.is_empty() {

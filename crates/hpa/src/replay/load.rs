@@ -15,10 +15,10 @@ use crate::args::PastArguments;
 pub(crate) struct PastLoad {
     /// `namespace/name`.
     pub(crate) name: String,
-    /// The metric that is the load, with the other ones that were left out.
+    /// The metric that is the load, and the names of the metrics that were left out.
     pub(crate) metric: String,
     pub(crate) samples: Vec<(Timestamp, f64)>,
-    /// The load that a pod should have.
+    /// The target load of a pod.
     pub(crate) target: f64,
     /// The median time from a pod's creation until it was ready.
     pub(crate) startup: Option<SignedDuration>,

@@ -21,7 +21,7 @@ pub(super) struct Metric {
     pub(super) target: Target,
 }
 
-/// What a metric measures.
+/// The source of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
     /// CPU in cores or memory in bytes, of a container or of whole pods.
@@ -43,19 +43,19 @@ pub(super) enum Source {
     },
 }
 
-/// What a metric is compared with, in units of the metric.
+/// The target of a metric, in units of the metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
     /// The average over pods, or the value divided by the replicas.
     PerPod(f64),
     /// A percentage of the pods' requests.
     Utilization(f64),
-    /// The value, which is taken to fall as replicas are added.
+    /// The value. It is assumed to be inversely proportional to the replicas.
     Value(f64),
 }
 
 impl Source {
-    /// Whether each pod has a value of its own.
+    /// Whether each pod has its own value.
     pub(super) fn is_of_pods(&self) -> bool {
         matches!(self, Self::Resource { .. } | Self::Pods { .. })
     }
@@ -108,12 +108,12 @@ impl Metric {
         }
     }
 
-    /// What one unit of the rebuilt load is, in units of the metric.
+    /// One unit of the rebuilt load in units of the metric.
     pub(super) fn load_scale(&self) -> f64 {
         if self.resource() == Some("memory") { MEBI } else { 1.0 }
     }
 
-    /// What the rebuilt load is measured in.
+    /// The unit of the rebuilt load.
     pub(super) fn load_unit(&self) -> String {
         match (self.resource(), self.target) {
             (Some("cpu"), _) => "cores".to_owned(),

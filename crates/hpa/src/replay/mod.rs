@@ -135,7 +135,7 @@ fn controller(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// The assumptions, and what in the past speaks against them.
+/// The assumptions, and the facts in the past that contradict them.
 fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
     let (asked, recorded) = (past.requested.seconds(), past.window.seconds());
     // A few missing steps are normal at the end, because rates need samples of later times.

@@ -12,19 +12,19 @@ use super::{
     series::{Series, significant},
 };
 
-/// The metrics of a workload differ by this much of their own mean at most for a good fit.
+/// The maximum error of a good fit, as a share of the metric's mean.
 const GOOD_FIT: f64 = 0.1;
 
 const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
 
-/// For this long before a sample, the load is that of the sample. The model measures the load over
-/// the 15 s before a sample, in steps of a second, so the autoscaler sees the same value.
+/// The load has the value of a sample for this many seconds before it. The model measures the load
+/// over the 15 s before a sample, in steps of a second, so the autoscaler reads the same value.
 const MEASURED_BEFORE: f64 = 14.5;
-/// Without data, pods are taken to start in this time.
+/// The assumed start-up time of pods without data, in seconds.
 const DEFAULT_STARTUP: f64 = 10.0;
 
-/// A scenario, and what it assumes.
+/// A scenario and its assumptions.
 #[derive(Clone, Debug)]
 pub(super) struct Rebuilt {
     pub(super) scenario: Value,
@@ -93,7 +93,7 @@ impl Model {
         self.assumptions.push(sentence);
     }
 
-    /// Reserves a resource of the only container. The model has one value for each.
+    /// Reserves a resource of the only container. The model has only one value for each resource.
     fn claim(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
         let other_container = self.container.as_deref().is_some_and(|own| Some(own) != container);
         let other = container.is_some() && other_container;
@@ -170,7 +170,8 @@ impl Model {
         }
     }
 
-    /// Adds a metric beside the load: of pods in proportion to the load, of others as it was.
+    /// Adds a metric other than the load. Metrics of pods are proportional to the load, others have
+    /// their recorded values.
     pub(super) fn add_other(
         &mut self,
         other: &Recorded,
@@ -182,7 +183,7 @@ impl Model {
             let points = other.value.points(past.window.step as f64);
             self.add_value(&other.metric, json!({ "curve": samples(&points) }));
             if let Target::Value(_) = target {
-                self.assume(format!("{name} has its recorded value, whatever the replicas."));
+                self.assume(format!("{name} has its recorded value, regardless of the replicas."));
             }
             return Ok(());
         }
@@ -264,8 +265,8 @@ fn samples(points: &[(f64, f64)]) -> Value {
     json!({ "samples": { "points": points } })
 }
 
-/// The load over time. Rates of CPU are on the line between their samples. The sample of another
-/// metric is what the autoscaler saw from then on.
+/// The load over time. CPU rates are interpolated linearly. A sample of another metric is valid
+/// until the next one.
 fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
     let is_rate = matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
     if is_rate {
@@ -283,10 +284,10 @@ fn describe_fit(metric: &Metric, line: Line) -> String {
     } else {
         format!("which is off by {error} on average, so don't trust variants that depend on it")
     };
-    format!("{name} of a pod follows its load on a line, {quality}.")
+    format!("{name} of a pod is a linear function of its load, {quality}.")
 }
 
-/// A quantity with the precision that CPU has.
+/// A quantity of CPU, in billionths of a core.
 fn nano(cores: f64) -> String {
     format!("{:.0}n", (cores * NANO).max(0.0))
 }

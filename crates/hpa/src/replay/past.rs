@@ -18,12 +18,12 @@ pub(super) struct Recorded {
     pub(super) value: Series,
 }
 
-/// What was read.
+/// The recorded data of an autoscaler.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
-    /// From the first to the last step with replicas and metrics.
+    /// The time from the first to the last step with replicas and metrics.
     pub(super) window: Window,
-    /// The time that was asked for.
+    /// The requested time.
     pub(super) requested: Window,
     pub(super) replicas: Series,
     pub(super) metrics: Vec<Recorded>,
@@ -44,7 +44,7 @@ pub(super) enum Startup {
 }
 
 impl Past {
-    /// Without the time before and after the recorded one.
+    /// Removes the steps before the first and after the last recorded one.
     pub(super) fn trimmed(self) -> anyhow::Result<Self> {
         let is_recorded = |step: &usize| {
             let has_metric = || self.metrics.iter().any(|one| one.value.get(*step).is_some());

@@ -8,20 +8,21 @@ use hpa_prometheus::source::PrometheusProvider;
 
 use super::metric::{Metric, Source};
 
-/// Names of pods that no cluster has. Rules put a regular expression of both into their query.
+/// Names of pods that don't exist. A rule inserts a regular expression of both into its query,
+/// which is then replaced by a pattern for the target's pods.
 const NAMES: [&str; 2] = ["hpareplayone", "hpareplaytwo"];
 
-/// A query, and where its result belongs.
+/// A query, with texts for messages.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
-    /// What it reads, for messages.
+    /// The data that it reads, for messages.
     pub(super) what: String,
     pub(super) text: String,
-    /// What to do if it has no result.
+    /// Advice for the case that it has no result.
     pub(super) advice: String,
-    /// The server of the rule, if another one than that of the command line.
+    /// The server of the rule, if it is not the server of the command line.
     pub(super) client: Option<Client>,
-    /// By how much later than the time that it belongs to the query is evaluated, in seconds.
+    /// The query is evaluated this many seconds after the time to which its result belongs.
     pub(super) delay: f64,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct TargetRef {
     pub(super) autoscaler: String,
     pub(super) kind: String,
     pub(super) name: String,
-    /// A regular expression for the names of the pods, as PromQL has it in double quotes.
+    /// A regular expression for the names of the pods, escaped for PromQL's double quotes.
     pub(super) pods: String,
 }
 
@@ -69,7 +70,7 @@ impl TargetRef {
         }
     }
 
-    /// `spec.replicas` of the target, else what comes closest.
+    /// `spec.replicas` of the target, or the closest substitute.
     pub(super) fn replicas(&self, own: Option<&str>) -> Query {
         let Self { namespace, autoscaler, kind, name, .. } = self;
         let metrics: &[&str] = match kind.as_str() {
@@ -117,7 +118,7 @@ impl TargetRef {
         Query::new(&format!("{resource} requests of the pods"), text, &advice)
     }
 
-    /// How long pods take to become ready, in seconds.
+    /// The time until pods are ready, in seconds.
     pub(super) fn startup(&self) -> Query {
         let selector = format!("{{namespace=\"{}\",pod=~\"{}\"}}", self.namespace, self.pods);
         let text = format!(
@@ -137,8 +138,8 @@ impl TargetRef {
     }
 
     /// The CPU that the load needs: the mean of the pods that were ready in the whole window, times
-    /// the mean number of ready pods. What pods use at their start is no load, and the autoscaler
-    /// ignores it, too. Without kube-state-metrics, the usage of all pods.
+    /// the mean number of ready pods. The usage of starting pods is not part of the load, and the
+    /// autoscaler also ignores it. Without kube-state-metrics, the usage of all pods.
     fn cpu(&self, container: Option<&str>, window: i64) -> String {
         let Self { namespace, pods, .. } = self;
         let containers = self.containers(container);
@@ -157,11 +158,11 @@ impl TargetRef {
         )
     }
 
-    /// The usage of a resource by all pods. `window` is that of rates, in seconds.
+    /// The usage of a resource by all pods. `window` is the window of rates, in seconds.
     fn usage(&self, metric: &Metric, container: Option<&str>, window: i64) -> Query {
         let containers = self.containers(container);
         let (text, delay) = if metric.name == "cpu" {
-            // The rate is the mean of the time before, so it belongs to the middle of that.
+            // A rate is the mean over its window, so it belongs to the middle of the window.
             (self.cpu(container, window), window as f64 / 2.0)
         } else {
             (format!("sum(container_memory_working_set_bytes{{{containers}}})"), 0.0)
@@ -199,14 +200,14 @@ impl TargetRef {
                 let request = request(identifier, GroupResource::pods());
                 custom(provider, &request, &names).and_then(|(query, client)| {
                     let all = query.replace(&NAMES.join("|"), &self.pods);
-                    // A query that doesn't select pods reads those of other workloads, too.
+                    // A query that doesn't select pods would also read those of other workloads.
                     (all != query).then_some((all, client))
                 })
             }
             (Source::Object { object, identifier, .. }, Some(provider)) => {
                 let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
                 let resources = provider.resources();
-                // The singular name is that of the kind in lower case.
+                // The singular name of a resource is its kind in lower case.
                 let resource = resources.resolve(group, &object.kind.to_lowercase()).ok();
                 resource.map(|resource| resource.group_resource.clone()).and_then(|resource| {
                     let is_namespace = resource == GroupResource::namespaces();

@@ -27,9 +27,9 @@ use crate::{
 
 /// The window of the rates that metrics-server computes is at most a minute.
 const SHORTEST_RATE: i64 = 60;
-/// A rate has this many scrapes, so that one may be missing.
+/// The number of scrapes in the window of a rate. One of them may be missing.
 const SCRAPES_PER_RATE: f64 = 4.0;
-/// If the scrape interval is not known.
+/// The default window of rates if the scrape interval is unknown, in seconds.
 const DEFAULT_RATE: i64 = 120;
 const SCRAPES_WINDOW: f64 = 600.0;
 
@@ -149,7 +149,7 @@ async fn rules(
     Ok(provider)
 }
 
-/// The window of rates in seconds: four scrapes, and not shorter than that of metrics-server.
+/// The window of rates in seconds: four scrapes, but at least metrics-server's window.
 pub(super) async fn rate_window(
     given: Option<SignedDuration>,
     reader: &Reader<'_>,

@@ -1,4 +1,4 @@
-//! From the past to a scenario of `hpa simulate`.
+//! Rebuilds a scenario of `hpa simulate` from the past.
 
 use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
@@ -9,8 +9,9 @@ use super::{
     series::{Series, significant},
 };
 
-/// Pods serve at least so many times their target. Less would hide load from the autoscaler: at
-/// most, it doubles the replicas at a time by default.
+/// The minimum capacity of a pod, as a multiple of its target. With less, the load of the
+/// autoscaler's metrics would be cut off, although it can ask for twice the replicas at once by
+/// default.
 const TARGETS_PER_POD: f64 = 2.0;
 /// Rebuilds the load of the past, and the scenario in which it meets the autoscaler.
 pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Result<Rebuilt> {
@@ -37,13 +38,13 @@ pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Res
     Ok(model.finish(past, recorded, &load, capacity))
 }
 
-/// The load of a past.
+/// The metric that determines the load.
 pub(super) struct MainLoad<'a> {
     index: usize,
     /// The metric that is the load.
     pub(super) recorded: &'a Recorded,
     pub(super) load: Series,
-    /// The load that a pod should have.
+    /// The target load of a pod.
     pub(super) target: f64,
 }
 
@@ -76,7 +77,7 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
         .collect::<anyhow::Result<_>>()?;
     for step in 0..past.window.len() {
         let value = |one: &Series| one.get(step).unwrap_or(f64::NEG_INFINITY);
-        // The first of equal ones, because max_by takes the last.
+        // Reversed, because max_by returns the last of equal values and the first is wanted.
         let values = proposals.iter().enumerate().rev();
         let values = values.map(|(index, one)| (index, value(one)));
         let best = values.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -84,7 +85,7 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
             *count += 1;
         }
     }
-    // The first of several, as it is the last that max_by_key would take.
+    // Reversed for the same reason.
     let most = wins.iter().enumerate().rev().max_by_key(|(_, count)| **count);
     Ok(most.map_or(0, |(index, _)| index))
 }
@@ -98,8 +99,8 @@ pub(super) struct Line {
     pub(super) error: f64,
 }
 
-/// The line with the least squares. Neither part is negative, because pods don't use less than
-/// nothing, and not less for more load.
+/// Fits a line by least squares. Base and slope are at least 0, because pods can't have a negative
+/// usage and don't use less with more load.
 pub(super) fn fit(load: &Series, metric: &Series) -> Line {
     let pairs: Vec<(f64, f64)> = load
         .0

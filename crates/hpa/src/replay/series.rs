@@ -1,6 +1,6 @@
-//! Values at equal distances in time, with gaps.
+//! Values at regular intervals, with gaps.
 
-/// Values from the start on, one per step. `None` where Prometheus has no value.
+/// Values from the start on, one per step. `None` in gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series(pub(super) Vec<Option<f64>>);
 
@@ -62,7 +62,7 @@ impl Series {
         self.values().sum::<f64>() / (self.values().count().max(1) as f64)
     }
 
-    /// Gaps of at least `min_len` steps between values: first step and length.
+    /// Gaps of at least `min_len` steps, as first step and length.
     pub(super) fn gaps(&self, min_len: usize) -> Vec<(usize, usize)> {
         let mut gaps: Vec<(usize, usize)> = Vec::new();
         for (index, _) in self.0.iter().enumerate().filter(|(_, value)| value.is_none()) {
@@ -89,8 +89,8 @@ impl Series {
         points.map(|(_, point)| *point).collect()
     }
 
-    /// Times and values for a load that has each value until the next one, from `before` seconds
-    /// before the step on. Gaps are filled on the line between their ends.
+    /// Times and values for a load that keeps each value until the next one, starting `before`
+    /// seconds before its step. Gaps are interpolated linearly.
     pub(super) fn held_points(&self, step: f64, before: f64) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, value) in self.filled().into_iter().enumerate() {
@@ -103,7 +103,7 @@ impl Series {
         points
     }
 
-    /// All values, with gaps on the line between their ends.
+    /// All values, with gaps interpolated linearly.
     fn filled(&self) -> Vec<f64> {
         let known: Vec<(usize, f64)> = self
             .0
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn load_of_no_pods_is_zero() {
+    fn load_without_pods_is_zero() {
         let mut load = series(&[f64::NAN, f64::NAN, 5.0]);
         load.zero_where_zero(&series(&[0.0, 2.0, 2.0]));
         assert_eq!(load.0, [Some(0.0), None, Some(5.0)]);

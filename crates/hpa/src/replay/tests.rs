@@ -1,4 +1,4 @@
-//! Rebuilt loads of pasts that are known.
+//! Rebuilds loads from known pasts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -125,7 +125,7 @@ fn load_is_that_of_the_metric_that_asks_for_the_most() {
     assert_eq!(rebuilt.load, "requests");
     assert_eq!(agreement.trust, Trust::Good);
     let all = rebuilt.assumptions.join("\n");
-    assert!(all.contains("cpu of a pod follows its load on a line"), "{all}");
+    assert!(all.contains("cpu of a pod is a linear function of its load"), "{all}");
     let profile = &rebuilt.scenario["workload"]["profile"];
     assert_eq!(profile["capacity"], 20.0, "{profile}");
 }
@@ -192,7 +192,7 @@ fn page_has_the_recorded_replicas_and_the_match() {
 }
 
 #[test]
-fn time_before_and_after_the_recorded_one_is_left_out() {
+fn time_without_records_at_start_and_end_is_removed() {
     let hpa = serde_json::from_value(autoscaler(&json!([pods("requests", "10")]))).unwrap();
     let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
     let (mut value, mut replicas) = (series(load), replicas());
@@ -216,7 +216,7 @@ fn time_before_and_after_the_recorded_one_is_left_out() {
 }
 
 #[test]
-fn what_cannot_be_modelled_names_the_field_and_the_remedy() {
+fn error_about_an_unsupported_metric_names_the_field_and_the_remedy() {
     let target = json!({ "type": "Utilization", "averageUtilization": 40 });
     let container = json!({ "type": "ContainerResource", "containerResource": {
         "name": "cpu", "container": "app", "target": target } });

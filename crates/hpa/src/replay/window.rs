@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Prometheus refuses more than 11 000 points per series and request.
+/// Prometheus rejects requests for more than 11 000 points per series.
 const POINTS_PER_REQUEST: i64 = 10_000;
-/// Longer times have a longer step: memory is bounded by this many points per series.
+/// The maximum number of points per series, to bound memory. Longer windows have longer steps.
 const MAX_POINTS: i64 = 50_000;
-/// The default sync period is the shortest step that is chosen.
+/// The shortest automatic step, in seconds: the default sync period.
 const SHORTEST_STEP: i64 = 15;
 
-/// A time that is read in equal steps of whole seconds.
+/// A period that is read in equal steps of whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) start: Timestamp,
@@ -28,7 +28,7 @@ pub(super) struct Chunk {
 }
 
 impl Window {
-    /// The time before `until`. The step follows from its length, unless it is given.
+    /// The period before `until`. Unless given, the step depends on its length.
     pub(super) fn new(since: Duration, until: Timestamp, step: Option<Duration>) -> Self {
         let whole = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let since = whole(since);
@@ -55,7 +55,7 @@ impl Window {
         self.steps > 4 * MAX_POINTS
     }
 
-    /// From one point to another one.
+    /// The part from one point to another.
     pub(super) fn part(&self, first: usize, last: usize) -> Self {
         let step = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
         Self { start: self.at(step(first)), steps: step(last) - step(first), ..*self }

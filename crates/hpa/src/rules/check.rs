@@ -24,7 +24,7 @@ use super::{
 };
 use crate::args::CheckArguments;
 
-/// How many metrics of a rule are listed.
+/// The report lists at most this many metrics of a rule.
 const MAX_METRICS: usize = 10;
 
 /// The report, and whether all rules work.
@@ -167,7 +167,7 @@ impl Report<'_> {
         if rule.metrics.len() > MAX_METRICS {
             self.line(&format!("  and {} more", rule.metrics.len() - MAX_METRICS));
         }
-        // A pod says more than other objects, and its namespace least.
+        // Prefer a metric of pods, and namespaces last.
         let used = || rule.metrics.iter().filter(|metric| metric.shadowed_by.is_none());
         let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
         let rank = |metric: &&InspectedMetric| match &metric.resource {
@@ -250,7 +250,8 @@ impl Report<'_> {
         self.warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
-    /// A value that is no number isn't a mistake of the rule: an idle histogram has none.
+    /// Reports a failed sample query. NaN is not an error of the rule: an idle histogram has no
+    /// value.
     fn failure(&mut self, object: &str, error: &MetricError) {
         let text = format!("{object}: {}", describe(error));
         let is_nan = text.contains(&NoValue::NotANumber.to_string());
@@ -323,7 +324,7 @@ impl Report<'_> {
     }
 }
 
-/// The label that an external rule has for the namespace.
+/// The namespace label of an external rule.
 fn namespace_label(rule: &RuleInspection) -> String {
     let resources = &rule.definition.resources;
     let mut overrides = resources.overrides.iter();

@@ -42,7 +42,7 @@ fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     let interval = hpa_prometheus::rules::config::parse_duration(rate_interval);
     interval.with_context(|| format!("--rate-interval {rate_interval}"))?;
     let text = default_rules(rate_interval, label_prefix);
-    // A prefix that no label can have would make an invalid file.
+    // An invalid label prefix would result in an invalid file.
     Config::parse(&text).with_context(|| format!("--label-prefix {label_prefix}"))?;
     Ok(text)
 }
@@ -52,7 +52,7 @@ pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
     Arc::new(FixedMapper(builtin::resources()))
 }
 
-/// The API server of the kubeconfig, if one is named.
+/// A client of the kubeconfig's cluster, if a flag selects a kubeconfig.
 async fn api(arguments: &ResourceArguments) -> anyhow::Result<Option<kube::Client>> {
     let ResourceArguments { kubeconfig, context } = arguments;
     if kubeconfig.is_none() && context.is_none() {
@@ -78,7 +78,7 @@ async fn provider(
     connect: bool,
     resources: &ResourceArguments,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
-    // Nothing is selected through the API server.
+    // No objects are selected through the API server.
     let objects = Arc::new(NoObjects);
     rules_provider::provider(config, prometheus, connect, mapper(resources).await?, objects).await
 }

@@ -1,5 +1,4 @@
-//! Checks and explains `resourceRules`, from which `kubectl top` and metrics of type `Resource`
-//! come.
+//! Checks and explains `resourceRules`, which provide `kubectl top` and metrics of type `Resource`.
 
 use std::fmt::Write;
 
@@ -8,7 +7,7 @@ use hpa_metrics::resource::GroupResource;
 use hpa_prometheus::{
     rules::{
         Compat, Config, RuleSet,
-        resource_metrics::{ResourceMetrics, Usage},
+        resource_metrics::{ResourceMetrics, UsageResource},
     },
     source::PrometheusProvider,
 };
@@ -17,14 +16,15 @@ use kube::{Api, api::ListParams};
 
 use super::sample::Server;
 
-/// How many objects of the cluster are compared with the results.
+/// At most this many objects of the cluster are compared with the results.
 const MAX_OBJECTS: u32 = 500;
-/// How many results are printed.
+/// At most this many results are printed.
 const MAX_RESULTS: usize = 10;
 
-const USAGES: [(Usage, &str); 2] = [(Usage::Cpu, "cpu"), (Usage::Memory, "memory")];
+const USAGES: [(UsageResource, &str); 2] =
+    [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")];
 
-/// The names of the cluster's objects, as far as they are known.
+/// The names of the cluster's objects, if they could be read.
 #[derive(Default)]
 pub(super) struct ClusterObjects {
     nodes: Option<Vec<String>>,
@@ -60,7 +60,7 @@ fn queries(
 ) -> Vec<Result<UsageQuery, String>> {
     let resources = provider.resources();
     let resource = if is_pods { GroupResource::pods() } else { GroupResource::nodes() };
-    let query = |usage: Usage, name: &str| {
+    let query = |usage: UsageResource, name: &str| {
         let field = if is_pods { "containerQuery" } else { "nodeQuery" };
         let field = format!("{name}.{field}");
         let label = |resource: &GroupResource| {

@@ -1,4 +1,4 @@
-//! Reads from Prometheus which objects and series exist.
+//! Reads the existing objects and series from Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ impl Server<'_> {
         count.is_ok_and(|count| count > 0)
     }
 
-    /// Removes warnings about counters that Prometheus knows as gauges.
+    /// Removes warnings about counters that are gauges according to Prometheus's metadata.
     pub(super) async fn verify(&self, warnings: &mut Vec<Warning>) {
         let mut verified = Vec::with_capacity(warnings.len());
         for warning in warnings.drain(..) {

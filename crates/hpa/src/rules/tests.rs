@@ -1,4 +1,4 @@
-//! What needs no Prometheus. `tests/in_process.rs` has the rest.
+//! Tests that need no Prometheus. `tests/in_process.rs` has the others.
 
 use std::path::Path;
 

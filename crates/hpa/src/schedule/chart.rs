@@ -14,7 +14,7 @@ const MINUTES_PER_SLOT: i32 = 30;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// A time with the value 0.
 const ZERO: char = '·';
-/// A time before or after the preview, or one that the change to summer time skips.
+/// A time outside the preview, or one that is skipped when summer time begins.
 const OUTSIDE: char = ' ';
 /// Bars in cyan.
 const COLOR: &str = "\x1b[36m";
@@ -70,14 +70,14 @@ fn bars(slots: &[Slot], max: i64, has_color: bool) -> String {
     let mut text = String::new();
     let mut color = "";
     for slot in slots {
-        let (char, wanted) = match slot.value {
+        let (char, slot_color) = match slot.value {
             None => (OUTSIDE, ""),
             Some(0) => (ZERO, DIM),
             Some(value) => (bar(value, max), COLOR),
         };
-        if has_color && wanted != color {
-            text.push_str(if wanted.is_empty() { RESET } else { wanted });
-            color = wanted;
+        if has_color && slot_color != color {
+            text.push_str(if slot_color.is_empty() { RESET } else { slot_color });
+            color = slot_color;
         }
         text.push(char);
     }

@@ -21,7 +21,7 @@ pub(crate) use self::{
 };
 use crate::args::ObservationArguments;
 
-/// How many scrapes of `/metrics` may be in progress.
+/// Limit for concurrent scrapes of `/metrics`.
 const MAX_SCRAPES: usize = 4;
 
 /// Starts the server unless the port is 0. Fails if the port or the certificates are unusable.
@@ -40,7 +40,7 @@ pub(crate) async fn start(
     Ok(Some(serving))
 }
 
-/// The certificate that the flags name.
+/// The certificate from the files that the flags name.
 pub(crate) fn certificates(
     arguments: &ObservationArguments,
 ) -> anyhow::Result<Option<ServingCertificate>> {

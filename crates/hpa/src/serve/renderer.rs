@@ -1,4 +1,4 @@
-//! Renders long responses, one at a time.
+//! Renders long responses one after the other.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::{
     task::{JoinError, spawn_blocking},
 };
 
-/// Renders long responses outside the runtime's threads: with many autoscalers it takes long, and
-/// must not block the workers.
+/// Renders long responses outside the runtime's threads. With many autoscalers, rendering takes
+/// long and must not block the workers.
 pub(crate) struct Renderer {
     permit: Arc<Semaphore>,
 }
@@ -20,7 +20,7 @@ impl Default for Renderer {
 }
 
 impl Renderer {
-    /// Renders after the renderings before have finished, also those whose client is gone.
+    /// Renders after all earlier renderings have finished, including those whose client is gone.
     pub(crate) async fn render<T: Send + 'static>(
         &self,
         render: impl FnOnce() -> T + Send + 'static,

@@ -30,8 +30,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-/// How long a client may take to send a request head, from when the connection is open or the last
-/// response is sent. Prometheus, which scrapes less often, opens a connection for each scrape.
+/// Time limit for receiving a request head, from the start of the connection or the end of the last
+/// response. Prometheus scrapes less often, so it opens a connection for each scrape.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum age of a connection, for a client that doesn't read its response.
@@ -39,15 +39,15 @@ const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long responses in progress may take at shutdown.
+/// Time limit at shutdown for responses in progress.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Another connection replaces the oldest that is idle, so that idle connections can't keep the
-/// kubelet's probes out.
+/// The maximum number of connections. A further one replaces the oldest idle connection, because
+/// idle connections must not block the kubelet's probes.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Bytes per frame. hyper takes the next frame only after it has sent most of the ones before, so
-/// that a response lasts until its client has read it.
+/// Bytes per frame. hyper takes the next frame only after it has sent most of the previous ones. A
+/// response therefore lasts until its client has read it.
 const FRAME_BYTES: usize = 64 << 10;
 
 /// Answers requests.
@@ -71,7 +71,7 @@ pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningReques
 /// The body of a response.
 pub(crate) struct Text {
     rest: Bytes,
-    /// Ends with this body.
+    /// The long response, which ends when this body is dropped.
     _long: Option<RunningRequest>,
 }
 
@@ -119,8 +119,8 @@ impl Server {
     }
 }
 
-/// Serves at an address and returns it with the actual port. `max_long_responses` may be in
-/// progress at a time.
+/// Serves at an address and returns it with the actual port. At most `max_long_responses` are in
+/// progress at the same time.
 pub(crate) async fn serve(
     address: SocketAddr,
     certificates: Option<ServingCertificate>,

@@ -14,7 +14,7 @@ use crate::args::{SimulateArguments, SimulationFormat};
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-/// Runs the variants of a scenario and prints how they compare.
+/// Runs the variants of a scenario and prints a comparison.
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let Some(file) = arguments.scenario.as_deref().filter(|_| !arguments.schema) else {
         print(&format!("{:#}\n", json_schema()))?;

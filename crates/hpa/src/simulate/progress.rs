@@ -8,15 +8,15 @@ use std::{
 
 use hpa_simulate::report::span;
 
-/// Work that takes less time shows no bar.
+/// The bar appears after this time.
 const MIN_TIME: Duration = Duration::from_millis(500);
 const REFRESH: Duration = Duration::from_millis(100);
-/// Time between two lines, if standard error is no terminal.
+/// Time between two lines, if standard error is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_WIDTH: usize = 30;
-/// A shorter bar says nothing.
+/// The minimum width of the bar.
 const MIN_WIDTH: usize = 5;
-/// If the terminal doesn't say how wide it is.
+/// The default width of the terminal.
 const DEFAULT_COLUMNS: u16 = 80;
 
 /// The progress of work, on standard error.
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
 #[derive(Default)]
 struct State {
     done: f64,
-    /// The time and the amount of the first work. Preparations before it don't count for the rate.
+    /// The time and the amount of the first work. The rate doesn't include the preparations before.
     first: Option<(Duration, f64)>,
     /// Time of the last bar or line, since the start.
     drawn: Option<Duration>,
@@ -43,7 +43,7 @@ impl Progress {
         Self { total, unit, started: Instant::now(), is_terminal, state: Mutex::default() }
     }
 
-    /// Counts work as done, and draws the bar now and then. More work than the total is possible.
+    /// Counts completed work, and draws the bar if it is due. The work can exceed the total.
     pub(crate) fn add(&self, work: f64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.count(work, self.started.elapsed());
@@ -96,7 +96,7 @@ impl Progress {
         format!("{share:.0} % ({done:.0}/{:.0} {}){left}", self.total, self.unit)
     }
 
-    /// The bar in a line that is shorter than the terminal, which would wrap it otherwise.
+    /// A line with the bar. It is shorter than the terminal, because terminals wrap full lines.
     fn bar(&self, state: &State, elapsed: Duration, columns: usize) -> String {
         let share = self.share(state);
         let mut text = self.line(state, elapsed);

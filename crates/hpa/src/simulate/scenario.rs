@@ -12,7 +12,7 @@ use hpa_simulate::{Study, StudyError};
 /// The largest file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
-/// Reads a scenario and the files that it names, which are relative to it.
+/// Reads a scenario and the files that it refers to, whose paths are relative to the scenario.
 pub(crate) fn load(file: &Path) -> anyhow::Result<Study> {
     let is_stdin = file == Path::new("-");
     let folder = if is_stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };

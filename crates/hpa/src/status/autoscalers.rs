@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     Settings,
     report::{ShortReport, State},
+    settings::SettingPolicy,
 };
 use jiff::SignedDuration;
 
@@ -13,7 +14,7 @@ use super::{
     cluster::{Observed, ObservedAutoscaler},
 };
 
-/// How old an autoscaler without a status may be.
+/// An older autoscaler without a status is an error.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 
 /// The autoscalers with the same problem, and the cause of the first one.
@@ -29,7 +30,8 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let (mut unhandled, mut unknown) = (Vec::new(), 0);
     for autoscaler in all {
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &settings);
+        let own = settings.for_autoscaler(&autoscaler.hpa, &SettingPolicy::default()).settings;
+        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
         match state {
             State::Failing => {
                 let reason = autoscaler.failed_reason().unwrap_or_default();
@@ -41,7 +43,9 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
-    let mut checks = vec![total(all.len(), &failing, unhandled.len(), unknown)];
+    let held = [State::Off, State::Paused].map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let count = failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
+    let mut checks = vec![total(all.len(), count, held.iter().sum(), unknown)];
     for (reason, (names, cause)) in &failing {
         let text = format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), named(names));
         let command = names.first().map(|name| format!("; hpa explain {name}"));
@@ -67,16 +71,18 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     checks
 }
 
-/// The first line claims only what a status says.
-fn total(count: usize, failing: &ByReason, unhandled: usize, unknown: usize) -> Check {
-    let failing: usize = failing.values().map(|(names, _)| names.len()).sum();
+/// The first line claims only what a status says. `held` autoscalers are off or paused.
+fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
     let all = counted(count, "autoscaler");
-    match failing + unhandled {
-        _ if count == 0 => Check::new(Level::Warning, "there are no autoscalers"),
-        0 if unknown == 0 => Check::new(Level::Ok, format!("{all} can scale")),
-        0 => Check::new(Level::Skipped, format!("{unknown} of {all} without a status yet")),
-        unable => Check::new(Level::Error, format!("{unable} of {all} can't scale")),
-    }
+    let (level, text) = match (failing, unknown, held) {
+        _ if count == 0 => (Level::Warning, "there are no autoscalers".to_owned()),
+        (1.., ..) => (Level::Error, format!("{failing} of {all} can't scale")),
+        (0, 1.., _) => (Level::Skipped, format!("{unknown} of {all} without a status yet")),
+        (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
+        (0, 0, held) if held == count => (Level::Warning, format!("none of {all} can scale")),
+        (0, 0, held) => (Level::Ok, format!("{} of {all} can scale", count - held)),
+    };
+    Check::new(level, text)
 }
 
 fn is_old(observed: &Observed, autoscaler: &ObservedAutoscaler) -> bool {

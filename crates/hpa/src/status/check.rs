@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use crate::terminal::escape_line;
 
-/// How many autoscalers a line names.
+/// A line names at most this many autoscalers.
 const MAX_NAMES: usize = 3;
 
-/// How a check ended, the worst last.
+/// The result of a check, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Level {
     Ok,
-    /// It could not be checked, which is expected in this set-up.
+    /// The check was not possible, which is expected in this set-up.
     Skipped,
     Warning,
     Error,
@@ -24,14 +24,14 @@ pub(super) enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) level: Level,
-    /// What was found.
+    /// The finding.
     pub(super) text: String,
-    /// What to do.
+    /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
 }
 
-/// Checks of the same thing.
+/// Checks of the same subject.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Section {
     pub(super) name: &'static str,
@@ -111,7 +111,7 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// The first names, and how many more there are.
+/// The first names, and the number of further ones.
 pub(super) fn named(names: &[String]) -> String {
     let shown = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
     match names.len().saturating_sub(MAX_NAMES) {

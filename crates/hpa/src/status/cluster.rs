@@ -1,4 +1,4 @@
-//! What the checks need of a cluster.
+//! Reads the inputs of the checks from a cluster.
 
 use anyhow::Context;
 use hpa_calc::{
@@ -22,14 +22,14 @@ const PAGE_SIZE: usize = 500;
 const AGGREGATION: &str = "apiregistration.k8s.io";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
-/// What was read. What could not be read is an error with the reason.
+/// The inputs of the checks. Inputs that could not be read are errors with the reason.
 pub(super) struct Observed {
     pub(super) now: Timestamp,
     pub(super) autoscalers: Vec<ObservedAutoscaler>,
     pub(super) lease: LeaseName,
     pub(super) holder: Result<LeaseHolder, Unavailable>,
     pub(super) leader: Result<Leader, Unavailable>,
-    /// The URL of the debug API, if a flag names it. Then lease and pod are not read.
+    /// The URL of the debug API from a flag. If set, lease and pod are not read.
     pub(super) url: Option<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
     /// The APIs whose group ends with `metrics.k8s.io`.
@@ -46,11 +46,11 @@ pub(crate) struct ObservedAutoscaler {
     pub(super) manager: Option<String>,
 }
 
-/// An API of metrics that is registered.
+/// A registered metrics API.
 pub(super) struct MetricsApiService {
     pub(super) group: String,
     pub(super) version: String,
-    /// Why the API server can't reach it.
+    /// The reason why the API server can't reach it.
     pub(super) unavailable: Option<String>,
 }
 

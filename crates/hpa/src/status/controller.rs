@@ -1,4 +1,4 @@
-//! Checks of the controller: lease, pod, debug API, and how it works.
+//! Checks of the controller: lease, pod, debug API, queue, caches and histories.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use super::{
 };
 use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
 
-/// How late reconciles may be, in sync periods, before they are a warning, and an error.
+/// Reconciles that are this many sync periods late are a warning, or an error.
 const LATE_PERIODS: f64 = 2.0;
 const VERY_LATE_PERIODS: f64 = 5.0;
 /// A healthy watch confirms its cache every two sync periods.
 const OLD_CACHE_PERIODS: f64 = 3.0;
 const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
-/// Shorter sync periods count as this one: watches are not renewed more often, and a request may
-/// take as long.
+/// The minimum for the sync period in these checks. Watches are not renewed more often, and a
+/// request may take this long.
 const MIN_PERIOD_SECONDS: f64 = 5.0;
-/// Histories may be lost with the leader if they are not stored for longer.
+/// If histories have not been stored for this time, they may be lost with the leader.
 const UNSAVED_SECONDS: f64 = 60.0;
 
 pub(super) fn check_lease(observed: &Observed) -> Vec<Check> {
@@ -91,7 +91,7 @@ fn build(status: &ControllerStatus) -> Check {
     Check::new(Level::Ok, text)
 }
 
-/// Who stored the statuses, other than the controller of this lease.
+/// Other controllers than this lease's that stored statuses.
 fn other_controllers(observed: &Observed) -> Vec<Check> {
     let own = FieldManager::for_lease(&observed.lease.namespace, &observed.lease.name);
     let has_leader = observed.holder.is_ok();
@@ -131,7 +131,7 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
 
 pub(super) fn check_work(observed: &Observed) -> Vec<Check> {
     let Ok(status) = &observed.status else {
-        let text = "lateness, queue, caches and histories: the debug API says, which can't be read";
+        let text = "lateness, queue, caches and histories are unknown without the debug API";
         return vec![Check::new(Level::Skipped, text)];
     };
     let period = status.sync_period_seconds;
@@ -214,8 +214,8 @@ fn histories(status: &ControllerStatus) -> Check {
     Check::new(Level::Ok, "histories are stored")
 }
 
-/// The reason why something can't be read. A missing right or an API that is off is not an error of
-/// the controller.
+/// The reason why something can't be read. A missing permission or a disabled API is not an error
+/// of the controller.
 fn unread(what: &str, error: &Unavailable) -> Check {
     let is_failure = matches!(
         error,

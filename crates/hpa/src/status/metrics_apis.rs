@@ -29,13 +29,18 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         let names: Vec<String> = needing.iter().map(|one| one.name.clone()).collect();
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
-            // The controller may read Prometheus itself.
-            let text = format!("{group} is not installed, but needed by {}", named(&names));
-            let check = |level| Check::new(level, text).hint(install_hint(group));
-            if needing.iter().any(|one| one.hpa.status.is_false(&ConditionType::ScalingActive)) {
-                checks.push(check(Level::Error));
-            } else if needing.iter().any(|one| one.hpa.status.conditions.is_empty()) {
-                checks.push(check(Level::Warning));
+            // The controller reads the metrics of the others itself.
+            let names = |is_affected: fn(&ObservedAutoscaler) -> bool| -> Vec<String> {
+                let affected = needing.iter().filter(|one| is_affected(one));
+                affected.map(|one| one.name.clone()).collect()
+            };
+            let failing = names(|one| one.hpa.status.is_false(&ConditionType::ScalingActive));
+            let new = names(|one| one.hpa.status.conditions.is_empty());
+            let (level, names) =
+                if failing.is_empty() { (Level::Warning, new) } else { (Level::Error, failing) };
+            if !names.is_empty() {
+                let text = format!("{group} is not installed, but needed by {}", named(&names));
+                checks.push(Check::new(level, text).hint(install_hint(group)));
             }
             continue;
         }
@@ -56,7 +61,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         }
     }
     if checks.is_empty() {
-        checks.push(Check::new(Level::Ok, "no API is needed that is missing"));
+        checks.push(Check::new(Level::Ok, "no required API is missing"));
     }
     checks
 }

@@ -1,4 +1,4 @@
-//! `hpa status`: is the controller healthy, and which autoscalers can't scale?
+//! `hpa status`: checks of the controller and the autoscalers.
 
 mod autoscalers;
 mod check;

@@ -10,7 +10,7 @@ use super::{
 use crate::debug_client::{Leader, LeaseHolder, LeaseName, Unavailable};
 
 const NOW: &str = "2026-01-31T12:00:00Z";
-/// 16 seconds before that.
+/// 16 seconds before [`NOW`].
 const EXPIRED: &str = "2026-01-31T11:59:44Z";
 
 fn autoscaler(name: &str, conditions: Value) -> ObservedAutoscaler {
@@ -99,7 +99,7 @@ fn healthy() -> Observed {
     }
 }
 
-/// What the checks found that is not in order.
+/// The findings that are not OK.
 fn problems(observed: &Observed) -> Vec<(Level, String)> {
     let checks = check(observed).sections.into_iter().flat_map(|section| section.checks);
     let checks = checks.filter(|check| check.level > Level::Ok);
@@ -259,6 +259,7 @@ fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     observed.metrics_apis = Ok(Some(Vec::new()));
     assert_eq!(problems(&observed), [], "the controller may read Prometheus itself");
     let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    observed.autoscalers.push(autoscaler("api", healthy_conditions()));
     observed.autoscalers[0] = autoscaler("web", failed);
     let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
     assert!(problems(&observed).contains(&(Level::Error, missing)));
@@ -306,6 +307,22 @@ fn nothing_is_concluded_from_what_was_not_read() {
     assert!(text.contains("- 1 of 1 autoscaler without a status yet"), "{text}");
     assert!(text.contains("- the API server registers no metrics APIs"), "{text}");
     assert!(!text.contains("can scale") && !text.contains("available"), "{text}");
+}
+
+#[test]
+fn paused_autoscalers_are_not_counted_as_able_to_scale() {
+    let mut observed = healthy();
+    let mut conditions = healthy_conditions();
+    let paused = condition("Paused", "True", "PausedByAnnotation", "");
+    conditions.as_array_mut().expect("a list").push(paused);
+    observed.autoscalers.push(autoscaler("paused", conditions));
+    observed.autoscalers[1].hpa.metadata.annotations =
+        [("autoscaling.hpa-rs.dev/pause".into(), "true".into())].into();
+    let text = check(&observed).text(false);
+    assert!(text.contains("√ 1 of 2 autoscalers can scale"), "{text}");
+    observed.autoscalers.remove(0);
+    let text = check(&observed).text(false);
+    assert!(text.contains("none of 1 autoscaler can scale"), "{text}");
 }
 
 #[test]

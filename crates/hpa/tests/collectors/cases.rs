@@ -23,7 +23,7 @@ struct Case {
     name: &'static str,
     metric: Value,
     annotations: Vec<(&'static str, &'static str)>,
-    /// What its requests name.
+    /// The key in its requests.
     key: &'static str,
     /// Different for each, and within the first step up from [`START`].
     load: u64,

@@ -1,5 +1,5 @@
-//! Prometheus, `InfluxDB`, SQS, ZMON and Nakadi, as far as their documented protocols matter. Each
-//! requires the credentials that the controller has for it.
+//! The relevant parts of Prometheus, `InfluxDB`, SQS, ZMON and Nakadi, by their documented
+//! protocols. Each service requires the controller's credentials.
 
 use std::{
     collections::BTreeMap,

@@ -31,7 +31,7 @@ const SECONDS: f64 = 3600.0;
 /// A cluster that Prometheus can scrape.
 pub(crate) struct Cluster {
     runtime: Runtime,
-    /// Where Prometheus scrapes it.
+    /// The address that Prometheus scrapes.
     pub(crate) address: SocketAddr,
     /// The objects, once the hour is over.
     completed: Receiver<Testbed>,

@@ -68,7 +68,7 @@ fn cpu_load_is_rebuilt(prometheus: &Prometheus) {
     assert!(number(&replay, "withinOne") >= 0.8, "{}", replay["match"]);
     assert!(number(&replay, "meanAbsoluteDifference") <= 0.5, "{}", replay["match"]);
     assert_eq!(replay["match"]["trust"], "good");
-    // The start-up time is recorded, so that it need not be assumed.
+    // The start-up time is recorded, so it isn't assumed.
     assert!(!replay["assumptions"].to_string().contains("--pod-startup"), "{replay}");
 }
 

@@ -1,4 +1,4 @@
-//! The events that the controller records, and their way from reconciles to the writer.
+//! Records events and passes them to the writer.
 
 use std::{
     borrow::Cow,
@@ -85,8 +85,8 @@ pub(super) fn truncate(message: &mut String) {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
 }
 
-/// How many events were not written, by cause. Events of a namespace that is being deleted don't
-/// count.
+/// The numbers of events that were not written, by cause. Events of a namespace that is being
+/// deleted don't count.
 #[derive(Debug, Default)]
 pub struct DroppedEvents {
     pub(super) queue_full: AtomicU64,

@@ -55,13 +55,13 @@ use crate::{
 /// of a namespace reconcile at the same time. It does not pay off if a few of them are distributed
 /// over the period, or select a small part of a large namespace. The first namespace list
 /// determines the size of the namespace, which is determined again after 8 windows. A list is
-/// grouped by labels once, so that selecting the items of an autoscaler takes time in proportion to
+/// grouped by labels once. Selecting the items of an autoscaler then takes time in proportion to
 /// its own pods.
 ///
 /// If no item has labels (old servers don't copy them), or the list can't be decoded or is too
 /// large, the client sends separate requests immediately and for the next 8 windows. If the request
-/// fails in another way, its error is the result, and the next 8 windows have separate requests
-/// too.
+/// fails in another way, its error is the result, and the client also sends separate requests for
+/// the next 8 windows.
 ///
 /// Metrics of custom.metrics.k8s.io are not shared between selectors, because their items have no
 /// labels of the pod.

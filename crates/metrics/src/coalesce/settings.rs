@@ -5,14 +5,14 @@ use std::time::Duration;
 /// A list with more items is fresh for longer.
 const SHORT_LIST_ITEMS: usize = 2000;
 
-/// When requests and lists are shared.
+/// Settings for sharing requests and lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoalescingSettings {
-    /// How long a response is reused, from the start of its request. With zero, callers share a
-    /// response only while the request is in flight.
+    /// The time for which a response is reused, from the start of its request. With zero, callers
+    /// share a response only while the request is in flight.
     pub freshness: Duration,
-    /// How long a selector counts as in use after its last request.
+    /// The time for which a selector counts as in use after its last request.
     pub window: Duration,
     /// Minimum number of selectors in use for a namespace list. `usize::MAX` disables namespace
     /// lists.

@@ -1,4 +1,4 @@
-//! A map with several locks, so that different namespaces rarely wait for the same one.
+//! A map with several locks. Different namespaces rarely wait for the same lock.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -48,7 +48,7 @@ impl<K: Hash + Eq, V> ShardedMap<K, V> {
         act(&mut self.shard(key).lock())
     }
 
-    /// Sweeps all shards, because a shard that is not used takes memory too.
+    /// Sweeps all shards, because unused shards also take memory.
     fn sweep_if_due(&self, now: Instant) {
         {
             let mut sweep_at = self.sweep_at.lock();

@@ -14,7 +14,8 @@ use super::{CoalescingSettings, sharding::ShardedMap};
 const REQUEST_COST: u64 = 100;
 /// Cost of selecting items from a list, without the items themselves, in items.
 const SELECT_COST: u64 = 1;
-/// How long the size of a namespace list is valid, and how long sharing is suspended, in windows.
+/// The number of windows for which the size of a namespace list is valid, and for which sharing is
+/// suspended.
 const VALID_WINDOWS: u32 = 8;
 
 /// Statistics about the requests in each namespace.

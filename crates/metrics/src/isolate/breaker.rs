@@ -4,14 +4,14 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-/// The minimum number of timeouts without a response between them. A single slow query says little
-/// about the API.
+/// The minimum number of timeouts without a response between them. A single slow query doesn't show
+/// that the API hangs.
 const MIN_TIMEOUTS: u32 = 3;
 
 /// The circuit breaker of one API.
 pub(super) struct Breaker {
     unresponsive_after: Duration,
-    /// The first timeout after the last response, and how many there are since.
+    /// The first timeout after the last response, and the number of timeouts since.
     timeouts: Option<(Instant, u32)>,
     /// The namespaces with a request in flight while the breaker is open.
     trials: HashSet<Arc<str>>,

@@ -1,4 +1,4 @@
-//! Limits for each metrics API, so that one that hangs affects no other.
+//! Limits for each metrics API. An API that hangs doesn't affect the others.
 
 mod breaker;
 mod semaphores;
@@ -24,7 +24,7 @@ pub struct IsolationSettings {
     pub concurrency: usize,
     /// Concurrent requests to one API for one namespace. 16 by default.
     pub namespace_concurrency: usize,
-    /// For how long an API must not have responded until further requests fail at once. Usually two
+    /// Time without a response from an API after which further requests fail at once. Usually two
     /// sync periods; 30 s by default.
     pub unresponsive_after: Duration,
 }
@@ -54,8 +54,8 @@ impl IsolationSettings {
 /// - A circuit breaker stops waiting for an API that hangs. If requests time out and none gets a
 ///   response for [`IsolationSettings::unresponsive_after`], one request at a time is sent for each
 ///   namespace, and further ones fail at once with [`MetricError::Unresponsive`]. The first response
-///   closes the breaker. Each namespace has a request of its own, so that one with broken metrics
-///   can't keep the requests of the others from being tried.
+///   closes the breaker. Because each namespace has its own request, a namespace with broken
+///   metrics can't block the others.
 pub struct Isolating<S> {
     source: S,
     resource: Api,
@@ -131,8 +131,8 @@ impl<S: MetricSource> MetricSource for Isolating<S> {
         let api = self.api(query.api());
         let namespace: Arc<str> = query.namespace().into();
         let slots = api.namespaces.of(&namespace);
-        // The namespace's first, so that requests that wait for it hold no slot of the API. Neither
-        // semaphore is ever closed, so this doesn't fail.
+        // First the namespace's slot: requests that wait for it must not occupy a slot of the API.
+        // Neither semaphore is ever closed, so this doesn't fail.
         let _namespace_slot = slots.acquire().await.ok();
         let _slot = api.slots.acquire().await.ok();
         let _trial = api.admit(&namespace)?;

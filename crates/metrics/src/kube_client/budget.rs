@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of each response that don't count. So usual responses never fail because of others.
+/// Bytes of each response that don't count. Responses of the usual size therefore never fail
+/// because of others.
 const FREE_BYTES: usize = 256 << 10;
 
-/// Bytes that large responses may take together.
+/// The limit in bytes for all large responses together.
 pub(super) struct ByteBudget {
     limit: usize,
     used: AtomicUsize,

@@ -5,13 +5,11 @@ use serde::Deserialize;
 
 use crate::MetricError;
 
-/// Limit for quoting a body that is not a Status object, in bytes.
+/// The longest quote of a body that is not a Status object, in bytes.
 const MAX_QUOTE: usize = 2048;
 
-/// Returns the error for a response: the message of the server's Status object, or a text for the
-/// code if there is none.
-///
-/// `request` names the request, for example `get pods.metrics.k8s.io`.
+/// Returns the error for a response, with the message of its Status object. Without one, the
+/// message is [`generic_message`] and `request`, for example `get pods.metrics.k8s.io`.
 pub(super) fn status_error(
     code: StatusCode,
     content_type: Option<&str>,
@@ -26,7 +24,7 @@ pub(super) fn status_error(
     MetricError::Status { code: code.as_u16(), message: message.into() }
 }
 
-/// Returns the message of a Status object with the status `Failure`.
+/// Returns the message if the body is a Status object with the status `Failure`.
 fn status_message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Status {
@@ -46,8 +44,8 @@ fn quote(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..MAX_QUOTE).unwrap_or(body)).trim().to_owned()
 }
 
-/// Returns client-go's text for an HTTP error without a Status object. `body` is the text of the
-/// response, or `unknown` if it is not text. Some messages quote it.
+/// Returns client-go's message for an HTTP error without a Status object. `body` is the text of
+/// the response, or `unknown` if it is not text.
 pub fn generic_message(code: StatusCode, body: &str) -> String {
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",
@@ -133,7 +131,7 @@ mod tests {
         "the server responded with the status code 418 \
          but did not return more information (get pods.g)"
     )]
-    fn messages_match_the_reference(
+    fn messages_are_those_of_client_go(
         #[case] code: u16,
         #[case] content_type: &str,
         #[case] body: &str,

@@ -39,8 +39,8 @@ pub struct ClientSettings {
     /// Size limit of all responses together that are being read, in bytes. The first 256 KiB of a
     /// response don't count. 64 MiB by default.
     pub max_total: usize,
-    /// How long discovered API versions are cached, usually the controller's sync period. 15 s by
-    /// default.
+    /// The time for which discovered API versions are cached, usually the controller's sync period.
+    /// 15 s by default.
     pub version_lifetime: Duration,
 }
 

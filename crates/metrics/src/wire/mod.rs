@@ -27,7 +27,7 @@ pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
 pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
 
-/// Why a response could not be decoded.
+/// An error while a response is decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {

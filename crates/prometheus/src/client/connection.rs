@@ -1,4 +1,4 @@
-//! Connections to a server. They are set up again when a file changes that they depend on.
+//! Connections to a server. A changed certificate, token or kubeconfig file replaces them.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,20 +20,20 @@ use crate::client::{
     settings::{Authentication, Settings},
 };
 
-/// The files of a service account.
+/// The file names in a service account's directory.
 const CA: &str = "ca.crt";
 const TOKEN: &str = "token";
 
-/// How often files are checked for changes.
+/// The interval between checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// A file can't be read.
+    /// A file is unreadable.
     #[error("unable to read {purpose} {}", path.display())]
     File {
-        /// What the file has.
+        /// The content, such as "the token".
         purpose: &'static str,
         path: PathBuf,
         source: std::io::Error,
@@ -41,7 +41,7 @@ pub enum ConnectionError {
     /// The content of a file can't be sent as a header.
     #[error("{purpose} {} has characters that a header can't have", path.display())]
     Header {
-        /// What the file has.
+        /// The content, such as "the token".
         purpose: &'static str,
         path: PathBuf,
     },
@@ -70,17 +70,17 @@ pub(crate) struct Connection {
     pub(crate) headers: Arc<HeaderMap>,
 }
 
-/// Returns the value of an environment variable.
+/// Looks up environment variables.
 pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Sets up connections.
+/// Creates connections, and replaces them when their files change.
 pub(crate) struct Connector {
     settings: Arc<Settings>,
     variables: Environment,
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<CurrentConnection>>,
 }
 
-struct Current {
+struct CurrentConnection {
     connection: Connection,
     versions: Vec<FileVersion>,
     checked: Instant,
@@ -98,7 +98,7 @@ impl Connector {
     /// A connector that sends all requests with `client`.
     pub(crate) fn fixed(settings: &Arc<Settings>, client: kube::Client) -> Self {
         let headers = Arc::new(settings.headers.iter().fold(HeaderMap::new(), append));
-        let current = Current {
+        let current = CurrentConnection {
             connection: Connection { client, headers },
             versions: file_versions(settings),
             checked: Instant::now(),
@@ -116,7 +116,7 @@ impl Connector {
         {
             return Ok(current.connection.clone());
         }
-        // Before the files are read, so that a change in between is noticed next time.
+        // Before the files are read: a change in between is detected next time.
         let versions = file_versions(&self.settings);
         if let Some(current) = &mut *current {
             current.checked = now;
@@ -126,7 +126,11 @@ impl Connector {
         }
         match (connect(&self.settings, &*self.variables).await, &mut *current) {
             (Ok(connection), current) => {
-                *current = Some(Current { connection: connection.clone(), versions, checked: now });
+                *current = Some(CurrentConnection {
+                    connection: connection.clone(),
+                    versions,
+                    checked: now,
+                });
                 Ok(connection)
             }
             (Err(error), None) => Err(error),
@@ -134,7 +138,7 @@ impl Connector {
                 tracing::warn!(
                     server = self.settings.name,
                     error = &error as &dyn std::error::Error,
-                    "new certificates or credentials can't be used, the previous ones stay"
+                    "can't use the changed certificates or credentials, the previous ones stay in use"
                 );
                 Ok(current.connection.clone())
             }
@@ -152,7 +156,7 @@ fn file_versions(settings: &Settings) -> Vec<FileVersion> {
 
 /// The files that a connection depends on.
 fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
-    // As in the reference, a CA file replaces both.
+    // As in the reference, a CA file replaces the kubeconfig and the service account.
     let authentication = match settings.ca_file {
         None => &settings.authentication,
         Some(_) => &Authentication::None,
@@ -197,7 +201,7 @@ async fn connect(
         config.auth_info.client_key = settings.client_key_file.as_ref().map(text);
     }
     if headers.contains_key(header::AUTHORIZATION) {
-        // As in the reference, an explicit header counts.
+        // As in the reference, an explicit header takes precedence.
         let info = &mut config.auth_info;
         (info.token, info.token_file, info.exec, info.auth_provider) = (None, None, None, None);
         (info.username, info.password) = (None, None);
@@ -259,7 +263,7 @@ async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), Co
     }
 }
 
-/// The configured headers, and the credentials unless they are among them.
+/// The configured headers, and an `Authorization` header unless it is configured.
 fn headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
     let mut headers = settings.headers.iter().fold(HeaderMap::new(), append);
     if headers.contains_key(header::AUTHORIZATION) {
@@ -285,7 +289,7 @@ fn headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
     Ok(headers)
 }
 
-/// A user name and a password as a header.
+/// The value of a basic `Authorization` header.
 fn basic_authorization(user: String) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(user))
 }
@@ -304,7 +308,7 @@ fn without_user(url: &Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or_else(|_| url.clone())
 }
 
-/// A user name and a password from a URL.
+/// Decodes a user name and a password from a URL.
 fn percent_decoded(user: &str) -> String {
     // A plus sign means a space only in forms.
     let form = format!("u={}", user.replace('+', "%2B").replace('&', "%26"));

@@ -1,7 +1,7 @@
-//! From the response of a query to its result.
+//! Decodes responses of queries.
 //!
-//! The reference reads the first JSON value of the body, and accepts a status 400 whose body
-//! reports success.
+//! As in the reference, only the first JSON value of the body is read, and status 400 is accepted
+//! if the body reports success.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -35,7 +35,7 @@ pub(crate) struct Data<'a> {
     pub(crate) result: Option<&'a RawValue>,
 }
 
-/// A time and a value. The value is a text, because JSON has no NaN.
+/// A time and a value. The value is a string, because JSON has no NaN.
 #[derive(Deserialize)]
 pub(crate) struct Point<'a>(#[serde(borrow)] &'a RawValue, #[serde(borrow)] Cow<'a, str>);
 
@@ -126,7 +126,7 @@ impl VectorSample<'_> {
     fn convert(self, compat: Compat) -> Result<Sample, QueryFailure> {
         let labels = self.metric.unwrap_or_default();
         let (timestamp_ms, value) = match (&self.histogram, &self.value) {
-            // A native histogram is no number. The reference takes it for zero.
+            // The reference decodes a native histogram as zero.
             (Some((time, _)), _) => {
                 let value = if compat == Compat::Reference { 0.0 } else { f64::NAN };
                 (time_ms(time)?, value)
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn native_histogram_is_no_number() {
+    fn native_histogram_is_not_a_number() {
         let body = vector(r#"[{"metric":{},"histogram":[2.25,{"count":"1"}]}]"#);
         let value = |compat| match query_result(body.as_bytes(), compat) {
             Ok(QueryResult::Vector(Some(samples))) => (samples[0].timestamp_ms, samples[0].value),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn other_results_are_told_apart() {
+    fn other_result_types_are_distinguished() {
         assert_eq!(decode(&vector("null")).unwrap(), QueryResult::Vector(None));
         let scalar = vector(r#"[1,"42.5"]"#).replace("vector", "scalar");
         let expected = QueryResult::Scalar { timestamp_ms: 1000, value: 42.5 };
@@ -222,7 +222,7 @@ mod tests {
         r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#,
         "bad_data: parse error"
     )]
-    fn other_responses_are_errors(#[case] body: &str, #[case] expected: &str) {
+    fn invalid_responses_are_errors(#[case] body: &str, #[case] expected: &str) {
         let error = decode(body).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Failures of requests.
+//! Errors of requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,13 +8,13 @@ use crate::client::connection::ConnectionError;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryFailure {
-    /// The files of the connection can't be used.
+    /// A file of the connection is unusable.
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
     /// The request could not be sent, or the response ended early.
     #[error("the request to Prometheus at {server} failed: {cause}")]
     Request { server: Arc<str>, cause: String },
-    /// The body of the response could not be read.
+    /// The body of the response was incomplete.
     #[error("the response ended early")]
     Body(#[source] Arc<std::io::Error>),
     #[error("no response from Prometheus at {server} within {} s", limit.as_secs_f64())]
@@ -35,10 +35,10 @@ pub enum QueryFailure {
     #[error("unknown response code {status}{hint}")]
     Status {
         status: u16,
-        /// What the operator should check, or nothing.
+        /// Advice for the operator. May be empty.
         hint: String,
     },
-    /// The response isn't that of Prometheus.
+    /// The body has another format than that of Prometheus.
     #[error("the response isn't a response of Prometheus: {0}")]
     Decode(String),
     /// Prometheus reported an error.
@@ -50,7 +50,7 @@ pub enum QueryFailure {
     },
 }
 
-/// The kinds of errors that Prometheus has.
+/// The values of `errorType` in responses of Prometheus.
 const ERROR_TYPES: [&str; 8] = [
     "bad_data",
     "canceled",
@@ -63,15 +63,14 @@ const ERROR_TYPES: [&str; 8] = [
 ];
 
 impl QueryFailure {
-    /// A request that failed, with its last cause, which is the most specific one.
+    /// A failed request. Only the last cause is kept, which is the most specific one.
     pub(crate) fn request(server: Arc<str>, error: &dyn std::error::Error) -> Self {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let cause = causes.last().unwrap_or(error).to_string();
         Self::Request { server, cause }
     }
 
-    /// The failure in short, for clients without rights: it has no part of a URL, a file or a
-    /// response.
+    /// A short reason for unauthorized clients, without parts of a URL, a file or a response.
     pub fn reason(&self) -> String {
         match self {
             Self::Connection(_) | Self::Body(_) | Self::Busy(_) | Self::TooLong(_) => {
@@ -90,7 +89,7 @@ impl QueryFailure {
     }
 }
 
-/// What the operator should check, by status.
+/// Advice for the operator, by status.
 pub(crate) fn hint(status: http::StatusCode, location: Option<&str>) -> String {
     match status.as_u16() {
         300..=399 => location.map_or_else(String::new, |location| {

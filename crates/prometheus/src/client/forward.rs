@@ -1,5 +1,5 @@
-//! Requests that an HTTP proxy forwards to a server without TLS, as Go sends them. kube would ask
-//! the proxy for a tunnel, which many proxies permit only to the ports of TLS.
+//! Sends plain HTTP requests through a proxy in absolute form, as Go does. kube uses CONNECT, which
+//! many proxies permit only for TLS ports.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use tokio::{
 };
 use tower::{BoxError, ServiceBuilder, service_fn};
 
-/// A connection to a proxy. Requests on it have the whole URL of the server.
+/// A connection to a proxy. Its requests contain the whole URL of the server.
 struct ProxyStream(TcpStream);
 
 impl Connection for ProxyStream {
@@ -63,7 +63,7 @@ impl AsyncWrite for ProxyStream {
     }
 }
 
-/// A client whose requests a proxy forwards.
+/// A client that sends requests through a proxy.
 pub(crate) fn client(config: &Config, proxy: &Proxy) -> Result<kube::Client, kube::Error> {
     let host = proxy.url.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();

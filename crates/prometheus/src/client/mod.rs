@@ -1,14 +1,14 @@
 //! A client of the Prometheus HTTP API, for queries and the discovery of series.
 //!
-//! - [`Settings`] says how to reach a server. All options of prometheus-adapter ("the reference"
+//! - [`Settings`] configures a server. All options of prometheus-adapter ("the reference"
 //!   here) are supported, and basic authentication. Certificates and tokens are read again when
 //!   their files change.
 //! - [`Client::query`] sends an instant query. Equal concurrent queries share one request.
 //! - [`Client::query_range`] sends a range query.
-//! - [`Client::read_series`] streams the series of a selector, so that memory doesn't depend on
-//!   their number.
+//! - [`Client::read_series`] streams the series of a selector. Memory doesn't depend on their
+//!   number.
 //!
-//! Works with everything that has the API of Prometheus: Thanos, `VictoriaMetrics`, Mimir.
+//! Works with servers that have the API of Prometheus, such as Thanos, `VictoriaMetrics` and Mimir.
 
 mod connection;
 mod decode;
@@ -33,9 +33,9 @@ pub use requests::{Client, InstantQuery, TimeoutParameter};
 pub use series::SeriesReader;
 pub use settings::{Authentication, Settings, SettingsError, Verb, parse_header};
 
-/// Is called after each request.
+/// Observes requests.
 pub trait RequestObserver: Send + Sync {
-    /// A request to `path` of the server with this name has ended.
+    /// Called after each request to `path` of the server with this name.
     fn observe(
         &self,
         server: &str,

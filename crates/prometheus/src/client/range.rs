@@ -14,9 +14,9 @@ use crate::client::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeQuery {
     pub query: String,
-    /// The first time.
+    /// The first evaluation.
     pub start: Timestamp,
-    /// No time is later.
+    /// The latest time of an evaluation.
     pub end: Timestamp,
     /// The time between two evaluations.
     pub step: Duration,
@@ -26,7 +26,7 @@ pub struct RangeQuery {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RangeSeries {
     pub labels: BTreeMap<String, String>,
-    /// Time in milliseconds and value, in the order of time. Times without a value are left out.
+    /// Times in milliseconds and values, ordered by time. Times without a value are left out.
     pub points: Vec<(i64, f64)>,
 }
 
@@ -34,7 +34,7 @@ pub struct RangeSeries {
 struct MatrixSeries<'a> {
     #[serde(default)]
     metric: BTreeMap<String, String>,
-    /// Absent if there are histograms only.
+    /// Absent if the series has only histograms.
     #[serde(default, borrow)]
     values: Vec<Point<'a>>,
 }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn other_results_are_errors() {
+    fn other_result_types_are_errors() {
         for data in [r#"{"resultType":"vector","result":[]}"#, r#"{"resultType":"matrix"}"#] {
             assert!(matches!(decode(data), Err(QueryFailure::Decode(_))), "{data}");
         }

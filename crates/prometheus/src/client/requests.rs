@@ -40,18 +40,17 @@ const QUERY_PATH: &str = "/api/v1/query";
 const RANGE_PATH: &str = "/api/v1/query_range";
 const METADATA_PATH: &str = "/api/v1/metadata";
 const SERIES_PATH: &str = "/api/v1/series";
-/// The part of a list of series that waits for its reader.
+/// The size of the buffer between the response and the reader of series.
 const PIPE_BYTES: usize = 128 << 10;
 
-/// Responses up to this size are read at the same time. Larger ones wait for each other, because
-/// several of them, decoded, could take all memory.
+/// Responses up to this size are read concurrently. Larger ones are read one at a time: several of
+/// them, decoded, could take all memory.
 const SMALL_RESPONSE: usize = 1 << 20;
 
 /// An instant query, which is evaluated at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstantQuery {
     pub query: String,
-    /// The parameter `timeout`.
     pub timeout: TimeoutParameter,
 }
 
@@ -61,13 +60,13 @@ pub enum TimeoutParameter {
     /// The time limit of the request.
     #[default]
     Limit,
-    /// No value, as the reference sends it for custom and external metrics.
+    /// `timeout=`, as the reference sends it for custom and external metrics.
     Empty,
-    /// No parameter, as the reference for resource metrics.
+    /// No parameter, as in the reference for resource metrics.
     Absent,
 }
 
-/// Sends requests to a server. Failed requests are not repeated.
+/// Sends requests to a server, without retries.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -103,7 +102,7 @@ impl Client {
         Ok(Self::from_parts(settings, connector, observer))
     }
 
-    /// A client that takes environment variables from a function.
+    /// A client that looks up environment variables with a function.
     #[cfg(test)]
     pub(crate) fn with_variables(
         settings: Settings,
@@ -134,12 +133,12 @@ impl Client {
         Self { inner, queries: Arc::new(SingleFlight::new(Duration::ZERO)) }
     }
 
-    /// How the server is reached.
+    /// The settings of the server.
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
     }
 
-    /// Reads the files of the connection, so that their errors are reported early.
+    /// Reads the files of the connection to report their errors early.
     pub async fn check_files(&self) -> Result<(), Arc<ConnectionError>> {
         self.inner.connector.connection().await.map(drop).map_err(Arc::new)
     }
@@ -192,7 +191,8 @@ impl Inner {
         let mut parameters = vec![("query", &*query.query)];
         let now = time::parameter(Timestamp::now());
         if self.settings.compat == Compat::Reference {
-            // Without it, the server uses its own clock, with which samples have their times.
+            // By default, the time is left out: the server then uses its own clock, like its
+            // samples.
             parameters.push(("time", &now));
         }
         parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
@@ -242,23 +242,23 @@ impl Inner {
             let response = self.send(SERIES_PATH, &parameters, limit, deadline).await?;
             let received = Arc::new(AtomicU64::new(0));
             let mut body = reader(response, deadline, max_bytes, received.clone());
-            // Copied here, so that the threads of the runtime, which allocate the parts of the body,
-            // free them, too. If another thread does, mimalloc keeps them for a while: 22 MB more
-            // when 200 000 series were read.
+            // Copied here: the threads of the runtime allocate the chunks of the body, and should
+            // free them. If another thread does, mimalloc keeps them for a while: 22 MB more for
+            // 200 000 series.
             let (pipe, mut feed) = tokio::io::duplex(PIPE_BYTES);
             let reader = SeriesReader::new(Box::new(pipe));
             let task = tokio::task::spawn_blocking(move || read(reader));
             let copied = async move { tokio::io::copy_buf(&mut body, &mut feed).await };
             let (copied, task) = tokio::join!(copied, task);
             match task {
-                // As the timeout, the body reports it as an error of the connection.
+                // The body reports the limit as an error of the connection.
                 Ok(Err(_)) if received.load(Ordering::Relaxed) > max_bytes => {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
                 // The body reports the timeout as an error of the connection.
                 Ok(Err(_)) if Instant::now() >= deadline => Err(self.timeout(limit)),
                 Ok(Err(failure)) => Err(match copied {
-                    // The reader has closed the pipe, because of its own failure.
+                    // The reader closed the pipe after its own failure.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
                     Err(error) => QueryFailure::Body(Arc::new(error)),
                     Ok(_) => failure,
@@ -319,14 +319,14 @@ impl Inner {
         Ok(response)
     }
 
-    /// The client adds the server and the path of its URL.
+    /// A request without the server's URL, which the client adds.
     fn request(&self, path: &str, parameters: &[(&str, &str)]) -> Request<Body> {
         let mut encoded = form_urlencoded::Serializer::new(String::new());
         encoded.extend_pairs(parameters);
         let mut encoded = encoded.finish();
         let own_query = self.settings.url.query().filter(|query| !query.is_empty());
         let is_compat = self.settings.compat == Compat::Reference;
-        // Metadata can't be asked for by POST.
+        // The metadata endpoint has no POST.
         let verb = if path == METADATA_PATH { Verb::Get } else { self.settings.verb };
         let (method, uri, body) = match (verb, own_query) {
             // The reference replaces the parameters of the URL.
@@ -341,7 +341,7 @@ impl Inner {
             (Verb::Post, None) => (Method::POST, path.to_owned(), encoded.into_bytes()),
         };
         let mut request = Request::new(Body::from(body));
-        // All characters are encoded, and the parameters of the URL were parsed before.
+        // Can't fail: all characters are encoded, and the URL was parsed before.
         *request.uri_mut() = uri.parse().unwrap_or_default();
         if method == Method::POST {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -351,7 +351,7 @@ impl Inner {
         request
     }
 
-    /// The body, and the permit for it if it is large, which must be held until it is decoded.
+    /// The body. For a large one also a permit, to be held until the body is decoded.
     async fn body(
         &self,
         response: Response<Body>,
@@ -406,7 +406,7 @@ fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
     Err(QueryFailure::Status { status: status.as_u16(), hint: hint(status, location) })
 }
 
-/// The body as a reader, which fails at the deadline, and when it has received too many bytes.
+/// The body as a reader that fails at the deadline or after too many bytes.
 fn reader(
     response: Response<Body>,
     deadline: Instant,

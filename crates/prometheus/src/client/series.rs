@@ -1,4 +1,4 @@
-//! A stream of series, of which only names and label names are kept.
+//! Streams the names and label names of series.
 
 use std::{fmt, io::Read};
 
@@ -10,7 +10,7 @@ use crate::client::error::QueryFailure;
 
 const NAME_LABEL: &str = "__name__";
 
-/// Reads the series of a response. It blocks the thread until data arrives.
+/// Reads the series of a response. Blocks the thread until data arrives.
 pub struct SeriesReader {
     body: SyncIoBridge<Box<dyn AsyncRead + Send + Unpin>>,
 }
@@ -50,7 +50,7 @@ fn read(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, Quer
     response.seen.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))
 }
 
-/// The names of a series' labels. The texts are reused for the next series.
+/// The names of a series' labels. The strings are reused for the next series.
 #[derive(Default)]
 struct Labels {
     name: String,
@@ -82,7 +82,7 @@ impl Labels {
 
 struct Response<F> {
     add: F,
-    /// The number of series. `None` if there is no data.
+    /// The number of series. `None` before `data` is read.
     seen: Option<usize>,
     labels: Labels,
     error: Option<(String, String)>,
@@ -139,7 +139,7 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Data<'_, F> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut series: A) -> Result<(), A::Error> {
         let Response { add, seen, labels, .. } = self.0;
         let mut count = 0;
-        while series.next_element_seed(OneSeries(labels))?.is_some() {
+        while series.next_element_seed(SeriesLabels(labels))?.is_some() {
             add(&labels.name, labels.labels());
             count += 1;
         }
@@ -149,9 +149,9 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Data<'_, F> {
 }
 
 /// A series: a map from label names to values.
-struct OneSeries<'l>(&'l mut Labels);
+struct SeriesLabels<'l>(&'l mut Labels);
 
-impl<'de> DeserializeSeed<'de> for OneSeries<'_> {
+impl<'de> DeserializeSeed<'de> for SeriesLabels<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -159,7 +159,7 @@ impl<'de> DeserializeSeed<'de> for OneSeries<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for OneSeries<'_> {
+impl<'de> Visitor<'de> for SeriesLabels<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for OneSeries<'_> {
     }
 }
 
-/// The name of a label. Whether it is that of the series' name.
+/// A label name, added to the labels. Deserializes to whether it is `__name__`.
 struct LabelName<'l>(&'l mut Labels);
 
 impl<'de> DeserializeSeed<'de> for LabelName<'_> {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_data_is_an_error_and_null_is_none() {
+    fn absent_data_is_an_error_and_null_data_is_empty() {
         assert_eq!(series(r#"{"status":"success","data":null}"#).unwrap(), [""; 0]);
         let error = series(r#"{"status":"success"}"#).unwrap_err();
         assert!(matches!(error, QueryFailure::Decode(_)), "{error}");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_response_is_an_error() {
+    fn incomplete_response_is_an_error() {
         let error = series(r#"{"status":"success","data":[{"__name__":"a"},{"__na"#).unwrap_err();
         assert!(matches!(error, QueryFailure::Decode(_)), "{error}");
     }

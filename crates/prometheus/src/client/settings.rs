@@ -1,11 +1,11 @@
-//! How to reach a server.
+//! Settings of a Prometheus server.
 
 use std::{fmt, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::rules::Compat;
 use http::{HeaderName, HeaderValue, Uri};
 
-/// How to reach a server.
+/// The settings of a Prometheus server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of the server in messages and metrics.
@@ -20,8 +20,7 @@ pub struct Settings {
     pub authentication: Authentication,
     /// The directory with the token and the authorities of the pod's service account.
     pub service_account: PathBuf,
-    /// The certificates of authorities that the server's certificate is verified with. The default
-    /// is those of the system.
+    /// CA certificates that verify the server. By default those of the system.
     pub ca_file: Option<PathBuf>,
     /// The certificate of the client.
     pub client_certificate_file: Option<PathBuf>,
@@ -37,20 +36,20 @@ pub struct Settings {
     pub query_timeout: Duration,
     /// The time limit of reading the series of a selector.
     pub series_timeout: Duration,
-    /// How many requests may be sent at a time.
+    /// The maximum number of concurrent requests.
     pub concurrency: NonZeroUsize,
-    /// The maximum length of a query's response. In memory, its samples can take ten times as much.
+    /// The maximum length of a query's response. Its decoded samples may be ten times as large.
     pub max_response_bytes: usize,
-    /// Whether requests are exactly those of the reference.
+    /// Whether requests are exactly as in the reference.
     pub compat: Compat,
 }
 
 /// The method of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verb {
-    /// Parameters are in the URL, whose length servers limit.
+    /// Parameters in the URL. Servers limit its length.
     Get,
-    /// Parameters are in the body.
+    /// Parameters in the body.
     #[default]
     Post,
 }
@@ -58,7 +57,6 @@ pub enum Verb {
 /// A source of TLS settings and credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authentication {
-    /// None.
     #[default]
     None,
     /// The service account of the pod, in [`Settings::service_account`].
@@ -67,7 +65,7 @@ pub enum Authentication {
     Kubeconfig(PathBuf),
 }
 
-/// Why settings are refused.
+/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -90,7 +88,7 @@ pub enum SettingsError {
     /// A user without a password, or a password without a user.
     #[error("basic authentication needs both a user name and a password file")]
     HalfBasicAuth,
-    /// There are two kinds of credentials.
+    /// A token and basic authentication.
     #[error("a token file and basic authentication exclude each other")]
     TwoCredentials,
 }
@@ -120,7 +118,7 @@ impl Settings {
         })
     }
 
-    /// Checks that fields fit together.
+    /// Checks for contradicting and incomplete credentials.
     pub fn validate(&self) -> Result<(), SettingsError> {
         if self.client_certificate_file.is_some() != self.client_key_file.is_some() {
             return Err(SettingsError::HalfIdentity);

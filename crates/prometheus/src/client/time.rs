@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// A time as a parameter.
+/// Formats a time for a URL parameter.
 pub(crate) fn parameter(time: Timestamp) -> String {
     let ms = time.as_millisecond();
     let (seconds, fraction) = (ms.div_euclid(1000), ms.rem_euclid(1000));
@@ -10,7 +10,7 @@ pub(crate) fn parameter(time: Timestamp) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Milliseconds from a number of seconds. Further decimals are dropped.
+/// Parses seconds into milliseconds, truncated.
 pub(crate) fn parse_ms(text: &str) -> Option<i64> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_negative = seconds.starts_with('-');

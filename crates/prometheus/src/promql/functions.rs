@@ -2,11 +2,11 @@
 
 use super::Type;
 
-/// Types of arguments: `s`calar, instant `v`ector, `r`ange vector, `t`ext. The arguments after a `?`
-/// are optional. With a `*`, there are any number of the last one.
+/// Types of arguments: `s`calar, instant `v`ector, `r`ange vector, `t`ext (a string). Arguments
+/// after `?` are optional. `*` means any number of the last one.
 type Parameters = &'static str;
 
-/// Functions of the samples of one series, which keep its labels.
+/// Functions that read each series on its own and keep its labels.
 const BY_SERIES: [(Parameters, &str); 10] = [
     (
         "v",
@@ -31,7 +31,7 @@ const BY_SERIES: [(Parameters, &str); 10] = [
     ("ssv", "histogram_fraction"),
 ];
 
-/// Other functions, whose result can depend on several series.
+/// Functions whose result can depend on several series.
 const OTHERS: [(Parameters, &str); 9] = [
     ("", "pi time"),
     ("s", "vector"),
@@ -63,7 +63,7 @@ pub(super) fn result(name: &str) -> Type {
     if ["pi", "scalar", "time"].contains(&name) { Type::Scalar } else { Type::InstantVector }
 }
 
-/// Checks the types of arguments. Returns the message of the first mistake.
+/// Checks the types of arguments. Returns a message about the first mistake.
 pub(super) fn check_arguments(
     name: &str,
     parameters: Parameters,

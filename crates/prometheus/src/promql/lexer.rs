@@ -9,7 +9,7 @@ pub(super) enum Token<'q> {
     Word(&'q str),
     /// A number or a duration.
     Number(&'q str),
-    /// The text between the quotes, with its escapes.
+    /// The contents of a string literal, with escapes.
     Text(&'q str),
     /// An operator or a bracket.
     Symbol(&'q str),
@@ -51,7 +51,7 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
     Ok(tokens)
 }
 
-/// Without spaces and comments at the start.
+/// Skips spaces and comments.
 fn skip_blanks(text: &str) -> &str {
     let mut rest = text.trim_start();
     while rest.starts_with('#') {
@@ -99,7 +99,7 @@ fn text(rest: &str, quote: char) -> Result<(Token<'_>, usize), String> {
     Err(format!("the string that starts with {quote} has no end: a quote is missing or too many"))
 }
 
-/// Checks the characters after a backslash.
+/// Checks an escape sequence after its backslash.
 fn escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<(), String> {
     let Some((_, escaped)) = chars.next() else { return Ok(()) };
     let (digits, radix) = match escaped {

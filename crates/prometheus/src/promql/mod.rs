@@ -1,4 +1,4 @@
-//! The syntax and the types of PromQL, without a server.
+//! A parser and type checker for PromQL.
 //!
 //! ```text
 //!  query ──► lexer ──► parser (tree) ◄── functions (types of arguments)
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! [`parse`] accepts the queries that Prometheus accepts. A function that Prometheus doesn't have
-//! is accepted with any arguments and reported by [`Expr::unknown_functions`], because compatible
-//! servers have further ones.
+//! is accepted with any arguments and reported by [`Expr::unknown_functions`]: compatible servers
+//! have additional functions.
 
 mod functions;
 mod lexer;
@@ -22,7 +22,7 @@ pub(crate) use functions::{depends_on_order, is_by_series};
 pub use parser::parse;
 pub use restrict::restrict;
 
-/// A mistake in a query, with its offset in bytes.
+/// A mistake in a query, with its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
@@ -63,7 +63,7 @@ pub struct Expr<'q> {
 #[derive(Clone, Debug)]
 pub enum Node<'q> {
     Number,
-    /// The text between the quotes, with its escapes.
+    /// The contents of a string literal, with escapes.
     Text(&'q str),
     Selector(Selector<'q>),
     /// A selector with a range, a subquery, a signed expression, or one in parentheses.
@@ -94,9 +94,9 @@ pub struct Selector<'q> {
 pub struct Matcher<'q> {
     pub label: &'q str,
     pub operator: &'q str,
-    /// The text between the quotes, with its escapes.
+    /// The contents of a string literal, with escapes.
     pub value: &'q str,
-    /// The matcher as it is in the query.
+    /// The matcher's source text.
     pub source: &'q str,
 }
 
@@ -114,7 +114,7 @@ pub struct Matching<'q> {
     pub is_on: bool,
     /// The labels of `on` or `ignoring`.
     pub labels: Vec<&'q str>,
-    /// The operand of which several series can match one.
+    /// The "many" side of `group_left` and `group_right`: several of its series can match one.
     pub many: Option<Side>,
     /// The labels of `group_left` or `group_right`.
     pub include: Vec<&'q str>,
@@ -127,7 +127,7 @@ pub enum Side {
 }
 
 impl<'q> Expr<'q> {
-    /// Calls `visit` with this expression and all parts of it.
+    /// Calls `visit` with this expression and its subexpressions.
     pub fn visit(&self, visit: &mut dyn FnMut(&Self)) {
         visit(self);
         match &self.node {
@@ -172,7 +172,7 @@ impl<'q> Expr<'q> {
 }
 
 impl<'q> Selector<'q> {
-    /// The name of the series, if it is a constant.
+    /// The metric name, if the selector has a constant one.
     pub fn series(&self) -> Option<&'q str> {
         let by_label = self.matchers.iter().find(|matcher| matcher.label == "__name__");
         match by_label {

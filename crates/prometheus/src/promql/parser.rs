@@ -1,4 +1,4 @@
-//! From tokens to an expression, with the checks of Prometheus.
+//! Parses tokens into an expression, with the checks of Prometheus.
 
 use hpa_go_compat::regex::GoRegex;
 
@@ -9,14 +9,14 @@ use super::{
 };
 use crate::rules::config::parse_duration;
 
-/// The maximum depth of expressions. The parser and its callers use the stack.
+/// The maximum depth of expressions. The parser and its callers are recursive.
 const MAX_NESTING: usize = 50;
-/// The maximum number of operators. Trees of them are walked with the stack.
+/// The maximum number of operators. Their trees are walked recursively.
 const MAX_OPERATORS: usize = 500;
-/// Binds tighter than all operators but `^`.
+/// The precedence of a sign: binds tighter than all operators but `^`.
 const SIGN: u8 = 5;
 
-/// Words that can't be the name of a metric.
+/// Words that can't be metric names.
 const KEYWORDS: [&str; 6] = ["bool", "group_left", "group_right", "ignoring", "on", "atan2"];
 
 /// Parses a query. Its result can have any type.
@@ -37,7 +37,7 @@ struct Parser<'q> {
     operators: usize,
 }
 
-type Parsed<T> = Result<T, SyntaxError>;
+type ParseResult<T> = Result<T, SyntaxError>;
 
 fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|own| word.eq_ignore_ascii_case(own))
@@ -57,7 +57,7 @@ fn precedence(token: Token<'_>) -> Option<(&str, u8)> {
     })
 }
 
-fn fail<T>(at: usize, message: impl Into<String>) -> Parsed<T> {
+fn fail<T>(at: usize, message: impl Into<String>) -> ParseResult<T> {
     Err(SyntaxError { at, message: message.into() })
 }
 
@@ -70,11 +70,11 @@ impl<'q> Parser<'q> {
         self.tokens.get(self.next).map_or(self.query.len(), |(at, _)| *at)
     }
 
-    fn error<T>(&self, message: impl Into<String>) -> Parsed<T> {
+    fn error<T>(&self, message: impl Into<String>) -> ParseResult<T> {
         fail(self.offset(), message)
     }
 
-    fn unexpected<T>(&self, expected: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, expected: &str) -> ParseResult<T> {
         self.error(match self.peek() {
             Some(Token::Word(text) | Token::Number(text) | Token::Symbol(text)) => {
                 format!("`{text}` instead of {expected}")
@@ -96,12 +96,12 @@ impl<'q> Parser<'q> {
         found
     }
 
-    fn expect(&mut self, symbol: &str) -> Parsed<()> {
+    fn expect(&mut self, symbol: &str) -> ParseResult<()> {
         if self.accept(symbol) { Ok(()) } else { self.unexpected(&format!("`{symbol}`")) }
     }
 
-    /// An expression of operators with at least this precedence.
-    fn expression(&mut self, min: u8) -> Parsed<Expr<'q>> {
+    /// Parses an expression whose operators have at least this precedence.
+    fn expression(&mut self, min: u8) -> ParseResult<Expr<'q>> {
         self.depth += 1;
         if self.depth > MAX_NESTING {
             return self.error("the query is nested too deeply");
@@ -131,7 +131,7 @@ impl<'q> Parser<'q> {
         Ok(left)
     }
 
-    fn signed(&mut self) -> Parsed<Expr<'q>> {
+    fn signed(&mut self) -> ParseResult<Expr<'q>> {
         let at = self.offset();
         if !self.accept("-") && !self.accept("+") {
             let operand = self.primary()?;
@@ -145,7 +145,7 @@ impl<'q> Parser<'q> {
         Ok(wrapped(at, Wrapper::Sign, operand, result))
     }
 
-    fn primary(&mut self) -> Parsed<Expr<'q>> {
+    fn primary(&mut self) -> ParseResult<Expr<'q>> {
         let at = self.offset();
         match self.peek() {
             Some(Token::Number(text)) => {
@@ -172,8 +172,8 @@ impl<'q> Parser<'q> {
         }
     }
 
-    /// A function, an aggregation, a selector or a number.
-    fn word(&mut self, at: usize, word: &'q str) -> Parsed<Expr<'q>> {
+    /// Parses what starts with a word: a function, an aggregation, a selector or a number.
+    fn word(&mut self, at: usize, word: &'q str) -> ParseResult<Expr<'q>> {
         let following = self.tokens.get(self.next + 1).map(|(_, token)| *token);
         // Only recorded series have a colon in their name.
         let is_call = following == Some(Token::Symbol("(")) && !word.contains(':');
@@ -205,8 +205,8 @@ impl<'q> Parser<'q> {
         Ok(expr(at, Node::Call(word, arguments), functions::result(word)))
     }
 
-    /// The matchers of a selector, after its name.
-    fn selector(&mut self, at: usize, name: &'q str) -> Parsed<Expr<'q>> {
+    /// Parses the matchers of a selector after its name.
+    fn selector(&mut self, at: usize, name: &'q str) -> ParseResult<Expr<'q>> {
         let mut matchers = Vec::new();
         let brace_at = self.offset();
         let has_braces = self.accept("{");
@@ -238,11 +238,11 @@ impl<'q> Parser<'q> {
         Ok(expr(at, Node::Selector(selector), Type::InstantVector))
     }
 
-    /// The name of a label, in quotes if it has other characters than letters and digits.
-    fn label(&mut self) -> Parsed<&'q str> {
+    /// Parses a label name. It is quoted if it has other characters than letters, digits and `_`.
+    fn label(&mut self) -> ParseResult<&'q str> {
         let label = match self.peek() {
             Some(Token::Word(label)) if !label.contains(':') => label,
-            // Another spelling of a label would be taken for another label.
+            // With an escape, one label would have two spellings.
             Some(Token::Text(label)) if !label.contains('\\') => label,
             _ => return self.unexpected("the name of a label"),
         };
@@ -250,7 +250,7 @@ impl<'q> Parser<'q> {
         Ok(label)
     }
 
-    fn matcher(&mut self) -> Parsed<Matcher<'q>> {
+    fn matcher(&mut self) -> ParseResult<Matcher<'q>> {
         let start = self.offset();
         let is_name = matches!(self.peek(), Some(Token::Text(_)));
         let label = self.label()?;
@@ -276,8 +276,8 @@ impl<'q> Parser<'q> {
         Ok(Matcher { label, operator, value, source })
     }
 
-    /// Ranges, subqueries, `offset` and `@`.
-    fn modified(&mut self, mut operand: Expr<'q>) -> Parsed<Expr<'q>> {
+    /// Parses ranges, subqueries, `offset` and `@` after an operand.
+    fn modified(&mut self, mut operand: Expr<'q>) -> ParseResult<Expr<'q>> {
         loop {
             let at = self.offset();
             let can_shift = matches!(
@@ -314,8 +314,8 @@ impl<'q> Parser<'q> {
         }
     }
 
-    /// The rest of a range or a subquery, after its bracket.
-    fn range(&mut self, at: usize, operand: Expr<'q>) -> Parsed<Expr<'q>> {
+    /// Parses a range or a subquery after its opening bracket.
+    fn range(&mut self, at: usize, operand: Expr<'q>) -> ParseResult<Expr<'q>> {
         self.duration()?;
         let is_subquery = self.accept(":");
         if is_subquery && self.peek() != Some(Token::Symbol("]")) {
@@ -340,7 +340,7 @@ impl<'q> Parser<'q> {
         Ok(wrapped(at, Wrapper::Range, operand, Type::RangeVector))
     }
 
-    fn duration(&mut self) -> Parsed<()> {
+    fn duration(&mut self) -> ParseResult<()> {
         match self.peek() {
             Some(Token::Number(text)) if is_number(text) || parse_duration(text).is_ok() => {
                 self.next += 1;
@@ -350,7 +350,7 @@ impl<'q> Parser<'q> {
         }
     }
 
-    fn arguments(&mut self) -> Parsed<Vec<Expr<'q>>> {
+    fn arguments(&mut self) -> ParseResult<Vec<Expr<'q>>> {
         self.expect("(")?;
         let mut arguments = Vec::new();
         if self.accept(")") {
@@ -368,7 +368,7 @@ impl<'q> Parser<'q> {
     }
 
     /// A list of labels in parentheses.
-    fn labels(&mut self) -> Parsed<Vec<&'q str>> {
+    fn labels(&mut self) -> ParseResult<Vec<&'q str>> {
         self.expect("(")?;
         let mut labels = Vec::new();
         while !self.accept(")") {
@@ -380,7 +380,7 @@ impl<'q> Parser<'q> {
         Ok(labels)
     }
 
-    fn matching(&mut self) -> Parsed<Matching<'q>> {
+    fn matching(&mut self) -> ParseResult<Matching<'q>> {
         let mut matching = Matching { is_on: self.accept_word("on"), ..Matching::default() };
         if !matching.is_on && !self.accept_word("ignoring") {
             return Ok(matching);
@@ -397,7 +397,7 @@ impl<'q> Parser<'q> {
         Ok(matching)
     }
 
-    fn grouping(&mut self) -> Parsed<Option<Grouping<'q>>> {
+    fn grouping(&mut self) -> ParseResult<Option<Grouping<'q>>> {
         let is_by = self.accept_word("by");
         if !is_by && !self.accept_word("without") {
             return Ok(None);
@@ -410,7 +410,7 @@ impl<'q> Parser<'q> {
         at: usize,
         name: &'q str,
         parameters: &'static str,
-    ) -> Parsed<Expr<'q>> {
+    ) -> ParseResult<Expr<'q>> {
         let before = self.grouping()?;
         let arguments = self.arguments()?;
         let grouping = if before.is_some() { before } else { self.grouping()? };
@@ -447,7 +447,7 @@ fn binary<'q>(
     matching: Matching<'q>,
     left: Expr<'q>,
     right: Expr<'q>,
-) -> Parsed<Expr<'q>> {
+) -> ParseResult<Expr<'q>> {
     let types = [left.result, right.result];
     if let Some(wrong) = types.iter().find(|own| matches!(own, Type::RangeVector | Type::Text)) {
         return fail(at, format!("`{operator}` needs scalars or instant vectors, not {wrong}"));

@@ -2,8 +2,8 @@
 
 use super::{Node, SyntaxError, parse};
 
-/// Adds `label="value"` to each selector of a query. A query with other syntax than that of
-/// Prometheus is an error: an overlooked selector would read the series of all namespaces.
+/// Adds `label="value"` to each selector of a query. Unknown syntax is an error: an overlooked
+/// selector would read the series of all namespaces.
 ///
 /// ```
 /// use hpa_prometheus::promql::restrict;
@@ -23,7 +23,7 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
             Some(at) => (at, format!("{matcher},")),
             None => (expr.at + selector.name.len(), format!("{{{matcher}}}")),
         }),
-        // It reads further series, without a selector.
+        // `info` reads additional series without a selector.
         Node::Call(name, _) if name.eq_ignore_ascii_case("info") => info = Some(expr.at),
         _ => {}
     });
@@ -31,7 +31,7 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
         return Err(SyntaxError { at, message: "the function info is not permitted".to_owned() });
     }
     let mut restricted = query.to_owned();
-    // From the end, because an insertion moves what is after it.
+    // From the end: an insertion moves the text after it.
     insertions.sort_by_key(|(at, _)| *at);
     for (at, text) in insertions.into_iter().rev() {
         restricted.insert_str(at, &text);
@@ -100,7 +100,7 @@ mod tests {
     #[case("x{a=\"b\n\"}")]
     #[case("\u{fc}")]
     #[case("sum(x) by (a{b='c'})")]
-    // Syntax of other servers, which has selectors of its own.
+    // Syntax of other servers.
     #[case("x{a='b' or c='d'}")]
     #[case("WITH (a = x) a")]
     #[case("x keep_metric_names")]

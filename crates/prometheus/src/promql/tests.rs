@@ -1,4 +1,4 @@
-//! `tests/prometheus` compares more verdicts with those of a server.
+//! Accepted and refused queries. `tests/prometheus` compares more with a server.
 
 use rstest::rstest;
 
@@ -43,7 +43,7 @@ fn mistakes_are_named(#[case] query: &str, #[case] expected: &str) {
 }
 
 #[test]
-fn functions_of_other_servers_are_reported() {
+fn unknown_functions_are_reported() {
     let expr = parse("sum(median_over_time(m[5m])) / histogram_share(1, m)").unwrap();
     assert_eq!(expr.unknown_functions(), ["median_over_time", "histogram_share"]);
 }

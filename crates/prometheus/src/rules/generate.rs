@@ -1,9 +1,7 @@
-//! Rules for metrics that follow the usual conventions, as prometheus-adapter's `config-gen` makes
-//! them.
+//! Generates rules for metrics with conventional names, like `config-gen` of prometheus-adapter.
 
-/// The rules as a file: metrics of containers from cAdvisor, metrics of any objects by the label
-/// `<prefix><resource>`, and resource metrics. Rates are over `rate_interval`, a Prometheus
-/// duration.
+/// A rules file: container metrics of cAdvisor, metrics whose labels `<prefix><resource>` name
+/// objects, and resource metrics. Rates are over `rate_interval`, a Prometheus duration.
 pub fn default_rules(rate_interval: &str, label_prefix: &str) -> String {
     let containers = r#"{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}"#;
     let others = format!(r#"{{{label_prefix}namespace!="",__name__!~"^container_.*"}}"#);

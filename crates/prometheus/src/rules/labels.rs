@@ -15,7 +15,7 @@ pub enum MappingError {
     /// The template's syntax is wrong.
     #[error("unable to parse label template {}: {source}", hpa_calc::go_text::Quoted(template))]
     Syntax { template: String, source: TemplateError },
-    /// The template can't be turned around into a regular expression.
+    /// No regular expression for the template's labels can be derived.
     #[error(
         "unable to generate label format from template {}: {source}",
         hpa_calc::go_text::Quoted(template)
@@ -36,10 +36,10 @@ pub enum FormatError {
     /// The template can't be rendered.
     #[error("unable to convert label template to matcher: {0}")]
     Template(#[source] TemplateError),
-    /// The template renders nothing.
+    /// The template renders an empty string.
     #[error("unable to convert label template to matcher: empty template")]
     Empty,
-    /// The rendered text is no regular expression.
+    /// The rendered template is not a regular expression.
     #[error("unable to convert label template to matcher: {0}")]
     Regex(#[source] RegexError),
     /// The label doesn't depend on the resource.
@@ -51,7 +51,6 @@ pub enum FormatError {
 #[error("unable to convert resource {resource} into label: {problem}")]
 pub struct LabelError {
     pub resource: GroupResource,
-    /// What is missing.
     pub problem: LabelProblem,
 }
 
@@ -67,7 +66,7 @@ pub enum LabelProblem {
     /// The template can't be rendered for the resource.
     #[error("{0}")]
     Template(#[source] TemplateError),
-    /// The template renders nothing.
+    /// The template renders an empty string.
     #[error("empty label produced by label template")]
     Empty,
 }
@@ -76,24 +75,24 @@ pub enum LabelProblem {
 pub enum LabelMeaning<'a> {
     /// The label's value is the name of an object.
     Resource(&'a GroupResource),
-    /// The label has the form of the template, but the API has no such resource.
+    /// The label matches the template, but the API has no such resource.
     UnknownResource {
-        /// The group as it is in the label.
+        /// The group in the label.
         group: String,
-        /// The resource as it is in the label.
+        /// The resource in the label.
         resource: String,
     },
-    /// The label has another meaning.
+    /// The label doesn't name objects.
     Other,
 }
 
-/// A second label for a resource that has one already.
+/// A second label for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmbiguousLabel {
     pub resource: GroupResource,
     /// The label that queries use: the first in the file.
     pub used: String,
-    /// The label that only tells series apart.
+    /// The label that queries don't use.
     pub unused: String,
 }
 
@@ -144,7 +143,7 @@ impl ResourceLabels {
                 .map_err(|source| MappingError::Override { label: label.to_owned(), source })?;
             let resource = &resource.group_resource;
             self.by_label.insert(label.to_owned(), resource.clone());
-            // The reference uses a random one, which changes at each start.
+            // The reference chooses one at random at each start.
             if let Some(used) = self.labels.get(resource) {
                 self.ambiguous.push(AmbiguousLabel {
                     resource: resource.clone(),
@@ -209,7 +208,7 @@ impl LabelTemplate {
             .map_err(|source| MappingError::Format { template: text.to_owned(), source })
     }
 
-    /// Finds the regular expression for the labels that the template renders.
+    /// Derives a regular expression for the labels that the template renders.
     fn invert(template: Template) -> Result<Self, FormatError> {
         let data = group_resource("(?P<group>.+?)", "(?P<resource>.+?)");
         let pattern = template.render(data).map_err(FormatError::Template)?;
@@ -222,7 +221,7 @@ impl LabelTemplate {
         Ok(Self { template, regex, group_index, resource_index })
     }
 
-    /// The group and the resource in a label.
+    /// Extracts the group and the resource from a label.
     fn parts(&self, label: &str) -> Option<(String, String)> {
         let resource = self.regex.group(label, self.resource_index)?;
         let group = self.group_index.and_then(|index| self.regex.group(label, index));
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_two_labels_is_used() {
+    fn first_of_two_labels_for_a_resource_is_used() {
         let labels = labels("", &[("node", "node"), ("instance", "nodes")]).unwrap();
         assert_eq!(labels.label(&GroupResource::nodes(), &resources()).unwrap(), "node");
         assert_eq!(labels.ambiguous().len(), 1);

@@ -1,4 +1,5 @@
-//! Finds mistakes in rules without a server: each query is rendered for typical requests and parsed.
+//! Finds mistakes in rules without a server: each query is rendered for typical requests and
+//! parsed.
 
 use hpa_calc::Selector;
 use hpa_metrics::resource::{ApiResources, GroupResource};
@@ -9,7 +10,7 @@ use crate::{
         Compat, Config, RuleSet,
         config::{DiscoveryRule, Position},
         query::{Objects, QueryError},
-        resource_metrics::{ResourceMetrics, Usage},
+        resource_metrics::{ResourceMetrics, UsageResource},
         rule::{Naming, Rule},
     },
 };
@@ -20,17 +21,17 @@ pub struct Finding {
     /// The field, such as `rules[0].metricsQuery`.
     pub path: String,
     pub position: Option<Position>,
-    /// Whether the rule can still have values.
+    /// Whether the rule may work nevertheless.
     pub is_warning: bool,
     pub message: String,
 }
 
-/// Stands for the series of a `seriesQuery` without a constant name.
+/// Replaces the series' name if `seriesQuery` has no constant one.
 const ANY_SERIES: &str = "series_name";
 
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
-/// The mistakes in rules that compile, in the order of the file.
+/// Finds mistakes in rules that compile, in the order of the file.
 pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
     let lists = [
@@ -53,7 +54,7 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
 struct Linter<'a> {
     config: &'a Config,
     resources: &'a ApiResources,
-    /// The rule that is checked, such as `rules[0]`.
+    /// The current rule, such as `rules[0]`.
     rule: String,
     findings: Vec<Finding>,
 }
@@ -205,7 +206,7 @@ impl Linter<'_> {
     }
 
     fn resource_rules(&mut self, metrics: &ResourceMetrics) {
-        for (usage, name) in [(Usage::Cpu, "cpu"), (Usage::Memory, "memory")] {
+        for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
             self.rule = format!("resourceRules.{name}");
             let names = &["web".to_owned()];
             let pods = metrics.pod_query(usage, "shop", names, self.resources, Compat::Off);
@@ -229,7 +230,7 @@ fn resource<'r>(
     if has_pods { Some(pods) } else { rule.labels().overridden().into_iter().next() }
 }
 
-/// A query that isn't PromQL, with the place of the mistake.
+/// The message for a query that isn't PromQL, with the position of the mistake.
 fn not_promql(query: &str, error: &SyntaxError) -> String {
     let before: String = query.get(..error.at).unwrap_or_default().chars().rev().take(20).collect();
     let before: String = before.chars().rev().collect();
@@ -316,7 +317,7 @@ mod tests {
         "  seriesQuery: m\n  seriesFilters: [{is: ^n}]\n  metricsQuery: m\n",
         "4 rules[0].seriesFilters[0]: it excludes m, the only series of seriesQuery"
     )]
-    fn mistakes_are_named_with_line_and_advice(#[case] rule: &str, #[case] expected: &str) {
+    fn mistakes_are_reported_with_line_and_advice(#[case] rule: &str, #[case] expected: &str) {
         let findings = findings(&custom(rule)).join("\n");
         assert!(findings.contains(expected), "{findings}");
     }

@@ -1,7 +1,7 @@
 //! The rules of prometheus-adapter ("the reference" here): which Kubernetes metrics Prometheus has,
 //! and which queries read them. Pure functions, without I/O, clock or async runtime. Each rule is
-//! compiled on its own: a refused one doesn't stop the others. 800 recorded rules are compared in
-//! `tests/conformance`.
+//! compiled on its own: an invalid one doesn't affect the others. `tests/conformance` compares 800
+//! recorded rules.
 //!
 //! ```text
 //!  rules file ──► Config::parse ──► RuleSet::compile ◄── ApiResources (discovery)
@@ -23,7 +23,7 @@
 //! use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 //! use hpa_prometheus::rules::{Compat, Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::{CustomRequest, Source}};
 //!
-//! // The file. An error has the line and the column of everything that is wrong.
+//! // The file. An error lists all mistakes with line and column.
 //! let config = Config::parse(
 //!     r#"
 //! rules:
@@ -44,7 +44,7 @@
 //! };
 //! let resources = ApiResources::new([resource("Pod", "pods"), resource("Namespace", "namespaces")]);
 //!
-//! // Each rule is compiled on its own. A broken one doesn't stop the others.
+//! // Each rule is compiled on its own. An invalid one doesn't affect the others.
 //! let rules = RuleSet::compile(&config, &resources);
 //! let rule = rules.custom[0].clone()?;
 //!

@@ -1,4 +1,4 @@
-//! Derives the name of a metric from that of a series.
+//! Derives metric names from the names of series.
 
 use hpa_calc::go_text::Quoted;
 
@@ -52,7 +52,7 @@ impl SeriesFilter {
         Ok(Self { regex, must_match })
     }
 
-    /// Whether the condition holds for the name.
+    /// Whether the name passes the filter.
     pub fn accepts(&self, series: &str) -> bool {
         self.regex.is_match(series) == self.must_match
     }
@@ -62,13 +62,13 @@ impl SeriesFilter {
         self.regex.as_str()
     }
 
-    /// Whether the expression must match, or must not.
+    /// `true` for `is`, `false` for `isNot`.
     pub fn must_match(&self) -> bool {
         self.must_match
     }
 }
 
-/// Makes the names of metrics from those of series.
+/// Derives metric names from the names of series.
 #[derive(Debug)]
 pub struct NameRule {
     regex: GoRegex,
@@ -87,7 +87,8 @@ pub enum NameError {
 }
 
 impl NameRule {
-    /// Compiles the naming. Without a template, the name is that of the series, or the only group.
+    /// Compiles the mapping. Without a template, the metric is named after the only group of the
+    /// expression, or after the series.
     pub fn new(mapping: &NameMapping) -> Result<Self, NameError> {
         let expression = if mapping.matches.is_empty() { ".*" } else { &mapping.matches };
         let regex = GoRegex::new(expression)

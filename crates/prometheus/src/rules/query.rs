@@ -1,4 +1,4 @@
-//! Builds the query for a request.
+//! Builds queries from a rule's template.
 
 #[cfg(test)]
 mod tests;
@@ -29,22 +29,22 @@ pub enum QueryError {
     /// The resource, or the namespace, has no label.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// The selector has `<` or `>`, which Prometheus doesn't have for labels.
+    /// The selector has `<` or `>`, which label matchers of Prometheus don't support.
     #[error("operator not supported by prometheus")]
     UnsupportedOperator,
     /// The template can't be rendered.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// The template renders nothing.
+    /// The template renders an empty string.
     #[error("empty query produced by metrics query template")]
     Empty,
 }
 
-/// Objects whose metric is asked for.
+/// The requested objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
     pub resource: &'a GroupResource,
-    /// Their namespace. It is empty for objects without one.
+    /// Empty for cluster-scoped objects.
     pub namespace: &'a str,
     pub names: &'a [String],
 }
@@ -55,7 +55,7 @@ pub struct Context<'a> {
     pub labels: &'a ResourceLabels,
     /// The resources of the API.
     pub resources: &'a ApiResources,
-    /// How to escape names and values in regular expressions.
+    /// The escaping of names and values in regular expressions.
     pub compat: Compat,
 }
 
@@ -70,8 +70,7 @@ impl QueryTemplate {
         self.0.text()
     }
 
-    /// The query for a metric of objects, by name of the object. `extra_labels` are further labels
-    /// to group by.
+    /// The query for a metric of objects, grouped by the object's name and `extra_labels`.
     pub fn for_objects(
         &self,
         series: &str,
@@ -85,7 +84,7 @@ impl QueryTemplate {
         })
     }
 
-    /// The query for a metric of all objects that have a name, whatever `objects.names` are.
+    /// The query for a metric of all objects with a name. `objects.names` is ignored.
     pub fn for_all_objects(
         &self,
         series: &str,
@@ -97,7 +96,8 @@ impl QueryTemplate {
         self.select(series, objects, selector, extra_labels, context, Matchers::add_any_name)
     }
 
-    /// Whether a query for several objects reads each of them as a query for one.
+    /// Checks that a query for several objects has the same result for each as a query for it
+    /// alone.
     pub fn check_per_object(
         &self,
         series: &str,
@@ -109,7 +109,7 @@ impl QueryTemplate {
         let label = context.labels.label(objects.resource, context.resources);
         let label = label.map_err(|_| NotPerObject::NoQuery)?;
         shape::check_template(&self.0, &label)?;
-        // Names stand in place of the marker only.
+        // The marker must stand only for the name.
         let without = self.for_all_objects(series, objects, selector, extra_labels, context);
         if without.map_err(|_| NotPerObject::NoQuery)?.contains(shape::MARKER) {
             return Err(NotPerObject::NameElsewhere);
@@ -248,8 +248,8 @@ impl Matchers {
         Ok(())
     }
 
-    /// A regular expression for any of the values. Without compatibility, a dot is only a dot. It
-    /// is escaped without a backslash, which templates would have to escape once more.
+    /// A regular expression for any of the values. Without compatibility, dots are escaped: as
+    /// `[.]`, because templates would have to escape a backslash once more.
     fn alternatives<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> String {
         let escaped = |value: &'v str| match self.compat {
             Compat::Off if value.contains('.') => Cow::Owned(value.replace('.', "[.]")),

@@ -22,29 +22,29 @@ use hpa_metrics::{
     wire::{ContainerMetrics, ItemMeta, NodeMetrics, PodMetrics},
 };
 
-/// Why `resourceRules` are refused, with the texts of the reference.
+/// An invalid rule of `resourceRules`, with the text of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unable to construct querier for {usage} metrics: {source}")]
+#[error("unable to construct querier for {resource} metrics: {source}")]
 pub struct ResourceRuleError {
-    pub usage: Usage,
+    pub resource: UsageResource,
     pub source: ResourceRuleProblem,
 }
 
-/// An error in a rule of `resourceRules`.
+/// The problem of a rule of `resourceRules`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceRuleProblem {
-    /// The mapping of labels.
+    /// The mapping of labels is invalid.
     #[error("unable to construct label-resource converter: {0}")]
     Mapping(#[source] MappingError),
-    /// `containerQuery`.
+    /// `containerQuery` is invalid.
     #[error(
         "unable to construct container metrics query: unable to parse metrics query template {}: \
          {source}",
         Quoted(template)
     )]
     ContainerQuery { template: String, source: TemplateError },
-    /// `nodeQuery`.
+    /// `nodeQuery` is invalid.
     #[error(
         "unable to construct node metrics query: unable to parse metrics query template {}: \
          {source}",
@@ -54,11 +54,11 @@ pub enum ResourceRuleProblem {
 }
 
 impl ResourceRuleError {
-    /// The field that is wrong, relative to `resourceRules`.
+    /// The path of the invalid field, relative to `resourceRules`.
     pub fn field(&self) -> String {
-        let rule = match self.usage {
-            Usage::Cpu => "cpu",
-            Usage::Memory => "memory",
+        let rule = match self.resource {
+            UsageResource::Cpu => "cpu",
+            UsageResource::Memory => "memory",
         };
         let field = match &self.source {
             ResourceRuleProblem::Mapping(MappingError::Override { label, .. }) => {
@@ -72,16 +72,16 @@ impl ResourceRuleError {
     }
 }
 
-/// What a resource metric measures.
+/// The resource whose usage a query reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usage {
+pub enum UsageResource {
     /// CPU usage in cores.
     Cpu,
     /// Memory usage in bytes.
     Memory,
 }
 
-impl std::fmt::Display for Usage {
+impl std::fmt::Display for UsageResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Cpu => "CPU",
@@ -109,17 +109,17 @@ struct UsageRule {
 impl ResourceMetrics {
     /// Compiles the rules.
     pub fn new(rules: &ResourceRules, resources: &ApiResources) -> Result<Self, ResourceRuleError> {
-        let compile = |rule, usage| {
-            UsageRule::new(rule, resources).map_err(|source| ResourceRuleError { usage, source })
+        let compile = |rule, resource| {
+            UsageRule::new(rule, resources).map_err(|source| ResourceRuleError { resource, source })
         };
         Ok(Self {
-            cpu: compile(&rules.cpu, Usage::Cpu)?,
-            memory: compile(&rules.memory, Usage::Memory)?,
+            cpu: compile(&rules.cpu, UsageResource::Cpu)?,
+            memory: compile(&rules.memory, UsageResource::Memory)?,
             window: rules.window,
         })
     }
 
-    /// The window that is reported with the values.
+    /// The window of the reported values.
     pub fn window(&self) -> Duration {
         self.window
     }
@@ -131,94 +131,89 @@ impl ResourceMetrics {
     /// The query for the containers of pods.
     pub fn pod_query(
         &self,
-        usage: Usage,
+        measured: UsageResource,
         namespace: &str,
         names: &[String],
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let rule = self.rule(usage);
+        let rule = self.rule(measured);
         let objects = Objects { resource: &GroupResource::pods(), namespace, names };
         let context = Context { labels: &rule.labels, resources, compat };
-        let everything = Selector::everything();
-        let extra = [rule.container_label.as_str()];
-        rule.container_query.for_objects("", objects, &everything, &extra, context)
+        let (template, extra_label) = rule.template(objects.resource);
+        template.for_objects("", objects, &Selector::everything(), extra_label.as_slice(), context)
     }
 
     /// The query for nodes.
     pub fn node_query(
         &self,
-        usage: Usage,
+        measured: UsageResource,
         names: &[String],
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let rule = self.rule(usage);
+        let rule = self.rule(measured);
         let objects = Objects { resource: &GroupResource::nodes(), namespace: "", names };
         let context = Context { labels: &rule.labels, resources, compat };
-        rule.node_query.for_objects("", objects, &Selector::everything(), &[], context)
+        let (template, extra_label) = rule.template(objects.resource);
+        template.for_objects("", objects, &Selector::everything(), extra_label.as_slice(), context)
     }
 
     /// The query for the containers of all pods, or for all nodes.
     pub fn query_of_all(
         &self,
-        usage: Usage,
+        measured: UsageResource,
         resource: &GroupResource,
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
-        let rule = self.rule(usage);
+        let rule = self.rule(measured);
         let objects = Objects { resource, namespace: "", names: &[] };
         let context = Context { labels: &rule.labels, resources, compat };
-        let container = [rule.container_label.as_str()];
-        let (template, extra) = if *resource == GroupResource::pods() {
-            (&rule.container_query, &container[..])
-        } else {
-            (&rule.node_query, &[][..])
-        };
-        template.for_all_objects("", objects, &Selector::everything(), extra, context)
+        let (template, extra_label) = rule.template(resource);
+        template.for_all_objects(
+            "",
+            objects,
+            &Selector::everything(),
+            extra_label.as_slice(),
+            context,
+        )
     }
 
-    /// Whether the queries for several pods or nodes read each of them as queries for it alone
-    /// would. `objects.names` is ignored.
+    /// Checks that queries for several pods or nodes have the same result for each as a query for
+    /// it alone. `objects.names` is ignored.
     pub fn check_per_object(
         &self,
         objects: Objects<'_>,
         resources: &ApiResources,
     ) -> Result<(), NotPerObject> {
-        let is_pods = *objects.resource == GroupResource::pods();
         let selector = Selector::everything();
         [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
             let context = Context { labels: &rule.labels, resources, compat: Compat::Off };
-            let container = [rule.container_label.as_str()];
-            let (query, extra) = if is_pods {
-                (&rule.container_query, &container[..])
-            } else {
-                (&rule.node_query, &[][..])
-            };
-            query.check_per_object("", objects, &selector, extra, context)
+            let (template, extra_label) = rule.template(objects.resource);
+            template.check_per_object("", objects, &selector, extra_label.as_slice(), context)
         })
     }
 
     /// The label with the name of a pod or a node in the result of a query.
     pub fn label(
         &self,
-        usage: Usage,
+        measured: UsageResource,
         resource: &GroupResource,
         resources: &ApiResources,
     ) -> Result<String, LabelError> {
-        self.rule(usage).labels.label(resource, resources)
+        self.rule(measured).labels.label(resource, resources)
     }
 
     /// The label with the name of a container in the result of a query.
-    pub fn container_label(&self, usage: Usage) -> &str {
-        &self.rule(usage).container_label
+    pub fn container_label(&self, measured: UsageResource) -> &str {
+        &self.rule(measured).container_label
     }
 
-    fn rule(&self, usage: Usage) -> &UsageRule {
-        match usage {
-            Usage::Cpu => &self.cpu,
-            Usage::Memory => &self.memory,
+    fn rule(&self, measured: UsageResource) -> &UsageRule {
+        match measured {
+            UsageResource::Cpu => &self.cpu,
+            UsageResource::Memory => &self.memory,
         }
     }
 }
@@ -227,29 +222,33 @@ impl UsageRule {
     fn new(rule: &ResourceRule, resources: &ApiResources) -> Result<Self, ResourceRuleProblem> {
         let labels = ResourceLabels::new(&rule.resources, resources)
             .map_err(ResourceRuleProblem::Mapping)?;
-        let template = |text: &String| (text.clone(), QueryTemplate::new(text));
-        let container_query = match template(&rule.container_query) {
-            (_, Ok(query)) => query,
-            (template, Err(source)) => {
-                return Err(ResourceRuleProblem::ContainerQuery { template, source });
-            }
-        };
-        let node_query = match template(&rule.node_query) {
-            (_, Ok(query)) => query,
-            (template, Err(source)) => {
-                return Err(ResourceRuleProblem::NodeQuery { template, source });
-            }
-        };
+        let container_query = QueryTemplate::new(&rule.container_query).map_err(|source| {
+            ResourceRuleProblem::ContainerQuery { template: rule.container_query.clone(), source }
+        })?;
+        let node_query = QueryTemplate::new(&rule.node_query).map_err(|source| {
+            ResourceRuleProblem::NodeQuery { template: rule.node_query.clone(), source }
+        })?;
         let container_label = rule.container_label.clone();
         Ok(Self { labels, container_query, node_query, container_label })
+    }
+
+    /// The template of the query for pods or nodes, and the label that it groups by in addition to
+    /// that of the object.
+    fn template(&self, resource: &GroupResource) -> (&QueryTemplate, Option<&str>) {
+        if *resource == GroupResource::pods() {
+            (&self.container_query, Some(&self.container_label))
+        } else {
+            (&self.node_query, None)
+        }
     }
 }
 
 /// CPU in milli-cores and memory in milli-bytes.
 type CpuAndMemory = [MilliValue; 2];
 
-/// The usage of a pod from its samples, which are those with the pod's name. `None` if there is no
-/// sample of one kind. A container that has only one of both has zero of the other.
+/// The usage of a pod from the samples with its name. `None` if there are no samples of CPU or none
+/// of memory. A container with samples of only one resource has zero of the other, as in the
+/// reference.
 pub fn pod_usage(
     rules: &ResourceMetrics,
     pod: &ObjectMetadata,
@@ -282,7 +281,6 @@ pub fn pod_usage(
     }))
 }
 
-/// The name of the container that a sample is about.
 fn container<'s>(sample: &'s Sample, rule: &UsageRule) -> &'s str {
     sample.labels.get(&rule.container_label).map_or("", String::as_str)
 }
@@ -291,7 +289,7 @@ fn usage([cpu, memory]: CpuAndMemory) -> hpa_metrics::wire::Usage {
     [(ResourceName::Cpu, cpu), (ResourceName::Memory, memory)].into_iter().collect()
 }
 
-/// The usage of a node from its samples, of which the first ones count. `None` if one is missing.
+/// The usage of a node from its first sample of CPU and of memory. `None` if one is missing.
 pub fn node_usage(
     rules: &ResourceMetrics,
     node: &ObjectMetadata,
@@ -344,7 +342,7 @@ resourceRules:
         }
     }
 
-    fn texts(usage: &hpa_metrics::wire::Usage) -> [i64; 2] {
+    fn milli_values(usage: &hpa_metrics::wire::Usage) -> [i64; 2] {
         [ResourceName::Cpu, ResourceName::Memory]
             .map(|resource| usage.get(&resource).unwrap().as_milli())
     }
@@ -358,9 +356,9 @@ resourceRules:
     fn queries_select_pods_with_containers_and_nodes() {
         let (rules, resources) = (rules(), resources());
         let names = ["a".to_owned(), "b.c".to_owned()];
-        let pods = rules.pod_query(Usage::Cpu, "shop", &names, &resources, Compat::Off);
+        let pods = rules.pod_query(UsageResource::Cpu, "shop", &names, &resources, Compat::Off);
         assert_eq!(pods.unwrap(), r#"sum(c{namespace="shop",pod=~"a|b[.]c"}) by (pod,container)"#);
-        let nodes = rules.node_query(Usage::Memory, &names[..1], &resources, Compat::Off);
+        let nodes = rules.node_query(UsageResource::Memory, &names[..1], &resources, Compat::Off);
         assert_eq!(nodes.unwrap(), r#"sum(n{instance="a"}) by (instance)"#);
         assert_eq!(rules.window().as_secs(), 180);
     }
@@ -374,12 +372,12 @@ resourceRules:
         assert_eq!((usage.window.as_secs(), &*usage.metadata.name), (180, "web-0"));
         assert_eq!(usage.metadata.labels.pairs().collect::<Vec<_>>(), [("app", "web")]);
         let containers: Vec<_> =
-            usage.containers.iter().map(|one| (&*one.name, texts(&one.usage))).collect();
+            usage.containers.iter().map(|one| (&*one.name, milli_values(&one.usage))).collect();
         assert_eq!(containers, [("app", [250, 2_048_000]), ("proxy", [0, 0])]);
     }
 
     #[test]
-    fn pod_without_samples_of_one_kind_has_no_usage() {
+    fn usage_needs_samples_of_cpu_and_memory() {
         let one = [&sample("app", 0, 1.0)];
         assert_eq!(pod_usage(&rules(), &object(), &one, &[], Compat::Off), Ok(None));
         assert_eq!(pod_usage(&rules(), &object(), &[], &one, Compat::Off), Ok(None));
@@ -387,11 +385,11 @@ resourceRules:
     }
 
     #[test]
-    fn first_samples_of_a_node_count() {
+    fn node_usage_is_its_first_samples() {
         let (first, second) = (sample("", 2000, 1.5), sample("", 1000, 9.0));
         let (cpu, memory) = ([&first, &second], [&second]);
         let usage = node_usage(&rules(), &object(), &cpu, &memory, Compat::Off).unwrap().unwrap();
-        assert_eq!((usage.timestamp.as_second(), texts(&usage.usage)), (1, [1500, 9000]));
+        assert_eq!((usage.timestamp.as_second(), milli_values(&usage.usage)), (1, [1500, 9000]));
     }
 
     #[test]
@@ -400,7 +398,7 @@ resourceRules:
         let usage = |compat| pod_usage(&rules(), &object(), &[&nan], &[&one], compat);
         assert_eq!(usage(Compat::Off), Err(NoValue::NotANumber));
         let usage = usage(Compat::Reference).unwrap().unwrap();
-        assert_eq!(texts(&usage.containers[0].usage)[0], 0);
+        assert_eq!(milli_values(&usage.containers[0].usage)[0], 0);
     }
 
     #[test]

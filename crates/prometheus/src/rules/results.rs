@@ -1,4 +1,4 @@
-//! Converts results of queries to values of metrics.
+//! Converts query results to metric values.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,11 +29,11 @@ pub enum QueryResult {
         timestamp_ms: i64,
         value: f64,
     },
-    /// A matrix or a string, which metrics can't be made of.
+    /// A matrix or a string: not usable as a metric.
     Other(String),
 }
 
-/// Why a result is no list of external metrics. The messages are those of the reference.
+/// A result that can't be converted to external metrics, with the message of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
@@ -50,7 +50,7 @@ pub enum ResultError {
 pub struct CustomItem<'a> {
     /// The name of the object.
     pub name: &'a str,
-    /// The value, or why there is none.
+    /// The value, or the reason that there is none.
     pub value: Result<MilliValue, NoValue>,
     /// Milliseconds since 1970.
     pub timestamp_ms: i64,
@@ -61,7 +61,7 @@ pub struct CustomItem<'a> {
 pub struct ExternalItem<'a> {
     /// The labels. A scalar has none.
     pub labels: Option<&'a BTreeMap<String, String>>,
-    /// The value, or why there is none.
+    /// The value, or the reason that there is none.
     pub value: Result<MilliValue, NoValue>,
     /// Milliseconds since 1970.
     pub timestamp_ms: i64,
@@ -71,7 +71,7 @@ pub struct ExternalItem<'a> {
 /// name.
 ///
 /// If an object has several samples, the reference takes the last one, in an order that Prometheus
-/// doesn't specify. By default, the largest one counts, so that repeated queries agree.
+/// doesn't specify. By default the largest one is taken: repeated queries agree.
 pub fn samples_by_name<'s>(
     samples: &'s [Sample],
     label: &str,
@@ -93,7 +93,7 @@ pub fn samples_by_name<'s>(
     by_name
 }
 
-/// Any number is larger than a NaN.
+/// Compares samples. A NaN is smaller than any number.
 fn is_larger(sample: &Sample, other: &Sample) -> bool {
     sample.value > other.value || other.value.is_nan()
 }
@@ -103,7 +103,7 @@ fn is_larger(sample: &Sample, other: &Sample) -> bool {
 pub struct ObjectSamples(HashMap<Box<str>, (f64, i64)>);
 
 impl ObjectSamples {
-    /// The samples of objects whose names are in `label`, as [`samples_by_name`] selects them.
+    /// The samples of objects by the name in `label`, selected as by [`samples_by_name`].
     pub fn new(samples: &[Sample], label: &str, compat: Compat) -> Self {
         let by_name = samples_by_name(samples, label, compat).into_iter();
         Self(by_name.map(|(name, own)| (name.into(), (own.value, own.timestamp_ms))).collect())
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_of_several_samples_counts() {
+    fn largest_of_several_samples_is_taken() {
         let samples = [sample("a", f64::NAN), sample("a", 3.0), sample("a", 2.0)];
         assert_eq!(values(&samples, Compat::Off), [("a", Some("3".to_owned()))]);
         assert_eq!(values(&samples, Compat::Reference), [("a", Some("2".to_owned()))]);

@@ -13,14 +13,14 @@ use crate::rules::{
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::resource::ApiResources;
 
-/// A refused rule, with the texts of the reference, which exits with them at its start.
+/// An invalid rule, with the message of the reference, which exits with it at start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// The mapping of labels is wrong.
+    /// The mapping of labels is invalid.
     #[error(transparent)]
     Mapping(#[from] MappingError),
-    /// The query's template is wrong.
+    /// The query's template is invalid.
     #[error(
         "unable to construct metrics query associated with series query {}: unable to parse \
          metrics query template {}: {source}",
@@ -33,7 +33,7 @@ pub enum RuleError {
         template: String,
         source: TemplateError,
     },
-    /// A filter is wrong.
+    /// A filter is invalid.
     #[error(
         "unable to generate series name filter associated with series query {}: {source}",
         Quoted(series_query)
@@ -45,7 +45,7 @@ pub enum RuleError {
         index: usize,
         source: FilterError,
     },
-    /// `name.matches` is wrong.
+    /// `name.matches` is invalid.
     #[error(
         "unable to generate series name filter from name rules associated with series query {}: \
          {source}",
@@ -66,7 +66,7 @@ pub enum RuleError {
 }
 
 impl RuleError {
-    /// The field that is wrong, relative to the rule.
+    /// The path of the invalid field, relative to the rule.
     pub fn field(&self) -> String {
         match self {
             Self::Mapping(MappingError::Override { label, .. }) => {
@@ -92,7 +92,7 @@ pub struct Rule {
     is_namespaced: bool,
 }
 
-/// What a rule makes of the name of a series.
+/// The metric that a rule derives from the name of a series, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
     Metric(String),
@@ -157,7 +157,7 @@ impl Rule {
         self.is_namespaced
     }
 
-    /// The metric of a series, or why it has none.
+    /// Derives the metric of a series.
     pub fn naming(&self, series: &str) -> Naming {
         if let Some(index) = self.filters.iter().position(|filter| !filter.accepts(series)) {
             return Naming::Filtered(index);
@@ -178,8 +178,8 @@ impl Rule {
         self.query.for_objects(series, objects, selector, &[], context)
     }
 
-    /// Whether a query for several objects reads each of them as a query for it alone would.
-    /// `objects.names` is ignored.
+    /// Checks that a query for several objects has the same result for each as a query for it
+    /// alone. `objects.names` is ignored.
     pub fn check_per_object(
         &self,
         series: &str,
@@ -192,8 +192,8 @@ impl Rule {
         self.query.check_per_object(series, objects, selector, &[], context)
     }
 
-    /// The query that has, for each object of a namespace, what a query for it would have. Not all
-    /// rules have one. `objects.names` is ignored.
+    /// The query for all objects of a namespace whose result for each is that of a query for it
+    /// alone. Not all rules have one. `objects.names` is ignored.
     pub fn shared_query(
         &self,
         series: &str,

@@ -11,8 +11,8 @@ use hpa_metrics::resource::ApiResources;
 
 /// The compiled rules of a file.
 ///
-/// Rules are independent: one that is refused doesn't stop the others. The reference doesn't start
-/// if any rule is refused; see [`RuleSet::first_error`].
+/// Rules are independent: an invalid one doesn't affect the others. The reference doesn't start if
+/// any rule is invalid; see [`RuleSet::first_error`].
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     /// `rules`, in the order of the file.
@@ -23,14 +23,14 @@ pub struct RuleSet {
     pub resource: Option<Result<Arc<ResourceMetrics>, InvalidRule>>,
 }
 
-/// A rule that is refused.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidRule {
     /// The rule, such as `rules[0]`.
     pub rule: String,
-    /// The path of the field that is wrong, such as `rules[0].name.matches`.
+    /// The path of the invalid field, such as `rules[0].name.matches`.
     pub path: String,
-    /// Where the field is in the file, if the configuration was parsed from one.
+    /// The position of the field, if the configuration was parsed from a file.
     pub position: Option<Position>,
     pub problem: Box<InvalidRuleProblem>,
 }
@@ -92,13 +92,12 @@ impl RuleSet {
         }
     }
 
-    /// The first rule that is refused, in the order in which the reference compiles them. It
-    /// refuses to start if there is one.
+    /// The first invalid rule, in the order in which the reference compiles them.
     pub fn first_error(&self) -> Option<&InvalidRule> {
         self.errors().next()
     }
 
-    /// All rules that are refused.
+    /// All invalid rules.
     pub fn errors(&self) -> impl Iterator<Item = &InvalidRule> {
         let discovery = self.custom.iter().chain(&self.external);
         let resource = self.resource.iter().filter_map(|rules| rules.as_ref().err());
@@ -114,7 +113,7 @@ mod tests {
     use hpa_metrics::test_doubles::resources;
 
     #[test]
-    fn errors_name_the_place_and_other_rules_work() {
+    fn errors_have_paths_and_valid_rules_compile() {
         let config = Config::parse(
             "rules:\n\
              - seriesQuery: a\n\

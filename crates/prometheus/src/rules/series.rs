@@ -1,4 +1,4 @@
-//! The series of a rule, reduced to what metrics are made of.
+//! The series of a rule, reduced to names and sets of labels.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,44 +21,44 @@ pub struct Series {
     pub labels: Vec<String>,
 }
 
-/// What a rule makes of its series. The size depends on the number of different names and sets of
-/// labels, not on the number of series. There may be hundreds of thousands of names, so texts are
-/// in few allocations, and what names have in common is stored once.
+/// The names, label sets and metrics of a rule's series. The size depends on the number of
+/// different names and label sets, not on the number of series. There may be hundreds of thousands
+/// of names: strings share allocations, and equal label sets and lists are stored once.
 #[derive(Debug, Default)]
 pub struct RuleSeries {
     seen: usize,
     names: Texts,
-    /// What each name is.
+    /// An entry for each of `names`.
     name_entries: Vec<NameEntry>,
     label_sets: Vec<LabelSet>,
-    /// The last node of each combination of label sets.
+    /// Combinations of label sets as linked lists: an item has a label set and the previous item.
     combinations: Vec<Combination>,
     metrics: Texts,
-    /// What each metric is.
+    /// An entry for each of `metrics`.
     metric_entries: Vec<MetricEntry>,
-    /// Lists of resources that metrics have.
+    /// Distinct lists of resources.
     resource_lists: Vec<Vec<Arc<GroupResource>>>,
-    /// The metrics whose resources have different series, and the series of each.
+    /// The metrics whose last series differs by resource, with the series of each resource.
     mixed: HashMap<u32, Vec<(Arc<GroupResource>, u32)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct NameEntry {
-    meaning: Meaning,
-    /// The sets of labels with which the name occurs: a position in `combinations`.
+    naming: NamingEntry,
+    /// The label sets of the name: a position in `combinations`.
     combination: Option<u32>,
 }
 
-/// What the rule makes of a name.
+/// A [`Naming`] with the position of the metric.
 #[derive(Clone, Copy, Debug)]
-enum Meaning {
+enum NamingEntry {
     Metric(u32),
     /// The position of the filter.
     Filtered(u32),
     NoMatch,
 }
 
-/// A set of labels, added to the combination at another position.
+/// A label set, added to the combination at another position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Combination {
     before: Option<u32>,
@@ -69,7 +69,7 @@ struct Combination {
 struct MetricEntry {
     /// The position of the last series with the metric.
     last: u32,
-    /// The resources, for which that series is the last one, too. Doesn't count if the metric is in
+    /// The list of resources: that series is the last one for each. Ignored if the metric is in
     /// `mixed`.
     resources: u32,
 }
@@ -80,7 +80,7 @@ pub struct SeriesName<'s> {
     entry: NameEntry,
 }
 
-/// A set of labels that occurs, and the resources in it.
+/// A label set and the resources that its labels name.
 #[derive(Debug)]
 pub struct LabelSet {
     /// The names of the labels.
@@ -89,7 +89,7 @@ pub struct LabelSet {
     pub resources: Vec<Arc<GroupResource>>,
 }
 
-/// The series of a metric. If there are several, the last one counts.
+/// A metric with its last series, which takes precedence.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricSeries<'s> {
     pub metric: &'s str,
@@ -97,7 +97,7 @@ pub struct MetricSeries<'s> {
     pub last: &'s str,
     /// The resources for which this series is the last one.
     resources: &'s [Arc<GroupResource>],
-    /// Or the resources with the series of each.
+    /// Instead, the resources with the series of each, if they differ.
     mixed: &'s [(Arc<GroupResource>, u32)],
     names: &'s Texts,
 }
@@ -123,7 +123,7 @@ impl<'s> MetricSeries<'s> {
 }
 
 impl RuleSeries {
-    /// Starts with no series. Add them with [`RuleSeriesBuilder::add`].
+    /// A builder without series.
     pub fn builder<'a>(rule: &'a Rule, resources: &'a ApiResources) -> RuleSeriesBuilder<'a> {
         RuleSeriesBuilder {
             rule,
@@ -138,7 +138,7 @@ impl RuleSeries {
         }
     }
 
-    /// What a rule makes of the series.
+    /// Collects series.
     pub fn new<'s>(
         rule: &Rule,
         resources: &ApiResources,
@@ -163,35 +163,35 @@ impl RuleSeries {
             .map(|(position, entry)| SeriesName { name: self.names.get(position), entry: *entry })
     }
 
-    /// What the rule makes of the name of a series.
+    /// The metric that the rule derives from the name of a series. `None` if it has no such series.
     pub fn naming(&self, series: &str) -> Option<Naming> {
         let entry = self.name_entries.get(self.names.position(series)? as usize)?;
         Some(self.naming_of_entry(entry))
     }
 
-    /// What the rule makes of a name.
+    /// The metric that the rule derives from a name.
     pub fn naming_of(&self, name: &SeriesName<'_>) -> Naming {
         self.naming_of_entry(&name.entry)
     }
 
     fn naming_of_entry(&self, entry: &NameEntry) -> Naming {
-        match entry.meaning {
-            Meaning::Metric(position) => Naming::Metric(self.metrics.get(position).to_owned()),
-            Meaning::Filtered(filter) => Naming::Filtered(filter as usize),
-            Meaning::NoMatch => Naming::NoMatch,
+        match entry.naming {
+            NamingEntry::Metric(position) => Naming::Metric(self.metrics.get(position).to_owned()),
+            NamingEntry::Filtered(filter) => Naming::Filtered(filter as usize),
+            NamingEntry::NoMatch => Naming::NoMatch,
         }
     }
 
-    /// The sets of labels with which a metric occurs.
+    /// The label sets of a metric's series.
     pub fn label_sets(&self, metric: &str) -> impl Iterator<Item = &LabelSet> {
         let searched = self.metrics.position(metric);
-        let is_own = move |entry: &&NameEntry| matches!((entry.meaning, searched), (Meaning::Metric(own), Some(it)) if own == it);
+        let is_own = move |entry: &&NameEntry| matches!((entry.naming, searched), (NamingEntry::Metric(own), Some(it)) if own == it);
         let names = self.name_entries.iter().filter(is_own);
         let sets = names.flat_map(|entry| self.combination(entry.combination));
         sets.filter_map(|position| self.label_sets.get(position as usize))
     }
 
-    /// The positions of the sets of labels in a combination.
+    /// The positions of the label sets in a combination.
     fn combination(&self, last: Option<u32>) -> impl Iterator<Item = u32> {
         let get = |position: u32| self.combinations.get(position as usize).copied();
         let nodes =
@@ -232,7 +232,7 @@ impl RuleSeries {
         })
     }
 
-    /// Sets the last series of a metric, and of the metric for some resources.
+    /// Records the last series of a metric and of its resources.
     fn set_last(&mut self, position: u32, series: u32, resources: &[Arc<GroupResource>]) {
         let Some(entry) = self.metric_entries.get_mut(position as usize) else {
             return;
@@ -265,7 +265,7 @@ impl RuleSeries {
             lists.push(list);
             lists.len() - 1
         });
-        // There are far fewer lists than metrics.
+        // Few: there are far fewer lists than metrics.
         entry.resources = u32::try_from(known).unwrap_or(u32::MAX);
     }
 }
@@ -276,41 +276,41 @@ pub struct RuleSeriesBuilder<'a> {
     rule: &'a Rule,
     resources: &'a ApiResources,
     series: RuleSeries,
-    /// The positions of sets of labels, which are joined.
+    /// The positions of label sets, by their joined labels.
     label_sets: HashMap<String, u32>,
     /// The positions of combinations.
     combinations: HashMap<Combination, u32>,
     known_resources: Vec<Arc<GroupResource>>,
     key: String,
-    /// The positions of the last name and set of labels. Series with the same name are adjacent.
+    /// The positions of the previous name and label set. Series with the same name are adjacent.
     previous: Option<(u32, u32)>,
     distinct: usize,
 }
 
 impl RuleSeriesBuilder<'_> {
-    /// Adds a series. The labels can have the series' name among them.
+    /// Adds a series. The labels may include `__name__`.
     pub fn add<'l>(&mut self, name: &str, labels: impl IntoIterator<Item = &'l str>) {
         self.series.seen += 1;
-        // There can't be 2^32 names or sets of labels, because the size of a response is limited.
+        // There can't be 2^32 names or label sets, because the size of a response is limited.
         let Some(label_set) = self.label_set(labels) else { return };
         let Some(position) = self.name(name) else { return };
         if self.previous.replace((position, label_set)) == Some((position, label_set)) {
             return;
         }
         self.add_label_set(position, label_set);
-        let meaning = self.series.name_entries.get(position as usize).map(|entry| entry.meaning);
-        let Some(Meaning::Metric(metric)) = meaning else { return };
+        let naming = self.series.name_entries.get(position as usize).map(|entry| entry.naming);
+        let Some(NamingEntry::Metric(metric)) = naming else { return };
         let set = self.series.label_sets.get(label_set as usize);
         let resources = set.map(|set| set.resources.clone()).unwrap_or_default();
         self.series.set_last(metric, position, &resources);
     }
 
-    /// How many different names with sets of labels were added. The memory depends on it.
+    /// The number of different pairs of name and label set. It determines the memory.
     pub fn distinct(&self) -> usize {
         self.distinct
     }
 
-    /// All that was added.
+    /// The collected series.
     pub fn finish(mut self) -> RuleSeries {
         let series = &mut self.series;
         series.names.shrink_to_fit();
@@ -320,24 +320,24 @@ impl RuleSeriesBuilder<'_> {
         self.series
     }
 
-    /// The position of a name.
+    /// The position of a name, which is added if it is new.
     fn name(&mut self, name: &str) -> Option<u32> {
         if let Some(position) = self.series.names.position(name) {
             return Some(position);
         }
         let position = self.series.names.push(name)?;
-        let meaning = match self.rule.naming(name) {
-            Naming::Metric(metric) => Meaning::Metric(self.metric(&metric, position)?),
+        let naming = match self.rule.naming(name) {
+            Naming::Metric(metric) => NamingEntry::Metric(self.metric(&metric, position)?),
             Naming::Filtered(filter) => {
-                Meaning::Filtered(u32::try_from(filter).unwrap_or(u32::MAX))
+                NamingEntry::Filtered(u32::try_from(filter).unwrap_or(u32::MAX))
             }
-            Naming::NoMatch => Meaning::NoMatch,
+            Naming::NoMatch => NamingEntry::NoMatch,
         };
-        self.series.name_entries.push(NameEntry { meaning, combination: None });
+        self.series.name_entries.push(NameEntry { naming, combination: None });
         Some(position)
     }
 
-    /// The position of a metric.
+    /// The position of a metric, which is added if it is new.
     fn metric(&mut self, metric: &str, series: u32) -> Option<u32> {
         if let Some(position) = self.series.metrics.position(metric) {
             return Some(position);
@@ -349,7 +349,7 @@ impl RuleSeriesBuilder<'_> {
         self.series.metrics.push(metric)
     }
 
-    /// Adds a set of labels to those of a name.
+    /// Adds a label set to a name.
     fn add_label_set(&mut self, name: u32, label_set: u32) {
         let Some(entry) = self.series.name_entries.get(name as usize) else { return };
         let before = entry.combination;
@@ -367,7 +367,7 @@ impl RuleSeriesBuilder<'_> {
         self.distinct += 1;
     }
 
-    /// The position of a set of labels.
+    /// The position of a label set, which is added if it is new.
     fn label_set<'l>(&mut self, labels: impl IntoIterator<Item = &'l str>) -> Option<u32> {
         self.key.clear();
         for label in labels.into_iter().filter(|label| *label != NAME_LABEL) {

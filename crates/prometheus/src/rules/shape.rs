@@ -1,13 +1,13 @@
-//! Decides whether the query of a rule reads each object on its own. If it does, one query for all
-//! objects of a namespace has the same sample for an object as a query for that object.
+//! Decides whether a rule's query reads each object on its own. If so, one query for all objects of
+//! a namespace has the same sample for an object as a query for that object alone.
 //!
-//! Let Q(N) be the query for a set of objects N, whose names the label L has. Q reads objects on
-//! their own if Q(N) is exactly the part of Q(all) whose label L is a name in N, for each N. This
-//! is proven bottom-up: an expression is either constant, which means that it doesn't depend on N,
-//! or has this property, or nothing is known about it. A query without a proof is not shared.
+//! Let Q(N) be the query for the objects N, and L the label with their names. Q reads objects on
+//! their own if, for each N, Q(N) is exactly the part of Q(all) whose label L is in N. The proof is
+//! bottom-up: an expression is constant (it doesn't depend on N), has this property, or is unknown.
+//! A query without a proof is not shared.
 //!
-//! The proof covers results. A query for all objects can fail where a query for one doesn't, for
-//! example if another object has duplicate series, so its failures must not be answers.
+//! The proof covers results, not failures: a query for all objects may fail because of one of them,
+//! for example one with duplicate series. Then, single queries must be sent.
 
 #[cfg(test)]
 mod tests;
@@ -18,11 +18,11 @@ use crate::promql::{
     self, Expr, Matching, Node, Selector, Side, SyntaxError, Type, depends_on_order, is_by_series,
 };
 
-/// Stands for the name of an object in the query that is checked.
+/// The name of the object in the checked query.
 pub(crate) const MARKER: &str = "hpa-rs-object";
 
-/// A reason for which it is not proven that a query reads each object on its own. `label` is
-/// that with the names of the objects.
+/// The reason that a query isn't proven to read each object on its own. `label` is the label with
+/// the objects' names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotPerObject {
@@ -30,7 +30,7 @@ pub enum NotPerObject {
     NoNamespace,
     #[error("the query can't be built")]
     NoQuery,
-    /// The template can depend on the names in another way than by label matchers.
+    /// The template may depend on the names other than by label matchers.
     #[error("the template does more than to insert Series, LabelMatchers and GroupBy: {0}")]
     Template(String),
     #[error("functions remove the label `{0}` of the objects' names")]
@@ -42,7 +42,7 @@ pub enum NotPerObject {
     NotSelected,
     #[error("the names of objects are used outside of selectors")]
     NameElsewhere,
-    /// An aggregation puts several objects into one group.
+    /// A group of an aggregation may have several objects.
     #[error("`{aggregation}` aggregates over objects, because it isn't grouped by `{label}`")]
     Aggregation { aggregation: String, label: String },
     /// A function whose result can depend on other objects.
@@ -54,20 +54,20 @@ pub enum NotPerObject {
     /// A binary operator matches series of different objects.
     #[error("`{operator}` can match series of different objects, because not by `{label}`")]
     Matching { operator: String, label: String },
-    /// The result has samples whatever objects are asked for.
+    /// The result has samples that don't depend on the requested objects.
     #[error("an operand of `{0}` is in the result whichever objects are asked for")]
     Operand(String),
 }
 
-/// Checks that a template uses the names of objects only by label matchers. `label` is that of the
-/// names.
+/// Checks that a template uses the names of objects only in label matchers. `label` is the label
+/// with the names.
 pub(crate) fn check_template(template: &Template, label: &str) -> Result<(), NotPerObject> {
     let action =
         template.first_action_beyond(&["Series", "LabelMatchers", "GroupBy"], |key| key != label);
     action.map_or(Ok(()), |action| Err(NotPerObject::Template(action)))
 }
 
-/// Checks a query for the object [`MARKER`]. `label` is that of the names.
+/// Checks a query for the object [`MARKER`]. `label` is the label with the names.
 pub(crate) fn check_query(query: &str, label: &str) -> Result<(), NotPerObject> {
     // Functions and operators remove these labels.
     if ["__name__", "le"].contains(&label) {
@@ -86,12 +86,12 @@ pub(crate) fn check_query(query: &str, label: &str) -> Result<(), NotPerObject> 
     }
 }
 
-/// A proven property of an expression.
+/// The proven property of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// It doesn't depend on the objects.
+    /// Doesn't depend on the objects.
     Constant,
-    /// It reads each object on its own, and each sample has the label with the object's name.
+    /// Reads each object on its own. Each sample has the label with the object's name.
     PerObject,
 }
 
@@ -106,7 +106,7 @@ impl Check<'_> {
         match &expr.node {
             Node::Number | Node::Text(_) => Ok(Class::Constant),
             Node::Selector(selector) => self.selector(selector),
-            // All series have the same times.
+            // Time modifiers affect all series alike.
             Node::Wrapped(_, inner) => self.class(inner),
             Node::Binary(operator, matching, operands) => {
                 let [left, right] = &**operands;
@@ -143,7 +143,7 @@ impl Check<'_> {
     fn function(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
         let label = self.label.to_owned();
         match &expr.node {
-            // It removes the label `le`.
+            // It removes only the label `le`.
             Node::Call("histogram_quantile", _) => Ok(Class::PerObject),
             Node::Call(name @ ("label_replace" | "label_join"), arguments) => {
                 let is_other = match arguments.get(1).map(|argument| &argument.node) {
@@ -191,7 +191,7 @@ impl Check<'_> {
         let by_object = matching.labels.contains(&self.label) == matching.is_on;
         let is_proven = match (set, classes) {
             (Some("or"), [Class::PerObject, Class::PerObject]) => by_object,
-            // All of the constant operand that matches nothing.
+            // The result has all unmatched samples of the constant operand.
             (Some("or"), _) | (Some("unless"), [Class::Constant, _]) => {
                 return Err(NotPerObject::Operand(operator.to_owned()));
             }
@@ -207,7 +207,7 @@ impl Check<'_> {
         Err(NotPerObject::Matching { operator, label })
     }
 
-    /// Whether one operand is constant and the other has the label of the result.
+    /// Whether one operand is constant and the result takes the label from the other.
     fn joins_constant(&self, matching: &Matching<'_>, [left, right]: [Class; 2]) -> bool {
         let (many, one) = match matching.many {
             None => return false,
@@ -215,9 +215,9 @@ impl Check<'_> {
             Some(Side::Right) => (right, left),
         };
         match (many, one) {
-            // Each sample keeps its labels, and finds its match whichever others there are.
+            // Each sample keeps its labels, and matches independently of other samples.
             (Class::PerObject, Class::Constant) => !matching.include.contains(&self.label),
-            // Each sample has at most one match, from which it takes the label.
+            // Each sample takes the label from its only match.
             (Class::Constant, Class::PerObject) => matching.include.contains(&self.label),
             _ => false,
         }

@@ -1,14 +1,14 @@
-//! Distinct texts in one allocation, with positions.
+//! Distinct strings in one allocation, by position.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Distinct texts. Each takes its length and about 20 bytes: there may be millions.
+/// Distinct strings. Each takes its length and about 20 bytes: there may be millions.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     joined: String,
-    /// Where each text ends.
+    /// The end of each string.
     ends: Vec<usize>,
     positions: HashTable<u32>,
     hasher: RandomState,
@@ -19,7 +19,7 @@ impl Texts {
         self.ends.len()
     }
 
-    /// The text at a position, or an empty one.
+    /// The string at a position, or an empty one.
     pub(crate) fn get(&self, position: u32) -> &str {
         text(&self.joined, &self.ends, position)
     }
@@ -29,7 +29,7 @@ impl Texts {
         self.positions.find(hash, |position| self.get(*position) == searched).copied()
     }
 
-    /// Adds a text that isn't there yet, and returns its position. `None` if there are too many.
+    /// Adds a new string and returns its position. `None` if there are too many.
     pub(crate) fn push(&mut self, new: &str) -> Option<u32> {
         let position = u32::try_from(self.ends.len()).ok()?;
         self.joined.push_str(new);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_found_by_text_and_position() {
+    fn strings_are_found_by_content_and_position() {
         let mut texts = Texts::default();
         let all: Vec<String> = (0..1000).map(|index| format!("text_{index}")).collect();
         for (index, text) in (0..).zip(&all) {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_text_is_a_text() {
+    fn empty_string_can_be_added() {
         let mut texts = Texts::default();
         assert_eq!(texts.position(""), None);
         assert_eq!((texts.push("a"), texts.push("")), (Some(0), Some(1)));

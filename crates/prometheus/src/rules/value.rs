@@ -1,4 +1,4 @@
-//! From the floats of Prometheus to milli-units.
+//! Converts samples to milli-units.
 
 use hpa_calc::MilliValue;
 use jiff::Timestamp;
@@ -7,8 +7,8 @@ use hpa_metrics::values::NoValue;
 
 use crate::rules::Compat;
 
-/// The value of a custom metric. The reference takes a NaN for zero, and anything else without a
-/// value for the smallest number.
+/// The value of a custom metric. The reference converts NaN to zero, and infinite and too large
+/// samples to the smallest number.
 pub fn custom_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     match (milli(sample), compat) {
         (Err(NoValue::NotANumber), Compat::Reference) => Ok(MilliValue::ZERO),
@@ -16,8 +16,8 @@ pub fn custom_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> 
     }
 }
 
-/// The value of an external metric. The reference takes anything without a value for the smallest
-/// number.
+/// The value of an external metric. The reference converts NaN, infinite and too large samples to
+/// the smallest number.
 pub fn external_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
     value(milli(sample), compat)
 }
@@ -34,12 +34,12 @@ pub fn usage_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
 fn value(milli: Result<MilliValue, NoValue>, compat: Compat) -> Result<MilliValue, NoValue> {
     match compat {
         Compat::Off => milli,
-        // What amd64 makes of such a conversion.
+        // The result of such a conversion on amd64.
         Compat::Reference => Ok(milli.unwrap_or(MilliValue::MIN)),
     }
 }
 
-/// The time of a sample. One that is out of range is the end of the range.
+/// The time of a sample, clamped to the range of timestamps.
 pub(crate) fn timestamp(ms: i64) -> Timestamp {
     let limit = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_millisecond(ms).unwrap_or(limit)
@@ -98,7 +98,7 @@ mod tests {
     #[case::infinite(f64::INFINITY, NoValue::Infinite, MIN, MIN, MIN)]
     #[case::negative_infinite(f64::NEG_INFINITY, NoValue::Infinite, MIN, MIN, "0")]
     #[case::too_large(1e16, NoValue::OutOfRange, MIN, MIN, MIN)]
-    fn some_samples_have_no_value(
+    fn sample_without_a_value_is_an_error_or_compatible(
         #[case] sample: f64,
         #[case] reason: NoValue,
         #[case] custom: &str,

@@ -1,4 +1,4 @@
-//! Custom and external metrics: from a request to a query, and from its result to values.
+//! Reads custom and external metrics: builds queries, and converts their results.
 
 use std::sync::Arc;
 
@@ -22,13 +22,14 @@ use hpa_metrics::{
 
 use super::{
     PrometheusProvider, name_lists,
-    sharing::{Shared, Wanted},
+    sharing::{ShareableRequest, SharedSamples},
     state::State,
 };
-/// The samples of a custom metric, and what they mean.
+
+/// The samples of a custom metric, with the metadata for their values.
 struct CustomResult {
     samples: Arc<ObjectSamples>,
-    /// The number of results of the query, with those that have no object.
+    /// The number of samples of the query, including those without an object.
     results: usize,
     label: String,
     object_kind: ObjectKind,
@@ -56,7 +57,7 @@ impl PrometheusProvider {
         let names = [name.to_owned()];
         let requester = self.sharing.requester(name);
         let result = self.read_custom(state, request, &names, requester).await?;
-        // Messages have the query for the object.
+        // For error messages.
         let query = || match self.custom_query(state, request, &names) {
             Ok(query) => query.query,
             Err(_) => result.origin.query.clone(),
@@ -119,10 +120,11 @@ impl PrometheusProvider {
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
         let parts = self.name_lists(state, request, &found, names);
         let CustomQuery { namespace, metric_selector: selector, .. } = request;
-        let wanted = Wanted { namespace, selector, names, requester, queries: parts.len() };
+        let wanted =
+            ShareableRequest { namespace, selector, names, requester, queries: parts.len() };
         let shared = self.sharing.read(wanted, &found, client, &state.resources).await;
         let (samples, results, query) = match shared {
-            Some(Shared { samples, query }) => {
+            Some(SharedSamples { samples, query }) => {
                 let results = samples.items(names.iter().map(String::as_str), Compat::Off).len();
                 (samples, results, query.to_string())
             }
@@ -133,7 +135,7 @@ impl PrometheusProvider {
         Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
     }
 
-    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    /// Splits a long list of names, if a query for a part has the same samples as one for all.
     fn name_lists<'n>(
         &self,
         state: &State,
@@ -153,8 +155,7 @@ impl PrometheusProvider {
         })
     }
 
-    /// Sends a query for each list of names. Returns the samples, the number of results and the
-    /// first query.
+    /// Sends a query for each list of names. Returns the samples, their number and the first query.
     async fn read_parts(
         &self,
         state: &State,

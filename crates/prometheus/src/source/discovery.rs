@@ -1,4 +1,4 @@
-//! Discovery: the series of each rule.
+//! Discovers the series of each rule.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,10 +17,10 @@ use super::{
 };
 use hpa_metrics::{ResourceMapper, describe};
 
-/// How many lists of series are read at a time. Each holds the names of its series.
+/// The maximum number of concurrent reads. Each holds the names of its series.
 const CONCURRENCY: usize = 8;
 
-/// How far the clock of Prometheus may be behind ours. Its newest samples must not look too old.
+/// The tolerated lag of Prometheus' clock: its newest samples must not look too old.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Compiles the rules, and reads the series of each.
@@ -61,12 +61,12 @@ struct Pass<'a> {
     settings: &'a PrometheusSettings,
 }
 
-type Compiled = Result<Arc<Rule>, InvalidRule>;
+type CompiledRule = Result<Arc<Rule>, InvalidRule>;
 
-/// Rules with the same series: their positions, and what each makes of them, or a failure.
+/// The positions of rules with the same series, and the series of each rule or a failure.
 type ReadGroup = (Vec<usize>, Result<Vec<Result<RuleSeries, Failure>>, QueryFailure>);
 
-/// Why a rule has no new series.
+/// The reason that a rule has no new series.
 #[derive(Clone, Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -79,7 +79,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// The failure in short, without anything that the server sent.
+    /// A short reason, without text from the server.
     fn reason(&self) -> String {
         match self {
             Self::Query(failure) => failure.reason(),
@@ -94,7 +94,7 @@ impl Pass<'_> {
         &self,
         name: &str,
         definitions: &[DiscoveryRule],
-        compiled: &[Compiled],
+        compiled: &[CompiledRule],
         previous: &RuleList,
     ) -> RuleList {
         let mut results: Vec<Option<Result<ReadSeries, Failure>>> = Vec::new();
@@ -133,14 +133,16 @@ impl Pass<'_> {
         name: String,
         index: usize,
         definition: &DiscoveryRule,
-        compiled: &Compiled,
+        compiled: &CompiledRule,
         result: Option<Result<ReadSeries, Failure>>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
-        let server = self.rules.servers.get(&definition.server);
-        let server = server.map(|client| client.settings().name.clone()).unwrap_or_default();
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
-        status = RuleStatus { rule: name, server, error: None, reason: None, ..status };
+        status = RuleStatus { rule: name, error: None, reason: None, ..status };
+        if let Some(client) = self.rules.servers.get(&definition.server) {
+            status.server.clone_from(&client.settings().name);
+            status.server_url = client.settings().display_url();
+        }
         let rule = match compiled {
             Ok(rule) => rule.clone(),
             Err(error) => {
@@ -173,7 +175,7 @@ impl Pass<'_> {
     async fn read_all(
         &self,
         definitions: &[DiscoveryRule],
-        compiled: &[Compiled],
+        compiled: &[CompiledRule],
     ) -> Vec<ReadGroup> {
         let mut groups: BTreeMap<_, Vec<(usize, Arc<Rule>)>> = BTreeMap::new();
         for (index, (definition, compiled)) in definitions.iter().zip(compiled).enumerate() {
@@ -186,7 +188,7 @@ impl Pass<'_> {
             let (positions, rules) = rules.into_iter().unzip();
             (positions, self.read(server, query, rules).await)
         });
-        // Boxed: the compiler can't see that the futures are `Send`.
+        // Boxed, because the compiler can't prove that the futures are `Send`.
         let reads: Vec<futures::future::BoxFuture<'_, ReadGroup>> =
             reads.map(|read| Box::pin(read) as _).collect();
         stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await
@@ -200,7 +202,7 @@ impl Pass<'_> {
         rules: Vec<Arc<Rule>>,
     ) -> Result<Vec<Result<RuleSeries, Failure>>, QueryFailure> {
         let Some(client) = self.rules.servers.get(server) else {
-            // The names of servers are checked when the file is loaded.
+            // Unreachable: server names are checked when the file is loaded.
             return Ok(Vec::new());
         };
         let max_age =

@@ -1,4 +1,4 @@
-//! What rules make of the series, for diagnosis.
+//! The rules with their series and metrics, for diagnosis.
 
 use std::sync::Arc;
 
@@ -21,14 +21,12 @@ use super::{
     state::{RuleList, RuleStatus, State},
 };
 
-/// A rule, and what it makes of its series.
+/// A rule with its metrics.
 #[derive(Clone, Debug)]
 pub struct RuleInspection {
-    /// Where the rule is in the file.
+    /// The position of the rule in the file.
     pub position: Option<Position>,
-    /// The rule.
     pub definition: DiscoveryRule,
-    /// Its state.
     pub status: RuleStatus,
     pub metrics: Vec<InspectedMetric>,
 }
@@ -36,13 +34,12 @@ pub struct RuleInspection {
 /// A metric of a rule.
 #[derive(Clone, Debug)]
 pub struct InspectedMetric {
-    /// The name.
     pub metric: String,
     /// The resource of the objects. `None` for an external metric.
     pub resource: Option<GroupResource>,
     /// The series that the metric is read from.
     pub series: String,
-    /// The later rule that has the metric, too, and counts.
+    /// The position of a later rule with the same metric, which takes precedence.
     pub shadowed_by: Option<usize>,
 }
 
@@ -88,7 +85,7 @@ impl PrometheusProvider {
         })
     }
 
-    /// Why the metric of the named objects is found or not, rule by rule.
+    /// Explains, rule by rule, why the metric of the named objects is found or not.
     pub fn explain_custom(&self, request: &CustomQuery, names: &[String]) -> Explanation {
         let state = self.state();
         let own_request = super::answer::of_objects(request, names);
@@ -96,7 +93,7 @@ impl PrometheusProvider {
         explain_custom(&own_request, &candidates, &state.resources, self.settings.compat)
     }
 
-    /// Why the external metric is found or not, rule by rule.
+    /// Explains, rule by rule, why an external metric is found or not.
     pub fn explain_external(&self, request: &ExternalQuery) -> Explanation {
         let state = self.state();
         let ExternalQuery { namespace, metric, metric_selector } = request;
@@ -149,7 +146,7 @@ fn inspect(
     rules.collect()
 }
 
-/// The rule that counts, if it is another one.
+/// The rule that takes precedence, if it is another one.
 fn shadow(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
     origin.map(|origin| origin.index).filter(|counts| *counts != index)
 }

@@ -46,26 +46,26 @@ const MIN_RETRY: Duration = Duration::from_secs(5);
 /// Settings of a [`PrometheusProvider`].
 #[derive(Clone, Copy, Debug)]
 pub struct PrometheusSettings {
-    /// Whether to answer exactly as the reference.
+    /// Whether responses are exactly those of the reference.
     pub compat: Compat,
-    /// How often the series of all rules are read.
+    /// The interval between discoveries.
     pub relist_interval: Duration,
-    /// How old the last sample of a series may be.
+    /// The maximum age of a series' last sample.
     pub max_age: Duration,
-    /// How often the rules file is checked for changes.
+    /// The interval between checks of the rules file.
     pub reload_interval: Duration,
-    /// How long the list of a rule's series may be.
+    /// The maximum length of a response with a rule's series.
     pub max_series_bytes: u64,
-    /// How many different names with sets of labels the series of a rule may have. Memory depends
-    /// on it.
+    /// The maximum number of different pairs of name and label set among a rule's series. It limits
+    /// memory.
     pub max_series_names: usize,
-    /// Whether requests for objects of a namespace share queries. With compatibility, they don't.
+    /// Settings for shared queries. `None`, or compatibility, disables them.
     pub sharing: Option<SharingSettings>,
 }
 
 impl Default for PrometheusSettings {
-    /// The series of the last 10 minutes every 10 minutes, as in the reference. About 2 million
-    /// series of a rule, with 100,000 names.
+    /// Reads the series of the last 10 minutes every 10 minutes, as the reference does. The limits
+    /// allow about 2 million series per rule, with 100,000 names.
     fn default() -> Self {
         let ten_minutes = Duration::from_secs(600);
         Self {
@@ -80,36 +80,36 @@ impl Default for PrometheusSettings {
     }
 }
 
-/// Why the series of the rules can't be read.
+/// A failed discovery.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelistError {
     /// The resources of the API server are unknown.
     #[error(transparent)]
     Mapper(#[from] MapperError),
-    /// A rule is refused. Without compatibility, the other rules work.
+    /// A rule is invalid. Without compatibility, the other rules work.
     #[error("{0}")]
     InvalidRule(#[source] Box<InvalidRule>),
-    /// Rules have no series because of a failure. The messages name them.
+    /// The series of some rules can't be read. The messages name the rules.
     #[error("unable to discover the series of {}", .0.join("; "))]
     Rules(Vec<String>),
 }
 
-/// Answers requests with queries to Prometheus. Nothing is stored but the names of series, and the
-/// answers of shared queries for a few seconds.
+/// Reads metrics from Prometheus. Stores only the names of series and, for a few seconds, the
+/// results of shared queries.
 pub struct PrometheusProvider {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
     objects: Arc<dyn ObjectLister>,
     rules: RwLock<Arc<Rules>>,
     state: RwLock<Arc<State>>,
-    /// Why the last version of the rules file is not used.
+    /// The error of the current rules file, if it is invalid and the previous one is used.
     refused_file: RwLock<Option<String>>,
     sharing: Sharing,
 }
 
 impl PrometheusProvider {
-    /// A provider without metrics, until [`PrometheusProvider::relist`] has read them.
+    /// A provider. It has no metrics until the first [`PrometheusProvider::relist`].
     pub fn new(
         config: Config,
         servers: Servers,
@@ -130,8 +130,8 @@ impl PrometheusProvider {
         })
     }
 
-    /// Reads the resources of the API server and the series of all rules. A rule whose series can't
-    /// be read keeps its previous ones. With compatibility, all rules do.
+    /// Reads the resources of the API server and the series of all rules. If the series of a rule
+    /// can't be read, it keeps its previous ones; with compatibility, all rules keep theirs.
     pub async fn relist(&self) -> Result<(), RelistError> {
         let rules = self.rules.read().clone();
         let previous = self.state.read().clone();
@@ -140,12 +140,12 @@ impl PrometheusProvider {
         if !Arc::ptr_eq(&previous.rules.servers, &rules.servers) {
             self.sharing.clear();
         }
-        // A reload in the meantime is discovered next.
+        // If the rules were reloaded meanwhile, the next discovery uses them.
         *self.state.write() = Arc::new(state);
         if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
     }
 
-    /// Reads the series in the relist interval, and the rules when the file changes. Never ends.
+    /// Discovers series in the relist interval and when the rules file changes. Never ends.
     pub async fn run(&self, file: Option<RulesFile>) {
         let mut retry = MIN_RETRY.min(self.settings.relist_interval);
         let mut last_error = None;
@@ -159,18 +159,23 @@ impl PrometheusProvider {
             log_change(last_error.as_deref(), error.as_deref());
             last_error = error;
             let wait = async { while self.reload(&file.changed().await).is_err() {} };
-            // The end of the interval, or a changed file that is valid.
+            // Until the end of the interval, or a valid change of the file.
             _ = timeout_at(started + delay, wait).await;
         }
     }
 
-    /// Reads the files of all connections, so that their errors are reported early.
+    /// Reads the files of all connections to report their errors early.
     pub async fn check_files(&self) -> Result<(), Arc<crate::client::ConnectionError>> {
         let servers = self.rules.read().servers.clone();
         for client in servers.all() {
             client.check_files().await?;
         }
         Ok(())
+    }
+
+    /// Whether the rules were compiled and a discovery of their series was tried.
+    pub fn has_tried_discovery(&self) -> bool {
+        self.state().is_compiled()
     }
 
     /// The state of each rule, in the order of the file.
@@ -183,8 +188,8 @@ impl PrometheusProvider {
         self.sharing.stats.all()
     }
 
-    /// Everything that an operator should look at: the file, and rules that are refused or can't be
-    /// read.
+    /// Problems that an operator should fix: an invalid file, and rules that are invalid or can't
+    /// be read.
     pub fn problems(&self) -> Vec<String> {
         let file = self.refused_file.read().clone();
         let rules = self
@@ -203,7 +208,8 @@ impl PrometheusProvider {
         self.state.read().clone()
     }
 
-    /// The time of values. The reference doesn't use that of the sample for custom metrics.
+    /// The time of a value. For custom metrics, the reference uses the current time instead of the
+    /// sample's.
     fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
         match self.settings.compat {
             Compat::Reference => Timestamp::now(),
@@ -212,7 +218,7 @@ impl PrometheusProvider {
     }
 }
 
-/// Logs when discovery starts to fail, fails otherwise, and works again.
+/// Logs when discovery starts to fail, fails with another error, or recovers.
 fn log_change(previous: Option<&str>, error: Option<&str>) {
     match (previous, error) {
         (previous, Some(error)) if previous != Some(error) => {

@@ -1,13 +1,13 @@
-//! Splits long lists of names, so that no query is too long.
+//! Splits long lists of names into several queries.
 
-/// The length of the names in a query. Proxies refuse, and servers parse slowly, what is much
-/// longer.
+/// The maximum length of the names in a query. Proxies refuse much longer queries, and servers
+/// parse them slowly.
 const MAX_LEN: usize = 8 << 10;
-/// How many queries of one long list are sent at a time.
+/// The maximum number of concurrent queries of one list.
 pub(super) const CONCURRENCY: usize = 4;
 
-/// Splits a list into parts with as many names as possible. Only if each part has the same samples
-/// of its objects as the whole, which `is_per_object` says, is there more than one part.
+/// Splits a list into parts of at most [`MAX_LEN`], if `is_per_object`: if a query for a part has
+/// the same samples as one for the whole list.
 pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut rest = names;
@@ -64,7 +64,7 @@ mod tests {
         }
     }
 
-    /// Has a sample for each pod that a query names, or for all.
+    /// Responds with a sample for each pod that a query names, or for all pods.
     fn answer(query: &str) -> Option<Value> {
         let (_, after) = query.split_once("pod")?;
         let names: Vec<String> = match after.split('"').next()? {

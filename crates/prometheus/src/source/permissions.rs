@@ -1,4 +1,4 @@
-//! What the servers of a rules file may use.
+//! The credentials that a rules file may use.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,19 +6,21 @@ use crate::rules::config::Server;
 
 use super::server_error::ServerProblem;
 
-/// What the servers of a rules file may use. The file says where requests are sent, so that
-/// everybody who can edit it could have any file of the pod sent to a server of their own.
+/// The credentials that the servers of a rules file may use. A rules file names servers and their
+/// credential files. Without this limit, its author could have any file of the pod sent to a server
+/// of their choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerPermissions {
-    /// The directory with the files that servers may name. `None`: they may name no file.
-    pub credentials: Option<PathBuf>,
-    /// Whether servers may use the service account of the pod.
+    /// The directory of credential files. Without one, servers may not name files.
+    pub directory: Option<PathBuf>,
+    /// Whether servers may use the token of the pod's service account.
     pub service_account: bool,
 }
 
 impl ServerPermissions {
-    /// A file that a server names. A relative path is in the directory. An empty one is no file.
-    pub(super) fn file(
+    /// Resolves the path of a credential file, relative to the directory. An empty path means no
+    /// file.
+    pub(super) fn credential_file(
         &self,
         server: &Server,
         path: &str,
@@ -26,21 +28,22 @@ impl ServerPermissions {
         if path.is_empty() {
             return Ok(None);
         }
-        let leaves = Path::new(path).components().any(|part| part == Component::ParentDir);
-        let permitted = self.credentials.as_ref().filter(|directory| {
-            let path = directory.join(path);
-            !leaves && path.starts_with(directory) && path != **directory
+        let has_parent = Path::new(path).components().any(|part| part == Component::ParentDir);
+        let file = self.directory.as_ref().and_then(|directory| {
+            let file = directory.join(path);
+            let is_inside = !has_parent && file.starts_with(directory) && file != *directory;
+            is_inside.then_some(file)
         });
-        let Some(directory) = permitted else {
+        if file.is_none() {
             let (name, path) = (server.name.clone(), path.into());
-            let directory = self.credentials.as_deref().map(Into::into);
+            let directory = self.directory.as_deref().map(Into::into);
             return Err(ServerProblem::File { name, path, directory });
-        };
-        Ok(Some(directory.join(path)))
+        }
+        Ok(file)
     }
 
-    /// Whether a server uses the service account.
-    pub(super) fn service_account(&self, server: &Server) -> Result<bool, ServerProblem> {
+    /// Whether a server authenticates with the pod's service account.
+    pub(super) fn uses_service_account(&self, server: &Server) -> Result<bool, ServerProblem> {
         match server.auth_in_cluster {
             Some(true) if !self.service_account => {
                 Err(ServerProblem::ServiceAccount { name: server.name.clone() })
@@ -58,8 +61,8 @@ mod tests {
 
     fn permitted(path: &str) -> Option<String> {
         let directory = Some("/etc/hpa/credentials".into());
-        let permissions = ServerPermissions { credentials: directory, service_account: false };
-        let file = permissions.file(&Server::default(), path).ok()?;
+        let permissions = ServerPermissions { directory, service_account: false };
+        let file = permissions.credential_file(&Server::default(), path).ok()?;
         Some(file.map(|path| path.display().to_string()).unwrap_or_default())
     }
 
@@ -70,21 +73,26 @@ mod tests {
     #[case::relative("eu/token", Some("/etc/hpa/credentials/eu/token"))]
     #[case::service_account("/var/run/secrets/kubernetes.io/serviceaccount/token", None)]
     #[case::other_directory("/etc/hpa/tls/tls.key", None)]
-    #[case::same_beginning("/etc/hpa/credentials2/token", None)]
+    #[case::same_prefix("/etc/hpa/credentials2/token", None)]
     #[case::parent("/etc/hpa/credentials/../tls/tls.key", None)]
     #[case::relative_parent("../tls/tls.key", None)]
-    #[case::parent_that_returns("eu/../token", None)]
+    #[case::parent_inside_the_directory("eu/../token", None)]
     #[case::the_directory("/etc/hpa/credentials", None)]
     #[case::dot(".", None)]
     #[case::process("/proc/self/environ", None)]
-    fn files_are_in_the_directory(#[case] path: &str, #[case] expected: Option<&str>) {
+    fn only_files_in_the_directory_are_permitted(
+        #[case] path: &str,
+        #[case] expected: Option<&str>,
+    ) {
         assert_eq!(permitted(path).as_deref(), expected);
     }
 
     #[test]
     fn no_file_is_permitted_without_a_directory() {
         let permissions = ServerPermissions::default();
-        assert!(permissions.file(&Server::default(), "token").is_err());
-        assert!(permissions.file(&Server::default(), "/etc/hpa/credentials/token").is_err());
+        assert!(permissions.credential_file(&Server::default(), "token").is_err());
+        assert!(
+            permissions.credential_file(&Server::default(), "/etc/hpa/credentials/token").is_err()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Reload of the rules file.
+//! Reloads the rules file.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -8,24 +8,24 @@ use tokio::time::{Instant, sleep_until};
 use super::{PrometheusProvider, ServerError, state::Rules};
 use hpa_metrics::describe;
 
-/// Why a new rules file is not used.
+/// An invalid rules file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
     /// The file can't be parsed.
     #[error("the rules file is invalid")]
     Config(#[from] ConfigError),
-    /// The servers are wrong.
+    /// The servers are invalid.
     #[error("the rules file has invalid servers")]
     Servers(#[from] ServerError),
-    /// A rule is refused, and compatibility allows no partial use.
+    /// A rule is invalid: with compatibility, all must be valid.
     #[error("the rules file has an invalid rule")]
     Rule(#[from] crate::rules::ruleset::InvalidRule),
 }
 
 impl PrometheusProvider {
-    /// Uses the rules of a new file from the next discovery on. If the file is invalid, the old
-    /// rules stay, and [`PrometheusProvider::problems`] says why.
+    /// Replaces the rules from the next discovery on. If the file is invalid, the previous rules
+    /// stay, and [`PrometheusProvider::problems`] has the reason.
     pub fn reload(&self, text: &str) -> Result<(), ReloadError> {
         match self.try_reload(text) {
             Ok(rules) => {
@@ -61,7 +61,7 @@ impl PrometheusProvider {
     }
 }
 
-/// A rules file as it was read.
+/// The path and text of a rules file.
 #[derive(Clone, Debug)]
 pub struct RulesFile {
     pub path: PathBuf,
@@ -77,8 +77,8 @@ impl RulesFile {
     }
 }
 
-/// A file that is read regularly. A `ConfigMap` is mounted through links, which notifications of
-/// file systems don't follow.
+/// Detects changes of a file by reading it regularly: file system notifications don't follow the
+/// links of a mounted `ConfigMap`.
 pub(super) struct WatchedFile {
     file: Option<RulesFile>,
     interval: Duration,
@@ -90,7 +90,7 @@ impl WatchedFile {
         Self { file, interval, next_check: Instant::now() + interval }
     }
 
-    /// The text of the file, when it has changed. Nothing is lost if the future is dropped.
+    /// Waits for a change, and returns the file's text. Cancel-safe.
     pub(super) async fn changed(&mut self) -> String {
         let Some(file) = &mut self.file else {
             return std::future::pending().await;

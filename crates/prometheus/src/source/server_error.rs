@@ -1,23 +1,22 @@
-//! Why the servers of a rules file are refused.
+//! Errors in the servers of a rules file.
 
 use std::path::Path;
 
 use crate::client::SettingsError;
 use crate::rules::config::Position;
 
-/// Why the servers of a rules file are refused.
+/// An invalid server of a rules file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{path}: {problem}", position.map(|at| format!("{at}: ")).unwrap_or_default())]
 pub struct ServerError {
-    /// The path of the field that is wrong.
+    /// The path of the invalid field.
     pub path: String,
-    /// Where the field is in the file.
+    /// The position of the field in the file.
     pub position: Option<Position>,
-    /// What is wrong.
     pub problem: ServerProblem,
 }
 
-/// What is wrong with the servers of a rules file.
+/// The problem of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerProblem {
@@ -27,25 +26,24 @@ pub enum ServerProblem {
     /// Two servers have the same name.
     #[error("there are two servers with the name {0:?}")]
     Duplicate(String),
-    /// The settings are wrong.
+    /// The settings are invalid.
     #[error("the server {name:?} can't be used: {source}")]
     Settings {
         /// The name of the server.
         name: String,
-        /// What is wrong.
         source: SettingsError,
     },
-    /// A server names a file that it may not use.
+    /// The server may not use a file that it names.
     #[error("the server {name:?} may not use the file {path}: {}", permitted_files(.directory.as_deref()))]
     File {
         /// The name of the server.
         name: String,
         /// The path in the rules file.
         path: Box<str>,
-        /// The directory with the files that are permitted.
+        /// The directory of the permitted files.
         directory: Option<Box<Path>>,
     },
-    /// A server may not use the service account.
+    /// The server may not use the service account.
     #[error(
         "the server {name:?} may not use the service account of the pod, unless \
          --metrics-config-auth-incluster permits it to all servers of the file"

@@ -22,20 +22,20 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The server of rules that name none. Those of the rules file may use no credentials but those
-    /// in the file.
+    /// The default server, for rules that name none. Servers of the rules file may use only
+    /// credentials in the file.
     pub fn new(default: Option<Client>, observer: Arc<dyn RequestObserver>) -> Self {
         let permissions = ServerPermissions::default();
         Self { default, named: BTreeMap::new(), observer, permissions }
     }
 
-    /// Permits the servers of the rules file more.
+    /// Permits the servers of the rules file to use more credentials.
     #[must_use]
     pub fn permitting(self, permissions: ServerPermissions) -> Self {
         Self { permissions, ..self }
     }
 
-    /// Adds the servers of a file. Clients of servers that haven't changed stay.
+    /// Replaces the servers by those of a rules file. Unchanged servers keep their clients.
     pub(super) fn with_config(&self, config: &Config, compat: Compat) -> Result<Self, ServerError> {
         let error = |path: String, problem| {
             let position = config.positions.get(&path);
@@ -91,7 +91,7 @@ impl Servers {
     }
 }
 
-/// The names of servers in a file, with the path of the field.
+/// The server names that rules refer to, with the path of the field.
 fn references(config: &Config) -> Vec<(String, &str)> {
     let of_rules = |list: &str, rules: &'_ [crate::rules::config::DiscoveryRule]| {
         let paths = (0..rules.len()).map(|index| format!("{list}[{index}].server"));
@@ -106,14 +106,16 @@ fn references(config: &Config) -> Vec<(String, &str)> {
     discovery.chain(resource).collect()
 }
 
-/// The settings of a server, or the field that is wrong.
+/// The settings of a server, or its invalid field.
 fn settings(
     server: &Server,
     compat: Compat,
     permissions: &ServerPermissions,
 ) -> Result<Settings, (&'static str, ServerProblem)> {
-    let file = |field, path: &str| permissions.file(server, path).map_err(|error| (field, error));
-    let in_cluster = permissions.service_account(server);
+    let file = |field, path: &str| {
+        permissions.credential_file(server, path).map_err(|error| (field, error))
+    };
+    let in_cluster = permissions.uses_service_account(server);
     let in_cluster = in_cluster.map_err(|problem| (".authInCluster", problem))?;
     let mut settings = basic_settings(server).map_err(|source| {
         let name = server.name.clone();

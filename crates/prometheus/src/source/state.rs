@@ -1,4 +1,4 @@
-//! What is known at a time: the compiled rules, their series and the metrics.
+//! The result of a discovery: the compiled rules, their series and the metrics.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) external_registry: ExternalRegistry,
 }
 
-/// The rules of a list with their series.
+/// The rules of `rules` or `externalRules` with their series.
 #[derive(Clone, Default)]
 pub(super) struct RuleList {
     pub(super) entries: Vec<RuleEntry>,
@@ -52,19 +52,21 @@ pub(super) struct RuleEntry {
 pub struct RuleStatus {
     /// The rule, such as `rules[0]`.
     pub rule: String,
-    /// The server that the rule reads.
+    /// The name of the server that the rule reads.
     pub server: String,
+    /// The URL of that server, without credentials.
+    pub server_url: String,
     /// The number of series at the last success.
     pub series: usize,
-    /// The number of metrics that the rule makes of them.
+    /// The number of metrics from these series.
     pub metrics: usize,
-    /// When the series were read last.
+    /// The time of the last success.
     pub last_success: Option<Timestamp>,
-    /// How often reading the series has failed since the rule was loaded.
+    /// The number of failed reads since the rule was loaded.
     pub failures: u64,
-    /// Why the rule is refused, or why its series can't be read.
+    /// The error of an invalid rule, or of the last read.
     pub error: Option<String>,
-    /// The error in short, without anything that a server sent, for clients without rights.
+    /// A short reason for unauthorized clients, without text from the server.
     pub reason: Option<String>,
 }
 
@@ -81,8 +83,8 @@ impl State {
         }
     }
 
-    /// Whether there was a discovery, successful or not. Before, the resources of the API are not
-    /// known either.
+    /// Whether the rules were compiled, which needs the resources of the API server. Their series
+    /// may be unknown.
     pub(super) fn is_compiled(&self) -> bool {
         let config = &self.rules.config;
         self.compiled.custom.len() == config.rules.len()
@@ -90,8 +92,8 @@ impl State {
             && self.compiled.resource.is_some() == config.resource_rules.is_some()
     }
 
-    /// Whether the metrics of each list are known: at least one rule of it has been read. Rules
-    /// that fail forever must not keep the others from being served.
+    /// Whether each list has a rule whose series were read. A rule that always fails must not block
+    /// the others.
     pub(super) fn is_discovered(&self) -> bool {
         let config = &self.rules.config;
         let is_known = |list: &RuleList, len: usize| {
@@ -112,7 +114,7 @@ impl State {
         failures.collect()
     }
 
-    /// The rules whose series can't be read, with a reason that everybody may see.
+    /// The rules whose series can't be read, with a reason for unauthorized clients.
     pub(super) fn failure_reasons(&self) -> impl Iterator<Item = String> {
         let failed = self.rule_status().into_iter();
         failed.filter_map(|status| Some(format!("{}: {}", status.rule, status.reason?)))
@@ -159,18 +161,18 @@ impl RuleList {
         self.entries.iter().filter_map(|entry| entry.source.as_ref())
     }
 
-    /// The last entry of each rule, whatever its position.
+    /// The entries by definition: rules may have moved in the file.
     pub(super) fn by_definition(&self) -> HashMap<RuleKey<'_>, &RuleEntry> {
         self.entries.iter().map(|entry| (RuleKey::new(&entry.definition), entry)).collect()
     }
 }
 
-/// What the series of a rule depend on. Other fields can change without losing them.
+/// The fields that determine a rule's series. If others change, the series are kept.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct RuleKey<'a> {
     server: &'a str,
     series_query: &'a str,
-    /// Filters, name and labels decide what is made of a series.
+    /// Filters, naming and labels.
     rest: String,
 }
 

@@ -70,7 +70,8 @@ impl Prometheus {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
-        let settings = Settings { compat, ..Settings::new(name, "http://prometheus").unwrap() };
+        let settings =
+            Settings { compat, ..Settings::new(name, &format!("http://{name}")).unwrap() };
         Client::from_kube_client(settings, kube::Client::new(service, "default"))
     }
 
@@ -326,7 +327,7 @@ async fn named_object_without_a_value_has_a_reason() {
 }
 
 #[tokio::test]
-async fn failed_query_is_no_absence() {
+async fn failed_query_is_an_error_and_not_a_missing_metric() {
     let server = prometheus();
     let provider = provider(&server, Compat::Off).await;
     server.fail(r#"max(inflight{namespace="shop",pod="web-0"}) by (pod)"#);
@@ -353,7 +354,7 @@ async fn external_metric_has_the_labels_of_its_series() {
 }
 
 #[tokio::test]
-async fn failed_rule_keeps_its_series_and_others_go_on() {
+async fn failed_rule_keeps_its_series_and_others_are_read() {
     let more = json!([
         { "__name__": "inflight", "namespace": "shop", "pod": "web-0" },
         { "__name__": "inflight_new", "namespace": "shop", "pod": "web-0" },
@@ -418,11 +419,13 @@ async fn rule_reads_the_server_that_it_names() {
     let values = provider.read_custom(request("inflight").named("web-0")).await.unwrap();
     assert_eq!(values.origin.server, "eu");
     assert_eq!(other.take_requests(), [query]);
-    assert_eq!(provider.rule_status()[1].server, "eu");
+    let status = provider.rule_status();
+    assert_eq!((&*status[1].server, &*status[1].server_url), ("eu", "http://eu"));
+    assert_eq!((&*status[0].server, &*status[0].server_url), ("main", "http://main"));
 }
 
 #[test]
-fn unknown_server_is_reported_with_its_place() {
+fn unknown_server_is_reported_with_its_position() {
     let config = Config::parse("rules:\n- {seriesQuery: up, server: eu}\n").unwrap();
     let error = Servers::new(None, Arc::new(())).with_config(&config, Compat::Off).err().unwrap();
     assert_eq!(
@@ -483,7 +486,7 @@ async fn nodes_are_read_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_file_is_used_and_an_invalid_one_is_refused() {
+async fn valid_change_of_the_file_is_used_and_an_invalid_one_refused() {
     let server = prometheus();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.yaml");

@@ -6,7 +6,7 @@ use crate::client::{Client, InstantQuery, TimeoutParameter};
 use crate::rules::{
     Compat,
     query::{Objects, QueryError},
-    resource_metrics::{self, ResourceMetrics, Usage as Measured},
+    resource_metrics::{self, ResourceMetrics, UsageResource},
     results::{QueryResult, ResultError, Sample},
 };
 use futures::{StreamExt, TryStreamExt, future::join_all, stream};
@@ -19,13 +19,13 @@ use hpa_metrics::{
 
 use super::{PrometheusProvider, name_lists, state::State};
 
-/// The rules, and where to send their queries.
+/// The rules, and the client for their queries.
 struct Source<'s> {
     rules: &'s ResourceMetrics,
     client: &'s Client,
 }
 
-/// The samples of both queries.
+/// The results of the queries for CPU and memory.
 struct Samples {
     cpu: Vec<Sample>,
     memory: Vec<Sample>,
@@ -141,7 +141,7 @@ impl PrometheusProvider {
         Ok(usage)
     }
 
-    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    /// Splits a long list of names, if a query for a part has the same samples as one for all.
     fn usage_parts<'n>(
         &self,
         state: &State,
@@ -162,10 +162,11 @@ impl PrometheusProvider {
         &self,
         client: &Client,
         parts: &[&[String]],
-        query: impl Fn(Measured, &[String]) -> Result<String, QueryError>,
+        query: impl Fn(UsageResource, &[String]) -> Result<String, QueryError>,
     ) -> Result<Samples, MetricError> {
         let read = |names: &[String]| {
-            let queries = [Measured::Cpu, Measured::Memory].map(|measured| query(measured, names));
+            let queries =
+                [UsageResource::Cpu, UsageResource::Memory].map(|measured| query(measured, names));
             self.read_both(client, queries)
         };
         let parts: Vec<_> = parts.iter().map(|names| read(names)).collect();
@@ -241,7 +242,7 @@ fn by_name<'s>(
         }
         Ok(by_name)
     };
-    Ok((group(&samples.cpu, Measured::Cpu)?, group(&samples.memory, Measured::Memory)?))
+    Ok((group(&samples.cpu, UsageResource::Cpu)?, group(&samples.memory, UsageResource::Memory)?))
 }
 
 fn no_value(name: &str, reason: NoValue) -> MetricError {

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// The name of the variant that the file describes without a patch.
+/// The name of the variant without a patch.
 pub const BASE: &str = "base";
 
 /// A scenario file.
@@ -44,7 +44,7 @@ pub struct Study {
     pub variants: Vec<Variant>,
 }
 
-/// A complete scenario: what one run simulates.
+/// A complete scenario for one run.
 #[derive(Clone, Debug)]
 pub struct Variant {
     pub name: String,
@@ -63,8 +63,8 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The most load that a ready pod serves, in units per second. For a workload that only drains
-    /// queues, the most that it drains.
+    /// The maximum load that a ready pod serves, in units per second. For a workload that only
+    /// drains queues, the maximum rate at which a pod drains.
     pub fn pod_capacity(&self) -> f64 {
         let profile = self.workload.profile.as_ref().unwrap_or(&self.cluster.default_profile);
         let drained = self.cluster.queues.iter().filter_map(|queue| queue.drain_per_pod);
@@ -88,7 +88,7 @@ impl Variant {
         other
     }
 
-    /// The scenario of the same run for the testbed: the autoscaler is one of its manifests.
+    /// The scenario of the same run for the testbed, with the autoscaler as a manifest.
     pub fn testbed_scenario(&self) -> Scenario {
         let mut manifest = self.manifest.clone();
         if let Some(fields) = manifest.as_object_mut() {
@@ -101,20 +101,20 @@ impl Variant {
     }
 }
 
-/// Reads a file that a scenario names.
+/// Reads a file that a scenario refers to.
 type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// The kinds that have `apps/v1` as their API, and are modelled as such.
+/// The built-in kinds, whose controllers are modelled.
 const BUILT_IN: [&str; 4] = ["Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"];
-/// Members of `workload.spec` that the model sets itself.
+/// Fields of `workload.spec` that the model sets itself.
 const MODELLED: [&str; 4] = ["template", "selector", "replicas", "paused"];
 
 impl Study {
-    /// Parses a scenario file. `read` reads the files that it names.
+    /// Parses a scenario file. `read` reads the files that it refers to.
     ///
     /// # Errors
     ///
-    /// The text is no YAML, a field is unknown, has the wrong type or an invalid value, or a file
+    /// The text is not YAML, a field is unknown, has the wrong type or an invalid value, or a file
     /// can't be read. The error has line and column.
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, StudyError> {
         let mut base: Value =
@@ -157,7 +157,7 @@ fn located(problem: FieldProblem, positions: &Positions, variant: Option<usize>)
     StudyError::Field { position, path, message }
 }
 
-/// Replaces the name of a file by the manifest in it.
+/// Replaces a file name by the manifest in the file.
 fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), StudyError> {
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
@@ -207,7 +207,7 @@ fn read_samples(
     parse_csv(&text).map_err(|source| StudyError::Samples { file, source })
 }
 
-/// Decodes a document whose variants are applied.
+/// Decodes a document to which the patch of a variant was applied.
 fn complete(
     mut document: Value,
     spec: &VariantSpec,
@@ -249,8 +249,8 @@ fn complete(
     Ok((variant, document.variants))
 }
 
-/// Sets what follows from the autoscaler: the workload is its target, queues are drained by it, and
-/// incidents affect it.
+/// Sets defaults that depend on the autoscaler: its target is the workload, which drains the queues
+/// and which incidents affect.
 fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
     let target = &hpa.spec.scale_target_ref;
     let Some(document) = document.as_object_mut() else { return };
@@ -310,10 +310,10 @@ fn check(variant: &Variant) -> Result<(), FieldProblem> {
         return Err(FieldProblem::new("controller.syncPeriod", "must be at least 1s"));
     }
     if !(controller.tolerance.is_finite() && controller.tolerance >= 0.0) {
-        return Err(FieldProblem::new("controller.tolerance", "must not be negative"));
+        return Err(FieldProblem::new("controller.tolerance", "must be a number of at least 0"));
     }
     if !(cost.per_pod_hour.is_finite() && cost.per_pod_hour >= 0.0) {
-        return Err(FieldProblem::new("cost.perPodHour", "must not be negative"));
+        return Err(FieldProblem::new("cost.perPodHour", "must be a number of at least 0"));
     }
     variant.cluster.validate().map_err(|error| match error {
         ScenarioError::InvalidField { field, source } => {

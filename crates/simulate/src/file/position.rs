@@ -1,4 +1,4 @@
-//! Positions of the fields of a YAML document, and errors that have them.
+//! The positions of fields in a YAML document, and errors with positions.
 
 use std::{collections::HashMap, fmt};
 
@@ -6,7 +6,7 @@ use granit_parser::{Event, Marker, Parser};
 
 use crate::workload::load::SamplesError;
 
-/// A place in a file, from 1.
+/// A position in a file. Lines and columns count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: usize,
@@ -19,7 +19,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// The places of fields, by their paths, such as `workload.load.sum[0]`.
+/// The positions of fields, by their paths, such as `workload.load.sum[0]`.
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<String, Position>);
 
@@ -33,7 +33,7 @@ struct OpenNode {
 }
 
 impl Positions {
-    /// The places in the first document. Ends at the first syntax error.
+    /// Reads the positions of the first document, up to its first syntax error.
     pub(super) fn new(text: &str) -> Self {
         let mut positions = Self::default();
         let mut open: Vec<OpenNode> = Vec::new();
@@ -87,8 +87,8 @@ impl Positions {
         }
     }
 
-    /// The place of a field, or of the closest field around it that is in the document, with the
-    /// length of that path.
+    /// The position of a field or, if it is not in the document, of its closest ancestor. Also
+    /// returns the length of the path that was found.
     pub(super) fn find(&self, path: &str) -> Option<(usize, Position)> {
         let mut path = path;
         loop {
@@ -113,12 +113,12 @@ fn position(marker: Marker) -> Position {
 /// An error in a scenario file.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// The file is no YAML. The message has line and column.
+    /// The file is not YAML. The message has line and column.
     #[error(transparent)]
     Syntax(Box<serde_saphyr::Error>),
     #[error("{}{path}: {message}", place(*position))]
     Field {
-        /// Of the field, or of the closest one around it that is in the file.
+        /// The position of the field, or of its closest ancestor in the file.
         position: Option<Position>,
         /// Path of the field.
         path: String,

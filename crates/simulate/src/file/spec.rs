@@ -24,20 +24,20 @@ pub(super) struct Document {
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: String,
-    /// Seed of the random numbers. The same seed gives the same run.
+    /// Seed of the random numbers. The same seed results in the same run.
     #[serde(default)]
     pub(super) seed: u64,
     /// The simulated time. By default an hour.
     #[serde(default = "duration")]
     pub(super) duration: Seconds,
-    /// Whether the initial pods have been ready for ten minutes at the start. If not, they are
+    /// Whether the initial pods have been ready for ten minutes at the start. Otherwise, they are
     /// created at the start.
     #[serde(default = "yes")]
     pub(super) warm: bool,
     /// The number of pods that can be scheduled. Further pods stay pending.
     #[serde(default)]
     pub(super) max_pods: Option<u32>,
-    /// The manifest of a HorizontalPodAutoscaler, or the name of a file with it, relative to the
+    /// The manifest of a HorizontalPodAutoscaler, or a file with it. The path is relative to the
     /// scenario.
     #[schemars(schema_with = "autoscaler_schema")]
     pub(super) autoscaler: Value,
@@ -67,12 +67,12 @@ pub(super) struct Document {
     pub(super) load_unit: String,
     #[serde(default)]
     pub(super) cost: Cost,
-    /// Changes to compare with.
+    /// Variants of the scenario to compare.
     #[serde(default)]
     pub(super) variants: Vec<VariantSpec>,
 }
 
-/// The definition of overload, beside load beyond the capacity.
+/// The definition of overload for queues. Load beyond the capacity is always overload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Objective {

@@ -6,23 +6,23 @@ use super::{SearchOptions, tuning::Candidate};
 use crate::{file::Variant, measure::Outcome, run::map_parallel};
 
 const PERCENTILE: f64 = 0.99;
-/// Costs and shares that differ by less are equal.
+/// Costs and shares of load that differ by less count as equal.
 pub(super) const COST_STEP: f64 = 0.005;
 pub(super) const RISK_STEP: f64 = 1e-4;
 
-/// Cost and risk of settings over all runs.
+/// The measurements of settings over all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Score {
-    /// The mean.
+    /// The mean pod-hours.
     pub pod_hours: f64,
-    /// The mean overload by share of load.
+    /// The mean overload, as a share of the load.
     pub overload: f64,
-    /// The 99th percentile of it.
+    /// The 99th percentile of the overload.
     pub risk: f64,
-    /// The largest latency at the 99th percentile, as a multiple of that on an idle pod.
+    /// The largest 99th percentile of the latency, as a multiple of the latency on an idle pod.
     pub latency_p99: f64,
-    /// The longest wait in queues at the 99th percentile, in seconds.
+    /// The largest 99th percentile of the waits in queues, in seconds.
     pub wait_p99_seconds: f64,
     /// The mean number of scalings.
     pub rescales: f64,
@@ -31,7 +31,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// The cost that is compared.
+    /// The cost by which settings are compared.
     pub fn cost(&self) -> f64 {
         self.pod_hours
     }
@@ -91,18 +91,18 @@ impl<'a> Evaluator<'a> {
             options.load_factors.iter().map(move |factor| (seed, *factor))
         });
         let mut runs: Vec<(u64, f64)> = runs.collect();
-        // The first run, which selects the finalists, is the hardest.
+        // The first run selects the finalists. It has the highest load.
         runs.sort_by(|one, other| other.1.total_cmp(&one.1));
         Self { runs, on_run }
     }
 
-    /// Makes all runs of one candidate.
+    /// Runs a candidate with all seeds and loads.
     pub(super) fn all(&self, candidate: &Candidate) -> Score {
         let run = |run: &(u64, f64)| self.run(candidate, *run);
         Score::new(&map_parallel(&self.runs, run))
     }
 
-    /// Makes the first run of each candidate.
+    /// Runs each candidate with the first seed and load.
     pub(super) fn first(&self, candidates: Vec<Candidate>) -> Vec<Trial> {
         let first = self.runs.first().copied().unwrap_or_default();
         let outcomes = map_parallel(&candidates, |one| self.run(one, first));
@@ -113,7 +113,7 @@ impl<'a> Evaluator<'a> {
         candidates.into_iter().zip(outcomes).map(trial).collect()
     }
 
-    /// Makes the other runs.
+    /// Runs each trial with the other seeds and loads.
     pub(super) fn complete(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
         let others = || self.runs.iter().skip(1).copied();
         let work: Vec<(usize, (u64, f64))> =
@@ -143,7 +143,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Settings beyond these limits are only of interest if there are no others.
+/// Settings beyond these limits are considered only if there are no others.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     pub(super) risk: f64,
@@ -163,8 +163,8 @@ fn dominates(one: &Trial, other: &Trial) -> bool {
     no_worse && (one.cost() < other.cost() || one.risk < other.risk)
 }
 
-/// The trials that no other one dominates, cheapest first. Of those that hardly differ, the one
-/// with the fewest scalings.
+/// The trials that no other trial dominates, cheapest first. Among trials that hardly differ, only
+/// the one with the fewest scalings.
 pub(super) fn front(trials: &[Trial]) -> Vec<Trial> {
     let is_dominated = |trial: &Trial| trials.iter().any(|other| dominates(other, trial));
     let mut front: Vec<Trial> =
@@ -186,7 +186,8 @@ fn is_close(one: &Trial, other: &Trial) -> bool {
         && (one.score.risk - other.score.risk).abs() <= RISK_STEP
 }
 
-/// The best `count` trials: those that few others dominate. Those beyond the limits come last.
+/// The best `count` trials, in order of the number of trials that dominate them. Trials beyond the
+/// limits come last.
 pub(super) fn best_ranks(trials: &[Trial], count: usize, limits: Limits) -> Vec<Trial> {
     let is_within = |trial: &&Trial| limits.are_met(&trial.score);
     let rank = |trial: &Trial| {

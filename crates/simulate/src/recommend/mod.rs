@@ -1,4 +1,4 @@
-//! Searches for better settings of an autoscaler: simulates many of them and compares cost and risk.
+//! Searches for better settings of an autoscaler, by simulations that compare cost and risk.
 
 mod evaluate;
 mod sample;
@@ -22,11 +22,11 @@ use crate::{file::Variant, report::percent};
 /// A slowdown at the 99th percentile that is accepted even if the default behavior is faster: a
 /// utilization of 90 %.
 const ACCEPTED_LATENCY: f64 = 10.0;
-/// Settings that risk so many times more than the default behavior, or than is low enough, are only
-/// of interest if there are no others.
-const INTERESTING: f64 = 5.0;
+/// Settings with more than this multiple of the accepted risk (or of the default behavior's, if
+/// that is higher) are considered only if there are no others.
+const MAX_RISK_RATIO: f64 = 5.0;
 
-/// Settings with what they cost and risk.
+/// Settings with their cost and risk.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Choice {
@@ -45,7 +45,7 @@ pub struct Recommendation {
     pub current: Score,
     /// The autoscaler without `behavior`.
     pub default_behavior: Score,
-    /// The settings that no other ones beat in both cost and risk, cheapest first.
+    /// The settings that no other settings beat in both cost and risk, cheapest first.
     pub front: Vec<Choice>,
     /// The suggestion. `None` if nothing is better than the current and the default behavior.
     pub suggested: Option<Choice>,
@@ -58,7 +58,7 @@ pub struct Recommendation {
     pub tried: usize,
 }
 
-/// Searches. `on_run` is called after each run.
+/// Searches for better settings. `on_run` is called after each run.
 pub fn recommend(
     base: &Variant,
     options: &SearchOptions,
@@ -72,7 +72,7 @@ pub fn recommend(
     let refined = options.refined();
     let mut trials = evaluator.first(sampler.random(options.candidates.saturating_sub(refined)));
     let limits = Limits {
-        risk: default_behavior.risk.max(options.max_risk) * INTERESTING,
+        risk: default_behavior.risk.max(options.max_risk) * MAX_RISK_RATIO,
         latency: default_behavior.latency_p99.max(ACCEPTED_LATENCY),
     };
     let best = best_ranks(&trials, (refined / 4).max(1), limits);
@@ -88,8 +88,8 @@ pub fn recommend(
     Recommendation {
         current,
         default_behavior,
-        front: front(&scored).iter().map(|trial| option(base, trial)).collect(),
-        suggested: suggested.as_ref().map(|trial| option(base, trial)),
+        front: front(&scored).iter().map(|trial| choice(base, trial)).collect(),
+        suggested: suggested.as_ref().map(|trial| choice(base, trial)),
         effects,
         reason,
         assumptions: assumptions(base, options),
@@ -97,7 +97,7 @@ pub fn recommend(
     }
 }
 
-fn option(base: &Variant, trial: &Trial) -> Choice {
+fn choice(base: &Variant, trial: &Trial) -> Choice {
     Choice {
         settings: trial.candidate.tuning.describe(base),
         score: trial.score,
@@ -105,8 +105,8 @@ fn option(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the settings with the least overload, and the cheapest of them. Overload up
-/// to `max_risk`, but at most that of the default behavior, counts as none.
+/// Chooses the settings with the lowest risk, and the cheapest among equals. Risk up to `max_risk`,
+/// but at most the risk of the default behavior, counts as none.
 fn suggest(
     trials: &[Trial],
     current: &Score,
@@ -143,9 +143,9 @@ fn suggest(
     (Some(trial.clone()), reason)
 }
 
-/// The order of settings: by overload first, then by cost.
+/// The order of settings: first by risk, then by cost.
 struct Goal {
-    /// Less risk than this is worth nothing.
+    /// Risk up to this share of the load counts as none.
     accepted_risk: f64,
 }
 
@@ -160,7 +160,7 @@ impl Goal {
         differing.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// Whether `one` has less excess risk, or costs clearly less.
+    /// Whether `one` has a lower risk above the accepted one or, if equal, a clearly lower cost.
     fn is_better(&self, one: &Score, other: &Score) -> bool {
         let cheaper = Score { pod_hours: other.pod_hours * (1.0 - COST_STEP), ..*other };
         self.compare(one, &cheaper).is_lt()
@@ -194,10 +194,10 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
     ]
 }
 
-/// The part of the candidates that comes from changes of the best ones.
-const REFINED_PART: f64 = 0.3;
-/// The part of the candidates that are run with all seeds and loads.
-const FINALISTS_PART: f64 = 0.25;
+/// The share of the candidates that are changes of the best ones.
+const REFINED_SHARE: f64 = 0.3;
+/// The share of the candidates that are run with all seeds and loads.
+const FINALISTS_SHARE: f64 = 0.25;
 
 /// The size of a search, and the accepted risk.
 #[derive(Clone, Debug)]
@@ -206,9 +206,9 @@ pub struct SearchOptions {
     pub candidates: usize,
     /// The number of seeds for each of the best.
     pub seeds: u64,
-    /// By how much the load is multiplied. Every seed runs with each factor.
+    /// Factors for the load. Each seed is run with each factor.
     pub load_factors: Vec<f64>,
-    /// A risk up to here is low enough: prefer a lower cost.
+    /// The accepted risk. Up to it, a lower cost is better.
     pub max_risk: f64,
 }
 
@@ -227,12 +227,12 @@ impl SearchOptions {
 
     /// The number of candidates that are changes of the best ones.
     fn refined(&self) -> usize {
-        part(self.candidates, REFINED_PART)
+        share_of(self.candidates, REFINED_SHARE)
     }
 
     /// The number of candidates that are run with all seeds and loads.
     fn finalists(&self) -> usize {
-        part(self.candidates, FINALISTS_PART).max(1)
+        share_of(self.candidates, FINALISTS_SHARE).max(1)
     }
 
     fn trials(&self) -> usize {
@@ -243,13 +243,13 @@ impl SearchOptions {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a part of a count is a count"
+    reason = "a share of a count is between 0 and the count"
 )]
-fn part(count: usize, share: f64) -> usize {
+fn share_of(count: usize, share: f64) -> usize {
     (count as f64 * share) as usize
 }
 
-/// A setting of the suggestion, and the result if it alone is set back.
+/// A setting of the suggestion, and the result if only this setting is reset.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
@@ -257,7 +257,7 @@ pub struct Effect {
     pub without: Score,
 }
 
-/// Sets back every setting that makes no difference.
+/// Resets every setting that makes no difference.
 fn prune(base: &Variant, mut trial: Trial, default: &Score, evaluator: &Evaluator<'_>) -> Trial {
     let found = trial.score;
     for dimension in Dimension::ALL {
@@ -289,21 +289,22 @@ fn is_as_good(score: &Score, than: &Score) -> bool {
         && score.rescales <= than.rescales * 1.2 + 1.0
 }
 
-/// Sets back one setting at a time.
+/// Resets one setting at a time.
 fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
     let tuning = &trial.candidate.tuning;
-    let set = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
-    set.filter_map(|dimension| {
-        let mut without = tuning.clone();
-        without.reset(dimension);
-        let candidate = Candidate::new(base, without)?;
-        let setting = only(tuning, dimension).describe(base).join(", ");
-        Some(Effect { setting, without: evaluator.all(&candidate) })
-    })
-    .collect()
+    let changed = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));
+    changed
+        .filter_map(|dimension| {
+            let mut without = tuning.clone();
+            without.reset(dimension);
+            let candidate = Candidate::new(base, without)?;
+            let setting = only(tuning, dimension).describe(base).join(", ");
+            Some(Effect { setting, without: evaluator.all(&candidate) })
+        })
+        .collect()
 }
 
-/// The settings with only one of them.
+/// A copy with only one of the settings.
 fn only(tuning: &Tuning, kept: Dimension) -> Tuning {
     let mut only = Tuning { replaces_behavior: false, ..tuning.clone() };
     let others = Dimension::ALL.into_iter().filter(|dimension| *dimension != kept);

@@ -1,4 +1,4 @@
-//! Draws settings: at random, and as changes of good ones.
+//! Draws settings at random, and changes of good settings.
 
 use std::collections::HashSet;
 
@@ -13,12 +13,12 @@ use crate::{
     workload::{random, random::Rng},
 };
 
-/// Whether settings may be suggested, by their manifest.
+/// Returns whether settings may be suggested, by the manifest of the autoscaler.
 pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
-/// Draws without a new result after which there are no other settings.
+/// After this many draws without a new result, the settings count as exhausted.
 const MAX_ATTEMPTS: usize = 50;
-/// The probability that a setting stays as it is.
+/// The probability that a setting is not changed.
 const KEEP: f64 = 0.5;
 /// `minReplicas` is not lowered below this number.
 const LEAST_MIN_REPLICAS: i32 = 2;
@@ -42,7 +42,7 @@ const UP_POLICIES: [(&str, u32, u32); 6] = [
     ("Pods", 10, 15),
 ];
 
-/// Draws settings that are accepted, each one once.
+/// Draws accepted settings, each one only once.
 pub(super) struct Sampler<'a> {
     base: &'a Variant,
     accepts: Accepts<'a>,
@@ -70,7 +70,7 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// Up to `count` changes of one or two settings each.
+    /// Up to `count` candidates that differ from one of the best in one or two settings.
     pub(super) fn mutations(&mut self, best: &[Trial], count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
@@ -130,7 +130,8 @@ impl<'a> Sampler<'a> {
         Some(Policy { kind, value, period })
     }
 
-    /// A bound around the current one. 0 stays, because scaling to zero is a decision of the owner.
+    /// A random bound near the current one. 0 is not changed, because scaling to zero is the
+    /// owner's decision.
     fn min_replicas(&mut self) -> Option<i32> {
         let spec = &self.base.autoscaler.spec;
         let min = spec.effective_min_replicas();

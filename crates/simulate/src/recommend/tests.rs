@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Recommendation, SearchOptions, recommend};
 use crate::file::{Study, Variant};
 
-/// A target that is far too low: nearly every higher one is cheaper.
+/// A target that is far too low: nearly every higher target is cheaper.
 const WASTEFUL: &str = "
 seed: 1
 duration: 15m
@@ -89,12 +89,12 @@ fn progress_counts_about_the_promised_runs() {
     };
     recommend(&wasteful(), &options(), &|_| true, &count);
     let (runs, promised) = (runs.load(Ordering::Relaxed), options().runs());
-    // Afterwards, the settings of the suggestion are tried without each one.
+    // Afterwards, the suggestion is tried without each of its settings.
     assert!((promised..promised + 60).contains(&runs), "{runs} of {promised}");
 }
 
 /// The load triples faster than pods start, so the default behavior is overloaded. A lower target
-/// costs more and has the reserve.
+/// costs more and provides a reserve.
 const OVERLOADED: &str = "
 seed: 1
 duration: 20m

@@ -1,30 +1,29 @@
-//! The settings of an autoscaler that are searched.
+//! The settings of an autoscaler that a search varies.
 
 use hpa_calc::{MilliValue, Quantity, api::MetricSpec};
 use serde_json::{Map, Value, json};
 
 use crate::file::{Variant, decode_autoscaler};
 
-/// Settings that differ from those of the scenario. `None` leaves the default of the API server or
-/// of the controller.
+/// Changes of the scenario's settings. `None` is the default of the API server or the controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tuning {
-    /// The targets of all metrics, in percent of those of the scenario. `None` leaves them.
+    /// The targets of all metrics, in percent of the scenario's. `None` doesn't change them.
     pub(super) target_percent: Option<u32>,
     pub(super) min_replicas: Option<i32>,
     pub(super) max_replicas: Option<i32>,
-    /// Whether `behavior` of the scenario is replaced by the rules.
+    /// Whether the rules replace the scenario's `behavior`.
     pub(super) replaces_behavior: bool,
     pub(super) up: Rules,
     pub(super) down: Rules,
 }
 
-/// The rules of one direction.
+/// The scaling rules of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) window: Option<u32>,
     pub(super) policy: Option<Policy>,
-    /// In percent.
+    /// The tolerance in percent.
     pub(super) tolerance: Option<u32>,
 }
 
@@ -110,7 +109,7 @@ impl Tuning {
         (!behavior.is_empty()).then_some(Value::Object(behavior))
     }
 
-    /// The settings in a few words each.
+    /// Describes each setting in a few words.
     pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
         let mut texts = Vec::new();
         if let Some(percent) = self.target_percent {
@@ -142,7 +141,7 @@ impl Tuning {
         }
     }
 
-    /// Sets one of the settings back.
+    /// Resets one of the settings.
     pub(super) fn reset(&mut self, dimension: Dimension) {
         match dimension {
             Dimension::Target => self.target_percent = None,
@@ -269,7 +268,7 @@ fn scale_utilization(target: &mut Map<String, Value>, percent: u32) {
     target.insert("averageUtilization".to_owned(), scaled.into());
 }
 
-/// Rounded to two digits, at least to a thousandth.
+/// A quantity in percent, rounded to two digits, and at least a thousandth.
 fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
     let milli = quantity.milli_value().as_milli();
     let scaled = i128::from(milli) * i128::from(percent) / 100;
@@ -281,7 +280,7 @@ fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
     MilliValue::from_milli(rounded).to_string()
 }
 
-/// The targets in percent of the original ones, as texts.
+/// The texts of all targets after scaling them to a percentage.
 pub(super) fn targets(base: &Variant, percent: u32) -> Vec<String> {
     let text = |metric: &MetricSpec| {
         let metric = scaled(metric, percent);

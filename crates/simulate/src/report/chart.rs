@@ -20,11 +20,11 @@ use crate::{
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 56.0;
-/// The labels are right of the plots.
+/// The labels are to the right of the plots.
 const PLOT_WIDTH: f64 = 720.0;
 const LOAD_HEIGHT: f64 = 130.0;
 const REPLICAS_HEIGHT: f64 = 130.0;
-/// Above each of the two plots.
+/// The height of the title above each of the two plots.
 const TITLE: f64 = 30.0;
 const GAP: f64 = 12.0;
 const AXIS: f64 = 26.0;
@@ -32,7 +32,7 @@ const CHART_HEIGHT: f64 = 2.0 * TITLE + LOAD_HEIGHT + REPLICAS_HEIGHT + GAP + AX
 /// The longest heading in characters that fits.
 const HEADING_LENGTH: usize = 115;
 
-/// The charts of runs below each other, as a file of its own.
+/// The charts of all runs as an SVG file.
 pub fn svg(results: &[Result]) -> String {
     let heading = if results.len() > 1 { TITLE } else { 0.0 };
     let height = (CHART_HEIGHT + heading + GAP) * results.len() as f64;
@@ -129,10 +129,10 @@ fn chart(
     svg
 }
 
-/// A bound further above the replicas than this would flatten their lines.
+/// A bound above this multiple of the replicas is not drawn, because it would flatten their lines.
 const BOUND_FACTOR: f64 = 1.8;
 const BOUND_DISTANCE: f64 = 2.0;
-/// Recommendations up to this factor above the replicas are drawn whole.
+/// Recommendations up to this multiple of the replicas are drawn in full.
 const RECOMMENDED_FACTOR: f64 = 1.5;
 
 fn largest(points: &[Point], value: impl Fn(&Point) -> f64) -> f64 {
@@ -162,7 +162,7 @@ impl<'a> ReplicasPlot<'a> {
         Self { variant, points, recorded, max, shows_bound }
     }
 
-    /// The same on an axis with another end.
+    /// A copy on an axis with another end.
     fn on_axis(self, max: f64) -> Self {
         let shows_bound = f64::from(self.variant.autoscaler.spec.max_replicas) <= max;
         Self { max, shows_bound, ..self }
@@ -193,7 +193,7 @@ impl<'a> ReplicasPlot<'a> {
         svg + &labels_right(area, labels)
     }
 
-    /// Says how far recommendations go, if the plot has no room for them.
+    /// The name of the line. If recommendations don't fit into the plot, it has their maximum.
     fn recommended_name(&self) -> String {
         let largest = largest_recommended(self.points);
         if largest <= self.max {
@@ -220,7 +220,7 @@ impl<'a> ReplicasPlot<'a> {
         svg
     }
 
-    /// Above the other lines, which show through its gaps.
+    /// The recorded replicas. Drawn above the other lines, which are visible in its gaps.
     fn recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
         let parts = self.recorded.map(RecordedReplicas::parts).unwrap_or_default();
         let Some(value) = parts.last().map(|part| last(&part.points)) else {
@@ -248,7 +248,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
     let beyond: Vec<_> =
         points.iter().map(|point| (point.second, point.load, point.capacity)).collect();
     let backlog = largest(points, |point| point.backlog);
-    // With a queue, load beyond the capacity waits.
+    // With a queue, load beyond the capacity waits instead of being lost.
     let is_over = backlog <= 0.0 && beyond.iter().any(|(_, load, capacity)| load > capacity);
     let over = if is_over { area.between(&beyond) } else { String::new() };
     let mut svg = format!(
@@ -279,10 +279,10 @@ fn draw_load(run: &Run, area: &Area) -> String {
     svg + &labels_right(area, labels)
 }
 
-/// More marks can't be told apart.
+/// More marks can't be distinguished.
 pub(super) const MAX_MARKS: usize = 90;
 
-/// A column for each time in which the autoscaler could not decide.
+/// A column for each period in which the autoscaler could not decide.
 fn problems(run: &Run, area: &Area, times: Times) -> String {
     let mut svg = String::new();
     for problem in &run.problems {
@@ -301,7 +301,7 @@ fn problems(run: &Run, area: &Area, times: Times) -> String {
     svg
 }
 
-/// A mark for each scaling, whose shape says what determined the size.
+/// A mark for each scaling. Its shape shows what determined the replicas.
 fn scalings(run: &Run, area: &Area, times: Times) -> String {
     let mut svg = String::new();
     if run.steps.len() > MAX_MARKS {
@@ -341,14 +341,14 @@ fn shape(step: &Step, x: f64, y: f64) -> String {
     }
 }
 
-/// Replicas at equal distances in time from the start of a run on.
+/// Replicas at regular intervals from the start of a run on.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedReplicas {
     /// The time of the first value, which is the start of the run.
     pub start: Timestamp,
     /// Seconds between two values.
     pub step: f64,
-    /// `None` where nothing is recorded.
+    /// The replicas; `None` in gaps.
     pub values: Vec<Option<f64>>,
 }
 
@@ -360,7 +360,7 @@ struct Part {
 }
 
 impl RecordedReplicas {
-    /// The times of a run: of the calendar if it has a past.
+    /// The times of a run: calendar times if it is a replay.
     pub(super) fn times(recorded: Option<&Self>) -> Times {
         Times(recorded.map(|recorded| recorded.start))
     }
@@ -381,7 +381,7 @@ impl RecordedReplicas {
         parts
     }
 
-    /// The fewest and the most recorded replicas.
+    /// The minimum and maximum of the recorded replicas.
     fn range(&self) -> Option<(f64, f64)> {
         let values = || self.values.iter().flatten().map(|value| value.round());
         Some((values().reduce(f64::min)?, values().reduce(f64::max)?))

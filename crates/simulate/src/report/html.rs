@@ -1,4 +1,4 @@
-//! A page about the runs of a file. It needs no other file.
+//! A report about the runs of a scenario file, as a single HTML page.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{file::Study, run::Run};
 
-/// Longer tables of scalings are printed only if they are open.
+/// Tables with more scalings are printed on paper only if they are expanded.
 const MAX_PRINTED: usize = 200;
 
-/// The meaning of columns whose header doesn't say it.
+/// Explanations of columns whose header is not self-explanatory.
 const COLUMNS: [(&str, &str); 7] = [
     ("POD-HOURS", "sum of the pods' lifetimes, and the difference from the first variant"),
     (
@@ -143,7 +143,7 @@ fn summary(run: &Run) -> String {
     }
 }
 
-/// The style of a chart. It is part of the SVG, which can then stand alone.
+/// The style of a chart. It is part of the SVG, which is therefore self-contained.
 pub(super) const CHART: &str = "
 .chart{--bg:#fff;--fg:#1a1a1a;--soft:#5f6368;--grid:#e3e3e3;--load:#0072b2;--cap:#b35c00;\
 --rep:#007a56;--ready:#6b6b6b;--rec:#9b4a7c;--bad:#c4460a;font:12px system-ui,sans-serif}

@@ -1,4 +1,4 @@
-//! Plots of named lines below each other, on one axis of time.
+//! Plots of named lines, one below the other, with a common time axis.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const TITLE: f64 = 30.0;
 const GAP: f64 = 12.0;
 const AXIS: f64 = 26.0;
 
-/// How a line looks. All but [`Style::Load`] and [`Style::Forecast`] are drawn as steps.
+/// The style of a line. All but [`Style::Load`] and [`Style::Forecast`] are drawn as steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Load,
@@ -52,19 +52,19 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Lines on one axis of values.
+/// Lines with a common value axis.
 #[derive(Clone, Debug)]
 pub struct Plot {
     pub title: String,
     pub lines: Vec<Line>,
-    /// The axis has at least this value.
+    /// The minimum for the end of the axis.
     pub at_least: f64,
-    /// Second, load and capacity: the area between them is marked where the load is above.
+    /// Points of second, load and capacity. The area where the load is above the capacity is
+    /// marked.
     pub beyond: Vec<(f64, f64, f64)>,
 }
 
-/// The plots as an SVG image of its own, from a time on for `end` seconds. The description is read
-/// to who can't see it.
+/// Plots as an SVG image, from a time on for `end` seconds. Screen readers read the description.
 pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> String {
     let height = (TITLE + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS;
     let mut svg = format!(
@@ -103,7 +103,7 @@ fn draw(plot: &Plot, area: &Area) -> String {
     svg + &labels_right(area, labels)
 }
 
-/// A page of its own: a title, paragraphs, tables as rows of cells with a header first, and images.
+/// A self-contained HTML page. Tables are rows of cells, with the header first.
 pub fn page(title: &str, parts: &[PagePart]) -> String {
     let title = escape(title);
     let mut page = format!(

@@ -1,4 +1,4 @@
-//! The plane of a plot: lines through points, axes, and the names of lines beside it.
+//! The parts of a plot: lines through points, axes, and labels of lines.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ impl PathData {
     }
 }
 
-/// A part of the plane: the ranges of both axes, and where they are drawn.
+/// The area of a plot: the ranges of both axes, and their position in the image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) left: f64,
@@ -50,12 +50,12 @@ impl Area {
         path.0
     }
 
-    /// The path of a value that stays until the next point, and then until the end.
+    /// The path of a step function through points, up to the end of the axis.
     pub(super) fn steps(&self, points: &[(f64, f64)]) -> String {
         self.steps_until(points, self.end)
     }
 
-    /// The same until a second.
+    /// The path of a step function through points, up to a second.
     pub(super) fn steps_until(&self, points: &[(f64, f64)], end: f64) -> String {
         let mut path = PathData::default();
         let mut last = None;
@@ -74,8 +74,8 @@ impl Area {
         path.0
     }
 
-    /// The path of the area between two lines with points at the same times, where the upper one
-    /// is above.
+    /// The path of the area where the first of two lines is above the second. The lines have points
+    /// at the same times.
     pub(super) fn between(&self, points: &[(f64, f64, f64)]) -> String {
         let mut path = PathData::default();
         let above = |point: &&(f64, f64, f64)| point.1 > point.2;
@@ -101,7 +101,7 @@ impl Area {
     }
 }
 
-/// At most two points for each column of pixels: the smallest and the largest value.
+/// Keeps at most two points for each column of pixels: the smallest and the largest value.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * MAX_COLUMNS {
         return points.to_vec();
@@ -117,7 +117,7 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(size).flat_map(ends).collect()
 }
 
-/// The round distance of about five lines on an axis from 0 to `max`.
+/// A round distance between the lines of an axis from 0 to `max`, for about five lines.
 fn tick_step(max: f64) -> f64 {
     let rough = (max / 5.0).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
@@ -202,18 +202,18 @@ pub(super) fn time_axis(area: &Area, times: Times) -> String {
     svg
 }
 
-/// The smallest distance of labels.
+/// The minimum vertical distance of labels.
 const HEIGHT: f64 = 14.0;
-/// The length of a sample. The longest dashes repeat twice in it.
+/// The length of the sample line of a label. The longest dash pattern fits twice.
 const SAMPLE: f64 = 26.0;
 const GAP: f64 = 8.0;
 
 /// The name of a line or an area.
 pub(super) struct Label {
-    /// The class of what it names.
+    /// The CSS class of the line or area.
     pub(super) class: &'static str,
     pub(super) text: String,
-    /// The value beside which it should be.
+    /// The value at whose height the label should be.
     pub(super) value: f64,
     pub(super) is_area: bool,
 }

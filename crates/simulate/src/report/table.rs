@@ -1,4 +1,4 @@
-//! The comparison of variants, and the scalings of one, as text.
+//! The comparison of variants, and the scalings of a variant, as text.
 
 use hpa_calc::explain::number;
 use jiff::Timestamp;
@@ -78,7 +78,7 @@ fn latency(run: &Run) -> Option<String> {
     Some(format!("{}×", number(latency.p99)))
 }
 
-/// The least, the mean and the most replicas.
+/// The minimum, mean and maximum replicas.
 fn replicas(run: &Run) -> String {
     let replicas = run.outcome.replicas;
     format!("{}-{}, mean {}", replicas.min, replicas.max, number(replicas.mean))
@@ -93,7 +93,7 @@ fn reaction(run: &Run) -> Option<String> {
 /// Overloads that differ by less than this share of the load are equal.
 const OVERLOAD_STEP: f64 = 1e-4;
 
-/// The index of the variant with the least overload, and of those the one that costs least.
+/// The index of the variant with the least overload; among equals, of the cheapest.
 pub(super) fn best(results: &[Result]) -> Option<usize> {
     let has_prices = results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0);
     let key = |(_, run): &Result| {
@@ -121,7 +121,7 @@ pub(super) fn events(run: &Run) -> Vec<(f64, String, &str)> {
     events
 }
 
-/// The scalings and problems of a run, one per line. A run of the past has a start.
+/// The scalings and problems of a run, one per line. A replay has a start time.
 pub fn steps(run: &Run, start: Option<Timestamp>) -> String {
     let line = |(second, change, sentence): (f64, String, &str)| {
         let change = change.replace('→', "->");
@@ -157,7 +157,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", number(percent))
 }
 
-/// The difference of a value from another one, in percent with a sign.
+/// The relative difference of a value from `base`, in percent with a sign.
 pub(super) fn change(value: f64, base: f64) -> Option<String> {
     if base <= 0.0 {
         return None;
@@ -175,7 +175,8 @@ pub(super) fn money(amount: f64, cost: &Cost) -> String {
     format!("{}{amount:.2}", cost.currency)
 }
 
-/// The times of a run: of the calendar, in UTC, if it has a start, otherwise since the start.
+/// The format of a run's times: calendar times in UTC for a replay, otherwise durations since the
+/// start.
 #[derive(Clone, Copy)]
 pub(super) struct Times(pub(super) Option<Timestamp>);
 

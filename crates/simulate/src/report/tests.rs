@@ -1,6 +1,6 @@
-//! Charts and pages of a run.
+//! The charts and HTML pages of runs.
 
-use super::{RecordedReplicas, Result, html, svg};
+use super::{RecordedReplicas, html, svg};
 use crate::{
     file::Study,
     run::{Problem, RunOptions},
@@ -26,7 +26,7 @@ workload:
     Study::parse(&text, &|_| Err("no files".to_owned())).unwrap()
 }
 
-fn run(study: &Study) -> Vec<Result> {
+fn run(study: &Study) -> Vec<super::Result> {
     let options = RunOptions { records_timeline: true, on_hour: None };
     let run = |variant: &crate::Variant| (variant.clone(), variant.run_with(options));
     study.variants.iter().map(run).collect()
@@ -49,7 +49,7 @@ fn axis_has_the_unit_of_the_load() {
 }
 
 #[test]
-fn every_line_has_a_label_with_a_sample_of_it() {
+fn every_line_has_a_label_with_a_sample_of_its_stroke() {
     let study = scenario("");
     let results = run(&study);
     let recorded =
@@ -81,7 +81,7 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
     let results = run(&study);
     let mut values = vec![Some(2.0); 10];
     values.extend([None; 10]);
-    // Rounded as replicas of the match are.
+    // Shown as 14.
     values.extend([Some(13.6); 11]);
     let recorded =
         RecordedReplicas { step: 60.0, values, start: "2026-11-22T17:00:00Z".parse().unwrap() };
@@ -103,7 +103,7 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
 }
 
 #[test]
-fn labels_do_not_overlap_and_stay_beside_their_plot() {
+fn labels_do_not_overlap_and_are_beside_their_plot() {
     let study = scenario("");
     let mut results = run(&study);
     let problem = Problem { from: 0.0, to: 60.0, sentence: "no metrics".to_owned() };
@@ -122,7 +122,8 @@ fn labels_do_not_overlap_and_stay_beside_their_plot() {
     let labels = chart.split("<text").skip(1).filter(|text| number(text, "x") > 776.0);
     let mut heights: Vec<f64> =
         labels.filter(|text| !text.contains("soft")).map(|text| number(text, "y")).collect();
-    // Load, capacity, can't decide, beyond; replicas, ready, recommended, min and max.
+    // In the upper plot: load, capacity and two kinds of marks. In the lower one: replicas, ready,
+    // recommended, min and max.
     assert_eq!(heights.len(), 9, "{chart}");
     heights.sort_by(f64::total_cmp);
     assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 13.9), "{heights:?}");
@@ -130,7 +131,7 @@ fn labels_do_not_overlap_and_stay_beside_their_plot() {
 }
 
 #[test]
-fn text_of_a_chart_says_what_its_run_did() {
+fn chart_has_an_accessible_description_of_its_run() {
     let study = scenario("");
     let results = run(&study);
     let chart = svg(&results);
@@ -151,7 +152,7 @@ fn legend_explains_the_columns_that_the_table_has() {
 }
 
 #[test]
-fn long_tables_of_scalings_say_when_they_are_printed() {
+fn long_tables_of_scalings_are_printed_only_if_open() {
     let study = scenario("");
     let mut results = run(&study);
     assert!(!html(&study, &results, None).contains("printed if open"));

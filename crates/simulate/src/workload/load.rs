@@ -20,19 +20,19 @@ const DAY: Seconds = Seconds::new(86_400.0);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Load {
     Constant(f64),
-    /// Linear from one value to another.
+    /// A linear change from one value to another.
     Ramp(Ramp),
-    /// Up to a peak and back. 0 before and after.
+    /// From 0 to a peak and back to 0.
     Spike(Spike),
-    /// A sine between a low and a peak.
+    /// A sine between a minimum and a peak.
     Diurnal(Diurnal),
-    /// A constant from each step on. 0 before the first step.
+    /// The value of the last step. 0 before the first step.
     Steps(Vec<Step>),
     /// Recorded samples. Constant before the first and after the last one.
     Samples(Samples),
     /// The sum of several loads.
     Sum(Vec<Load>),
-    /// The beginning of a load, repeated.
+    /// The first part of a load, repeated.
     Repeat(Repeat),
 }
 
@@ -96,7 +96,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repeat {
-    /// The repeated part's duration.
+    /// The duration of the repeated part.
     pub every: Seconds,
     pub load: Box<Load>,
 }
@@ -134,7 +134,7 @@ impl Load {
         }
     }
 
-    /// Multiplies the load.
+    /// Multiplies all values of the load.
     pub fn scale(&mut self, factor: f64) {
         match self {
             Self::Constant(value) => *value *= factor,
@@ -156,7 +156,7 @@ impl Load {
         }
     }
 
-    /// All recorded samples in this load.
+    /// The recorded samples in this load.
     pub fn samples_mut(&mut self) -> Vec<&mut Samples> {
         match self {
             Self::Samples(samples) => vec![samples],
@@ -260,7 +260,7 @@ impl Diurnal {
     }
 }
 
-/// The largest size of a file, in bytes.
+/// The maximum size of a CSV file with samples, in bytes.
 pub const MAX_FILE_SIZE: u64 = 4 << 20;
 
 /// Samples of a load over time.
@@ -278,16 +278,16 @@ pub struct Samples {
     pub interpolation: Interpolation,
 }
 
-/// The load between two samples.
+/// The interpolation between two samples.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Interpolation {
-    /// On the line between them.
+    /// A straight line.
     #[default]
     Linear,
-    /// As at the earlier sample.
+    /// The value of the earlier sample.
     Step,
 }
 

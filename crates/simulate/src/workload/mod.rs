@@ -1,12 +1,12 @@
-//! Workloads under load, as a model without I/O and without a clock: pods that start, become ready,
-//! flap, crash and are evicted; load over time; queues; and metrics as they are measured.
+//! A model of workloads under load, without I/O and without a clock: pods that start, become ready,
+//! flap, crash and are evicted; load over time; queues; and metrics with measurement errors.
 //!
 //! The model is used by `hpa-testbed`, which keeps objects of a Kubernetes API consistent with it,
 //! and by `hpa-simulate`, which runs it in virtual time without an API. A
-//! [`Scenario`](scenario::Scenario) describes what is modelled.
+//! [`Scenario`](scenario::Scenario) describes a simulation.
 //!
 //! A random value is a hash of the seed, of its subject and of the time. A subject is a metric, or
-//! the n-th pod of a workload. So the same scenario gives the same values in both.
+//! the n-th pod of a workload. The same scenario therefore has the same values in both crates.
 
 pub mod load;
 pub mod model;

@@ -19,16 +19,16 @@ pub struct PodProfile {
     pub cpu_request: Option<Quantity>,
     /// Memory request of the main container.
     pub memory_request: Option<Quantity>,
-    /// CPU limit of the main container. It limits the load served too.
+    /// CPU limit of the main container. It also limits the load that the pod serves.
     pub cpu_limit: Option<Quantity>,
     /// Memory limit of the main container, which is killed and restarted above it.
     pub memory_limit: Option<Quantity>,
     pub sidecars: Vec<Sidecar>,
     /// Time from creation until the pod has a node.
     pub scheduling: Seconds,
-    /// Time from then until the containers run, for example to pull images.
+    /// Time from scheduling until the containers run, for example to pull images.
     pub starting: Seconds,
-    /// Time from then until the pod is ready.
+    /// Time from the start of the containers until the pod is ready.
     pub readiness: Seconds,
     /// Time from deletion until the pod is gone.
     pub termination: Seconds,
@@ -47,7 +47,8 @@ pub struct PodProfile {
     /// The maximum load served by a pod, in units per second.
     pub capacity: f64,
     /// The load per pod that the workload is sized for, by default its capacity. Only used to
-    /// compute [`WorkloadObservation::needed`](crate::workload::model::WorkloadObservation::needed).
+    /// compute
+    /// [`WorkloadObservation::needed`](crate::workload::model::WorkloadObservation::needed).
     pub target_load: Option<f64>,
     /// Relative variation of the load between pods: 0.2 is ±20 %.
     pub imbalance: f64,
@@ -78,8 +79,7 @@ pub struct Sidecar {
     pub memory: Quantity,
 }
 
-/// Resource usage by load, as numbers: CPU in cores, memory in bytes. Without a limit, the limit
-/// is infinite.
+/// Resource usage by load, as numbers: CPU in cores, memory in bytes. A missing limit is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResourceUsage {
     pub capacity: f64,
@@ -107,7 +107,7 @@ impl ResourceUsage {
 /// An invalid profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    #[error("{field}: must not be negative: {value}")]
+    #[error("{field}: must be a number of at least 0: {value}")]
     Negative { field: &'static str, value: f64 },
     #[error("{field}: must be between 0 and 1: {value}")]
     NotAFraction { field: &'static str, value: f64 },

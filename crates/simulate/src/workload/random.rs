@@ -1,4 +1,4 @@
-//! Random numbers that depend only on the seed and on what they are for, not on the order of use.
+//! Random numbers that depend only on the seed, the subject and the time, not on the order of use.
 
 pub use fastrand::Rng;
 

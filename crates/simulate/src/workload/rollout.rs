@@ -1,4 +1,4 @@
-//! Rollouts of Deployments: how many replicas each `ReplicaSet` gets next.
+//! Rollouts of Deployments: the next replicas of each `ReplicaSet`.
 
 use serde_json::Value;
 

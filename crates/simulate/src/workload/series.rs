@@ -1,5 +1,4 @@
-//! Samples of a value over time, as a metrics source records them: periodic, delayed, noisy, with
-//! gaps.
+//! The samples of a metrics source: periodic, delayed, noisy, and with gaps.
 
 use std::collections::VecDeque;
 
@@ -11,20 +10,22 @@ use super::{random, seconds::Seconds};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SourceSettings {
-    /// The scrape interval. Values change only then, and rates are averages over it.
+    /// The scrape interval. Values change only with a scrape, and rates are averages over the
+    /// interval.
     #[serde(default = "resolution")]
     pub resolution: Seconds,
-    /// The time between a scrape and when its sample is readable.
+    /// The time from a scrape until its sample is readable.
     #[serde(default)]
     pub delay: Seconds,
-    /// Relative standard deviation of the error. The error is bounded by three times this.
+    /// Relative standard deviation of the measurement error. Errors are at most three times as
+    /// large.
     #[serde(default)]
     pub noise: f64,
     /// The probability that a scrape is missed.
     #[serde(default)]
     pub gaps: f64,
-    /// The time for which a sample is readable if no newer one arrives. By default one resolution,
-    /// like metrics-server.
+    /// The time for which a sample is readable if no newer one arrives. The default is the
+    /// resolution, as in metrics-server.
     #[serde(default)]
     pub stale_after: Option<Seconds>,
 }
@@ -47,18 +48,18 @@ impl Default for SourceSettings {
 }
 
 impl SourceSettings {
-    /// Whether the scrape with this index is missed for the subject `key`.
+    /// Whether the scrape with this index misses the pod or object `key`.
     pub fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
         self.gaps > 0.0 && random::rng(seed ^ 1, key, scrape).f64() < self.gaps
     }
 
-    /// The measured value, with an error.
+    /// Adds a random measurement error to a value.
     pub fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
         if self.noise <= 0.0 {
             return value;
         }
-        let off = random::deviation(&mut random::rng(seed ^ 2, key, scrape)) * self.noise;
-        (value * (1.0 + off)).max(0.0)
+        let error = random::deviation(&mut random::rng(seed ^ 2, key, scrape)) * self.noise;
+        (value * (1.0 + error)).max(0.0)
     }
 
     pub fn validate(&self) -> Result<(), SourceSettingsError> {
@@ -82,7 +83,7 @@ pub enum SourceSettingsError {
     Resolution,
     #[error("gaps: must be between 0 and 1: {0}")]
     Gaps(f64),
-    #[error("noise: must not be negative: {0}")]
+    #[error("noise: must be a number of at least 0: {0}")]
     Noise(f64),
 }
 
@@ -91,12 +92,12 @@ pub enum SourceSettingsError {
 pub struct Sample<T> {
     /// Simulated seconds since the start.
     pub at: f64,
-    /// Seconds before `at` that the value is an average of.
+    /// The value is the average over this many seconds before `at`.
     pub window: f64,
     pub value: T,
 }
 
-/// The samples that are readable now or later.
+/// The latest readable sample, and the ones whose delay has not passed.
 #[derive(Clone, Debug)]
 pub struct Series<T> {
     samples: VecDeque<Sample<T>>,
@@ -112,13 +113,13 @@ impl<T> Series<T> {
     pub fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
         let readable = sample.at - settings.delay.get();
         self.samples.push_back(sample);
-        // Of the readable samples only the last is needed.
+        // Only the latest readable sample is needed.
         while self.samples.get(1).is_some_and(|next| next.at <= readable) {
             self.samples.pop_front();
         }
     }
 
-    /// The sample that is readable now, if it isn't stale.
+    /// The latest readable sample, unless it is stale.
     pub fn latest(&self, now: f64, settings: &SourceSettings) -> Option<&Sample<T>> {
         let delay = settings.delay.get();
         let stale_after = settings.stale_after.unwrap_or(settings.resolution).get();
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_change_with_scrapes_and_are_delayed() {
+    fn samples_are_readable_from_their_delay_until_they_are_stale() {
         let settings = SourceSettings { delay: Seconds::new(20.0), ..SourceSettings::default() };
         let mut series = Series::default();
         for (scrape, at) in (0..4).zip([0.0, 15.0, 30.0, 45.0]) {
@@ -145,6 +146,13 @@ mod tests {
         let seen: Vec<_> =
             [35.0, 49.9, 50.0, 65.0, 79.9, 80.0].map(|now| read(&series, &settings, now)).into();
         assert_eq!(seen, [Some(1), Some(1), Some(2), Some(3), Some(3), None]);
+    }
+
+    #[test]
+    fn infinite_noise_is_not_called_negative() {
+        let settings = SourceSettings { noise: f64::INFINITY, ..SourceSettings::default() };
+        let error = settings.validate().unwrap_err().to_string();
+        assert_eq!(error, "noise: must be a number of at least 0: inf");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `StatefulSet`s: which pods to create and to delete next.
+//! `StatefulSet`s: the next pods to create and delete.
 
 use super::model::PodState;
 

@@ -10,14 +10,14 @@ use super::{Edit, Sample};
 
 /// The number of random combinations of edits.
 const CASES: u32 = 1000;
-/// The share of texts that a check must decode, and the share that it must reject.
+/// The minimum share of inputs that a check must decode, and of those that it must reject.
 const MIN_SHARE: f64 = 0.05;
 
-/// Calls `check` with the samples, with single edits of each kind at each place, and with random
-/// combinations of edits, which are the same in each run. `check` returns whether it could decode
-/// the text.
+/// Calls `check` with the samples, with single edits of each kind at each place, and with
+/// pseudorandom combinations of edits, the same in each run. `check` returns whether it decoded the
+/// input.
 ///
-/// Panics if a sample can't be decoded, and if almost all or almost no texts can.
+/// Panics if a sample is not decoded, or if almost all or almost no inputs are.
 pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
     let (mut decoded, mut total) = (0, 0);
     let mut count = |is_decoded: bool| {
@@ -55,7 +55,7 @@ pub fn compare(samples: &[&str], check: impl Fn(&[u8]) -> bool) {
     );
 }
 
-/// Makes a text from the input of a fuzz target: the input itself, or a sample with edits.
+/// Converts the input of a fuzz target to JSON: the input itself, or an edited sample.
 pub fn fuzz_input(samples: &[&str], data: &[u8]) -> Vec<u8> {
     let Some((choice, rest)) = data.split_first() else { return Vec::new() };
     let Some(sample) = usize::from(*choice).checked_sub(1).and_then(|at| samples.get(at)) else {

@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 /// The result of plain decoding.
 pub type Plain<T> = Result<T, serde_json::Error>;
 
-/// A value in a JSON text. Only what a caller reads is decoded. The rest is only checked for
-/// syntax, like a member for which a derived `Deserialize` has no field.
+/// A JSON value. Only parts that a caller reads are decoded; the syntax of the others is checked,
+/// as for unknown fields of a derived `Deserialize`.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a>(&'a RawValue);
 
 impl<'a> Document<'a> {
-    /// Checks the syntax of a whole text.
+    /// Checks the syntax of a document.
     pub fn parse(body: &'a [u8]) -> Plain<Self> {
         let text = std::str::from_utf8(body).map_err(serde_json::Error::custom)?;
         serde_json::from_str(text).map(Self)
@@ -51,7 +51,7 @@ impl<'a> Document<'a> {
         Ok(elements.into_iter().map(Self).collect())
     }
 
-    /// The members of an object in their order. A name may occur more than once.
+    /// The members of an object in their order. Names may repeat.
     pub fn members(self) -> Plain<Vec<(String, Self)>> {
         struct Members;
 
@@ -74,7 +74,7 @@ impl<'a> Document<'a> {
         serde_json::Deserializer::from_str(self.text()).deserialize_map(Members)
     }
 
-    /// The members of these names. Fails if one of them occurs more than once.
+    /// The members with these names. Fails if one of them repeats.
     pub fn fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
         let mut fields = [None; N];
         for (name, value) in self.members()? {
@@ -86,9 +86,8 @@ impl<'a> Document<'a> {
         Ok(fields)
     }
 
-    /// Like [`Document::fields`]. In addition, a list of the members' values is accepted, as a
-    /// derived `Deserialize` does for a struct with `#[serde(default)]`: values may be missing at
-    /// the end.
+    /// Like [`Document::fields`], but also accepts a list of the members' values, like a derived
+    /// `Deserialize` of a struct with `#[serde(default)]`: trailing values may be missing.
     pub fn struct_fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
         if !self.is_list() {
             return self.fields(names);

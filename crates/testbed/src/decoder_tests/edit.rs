@@ -10,16 +10,16 @@ use super::{
     values::{ALL, BYTES, NAMES},
 };
 
-/// What an edit does. Those from [`Truncate`] on edit the text, the others a node of the tree.
+/// The kind of an edit: from [`Truncate`] on, of the text, otherwise of a node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Replaces the node by a value.
     Replace,
     /// Replaces the node by another node of the sample.
     CopyNode,
-    /// Adds a member with a name of the sample and a value.
+    /// Adds a member with a name that occurs in the sample.
     AddMember,
-    /// Adds the first member once more, with a value, before or after it.
+    /// Repeats the first member with another value, before or after it.
     RepeatMember,
     /// Adds a member with a name that no decoder reads.
     AddUnknown,
@@ -61,7 +61,7 @@ const TREE_KINDS: [Kind; 12] = [
 ];
 const TEXT_KINDS: [Kind; 5] = [Truncate, SetByte, InsertByte, RemoveByte, Append];
 
-/// One change. All numbers are valid, because they are reduced to what the sample has.
+/// An edit. All numbers are valid: they are reduced modulo the choices of the sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit {
     kind: Kind,
@@ -70,7 +70,7 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// Three of four edits change the tree, because an edit of the text mostly breaks the syntax.
+    /// Three of four edits change the tree: edits of the text mostly break the syntax.
     pub fn new(kind: u8, at: u16, with: u16) -> Self {
         let (group, kind) = (kind % 4, usize::from(kind / 4));
         let kind = match group {
@@ -82,18 +82,18 @@ impl Edit {
 
     /// The number of different values of `with` for one node.
     fn choices(self, sample: &mut Tree, names: &[String]) -> usize {
-        let nodes = sample.nodes();
+        let nodes = sample.node_count();
         let node = sample.node(self.at);
-        let of_children = |count| if node.children() > 0 { count } else { 0 };
+        let of_children = |count| if node.child_count() > 0 { count } else { 0 };
         let of_object = |count| if matches!(node, Tree::Object(_)) { count } else { 0 };
         match self.kind {
             Replace => ALL.len(),
             CopyNode => nodes,
             AddMember => of_object(names.len() * ALL.len()),
-            RepeatMember => of_children(of_object(2 * node.children() * ALL.len())),
+            RepeatMember => of_children(of_object(2 * node.child_count() * ALL.len())),
             AddUnknown => of_object(ALL.len()),
-            Rename => of_children(of_object(node.children() * (NAMES.len() + 2))),
-            Remove | RepeatElement | Rotate => node.children(),
+            Rename => of_children(of_object(node.child_count() * (NAMES.len() + 2))),
+            Remove | RepeatElement | Rotate => node.child_count(),
             Wrap => 2,
             Escape | AddSpace => 1,
             Truncate | SetByte | InsertByte | RemoveByte | Append => 0,
@@ -102,10 +102,10 @@ impl Edit {
 
     fn apply(self, tree: &mut Tree, names: &[String]) {
         let other = (self.kind == CopyNode).then(|| {
-            let at = self.with % tree.nodes();
+            let at = self.with % tree.node_count();
             tree.node(at).clone()
         });
-        let at = self.at % tree.nodes();
+        let at = self.at % tree.node_count();
         let node = tree.node(at);
         let leaf = |at: usize| Tree::Leaf(ALL[at % ALL.len()].clone());
         match (self.kind, node) {
@@ -230,14 +230,13 @@ impl Sample {
         text
     }
 
-    /// Edits of each kind at each place: values instead of nodes and beside them, truncations, and
-    /// so on.
+    /// Edits of each kind at each place.
     pub fn single_edits(&self) -> Vec<Edit> {
         let mut tree = self.tree.clone();
-        let nodes = tree.nodes();
+        let nodes = tree.node_count();
         let mut edits = Vec::new();
         for kind in TREE_KINDS {
-            // Not every combination of a name and a value, to save time.
+            // A part of the combinations of names and values, to save time.
             let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 13 } else { 1 };
             for at in 0..nodes {
                 let choices = Edit { kind, at, with: 0 }.choices(&mut tree, &self.names);

@@ -1,14 +1,14 @@
-//! JSON for tests of decoders: edited samples, and a plain decoder to compare with.
+//! Test inputs for JSON decoders, and a plain decoder to compare with.
 //!
-//! A check decodes a text twice, with the decoder under test and with a [`Document`], and panics if
-//! the results differ. [`compare`] calls it with samples, with single edits of each kind at each
-//! place, and with random combinations of edits. A fuzz target calls it with [`fuzz_input`].
+//! A check decodes JSON twice, with the decoder under test and with a [`Document`], and panics if
+//! the results differ. [`compare`] calls it with samples, single edits and combinations of edits. A
+//! fuzz target calls it with [`fuzz_input`].
 //!
 //! ```
 //! use hpa_testbed::decoder_tests::{Document, compare};
 //!
 //! #[derive(Default, serde::Deserialize)]
-//! #[serde(default)] // Without it, an empty list is no `Replicas`.
+//! #[serde(default)] // Accepts an empty list.
 //! struct Replicas {
 //!     replicas: Option<i32>,
 //! }

@@ -1,8 +1,8 @@
-//! JSON as a tree that can be edited.
+//! An editable tree of JSON.
 
 use super::Document;
 
-/// Names and leaves are JSON text, which may be invalid.
+/// A JSON value. Names and leaves are text that may be invalid JSON.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
     Leaf(String),
@@ -29,7 +29,7 @@ impl Tree {
         Self::Leaf(document.text().to_owned())
     }
 
-    pub(crate) fn children(&self) -> usize {
+    pub(crate) fn child_count(&self) -> usize {
         match self {
             Self::Leaf(_) => 0,
             Self::List(elements) => elements.len(),
@@ -38,11 +38,13 @@ impl Tree {
     }
 
     /// The number of nodes, this one included.
-    pub(crate) fn nodes(&self) -> usize {
+    pub(crate) fn node_count(&self) -> usize {
         1 + match self {
             Self::Leaf(_) => 0,
-            Self::List(elements) => elements.iter().map(Self::nodes).sum(),
-            Self::Object(members) => members.iter().map(|(_, value)| value.nodes()).sum::<usize>(),
+            Self::List(elements) => elements.iter().map(Self::node_count).sum(),
+            Self::Object(members) => {
+                members.iter().map(|(_, value)| value.node_count()).sum::<usize>()
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Values that decoders treat in different ways.
+//! Values, names and bytes at the limits of decoders.
 
 use std::sync::LazyLock;
 
@@ -83,8 +83,8 @@ pub(crate) static ALL: LazyLock<Vec<String>> = LazyLock::new(|| {
     VALUES.iter().map(|value| (*value).to_owned()).chain(deep).collect()
 });
 
-/// Names that no decoder reads, and one that isn't valid.
+/// Names that no decoder reads, and an invalid one.
 pub(crate) const NAMES: &[&str] = &[r#""x""#, r#""""#, r#""a\u0000""#, r#""\ud800""#, "x"];
 
-/// Bytes with a meaning in JSON, and bytes that UTF-8 doesn't allow there.
+/// Bytes with a meaning in JSON, and invalid UTF-8.
 pub(crate) const BYTES: &[u8] = b"\"\\{}[],:0- \n\x00\x1f\x80\xc3\xed\xff";

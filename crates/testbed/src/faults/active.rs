@@ -17,7 +17,7 @@ use tokio::{
 
 use super::effect::Effect;
 
-/// The number of requests that a fault stalls at a time. Further requests get 429.
+/// The maximum number of requests that a fault stalls. Others get 429.
 const MAX_STALLED: usize = 10_000;
 
 /// A fault that affects a request.
@@ -46,7 +46,7 @@ struct Shared {
     from: Duration,
     until: Option<Duration>,
     ended: watch::Sender<bool>,
-    /// Serializes the stalled requests. Its single permit is added when the window ends.
+    /// Serializes the stalled requests. Its only permit is added when the window ends.
     line: Arc<Semaphore>,
     is_open: AtomicBool,
     slots: Arc<Semaphore>,
@@ -114,8 +114,8 @@ impl FaultWindow {
         }
     }
 
-    /// Waits until the window has ended and all requests that stalled earlier were handled. Returns
-    /// `None` if too many requests are stalled already.
+    /// Waits until the window has ended and all earlier stalled requests were handled. `None` if
+    /// too many requests are stalled.
     pub(crate) async fn wait_in_line(&self) -> Option<StallTicket> {
         let slot = Arc::clone(&self.shared.slots).try_acquire_owned().ok()?;
         let mut line = pin!(Arc::clone(&self.shared.line).acquire_owned());
@@ -131,7 +131,7 @@ impl FaultWindow {
     }
 }
 
-/// Interval in which a custom clock is polled, which may run at any speed.
+/// Interval for polling a custom clock, which may run at any speed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A wall clock.

@@ -81,7 +81,7 @@ pub enum Effect {
         #[serde(default)]
         after: usize,
     },
-    /// A field of objects in responses has another value, or is missing.
+    /// A field of objects in responses is changed or removed.
     Malformed {
         /// Name of the object, or of the object that a metric describes. Empty for all.
         #[serde(default)]
@@ -95,7 +95,7 @@ pub enum Effect {
     /// The response body is truncated. For watches, use [`Effect::TruncatedEvent`].
     #[serde(alias = "halfBody")]
     TruncatedBody,
-    /// An API group is missing, from discovery too.
+    /// An API group is missing, also from discovery.
     MissingGroup {
         /// Such as `metrics.k8s.io`. Because discovery requests have no group, the fault must not
         /// match by group or resource.
@@ -140,7 +140,7 @@ impl Effect {
         Some(error)
     }
 
-    /// Whether the effect determines the response. Later faults have no effect then.
+    /// Whether the effect determines the response: later faults are ignored.
     pub(crate) fn is_final(&self, request: &RequestInfo) -> bool {
         let has_no_status =
             matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostResponse);
@@ -183,8 +183,7 @@ fn conflict(request: &RequestInfo) -> ApiError {
     ApiError::new(409, "Conflict", text)
 }
 
-/// Decides what happens to a request before it is handled. [`Faults`](super::Faults) is the usual
-/// implementation.
+/// Decides about a request before it is handled. Usually implemented by [`Faults`](super::Faults).
 pub trait Interceptor: Send + Sync {
     fn intercept(&self, request: &RequestInfo) -> Action;
 }
@@ -215,7 +214,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The faults that have the same effect.
+    /// The faults with the same effect.
     pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
         let effect = match self {
             // The service has already waited for the gate.
@@ -297,7 +296,7 @@ impl Gate {
 
     /// Waits until the gate opens.
     pub async fn pass(mut self) {
-        // Nothing is ever sent, so `changed` fails once the sender is dropped.
+        // Nothing is ever sent: `changed` fails once the sender is dropped.
         while self.closed.changed().await.is_ok() {}
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::effect::Effect;
 use crate::request::RequestInfo;
 
-/// A fault: which requests it affects, when, and how.
+/// A fault: the affected requests, the time, and the effect.
 ///
 /// Serialized as an object with `match`, `probability`, `nth`, `every`, `first`, `from`, `until`
 /// and `effect`.
@@ -18,9 +18,8 @@ pub struct Fault {
     pub(super) effect: Effect,
 }
 
-/// The requests that a fault affects, and the time. Without further conditions, all that match.
-/// Several
-/// conditions must all hold.
+/// The affected requests and the time of a fault. Without conditions, it affects all matching
+/// requests; several conditions must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     pub(super) matching: Match,
@@ -113,8 +112,8 @@ impl Trigger {
         Fault { trigger: self, effect }
     }
 
-    /// Whether the fault affects the `count`th match, after `hits` affected requests. `draw` is a
-    /// random number in [0, 1).
+    /// Whether the fault affects the `count`th matching request, after `hits` affected ones. `draw`
+    /// is a random number in [0, 1).
     pub(super) fn fires(&self, count: u64, hits: u64, draw: f64) -> bool {
         self.nth.is_none_or(|nth| count == nth)
             && self.every.is_none_or(|every| every != 0 && count.is_multiple_of(every))
@@ -174,7 +173,7 @@ impl TryFrom<FaultData> for Fault {
 
 /// Matches requests. A property that isn't set matches every request.
 ///
-/// Requests without a resource (discovery, health) are matched only if just clients and verbs are
+/// Requests without a resource (discovery, health) match only if nothing but clients and verbs is
 /// set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! Faults: which requests fail, when and how. [`crate::fault_injection`] applies them.
+//! Describes faults of requests. [`crate::fault_injection`] applies them.
 
 mod active;
 mod effect;
@@ -23,11 +23,11 @@ use crate::request::RequestInfo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(u64);
 
-/// The faults of a server, to be used as its [`Interceptor`]. Clones share the same faults.
+/// The faults of a server, an [`Interceptor`]. Clones share the same faults.
 ///
-/// All faults that match a request affect it, in the order in which they were added, up to the
-/// first that determines the response. For the same seed, the same sequence of requests is
-/// affected in the same way, and the random numbers of one fault don't depend on the others.
+/// All matching faults affect a request, in the order in which they were added, up to the first
+/// that determines the response. With the same seed, the same sequence of requests is affected in
+/// the same way. The random numbers of a fault don't depend on other faults.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -87,12 +87,12 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// An empty set of faults, whose times are measured by tokio's clock from now on.
+    /// An empty set of faults. Their times are relative to now, on tokio's clock.
     pub fn new(seed: u64) -> Self {
         Self::with_fault_clock(seed, FaultClock::tokio())
     }
 
-    /// An empty set of faults, whose times are measured by `clock` from now on.
+    /// An empty set of faults. Their times are relative to now, on `clock`.
     pub fn with_clock(seed: u64, clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
         Self::with_fault_clock(seed, FaultClock::from_fn(clock))
     }
@@ -205,7 +205,7 @@ impl Entry {
     }
 }
 
-/// A random number in [0, 1) that depends on the arguments only (`SplitMix64`).
+/// A random number in [0, 1) that depends only on the arguments (`SplitMix64`).
 fn draw(seed: u64, id: FaultId, count: u64) -> f64 {
     let stream = mixed(seed ^ mixed(id.0));
     // An f64 has 53 bits of precision.

@@ -187,15 +187,10 @@ fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<()
         return Ok(());
     }
     let has_status = target.served_version()?.has_status;
-    let counted = |object: &Value| {
-        let mut object = object.clone();
-        json::remove(&mut object, &["metadata"]);
-        if has_status {
-            json::remove(&mut object, &["status"]);
-        }
-        object
-    };
-    if counted(new) != counted(old) {
+    let top_level = |object| Value::as_object(object).into_iter().flatten();
+    let is_counted =
+        |(name, _): &(&String, &Value)| *name != "metadata" && !(has_status && *name == "status");
+    if top_level(new).filter(is_counted).ne(top_level(old).filter(is_counted)) {
         let generation = json::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
         json::set(new, &["metadata", "generation"], generation);
     }
@@ -208,22 +203,26 @@ pub(crate) fn can_be_removed(object: &Value) -> bool {
 }
 
 /// The result of a deletion.
-pub(crate) enum Deleted {
+pub(crate) enum DeleteResult {
     /// The object was removed. This is its last state.
     Removed(Object),
-    /// The object has finalizers, so it is only marked as deleted.
+    /// The object has finalizers: it is only marked as deleted.
     Finalizing(Object),
 }
 
 /// Deletes an object, or marks it as deleted while it has finalizers. The deletion of a namespace
-/// or a CRD deletes its objects too.
-pub(crate) fn delete(state: &mut State, target: &Target, now: &str) -> Result<Deleted, ApiError> {
+/// or a CRD also deletes its objects.
+pub(crate) fn delete(
+    state: &mut State,
+    target: &Target,
+    now: &str,
+) -> Result<DeleteResult, ApiError> {
     let (key, id) = (target.resource.key(), target.id());
     let Some(object) = state.store.get(&key, &id).cloned() else {
         return Err(ApiError::not_found(&target.reference()));
     };
     if has_finalizers(&object) {
-        return Ok(Deleted::Finalizing(mark_deleted(state, target, &object, now)));
+        return Ok(DeleteResult::Finalizing(mark_deleted(state, target, &object, now)));
     }
     if target.resource.is_crd() {
         remove_custom_resources(state, &object);
@@ -233,7 +232,7 @@ pub(crate) fn delete(state: &mut State, target: &Target, now: &str) -> Result<De
             state.store.remove(&key, &id);
         }
     }
-    Ok(Deleted::Removed(state.store.remove(&key, &id).unwrap_or(object)))
+    Ok(DeleteResult::Removed(state.store.remove(&key, &id).unwrap_or(object)))
 }
 
 fn mark_deleted(state: &mut State, target: &Target, object: &Object, now: &str) -> Object {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::strategic::{is_set, merge_key};
 use crate::{json, registry::api_version, request::ApiRequest, target::Subresource};
 
-/// A client that updates or applies an object, as `managedFields` records it.
+/// A client that updates or applies an object, for `managedFields`.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldManager {
     pub(super) name: String,
@@ -86,15 +86,12 @@ impl FieldManager {
     /// Records the changed fields in `managedFields` of `new`, and removes them from other
     /// managers.
     pub(crate) fn record(&self, new: &mut Value, old: &Value, subresource: Subresource) {
-        let is_in_scope = |path: &&FieldPath| {
-            let is_status = path.first().is_some_and(|step| step == "f:status");
-            is_status == (subresource == Subresource::Status)
-        };
-        let present = fields_of(new);
+        // Each entry is for the status, or for everything else.
+        let of_status = subresource == Subresource::Status;
+        let present = fields_where(new, |name| (name == "status") == of_status);
         let differs = |path: &&FieldPath| field_at(new, path) != field_at(old, path);
         let changed: FieldSet = present
             .iter()
-            .filter(is_in_scope)
             .filter(|path| path.last().is_some_and(|step| step != "."))
             .filter(differs)
             .cloned()
@@ -123,28 +120,44 @@ pub(super) type FieldPath = Vec<String>;
 
 pub(super) type FieldSet = BTreeSet<FieldPath>;
 
-/// The fields of an object, without those that identify it.
+/// The fields of an object, without its identity.
 pub(super) fn fields_of(object: &Value) -> FieldSet {
-    let mut object = object.clone();
-    for path in [&["apiVersion"][..], &["kind"]] {
-        json::remove(&mut object, path);
-    }
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "managedFields",
-        "creationTimestamp",
-        "generation",
-    ] {
-        json::remove(&mut object, &["metadata", field]);
-    }
+    fields_where(object, |_| true)
+}
+
+/// The fields below the selected ones of an object, without those that identify it.
+fn fields_where(object: &Value, is_selected: impl Fn(&str) -> bool) -> FieldSet {
     let mut fields = FieldSet::new();
-    collect(&mut fields, &mut Vec::new(), "", &object);
-    fields.remove(&vec!["f:metadata".to_owned()]);
+    let top = object.as_object().into_iter().flatten();
+    for (name, value) in top.filter(|(name, _)| is_selected(name)) {
+        let mut path = vec![format!("f:{name}")];
+        match (name.as_str(), value) {
+            ("apiVersion" | "kind", _) => {}
+            ("metadata", Value::Object(metadata)) => {
+                for (name, value) in metadata {
+                    if !IDENTITY.contains(&name.as_str()) {
+                        path.push(format!("f:{name}"));
+                        collect(&mut fields, &mut path, name, value);
+                        path.pop();
+                    }
+                }
+            }
+            _ => collect(&mut fields, &mut path, name, value),
+        }
+    }
     fields
 }
+
+/// Fields of the metadata that have no manager.
+const IDENTITY: [&str; 7] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "creationTimestamp",
+    "generation",
+];
 
 fn collect(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
     match value {

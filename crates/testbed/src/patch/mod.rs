@@ -1,4 +1,4 @@
-//! The four kinds of patches, as pure functions on JSON.
+//! Applies the four kinds of patches. Pure functions on JSON.
 
 mod apply;
 mod field_manager;
@@ -46,7 +46,7 @@ impl Patch {
         }
     }
 
-    /// The fields that occur twice in the patch.
+    /// The repeated fields of the patch.
     pub(crate) fn duplicate_fields(&self, request: &ApiRequest) -> Vec<String> {
         match self {
             Self::Merge(_) | Self::Strategic(_) => {
@@ -57,7 +57,7 @@ impl Patch {
         }
     }
 
-    /// The patch as an error shows it. `patched` is the result.
+    /// The patch in error messages. `patched` is its result.
     pub(crate) fn describe(&self, patched: &Value) -> String {
         match self {
             Self::Strategic(patch) => go_text(patch),
@@ -95,7 +95,7 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// The error for every failed JSON patch. kube-apiserver doesn't give details either.
+/// The error for every failed JSON patch. Like kube-apiserver, without details.
 fn rejected() -> ApiError {
     ApiError::with_empty_details(422, "Invalid", REJECTED)
 }

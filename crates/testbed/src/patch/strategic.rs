@@ -9,7 +9,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
-/// The field that identifies elements of a list with this name (`patchMergeKey`), if it has one.
+/// The field that identifies the elements of a list with this name (`patchMergeKey`), if any.
 pub(super) fn merge_key(list: &str, element: &Value) -> Option<&'static str> {
     match list {
         "conditions" => Some("type"),

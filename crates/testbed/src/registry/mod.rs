@@ -1,4 +1,4 @@
-//! The resources that are served.
+//! The served resources.
 
 mod builtin;
 
@@ -82,7 +82,7 @@ pub(crate) struct ScalePaths {
     pub(crate) selector: ScaleSelector,
 }
 
-/// The form of the selector that the scale returns.
+/// The selector of a scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScaleSelector {
     /// The scale has no selector.
@@ -118,9 +118,9 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Spec changes increment `metadata.generation`.
+    /// Whether spec changes increment `metadata.generation`.
     pub(crate) has_generation: bool,
-    /// Defined by a CRD.
+    /// Whether a CRD defines the resource.
     pub(crate) is_custom: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Request bodies: JSON or protobuf, and the validation of their fields.
+//! Reads request bodies (JSON or protobuf), and validates fields and options.
 
 use axum::body::Body as HttpBody;
 use hpa_calc::validation::{Cause, CauseReason};
@@ -9,13 +9,13 @@ use crate::{
     error::{ApiError, ObjectReference},
     request::ApiRequest,
     schema::{
-        DecodeError, Decoded, Shape, decode_json, decode_protobuf, decode_value, is_protobuf,
+        DecodeError, DecodedObject, Shape, decode_json, decode_protobuf, decode_value, is_protobuf,
         message_for_kind,
     },
     target::Target,
 };
 
-/// The kind that a body must have.
+/// The required kind of a body.
 #[derive(Clone, Copy)]
 pub(super) struct BodyKind<'a> {
     kind: &'a str,
@@ -31,7 +31,7 @@ enum FieldValidation {
     Strict,
 }
 
-/// A body without unknown fields, and the warnings about them for the response.
+/// A body without its unknown fields, and the warnings about them.
 pub(super) struct Body {
     pub(super) value: Value,
     pub(super) warnings: Vec<String>,
@@ -95,8 +95,8 @@ impl<'a> BodyKind<'a> {
         })
     }
 
-    /// Checks a patched object. `patch` is what an error shows of the patch, and `duplicates` are
-    /// the problems of the patch itself.
+    /// Checks a patched object. `patch` is the patch in error messages, `duplicates` are its
+    /// repeated fields.
     pub(super) fn check_patched(
         &self,
         request: &ApiRequest,
@@ -120,11 +120,11 @@ impl<'a> BodyKind<'a> {
         })
     }
 
-    /// Checks the configuration of a server-side apply, in which unknown fields are always errors.
+    /// Checks the configuration of a server-side apply: unknown fields are always errors.
     pub(super) fn check_applied(&self, target: &Target, applied: &Value) -> Result<(), ApiError> {
         let decoded = decode_value(applied, self.shape);
         let problem = match decoded {
-            Ok(Decoded { problems, .. }) => {
+            Ok(DecodedObject { problems, .. }) => {
                 let Some(first) = problems.into_iter().next() else { return Ok(()) };
                 let path = first.split('"').nth(1).unwrap_or_default().to_owned();
                 format!(".{path}: field not declared in schema")
@@ -142,11 +142,11 @@ impl<'a> BodyKind<'a> {
 }
 
 fn validate(
-    decoded: Decoded,
+    decoded: DecodedObject,
     request: &ApiRequest,
     error: impl FnOnce(&str) -> ApiError,
 ) -> Result<Body, ApiError> {
-    let Decoded { value, problems } = decoded;
+    let DecodedObject { value, problems } = decoded;
     match FieldValidation::new(request) {
         FieldValidation::Strict if !problems.is_empty() => Err(error(&problems.join(", "))),
         FieldValidation::Ignore => Ok(Body { value, warnings: Vec::new() }),
@@ -157,7 +157,7 @@ fn validate(
 /// Adds a `Warning` header for each warning.
 pub(super) fn warn(mut response: Response<HttpBody>, warnings: &[String]) -> Response<HttpBody> {
     for warning in warnings {
-        // Warnings contain names of fields, which may have any character.
+        // Field names in warnings may contain invalid header characters.
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(header::WARNING, value);
         }
@@ -229,7 +229,7 @@ pub(super) fn check_field_validation(request: &ApiRequest) -> Result<(), ApiErro
     reject_options(kind, &[Cause { reason, message, field }])
 }
 
-/// The kind of the options that a writing request has as query parameters.
+/// The kind of the options in the query parameters of a writing request.
 fn options_kind(request: &ApiRequest) -> Option<&'static str> {
     match request.method.as_str() {
         "POST" => Some("CreateOptions"),

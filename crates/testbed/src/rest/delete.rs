@@ -9,7 +9,7 @@ use super::body::{BodyKind, reject_options};
 use crate::{
     error::{ApiError, ObjectReference},
     json,
-    objects::{Deleted, delete},
+    objects::{DeleteResult, delete},
     output::OutputFormat,
     request::ApiRequest,
     response,
@@ -43,9 +43,9 @@ pub(super) fn one(
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let answer = match deleted? {
-        Deleted::Removed(object) if returns_object => output.object(&object),
-        Deleted::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
-        Deleted::Finalizing(object) => output.object(&object),
+        DeleteResult::Removed(object) if returns_object => output.object(&object).into_owned(),
+        DeleteResult::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
+        DeleteResult::Finalizing(object) => output.object(&object).into_owned(),
     };
     Ok(response::json(StatusCode::OK, &answer))
 }
@@ -67,7 +67,7 @@ pub(super) fn collection(
     let mut deleted = Vec::with_capacity(selected.len());
     for (namespace, name) in selected {
         let target = Target { namespace, name, ..target.clone() };
-        let (Deleted::Removed(object) | Deleted::Finalizing(object)) =
+        let (DeleteResult::Removed(object) | DeleteResult::Finalizing(object)) =
             delete(&mut state, &target, &now)?;
         deleted.push(object);
     }

@@ -1,6 +1,6 @@
-//! Lists, optionally paginated.
+//! Serves lists, optionally paginated.
 
-use std::{ops::Bound, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -19,18 +19,21 @@ use crate::{
     target::Target,
 };
 
-/// A continue token: the resource version of the list, and the last object of the previous page.
+/// A continue token: the resource version of the list, how many objects the pages so far have, and
+/// the last of them.
 struct ContinueToken {
     revision: u64,
+    sent: usize,
     after: ObjectId,
 }
 
 impl ContinueToken {
     fn parse(token: &str) -> Result<Self, ApiError> {
         let parsed = || {
-            let mut parts = token.splitn(3, '/');
-            let revision = parts.next()?.parse().ok()?;
-            Some(Self { revision, after: (parts.next()?.to_owned(), parts.next()?.to_owned()) })
+            let mut parts = token.splitn(4, '/');
+            let (revision, sent) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            let after = (parts.next()?.to_owned(), parts.next()?.to_owned());
+            Some(Self { revision, sent, after })
         };
         let text =
             "invalid continue token: continue key is not valid: it is not one of this server's";
@@ -38,7 +41,7 @@ impl ContinueToken {
     }
 
     fn token(&self) -> String {
-        format!("{}/{}/{}", self.revision, self.after.0, self.after.1)
+        format!("{}/{}/{}/{}", self.revision, self.sent, self.after.0, self.after.1)
     }
 }
 
@@ -53,28 +56,37 @@ pub(super) fn handle(
     let is_cut =
         request.parameter("resourceVersion") != "0" || !request.parameter("continue").is_empty();
     let limit = request.number("limit").filter(|limit| *limit > 0 && is_cut);
-    let (ListSnapshot { revision, objects }, after) =
+    let (ListSnapshot { revision, objects }, previous) =
         snapshot(server, request, target, limit.is_some())?;
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let sent = previous.as_ref().map_or(0, |token| token.sent);
+    let namespace = &request.info.namespace;
+    let from = match previous {
+        Some(token) => Bound::Excluded(token.after),
+        None => Bound::Included((namespace.clone(), String::new())),
+    };
     let mut selected = objects
         .range((from, Bound::Unbounded))
+        .take_while(|((own, _), _)| namespace.is_empty() || own == namespace)
         .filter(|(id, object)| selection.matches(id, object));
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let page: Vec<(&ObjectId, &Object)> = selected.by_ref().take(limit).collect();
-    let remaining = selected.count();
-    let metadata = metadata(revision, page.last().map(|(id, _)| *id), remaining, request);
+    let next = page.last().filter(|_| selected.next().is_some()).map(|(id, _)| {
+        let after = ObjectId::clone(id);
+        ContinueToken { revision, sent: sent + page.len(), after }
+    });
+    let metadata = metadata(revision, next, &objects, request);
     let page: Vec<Object> = page.into_iter().map(|(_, object)| Arc::clone(object)).collect();
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     Ok(response::json(StatusCode::OK, &output.list(&page, &metadata)))
 }
 
-/// The objects at the requested resource version, and the last object of the previous page.
+/// The objects at the requested resource version, and the token of the previous page.
 fn snapshot(
     server: &Server,
     request: &ApiRequest,
     target: &Target,
     is_paged: bool,
-) -> Result<(ListSnapshot, Option<ObjectId>), ApiError> {
+) -> Result<(ListSnapshot, Option<ContinueToken>), ApiError> {
     let mut state = server.state.lock();
     let is_earlier = request.revisions_back > 0 && request.parameter("continue").is_empty();
     if is_earlier && request.parameter("resourceVersionMatch") != "Exact" {
@@ -85,7 +97,7 @@ fn snapshot(
     if !request.parameter("continue").is_empty() {
         let at = ContinueToken::parse(request.parameter("continue"))?;
         let snapshot = collection.page_at(at.revision).map_err(|_| expired_token())?;
-        return Ok((snapshot, Some(at.after)));
+        return Ok((snapshot, Some(at)));
     }
     let requested = request.number("resourceVersion").unwrap_or_default();
     if requested > now {
@@ -98,8 +110,8 @@ fn snapshot(
     Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
 }
 
-/// The objects some resource versions ago, because of a fault. Limited by the watch cache and by
-/// the requested resource version.
+/// The objects at an earlier resource version, for a fault. Limited by the watch cache and by the
+/// requested resource version.
 pub(super) fn stale_list(
     state: &mut State,
     request: &ApiRequest,
@@ -120,19 +132,25 @@ pub(super) fn stale_list(
 
 fn metadata(
     revision: u64,
-    last: Option<&ObjectId>,
-    remaining: usize,
+    next: Option<ContinueToken>,
+    objects: &BTreeMap<ObjectId, Object>,
     request: &ApiRequest,
 ) -> Value {
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
-    if let Some(last) = last.filter(|_| remaining > 0) {
-        let token = ContinueToken { revision, after: last.clone() }.token();
-        json::set(&mut metadata, &["continue"], token);
+    if let Some(next) = next {
+        json::set(&mut metadata, &["continue"], next.token());
         // With a selector, kube-apiserver doesn't count the remaining items.
         if request.parameter("labelSelector").is_empty()
             && request.parameter("fieldSelector").is_empty()
         {
-            json::set(&mut metadata, &["remainingItemCount"], remaining);
+            let namespace = &request.info.namespace;
+            // A list of all pages is linear only if no page counts what follows it.
+            let all = if namespace.is_empty() {
+                objects.len()
+            } else {
+                objects.keys().filter(|(own, _)| own == namespace).count()
+            };
+            json::set(&mut metadata, &["remainingItemCount"], all.saturating_sub(next.sent));
         }
     }
     metadata

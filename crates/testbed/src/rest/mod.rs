@@ -1,4 +1,4 @@
-//! Handlers for resources.
+//! Serves resources.
 
 mod body;
 mod delete;
@@ -138,7 +138,7 @@ fn one(
             Ok(warn(response, &warnings))
         }
         (&Method::PATCH, _) => {
-            let Patched { object, code, warnings } =
+            let PatchResult { object, code, warnings } =
                 patch_object(server, request, target, subresource)?;
             Ok(warn(respond(server, request, target, &object, code)?, &warnings))
         }
@@ -169,7 +169,7 @@ fn respond(
     Ok(response::json(code, &output.object(object)))
 }
 
-struct Patched {
+struct PatchResult {
     object: Object,
     /// 201 if server-side apply created the object.
     code: StatusCode,
@@ -181,7 +181,7 @@ fn patch_object(
     request: &ApiRequest,
     target: &Target,
     subresource: Subresource,
-) -> Result<Patched, ApiError> {
+) -> Result<PatchResult, ApiError> {
     let patch = Patch::new(request, !target.resource.is_custom)?;
     if let Patch::Apply(applied) = patch {
         return apply(server, request, target, subresource, applied);
@@ -205,7 +205,7 @@ fn patch_object(
         Ok(new)
     })?;
     drop(state);
-    Ok(Patched { object, code: StatusCode::OK, warnings })
+    Ok(PatchResult { object, code: StatusCode::OK, warnings })
 }
 
 fn apply(
@@ -214,7 +214,7 @@ fn apply(
     target: &Target,
     subresource: Subresource,
     applied: Value,
-) -> Result<Patched, ApiError> {
+) -> Result<PatchResult, ApiError> {
     if request.parameter("fieldManager").is_empty() {
         let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
         let message = "Required value: is required for apply patch".to_owned();
@@ -243,11 +243,15 @@ fn apply(
             manager.apply_new(object),
             dry_run,
         )?;
-        return Ok(Patched { object: created, code: StatusCode::CREATED, warnings: Vec::new() });
+        return Ok(PatchResult {
+            object: created,
+            code: StatusCode::CREATED,
+            warnings: Vec::new(),
+        });
     }
     let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
         manager.apply(live, &applied, request.is_set("force"))
     })?;
     drop(state);
-    Ok(Patched { object, code: StatusCode::OK, warnings: Vec::new() })
+    Ok(PatchResult { object, code: StatusCode::OK, warnings: Vec::new() })
 }

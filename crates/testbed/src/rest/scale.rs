@@ -1,4 +1,4 @@
-//! The scale subresource.
+//! Serves the scale subresource.
 
 use axum::body::Body;
 use hpa_calc::{
@@ -82,7 +82,7 @@ fn write(
     })
 }
 
-/// The scale that a write starts from. Missing replicas count as 0.
+/// The current scale for a write. Missing replicas are 0.
 fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let mut object = object.clone();
     if object.pointer(&paths.spec_replicas).is_none() {

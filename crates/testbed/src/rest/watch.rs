@@ -1,4 +1,4 @@
-//! Watches.
+//! Serves watches.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     target::Target,
 };
 
-/// Timeout of watches without `timeoutSeconds`.
+/// The default of `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A running watch.
@@ -69,7 +69,7 @@ fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<
     let mut state = server.state.lock();
     let latest = state.store.collection(&target.resource.key()).subscribe();
     let current = state.store.revision();
-    // A watch can wait for changes after a future version, but not list the objects at it.
+    // A watch may start at a future version, but can't list the objects at it.
     if requested > current && request.is_set("sendInitialEvents") {
         return Err(super::list::resource_version_too_large(requested, current));
     }
@@ -187,7 +187,7 @@ impl Watch {
             (None, None) => {}
             (None, Some(new)) => self.queue("ADDED", new),
             (Some(_), Some(new)) => self.queue("MODIFIED", new),
-            // The object was deleted or doesn't match the selectors any more.
+            // The object was deleted or no longer matches the selectors.
             (Some(old), None) => {
                 let last = with_resource_version(old, change.revision);
                 self.queue("DELETED", &last);
@@ -197,15 +197,15 @@ impl Watch {
 
     fn queue(&mut self, event: &str, object: &Value) {
         self.output.set_time((self.server.config.clock)());
-        let shown = self.output.object(object);
+        let converted = self.output.object(object);
         self.output.omit_columns();
-        self.pending.push_back(line(event, &shown));
+        self.pending.push_back(line(event, &converted));
     }
 
     fn queue_bookmark(&mut self, ends_initial: bool) {
         self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or(TIMEOUT);
         if self.server.state.lock().store.revision() < self.revision {
-            // Like kube-apiserver, which sends nothing up to the version that was requested.
+            // Like kube-apiserver, sends nothing up to the requested version.
             return;
         }
         let resource = &self.target.resource;

@@ -1,4 +1,4 @@
-//! Decodes JSON by a shape: drops unknown fields, and reports them and duplicate fields.
+//! Decodes JSON by a shape: drops and reports unknown and duplicate fields.
 
 use std::{fmt, fmt::Write};
 
@@ -9,7 +9,7 @@ use super::message::{Message, Shape, Type};
 
 /// A decoded value without its unknown fields.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedObject {
     pub(crate) value: Value,
     /// The unknown and duplicate fields: `unknown field "spec.minReplicaz"`.
     pub(crate) problems: Vec<String>,
@@ -19,13 +19,13 @@ pub(crate) struct Decoded {
 pub(crate) enum DecodeError {
     #[error("the body is not JSON: {0}")]
     Syntax(serde_json::Error),
-    /// A value has the wrong type. The message is that of Go.
+    /// A value has the wrong type, with the message of Go.
     #[error("{0}")]
     Type(String),
 }
 
 /// Decodes a JSON text.
-pub(crate) fn decode_json(text: &[u8], shape: Shape<'_>) -> Result<Decoded, DecodeError> {
+pub(crate) fn decode_json(text: &[u8], shape: Shape<'_>) -> Result<DecodedObject, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let decoded = decode(&mut deserializer, shape)?;
     deserializer.end().map_err(DecodeError::Syntax)?;
@@ -33,11 +33,11 @@ pub(crate) fn decode_json(text: &[u8], shape: Shape<'_>) -> Result<Decoded, Deco
 }
 
 /// Decodes a value, such as a patched object.
-pub(crate) fn decode_value(value: &Value, shape: Shape<'_>) -> Result<Decoded, DecodeError> {
+pub(crate) fn decode_value(value: &Value, shape: Shape<'_>) -> Result<DecodedObject, DecodeError> {
     decode(value, shape)
 }
 
-fn decode<'de, D>(deserializer: D, shape: Shape<'_>) -> Result<Decoded, DecodeError>
+fn decode<'de, D>(deserializer: D, shape: Shape<'_>) -> Result<DecodedObject, DecodeError>
 where
     D: Deserializer<'de, Error = serde_json::Error>,
 {
@@ -47,10 +47,10 @@ where
         Ok(value) => {
             let mut problems = progress.problems;
             if matches!(shape, Shape::CustomResource(_)) {
-                // As kube-apiserver, which finds unknown fields of custom resources later.
+                // Like kube-apiserver, which detects unknown fields of custom resources later.
                 problems.sort_by_key(|problem| !problem.starts_with("duplicate"));
             }
-            Ok(Decoded { value, problems })
+            Ok(DecodedObject { value, problems })
         }
         Err(error) => {
             Err(progress.type_error.map_or(DecodeError::Syntax(error), DecodeError::Type))
@@ -67,7 +67,8 @@ enum Step {
 struct Progress {
     path: Vec<Step>,
     problems: Vec<String>,
-    /// A value has the wrong type. Kept here because `serde_json` adds a position to errors.
+    /// The error for a value of the wrong type. Stored here, because `serde_json` adds a position
+    /// to errors.
     type_error: Option<String>,
 }
 
@@ -113,7 +114,7 @@ struct Place<'a, 'p> {
 }
 
 impl Place<'_, '_> {
-    /// Checks that the type accepts this kind of value. `given` is as Go describes it.
+    /// Checks that the type accepts this kind of value. `given` is Go's name for it.
     fn check<E: Error>(&mut self, is_accepted: fn(&Type) -> bool, given: &str) -> Result<(), E> {
         let Some(expected) = self.shape.expected().filter(|kind| !is_accepted(kind)) else {
             return Ok(());
@@ -246,7 +247,7 @@ mod tests {
 
     use super::{super::message_for_kind, *};
 
-    fn deployment(text: &str) -> Result<Decoded, DecodeError> {
+    fn deployment(text: &str) -> Result<DecodedObject, DecodeError> {
         let message = message_for_kind("apps", "v1", "Deployment").unwrap();
         decode_json(text.as_bytes(), Shape::Message(message))
     }
@@ -256,7 +257,7 @@ mod tests {
         let text = r#"{"kind":"Deployment","spek":{},"spec":{"replicas":1,"template":{"spec":
             {"containers":[{"name":"a"},{"Image":"b"}],"volumes":[{"emptyDir":{"x":1}}]}},
             "replicas":2}}"#;
-        let Decoded { value, problems } = deployment(text).unwrap();
+        let DecodedObject { value, problems } = deployment(text).unwrap();
         let expected = [
             "unknown field \"spek\"",
             "unknown field \"spec.template.spec.containers[1].Image\"",
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn type_errors_are_those_of_go() {
+    fn type_errors_have_the_messages_of_go() {
         for (text, given, field) in [
             (
                 r#"{"spec":{"replicas":"two"}}"#,
@@ -326,7 +327,7 @@ mod tests {
             "spec": { "template": { "spec": { "containers": [container] } } },
         });
         let decoded = deployment(&value.to_string()).unwrap();
-        assert_eq!(decoded, Decoded { value, problems: Vec::new() });
+        assert_eq!(decoded, DecodedObject { value, problems: Vec::new() });
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Type {
         }
     }
 
-    /// The type in Go, as errors show it: `int32`, `[]v1.Container`.
+    /// The type in error messages, as in Go: `int32`, `[]v1.Container`.
     pub(super) fn go_name(&self) -> String {
         match self {
             Self::Bool => "bool".to_owned(),
@@ -171,13 +171,13 @@ impl Type {
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// The only kind that is part of another one.
+/// The only kind embedded in another one.
 const CLAIM: &str = "core.PersistentVolumeClaim";
 
-/// The form of a value, by a built-in message or by the schema of a CRD.
+/// The fields of a value, from a built-in message or the schema of a CRD.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape<'a> {
-    /// Anything.
+    /// Any value.
     Any,
     /// A kind, which also has `apiVersion` and `kind`.
     Message(&'static Message),
@@ -189,7 +189,7 @@ pub(crate) enum Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// The shape of a field. `None` if there can't be a field with this name.
+    /// The shape of a field. `None` if the field is unknown.
     pub(super) fn field(self, name: &str) -> Option<Self> {
         match self {
             Self::Any => Some(Self::Any),
@@ -227,7 +227,7 @@ impl Shape<'_> {
         }
     }
 
-    /// The message whose fields the value has.
+    /// The message of the value.
     pub(super) fn message(self) -> Option<&'static Message> {
         match self {
             Self::Message(message) => Some(message),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_messages_is_understood() {
+    fn every_line_of_the_messages_is_parsed() {
         for field in ALL.values().flat_map(|message| &message.fields) {
             check_type(&field.kind);
         }

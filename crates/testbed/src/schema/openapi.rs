@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::json;
 
-/// Schemas by name, as kube-apiserver 1.36 serves them, without defaults. With the fields of 1.37
-/// that autoscalers have.
+/// The schemas of kube-apiserver 1.36 by name, without defaults, and with the autoscaler fields of
+/// 1.37.
 const SCHEMAS: &[u8] = include_bytes!("openapi.json.gz");
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const PREFIX: &str = "#/components/schemas/";
@@ -29,7 +29,7 @@ pub(crate) struct DocumentedKind<'a> {
     pub(crate) crd_schema: Option<&'a Value>,
 }
 
-/// The schemas of these kinds, and those that they refer to.
+/// The schemas of these kinds, with all referenced schemas.
 pub(crate) fn schemas(kinds: &[DocumentedKind<'_>]) -> Map<String, Value> {
     let mut schemas = Map::new();
     for kind in kinds {
@@ -54,13 +54,13 @@ impl DocumentedKind<'_> {
         json!({ "group": self.group, "version": self.version, "kind": self.kind })
     }
 
-    /// As kube-apiserver names the schemas of custom resources: `com.example.v1.Queue`.
+    /// The name of a custom resource's schema, as in kube-apiserver: `com.example.v1.Queue`.
     fn schema_name(&self) -> String {
         let labels: Vec<&str> = self.group.rsplit('.').collect();
         format!("{}.{}.{}", labels.join("."), self.version, self.kind)
     }
 
-    /// The schema of a CRD, with the fields that all objects have.
+    /// The schema of a CRD, with the common fields of all objects.
     fn custom_resource(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
         let metadata = ALL.get(METADATA).map_or("", |schema| json::str_at(schema, "/description"));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_include_everything_they_refer_to() {
+    fn schemas_include_all_referenced_schemas() {
         let schemas = schemas(&[builtin("apps", "v1", "Deployment")]);
         assert!(schemas.contains_key("io.k8s.api.core.v1.Container"));
         assert!(!schemas.contains_key("io.k8s.api.apps.v1.StatefulSet"));

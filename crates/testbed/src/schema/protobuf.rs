@@ -9,7 +9,7 @@ use super::message::{Field, Message, Type, message_for_kind};
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 const PREFIX: &[u8] = b"k8s\0";
 
-/// A body that can't be decoded.
+/// An invalid body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtobufError {
     #[error(
@@ -63,7 +63,7 @@ fn find_message(api_version: &str, kind: &str) -> Option<&'static Message> {
     message_for_kind(group, version, kind)
 }
 
-/// Adds the fields of a message to an object. Unknown fields are left out, as in Go.
+/// Adds the fields of a message to an object. As in Go, unknown fields are omitted.
 fn decode_fields(
     message: &'static Message,
     encoded: &[u8],
@@ -125,12 +125,12 @@ fn decode_entry(
             _ => {}
         }
     }
-    // An empty text is the default of a missing value.
+    // A missing string is empty.
     let decoded = decoded.or_else(|| matches!(kind, Type::String).then(|| "".into()));
     Ok(decoded.map(|value| (key, value)))
 }
 
-/// The JSON of a value. `None` if JSON doesn't show it.
+/// The JSON of a value. `None` if JSON omits it.
 fn decode_value(
     kind: &'static Type,
     value: WireValue<'_>,
@@ -157,7 +157,7 @@ fn decode_value(
     })
 }
 
-/// Field 1 of a message, which has the text of a quantity or of raw JSON.
+/// Field 1 of a message: a quantity or raw JSON.
 fn first_bytes(value: WireValue<'_>) -> Result<&[u8], InvalidMessage> {
     for field in Fields::new(bytes(value)) {
         if let (1, WireValue::Bytes(bytes)) = field? {
@@ -181,7 +181,7 @@ fn int_or_string(value: WireValue<'_>) -> Result<Value, InvalidMessage> {
     Ok(if is_string { string.into() } else { number.into() })
 }
 
-/// A message with seconds and nanoseconds. Without fields there is no time.
+/// A message with seconds and nanoseconds. `None` if it is empty.
 fn time(value: WireValue<'_>, format: &str) -> Result<Option<Value>, InvalidMessage> {
     let (mut seconds, mut nanos) = (None, 0);
     for field in Fields::new(bytes(value)) {

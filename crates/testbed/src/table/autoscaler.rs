@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::{age, name};
 use crate::json;
 
-/// The number of metrics to print.
-const SHOWN: usize = 2;
+/// The maximum number of printed metrics.
+const MAX_TARGETS: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
 pub(super) const COLUMNS: &str = "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age";
@@ -31,11 +31,13 @@ fn targets(object: &Value) -> String {
     let specs = json::array_at(object, "/spec/metrics").enumerate();
     let texts: Vec<String> =
         specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
-    let shown = texts.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let first_targets = texts.iter().take(MAX_TARGETS).cloned().collect::<Vec<_>>().join(", ");
     match texts.len() {
         0 => "<none>".to_owned(),
-        count if count > SHOWN => format!("{shown} + {} more...", count - SHOWN),
-        _ => shown,
+        count if count > MAX_TARGETS => {
+            format!("{first_targets} + {} more...", count - MAX_TARGETS)
+        }
+        _ => first_targets,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `Table` responses, as printed by `kubectl get`.
+//! Builds `Table` responses for `kubectl get`.
 
 mod autoscaler;
 mod workload;
@@ -84,7 +84,7 @@ impl TablePrinter {
         })
     }
 
-    /// Sets the time that ages refer to.
+    /// Sets the reference time of ages.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.now = now;
     }
@@ -152,8 +152,7 @@ fn since(then: &str, now: Timestamp) -> String {
     }
 }
 
-/// Formats a duration with two units where one alone is too coarse, like `HumanDuration` in
-/// apimachinery.
+/// Formats a duration in one or two units, like `HumanDuration` in apimachinery.
 fn short(seconds: i64) -> String {
     match seconds {
         i64::MIN..-1 => "<invalid>".to_owned(),
@@ -185,12 +184,12 @@ struct Column {
     name: String,
     /// `string`, `integer`, `date`.
     data_type: String,
-    /// Only `-o wide` shows it.
+    /// Whether only `-o wide` shows the column.
     is_wide: bool,
 }
 
 impl Column {
-    /// A column of a built-in table: a name with `#` has integers, and one with `+` is wide.
+    /// A column of a built-in table. A `#` in the name marks integers, a `+` wide columns.
     fn built_in(name: &str) -> Self {
         let data_type = if name.starts_with('#') { "integer" } else { "string" };
         let is_wide = name.starts_with('+');

@@ -1,4 +1,4 @@
-//! The clock of the simulation.
+//! A clock that runs at a multiple of real time.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,11 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-/// The longest single sleep. A stopped clock is checked again when its speed changes.
+/// The maximum duration of one sleep, for a stopped or slow clock.
 const MAX_SLEEP: Duration = Duration::from_hours(24);
 
-/// Simulated time: it starts at a given time and runs at a multiple of tokio's time, which tests
-/// may pause. Clones share the same clock.
+/// Simulated time at a multiple of tokio's time, which tests may pause. Clones share one clock.
 #[derive(Clone)]
 pub struct SimulatedClock {
     inner: Arc<Inner>,
@@ -22,7 +21,7 @@ struct Inner {
     changed: watch::Sender<()>,
 }
 
-/// The time and speed since the last change of the speed.
+/// The last change of the speed: its real and simulated time, and the speed since then.
 #[derive(Clone, Copy)]
 struct Anchor {
     real: Instant,
@@ -41,7 +40,8 @@ impl Anchor {
 impl SimulatedClock {
     /// A clock at `start` that runs `speed` times as fast as tokio's time.
     pub fn new(start: Timestamp, speed: f64) -> Self {
-        let anchor = Anchor { real: Instant::now(), simulated: start, speed: valid(speed) };
+        let anchor =
+            Anchor { real: Instant::now(), simulated: start, speed: speed_or_stopped(speed) };
         Self {
             inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }),
         }
@@ -52,7 +52,7 @@ impl SimulatedClock {
         self.inner.anchor.lock().at(Instant::now())
     }
 
-    /// Simulated seconds per second.
+    /// Simulated seconds per real second. 0 if time is stopped.
     pub fn speed(&self) -> f64 {
         self.inner.anchor.lock().speed
     }
@@ -61,7 +61,7 @@ impl SimulatedClock {
     pub fn set_speed(&self, speed: f64) {
         let mut anchor = self.inner.anchor.lock();
         let real = Instant::now();
-        *anchor = Anchor { real, simulated: anchor.at(real), speed: valid(speed) };
+        *anchor = Anchor { real, simulated: anchor.at(real), speed: speed_or_stopped(speed) };
         drop(anchor);
         self.inner.changed.send_replace(());
     }
@@ -72,7 +72,7 @@ impl SimulatedClock {
         Arc::new(move || clock.now())
     }
 
-    /// Waits until `time`, across changes of the speed.
+    /// Waits until the simulated `time`, also if the speed changes meanwhile.
     pub async fn sleep_until(&self, time: Timestamp) {
         let mut changed = self.inner.changed.subscribe();
         loop {
@@ -105,6 +105,6 @@ impl fmt::Debug for SimulatedClock {
     }
 }
 
-fn valid(speed: f64) -> f64 {
+fn speed_or_stopped(speed: f64) -> f64 {
     if speed.is_finite() && speed > 0.0 { speed } else { 0.0 }
 }

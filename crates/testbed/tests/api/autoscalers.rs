@@ -8,7 +8,7 @@ use crate::support::{AUTOSCALERS, at, autoscaler, patch, post, put};
 
 const RECORDED: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
 
-/// Replays requests that were sent to a real kube-apiserver. The responses must be equal.
+/// Replays requests that were recorded with kube-apiserver. The responses must be equal.
 #[tokio::test]
 async fn invalid_autoscalers_get_the_recorded_errors() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED);

@@ -35,7 +35,7 @@ async fn served(faults: &Faults) -> Served {
     Served { testbed, address, client: Client::try_from(config).unwrap(), _handle: handle }
 }
 
-/// Everything that the server sends for a GET until it closes the connection.
+/// Sends a GET, and returns the whole response until the connection is closed.
 async fn response_text(address: std::net::SocketAddr, path: &str, agent: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(

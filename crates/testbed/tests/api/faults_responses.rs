@@ -70,7 +70,7 @@ async fn error_responses_apply_nothing(
 }
 
 #[tokio::test]
-async fn lost_response_belongs_to_an_applied_write() {
+async fn write_with_a_lost_response_is_applied() {
     let (faults, testbed) = with(Match::verb("create"), Effect::LostResponse);
     assert_eq!(code(create(&testbed, "a").await), 504);
     assert!(exists(&testbed, "a"));
@@ -107,7 +107,7 @@ async fn stalled_requests_are_handled_in_order(#[case] until: Option<Duration>) 
     let on = Fault::on(Match::any().client("controller"));
     let on = until.map_or(on.clone(), |until| on.until(until));
     let id = faults.add(on.effect(Effect::Stall));
-    // The first request stays slow after the stall, and the others still wait for it.
+    // The first request is slow after the stall, and the others wait for it.
     let late = Duration::from_secs(1);
     faults.add(Fault::on(Match::verb("patch")).nth(1).effect(Effect::Slow { by: late }));
     let testbed = faulty(&faults);
@@ -134,7 +134,7 @@ async fn stalled_requests_are_handled_in_order(#[case] until: Option<Duration>) 
         let after = write.await.unwrap().unwrap();
         seen.push((after.spec.replicas.unwrap(), after.metadata.generation.unwrap()));
     }
-    // The second write creates an object that exists already.
+    // The second write creates an existing object.
     let expected: Vec<(i32, i64)> =
         (1..=20).map(|replicas| (replicas, generation + i64::from(replicas))).collect();
     assert_eq!(seen, expected);

@@ -1,4 +1,4 @@
-//! Which requests a fault affects, and when.
+//! Triggers: the affected requests and the time of faults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{DEPLOYMENTS, PODS, code, deployment, faulty, get, pod, put};
 
-/// Which of `count` lists of pods fail.
+/// Lists pods `count` times. Returns the numbers of the failed requests.
 async fn failures(client: Client, count: usize) -> Vec<usize> {
     let api: Api<Pod> = Api::default_namespaced(client);
     let mut failed = Vec::new();
@@ -82,7 +82,7 @@ async fn faults_draw_independently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_is_active_from_until() {
+async fn fault_is_active_between_from_and_until() {
     let faults = Faults::new(0);
     let (from, until) = (Duration::from_secs(10), Duration::from_secs(20));
     faults.add(lists().from(from).until(until).nth(1).effect(Effect::InternalError));
@@ -90,7 +90,7 @@ async fn fault_is_active_from_until() {
     assert_eq!(failures(testbed.client(), 2).await, [0; 0]);
     tokio::time::advance(from).await;
     assert_eq!(faults.elapsed(), from);
-    // Only requests while the fault is active count.
+    // Only requests while the fault is active are counted.
     assert_eq!(failures(testbed.client(), 2).await, &[1]);
     faults.clear();
     faults.add(lists().until(until).effect(Effect::InternalError));

@@ -27,7 +27,7 @@ fn watches() -> Match {
     Match::verb("watch")
 }
 
-/// The names in a watch's events, up to its end.
+/// The names in the events of a watch until it ends.
 async fn names_until_end(testbed: &Testbed) -> Vec<String> {
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let events = api.watch(&WatchParams::default(), "0").await.unwrap();
@@ -65,7 +65,7 @@ async fn watch_ends_in_the_middle_of_an_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_falls_silent() {
+async fn silent_watch_stays_open_without_events() {
     let faults = Faults::new(0);
     let id = faults.add(
         Fault::on(watches())
@@ -87,7 +87,7 @@ async fn watch_falls_silent() {
 #[case::the_fault_is_removed(true)]
 #[case::watches_are_dropped(false)]
 #[tokio::test]
-async fn silent_watch_ends_when(#[case] remove: bool) {
+async fn silent_watch_ends_if(#[case] remove: bool) {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::SilentWatch { after: 0 }));
     let testbed = start(&faults, 1);

@@ -65,7 +65,7 @@ async fn events_are_selected_by_involved_object() {
 }
 
 #[tokio::test]
-async fn pages_show_one_resource_version() {
+async fn all_pages_have_the_same_resource_version() {
     let testbed = with_pods().await;
     let (_, first) = get(&testbed, &format!("{PODS}?limit=2")).await;
     assert_eq!(names(&first), ["a", "b"]);

@@ -18,7 +18,7 @@ async fn with_web() -> (Testbed, Value) {
 }
 
 #[tokio::test]
-async fn create_sets_the_fields_of_the_server() {
+async fn create_sets_server_managed_fields() {
     let (testbed, object) = with_web().await;
     assert_eq!(at(&object, "/metadata/namespace"), "default");
     assert_eq!(at(&object, "/metadata/generation"), 1);

@@ -62,7 +62,7 @@ async fn with_web() -> (Testbed, String) {
     json!({})
 )]
 #[tokio::test]
-async fn patch_is_applied(
+async fn patch_is_apply_url(
     #[case] kind: &str,
     #[case] change: Value,
     #[case] pointer: &str,
@@ -121,7 +121,7 @@ async fn custom_resource_rejects_strategic_merge_patch() {
     assert_eq!(patch(&testbed, path, STRATEGIC, &json!({})).await.0, 415);
 }
 
-fn applied(manager: &str, force: bool) -> String {
+fn apply_url(manager: &str, force: bool) -> String {
     format!("{DEPLOYMENTS}/web?fieldManager={manager}&force={force}")
 }
 
@@ -138,7 +138,7 @@ async fn update_is_recorded_in_managed_fields() {
     assert_eq!(at(&object, "/metadata/managedFields/0/fieldsV1/f:spec/f:replicas"), &Value::Null);
     let mut wanted = with_labels(json!({}));
     wanted["spec"]["replicas"] = json!(3);
-    let (code, status) = patch(&testbed, &applied("three", false), APPLY, &wanted).await;
+    let (code, status) = patch(&testbed, &apply_url("three", false), APPLY, &wanted).await;
     let text = "Apply failed with 1 conflict: conflict with \"two\" using apps/v1: .spec.replicas";
     assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
 }
@@ -152,18 +152,22 @@ fn with_labels(labels: Value) -> Value {
 async fn apply_creates_merges_and_removes_fields() {
     let testbed = Testbed::default();
     let labels = json!({ "a": "1", "b": "1" });
-    let (code, _) = patch(&testbed, &applied("one", false), APPLY, &with_labels(labels)).await;
+    let (code, _) = patch(&testbed, &apply_url("one", false), APPLY, &with_labels(labels)).await;
     assert_eq!(code, 201);
-    let (code, object) =
-        patch(&testbed, &applied("two", false), APPLY, &with_labels(json!({ "c": "1", "b": "1" })))
-            .await;
+    let (code, object) = patch(
+        &testbed,
+        &apply_url("two", false),
+        APPLY,
+        &with_labels(json!({ "c": "1", "b": "1" })),
+    )
+    .await;
     assert_eq!(
         (code, at(&object, "/metadata/labels")),
         (200, &json!({ "a": "1", "b": "1", "c": "1" }))
     );
     // The only owner of the first label dropped it, but `b` has another owner.
     let (_, object) =
-        patch(&testbed, &applied("one", false), APPLY, &with_labels(json!({ "d": "1" }))).await;
+        patch(&testbed, &apply_url("one", false), APPLY, &with_labels(json!({ "d": "1" }))).await;
     assert_eq!(at(&object, "/metadata/labels"), &json!({ "b": "1", "c": "1", "d": "1" }));
     let entries = at(&object, "/metadata/managedFields").as_array().unwrap();
     let of_one: Vec<&Value> = entries
@@ -180,20 +184,20 @@ async fn apply_creates_merges_and_removes_fields() {
 #[tokio::test]
 async fn repeated_apply_changes_nothing() {
     let testbed = Testbed::default();
-    let (_, one) = patch(&testbed, &applied("one", false), APPLY, &deployment("web")).await;
-    let (_, two) = patch(&testbed, &applied("one", false), APPLY, &deployment("web")).await;
+    let (_, one) = patch(&testbed, &apply_url("one", false), APPLY, &deployment("web")).await;
+    let (_, two) = patch(&testbed, &apply_url("one", false), APPLY, &deployment("web")).await;
     assert_eq!(one, two);
 }
 
 #[tokio::test]
 async fn apply_conflicts_with_other_managers_unless_forced() {
     let testbed = Testbed::default();
-    patch(&testbed, &applied("one", false), APPLY, &with_labels(json!({ "a": "1" }))).await;
+    patch(&testbed, &apply_url("one", false), APPLY, &with_labels(json!({ "a": "1" }))).await;
     let other = with_labels(json!({ "a": "2" }));
-    let (code, status) = patch(&testbed, &applied("two", false), APPLY, &other).await;
+    let (code, status) = patch(&testbed, &apply_url("two", false), APPLY, &other).await;
     let text = "Apply failed with 1 conflict: conflict with \"one\": .metadata.labels.a";
     assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
-    let (code, object) = patch(&testbed, &applied("two", true), APPLY, &other).await;
+    let (code, object) = patch(&testbed, &apply_url("two", true), APPLY, &other).await;
     assert_eq!((code, at(&object, "/metadata/labels/a")), (200, &json!("2")));
     assert_eq!(at(&object, "/metadata/managedFields").as_array().unwrap().len(), 1);
 }
@@ -204,7 +208,7 @@ async fn applied_lists_are_merged_by_key() {
     let containers = json!([{ "name": "side", "image": "c" }]);
     let mut object = with_labels(json!({}));
     object["spec"]["template"]["spec"]["containers"] = containers;
-    let (_, stored) = patch(&testbed, &applied("one", false), APPLY, &object).await;
+    let (_, stored) = patch(&testbed, &apply_url("one", false), APPLY, &object).await;
     let expected = json!([{ "name": "main", "image": "a" }, { "name": "side", "image": "c" }]);
     assert_eq!(at(&stored, "/spec/template/spec/containers"), &expected);
 }

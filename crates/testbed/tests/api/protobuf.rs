@@ -5,18 +5,18 @@ use crate::support::{AUTOSCALERS, DEPLOYMENTS, at, delete, deployment, get, post
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A field with bytes: a text or a message.
+/// A length-delimited field: a string or a message.
 fn field(number: u8, value: impl AsRef<[u8]>) -> Vec<u8> {
     let value = value.as_ref();
     let length = u8::try_from(value.len()).unwrap();
-    // Lengths from 128 have two bytes.
+    // Lengths from 128 on have two bytes.
     let length = if length < 0x80 { vec![length] } else { vec![length, 1] };
     [&[number << 3 | 2], length.as_slice(), value].concat()
 }
 
-/// A field with a number below 128.
+/// A field with an integer below 128.
 fn integer(number: u8, value: u8) -> Vec<u8> {
-    // Numbers from 16 have two bytes.
+    // Field numbers from 16 on have two bytes.
     let key = if number < 16 { vec![number << 3] } else { vec![(number & 15) << 3 | 0x80, 1] };
     [key.as_slice(), &[value]].concat()
 }
@@ -26,7 +26,7 @@ fn object(api_version: &str, kind: &str, fields: &[Vec<u8>]) -> Vec<u8> {
     [b"k8s\0", field(1, type_meta).as_slice(), &field(2, fields.concat())].concat()
 }
 
-/// As `kubectl autoscale deployment web --min=MIN --max=5 --cpu=50%` sends it.
+/// The object that `kubectl autoscale deployment web --min=MIN --max=5 --cpu=50%` sends.
 fn autoscaler(min: u8) -> Vec<u8> {
     let target = [field(1, "Deployment"), field(2, "web"), field(3, "apps/v1")].concat();
     let utilization = [field(1, "Utilization"), integer(4, 50)].concat();
@@ -52,7 +52,7 @@ async fn autoscaler_in_protobuf_is_created() {
     let testbed = Testbed::default();
     let (code, status) = post_protobuf(&testbed, AUTOSCALERS, autoscaler(0)).await;
     let message = at(&status, "/message").as_str().unwrap_or_default();
-    // A pointer keeps its zero, which needs another metric than cpu.
+    // A minReplicas of zero isn't taken for an absent field. It needs another metric than cpu.
     assert!(code == 422 && message.contains("spec.metrics: Forbidden"), "{status}");
     let path = format!("{AUTOSCALERS}?fieldValidation=Strict");
     let (code, created) = post_protobuf(&testbed, &path, autoscaler(2)).await;
@@ -109,7 +109,7 @@ async fn deployment_in_protobuf_is_created_without_zero_values() {
 }
 
 #[tokio::test]
-async fn delete_options_in_protobuf_are_understood() {
+async fn delete_options_in_protobuf_are_decoded() {
     let testbed = Testbed::default();
     post(&testbed, DEPLOYMENTS, &deployment("web")).await;
     let path = format!("{DEPLOYMENTS}/web");

@@ -24,7 +24,7 @@ fn names(testbed: &Testbed) -> Vec<String> {
         .collect()
 }
 
-/// A server with the pods a and b, and a snapshot with a only.
+/// A server with the pods a and b, and a snapshot with only a.
 fn started() -> (Testbed, Restart) {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
@@ -62,7 +62,7 @@ async fn server_restarts_with_a_state(#[case] state: State, #[case] expected: &[
     assert_eq!(code, 200);
     let keeps_versions = state == State::Same;
     assert_eq!(testbed.resource_version() > before, !keeps_versions);
-    // A watch can resume from the last resource version if nothing was lost, but not from an
+    // If no state was lost, a watch can resume from the last resource version, but not from an
     // earlier one.
     for (version, is_known) in [(before, keeps_versions), (before - 1, false)] {
         let api: Api<Pod> = Api::default_namespaced(testbed.client());
@@ -78,7 +78,7 @@ async fn server_restarts_with_a_state(#[case] state: State, #[case] expected: &[
 }
 
 #[tokio::test]
-async fn restart_compacts_resources_without_objects_too() {
+async fn restart_also_compacts_resources_without_objects() {
     let testbed = Testbed::default();
     let before = testbed.resource_version();
     testbed.restart(Restart::Fresh, Duration::ZERO);
@@ -179,8 +179,8 @@ async fn skewed_clock_affects_timestamps() {
     assert_eq!(created("b"), "2026-01-01T08:30:00Z");
 }
 
-/// A restore without `--bump-revision`: the next change gets a resource version that was used
-/// before, and a watch that has seen it gets no event.
+/// After a restore without `--bump-revision`, the next change reuses a resource version, and a
+/// watch that has already seen that version gets no event.
 #[tokio::test]
 async fn rewound_server_hides_changes_from_old_watches() {
     let testbed = Testbed::default();

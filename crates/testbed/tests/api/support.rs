@@ -1,4 +1,4 @@
-//! Helpers: requests and objects.
+//! Requests and objects for the tests.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) async fn send(
     (parts.status.as_u16(), body)
 }
 
-/// Like [`send`], with any body. Returns the head of the response, too.
+/// Like [`send`], with any body. Also returns the head of the response.
 pub(crate) async fn respond(
     testbed: &Testbed,
     method: &str,

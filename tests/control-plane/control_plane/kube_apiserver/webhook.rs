@@ -27,7 +27,7 @@ use crate::test_env::{Target, WAIT_LIMIT};
 #[derive(Clone, Default)]
 pub(super) struct Webhook {
     holds: Holds,
-    /// By namespace: called for a write of the suite itself.
+    /// By namespace: notified when the webhook is called for a write of the suite.
     live: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
 }
 
@@ -69,7 +69,7 @@ impl Webhook {
         let held = self.holds.hold(ns);
         let api = Api::<ValidatingWebhookConfiguration>::all(client);
         api.create(&PostParams::default(), &configuration).await?;
-        // Registration takes effect with a delay. A write without changes finds out.
+        // Registration takes effect with a delay: probe with a write without changes.
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let probe = async {
             loop {
@@ -97,7 +97,7 @@ async fn ask(
         if let Some(live) = live {
             live.notify_one();
         }
-    } else if let Some(gate) = webhook.holds.arrived(&ns) {
+    } else if let Some(gate) = webhook.holds.gate_for(&ns) {
         gate.pass().await;
     }
     Json(json!({

@@ -31,8 +31,8 @@ pub(crate) async fn api_unknown_fields(env: TestEnv) -> Result<()> {
 
     let (web, change) = (format!("{path}/web"), json!({"spec": {"minReplicaz": 3}}));
     let strict = format!("{web}?fieldValidation=Strict");
-    let shown = "map[spec:map[minReplicaz:3]]";
-    let message = format!(" \"\" is invalid: patch: Invalid value: {shown:?}: {UNKNOWN}");
+    let go_map = "map[spec:map[minReplicaz:3]]";
+    let message = format!(" \"\" is invalid: patch: Invalid value: {go_map:?}: {UNKNOWN}");
     patch(&env, &strict, STRATEGIC, &change).await?.is_error(422, "Invalid", &message)?;
     let response = patch(&env, &strict, MERGE, &change).await?;
     response.is_error_like(422, "Invalid", " \"\" is invalid: patch: Invalid value: ")?;
@@ -139,7 +139,7 @@ pub(crate) async fn api_protobuf_and_v1(env: TestEnv) -> Result<()> {
     ensure!(annotation("metrics")? == json!([{"type": "Pods", "pods": pods}]), "{v1}");
     let down = annotation("behavior")?["ScaleDown"]["Policies"][0].clone();
     ensure!(down == json!({"Type": "Pods", "Value": 1, "PeriodSeconds": 60}), "{v1}");
-    // A write in v1 keeps what only v2 has.
+    // A write in v1 keeps the fields that exist only in v2.
     v1["spec"]["maxReplicas"] = json!(6);
     send(&env, Method::PUT, &web, JSON, &v1).await?.ok()?;
     let mut expected = v2["spec"].clone();

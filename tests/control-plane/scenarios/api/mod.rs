@@ -1,7 +1,7 @@
-//! The API server as clients see it, without a controller and without pods.
+//! The API server without a controller and without pods.
 //!
-//! Messages of Kubernetes are compared exactly. Of messages that quote a Go library, only the
-//! beginning is compared.
+//! Messages of Kubernetes are compared exactly, messages that quote a Go library by their
+//! beginning.
 
 pub(super) mod changes;
 pub(super) mod discovery;

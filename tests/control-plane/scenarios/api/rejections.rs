@@ -164,7 +164,7 @@ pub(in super::super) async fn api_invalid_autoscalers(env: TestEnv) -> Result<()
     let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler: ";
     response.is_error_like(400, "BadRequest", text)?;
     ensure!(get(&env, &format!("{path}/bad")).await?.code == 404, "it was stored");
-    // Updates of spec and status are validated too.
+    // Updates of spec and status are also validated.
     post(&env, &path, &autoscaler("good", json!({}))).await?.ok()?;
     let good = format!("{path}/good");
     let response = patch(&env, &good, MERGE, &json!({"spec": {"minReplicas": 9}})).await?;

@@ -1,4 +1,4 @@
-//! Metrics are read, and something limits what they ask for.
+//! Metrics are read, but a limit overrides their proposal.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
     ))
 }
 
-/// The annotation counts for this controller only.
+/// Only this controller reads the annotation.
 pub(super) async fn paused(site: Site) -> Result<Expected> {
     let target = site.deployment(4).await?;
     let is_known = site.controller == CONTROLLER;

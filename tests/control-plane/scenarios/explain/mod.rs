@@ -17,7 +17,8 @@ use crate::workload::Kind;
 
 const REFERENCE: &str = "kube-controller-manager";
 const CONTROLLER: &str = "hpa-controller";
-/// Kinds whose status only a scenario writes: one for each, because they share a control plane.
+/// Kinds whose status only a scenario writes: one for each controller, because they share a control
+/// plane.
 const OWN: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gizmo", "gizmos");
 const OWN_BESIDE_REFERENCE: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gadget", "gadgets");
 /// Number of situations that are set up concurrently.
@@ -33,12 +34,12 @@ struct Site {
     controller: &'static str,
 }
 
-/// What must be true of a site.
+/// The expectations for a site.
 struct Expected {
     site: Site,
     /// A condition that the controller reports: type, status and reason.
     condition: [&'static str; 3],
-    /// Texts of the explanation.
+    /// Parts of the explanation.
     texts: Vec<String>,
 }
 
@@ -70,7 +71,7 @@ impl Site {
 }
 
 type SetUp = fn(Site) -> BoxFuture<'static, Result<Expected>>;
-/// A situation: its name, and how it is set up.
+/// A situation: its name and its setup.
 type Situation = (&'static str, SetUp);
 
 macro_rules! situations {
@@ -105,12 +106,10 @@ const SITUATIONS: &[Situation] = situations![
     metrics => container_unknown,
 ];
 
-/// Beside the shared controller.
 pub(super) async fn explain_beside_this_controller(env: TestEnv) -> Result<()> {
     explain_all(&env, OWN, CONTROLLER).await
 }
 
-/// Beside the controller of Kubernetes.
 pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
     let Some(_reference) = env.plane.reference()? else {
         return Ok(());
@@ -158,15 +157,15 @@ async fn explain(expected: &Expected) -> Result<()> {
     Ok(())
 }
 
-/// A reader learns what to do, or what would change the decision.
+/// The explanation must have a next step, or a change that would affect the decision.
 fn has_next_step(text: &str) -> Result<()> {
     let sections = ["\nWhat to do\n  ", "\nWhat would change it\n  "];
     ensure!(sections.iter().any(|section| text.contains(section)), "no next step in:\n{text}");
     Ok(())
 }
 
-/// The explanation keeps the replicas that the controller keeps. If only the controller knows why,
-/// the explanation says so.
+/// The explanation must keep the replicas that the controller keeps, or say that only the
+/// controller has the reason.
 fn agrees(report: &Value, hpa: &Hpa) -> Result<()> {
     let current = hpa.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0);
     let explained = &report["currentReplicas"];

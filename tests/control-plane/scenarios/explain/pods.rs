@@ -1,4 +1,4 @@
-//! Pods that don't count, or that should not.
+//! Pods that are not counted, or shouldn't be.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,8 +20,7 @@ fn ago(minutes: i64) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The status of a running pod that started so many minutes ago, and has been ready or unready
-/// since.
+/// The status of a running pod that started some minutes ago, ready or unready since then.
 fn running(minutes: i64, is_ready: bool) -> Value {
     let status = if is_ready { "True" } else { "False" };
     json!({
@@ -48,8 +47,8 @@ async fn add(site: &Site, pod: &str, containers: Value) -> Result<()> {
     set_status(site, pod, running(10, true)).await
 }
 
-/// Four pods, two of which count with no usage. The bound keeps a controller from scaling before it
-/// knows their status.
+/// Four pods, two of them with zero usage. The bound keeps a controller from scaling before it has
+/// their status.
 async fn half_counts(site: &Site, status: impl Fn() -> Value) -> Result<()> {
     let target = site.deployment(4).await?;
     for index in [1, 3] {
@@ -132,7 +131,7 @@ pub(super) async fn foreign_pods(site: Site) -> Result<Expected> {
     ))
 }
 
-/// As during a rolling update, when both replica sets have pods.
+/// As in a rolling update: both replica sets have pods.
 pub(super) async fn surplus_pods(site: Site) -> Result<Expected> {
     let target = super::targets::own_target(
         &site,

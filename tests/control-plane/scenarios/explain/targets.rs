@@ -1,4 +1,4 @@
-//! The target can't be scaled, or is not to be.
+//! The target can't be scaled, or must not be.
 
 use anyhow::Result;
 use kube::Api;
@@ -12,7 +12,7 @@ use crate::test_env::Target;
 
 const SCALE_UNAVAILABLE: [&str; 3] = ["AbleToScale", "False", "FailedGetScale"];
 
-/// Creates a target that has no workload controller, with a status.
+/// Creates a target without a workload controller, with a status.
 pub(super) async fn own_target(site: &Site, replicas: i32, status: Value) -> Result<Target> {
     let Site { env, name, own, .. } = site;
     let api: Api<DynamicObject> =

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 
 const TEXT: &str = include_str!("../../../../docs/migration.md");
 
-/// What a code block is for. The guide introduces checks and ways back with a word in bold.
+/// The purpose of a code block. In the guide, checks and rollbacks start with a bold word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Steps,
@@ -69,7 +69,7 @@ impl Guide {
     }
 
     /// Fails if a code block was not requested.
-    pub(super) fn is_complete(&self) -> Result<()> {
+    pub(super) fn check_complete(&self) -> Result<()> {
         let forgotten = self.blocks.iter().find(|block| !block.has_run);
         let forgotten = forgotten.map(|block| (block.section, block.part, &block.commands));
         ensure!(forgotten.is_none(), "the scenario doesn't run {forgotten:?}");

@@ -1,5 +1,5 @@
-//! Follows docs/migration.md: its commands, against a cluster with the built-in controller, in both
-//! ways and back.
+//! Runs the commands of docs/migration.md against a cluster with the built-in controller: both ways
+//! of migration, and back.
 
 mod guide;
 mod release;

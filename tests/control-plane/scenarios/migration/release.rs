@@ -1,5 +1,5 @@
-//! Runs what the chart installs: a controller with the arguments and the service account of the
-//! release's Deployment. This replaces the kubelet.
+//! Replaces the kubelet: runs a controller with the arguments and service account of the release's
+//! Deployment.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::test_env::TestEnv;
 
-/// Where the guide installs the chart, and under which name.
+/// The namespace and name of the release in the guide.
 pub(super) const NAMESPACE: &str = "autoscaling";
 pub(super) const NAME: &str = "hpa-controller";
-/// There is no pod, so its service account and its port are replaced.
+/// Without a pod, the service account and the port are replaced.
 const REPLACED_FLAGS: [&str; 2] = ["--in-cluster", "--metrics-port"];
 const FLAGS: [&str; 4] = [
     "--metrics-port=0",

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::guide::{Guide, Part};
 use crate::test_env::TestEnv;
 
-/// What needs a kubelet or a control plane in pods.
+/// Commands that need a kubelet or a control plane in pods.
 const NEEDS_PODS: [&str; 3] = [" logs ", "component=kube-controller-manager", "rollout status"];
 
 pub(super) struct User {
@@ -54,7 +54,7 @@ impl User {
         Ok(Some(Self { guide, namespace: env.ns.clone(), dir, variables, assignments }))
     }
 
-    /// Runs the commands of a part of the guide, as far as they need no pods. Fails if one fails.
+    /// Runs the commands of a part of the guide that need no pods. Fails if one fails.
     pub(super) async fn follow(&mut self, section: &str, part: Part) -> Result<()> {
         let commands = self.guide.commands(section, part)?;
         let possible: Vec<String> = commands
@@ -90,7 +90,7 @@ impl User {
     }
 
     pub(super) fn has_followed_the_whole_guide(&self) -> Result<()> {
-        self.guide.is_complete()
+        self.guide.check_complete()
     }
 
     /// A command for this scenario's namespace, and for a minute instead of ten.

@@ -1,5 +1,5 @@
-//! Credentials for AWS: from the environment, of a service account, of a container, of an instance.
-//! Profiles in files and single sign-on are not supported.
+//! AWS credentials from environment variables, or of a service account, container or instance.
+//! Profile files and single sign-on are not supported.
 
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use crate::{
     settings::{Credential, Secret},
 };
 
-/// Credentials are replaced when they are valid for less than this.
+/// The remaining validity at which credentials are replaced.
 const MARGIN: SignedDuration = SignedDuration::from_mins(5);
-/// Services of the machine respond at once. Where there is none, packets can be dropped.
+/// The timeout of local metadata services. They respond at once; without one, packets may be
+/// dropped.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(2);
 const SESSION: &str = "hpa";
 const INSTANCE: &str = "http://169.254.169.254";
@@ -33,7 +34,7 @@ pub(super) struct AwsCredentials {
     pub(super) expiration: Option<Timestamp>,
 }
 
-/// Credentials as containers and instances get them.
+/// The response of the credential services of containers and instances.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Document {
@@ -54,12 +55,12 @@ impl From<Document> for AwsCredentials {
     }
 }
 
-/// The credentials in use.
+/// Caches credentials until they expire.
 #[derive(Debug, Default)]
 pub(super) struct CredentialCache(Mutex<Option<AwsCredentials>>);
 
 impl CredentialCache {
-    /// Credentials that are valid for a while. Concurrent callers wait for one request.
+    /// Returns cached credentials, or requests new ones. Concurrent callers wait for one request.
     pub(super) async fn get(
         &self,
         http: &GuardedHttp,
@@ -85,7 +86,7 @@ struct CredentialSource<'s> {
 }
 
 impl CredentialSource<'_> {
-    /// In the order of the SDKs of AWS.
+    /// Tries the sources in the order of the AWS SDKs.
     async fn credentials(&self) -> Result<AwsCredentials, FetchError> {
         if let (Some(id), Some(key)) =
             (self.variable("AWS_ACCESS_KEY_ID"), self.variable("AWS_SECRET_ACCESS_KEY"))
@@ -116,7 +117,7 @@ impl CredentialSource<'_> {
         self.http.variable(name).filter(|value| !value.is_empty())
     }
 
-    /// The role of a service account (IRSA).
+    /// Assumes the role of a service account (IRSA).
     async fn web_identity(&self, file: String, role: &str) -> Result<AwsCredentials, FetchError> {
         let token = Credential::File(file.into()).read()?;
         let session = self.variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| SESSION.to_owned());
@@ -132,7 +133,7 @@ impl CredentialSource<'_> {
         let call = Call::new(endpoint, Destination::Operator, self.http.limits(), "");
         let body = self.send(call.post("application/x-www-form-urlencoded", form)).await?;
         let body = String::from_utf8_lossy(&body);
-        // None of these values has an escaped character.
+        // None of these values contains XML escapes.
         let text = |name: &str| {
             let (_, after) = body.split_once(&format!("<{name}>"))?;
             let (value, _) = after.split_once(&format!("</{name}>"))?;
@@ -149,7 +150,7 @@ impl CredentialSource<'_> {
         credentials().ok_or_else(|| unexpected("it has no credentials of the role"))
     }
 
-    /// The role of a container (ECS, EKS Pod Identity).
+    /// Reads the credentials of a container (ECS, EKS Pod Identity).
     async fn container(&self, url: &str) -> Result<AwsCredentials, FetchError> {
         let token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(Secret::new);
         let file = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
@@ -163,7 +164,7 @@ impl CredentialSource<'_> {
         decode(&self.send(call).await?)
     }
 
-    /// The role of an instance, by version 2 of the metadata service.
+    /// Reads the credentials of an instance from the metadata service (IMDSv2).
     async fn instance(&self) -> Result<AwsCredentials, FetchError> {
         if self.variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value == "true") {
             return Err(FetchError::NotConfigured("a credential for AWS"));
@@ -186,7 +187,7 @@ impl CredentialSource<'_> {
         decode(&get(role.trim()).await?)
     }
 
-    /// A request to a service of the machine, which has no proxy.
+    /// A request to a local metadata service, without a proxy.
     fn local(&self, method: Method, url: &str) -> Result<Call, FetchError> {
         let uri: Uri =
             url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;

@@ -1,4 +1,4 @@
-//! The length of queues of Amazon SQS.
+//! Reads the length of Amazon SQS queues.
 
 mod credentials;
 mod sign;
@@ -31,21 +31,21 @@ const VISIBLE: &str = "ApproximateNumberOfMessages";
 const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
 const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
 
-/// Bounds the memory that tenants can fill with names of queues.
+/// The maximum number of cached queue URLs: tenants choose the names.
 const MAX_QUEUES: usize = 1000;
 
-/// A queue, and the messages of it that count beside the visible ones.
+/// A queue, and the messages that are counted in addition to the visible ones.
 #[derive(Clone, Debug)]
 pub(crate) struct SqsQueue {
     queue: String,
     region: String,
-    /// Messages that were received, but not deleted yet. Not in the reference.
+    /// Whether to count messages that were received but not deleted. Not in the reference.
     in_flight: bool,
-    /// Messages that can't be received yet. Not in the reference.
+    /// Whether to count messages that can't be received yet. Not in the reference.
     delayed: bool,
 }
 
-/// Credentials, and URLs of queues by region and name.
+/// Caches credentials, and the URLs of queues by region and name.
 #[derive(Debug, Default)]
 pub(crate) struct SqsCache {
     credentials: CredentialCache,
@@ -64,7 +64,7 @@ struct Attributes {
     attributes: HashMap<String, String>,
 }
 
-/// Why a request is refused.
+/// The error response of SQS.
 #[derive(Deserialize)]
 struct Refusal {
     #[serde(rename = "__type")]
@@ -100,9 +100,9 @@ impl Collector for SqsQueue {
         names.extend(self.in_flight.then_some(IN_FLIGHT));
         names.extend(self.delayed.then_some(DELAYED));
         let body = json!({"QueueUrl": url, "AttributeNames": names});
-        let result = ask(context, "GetQueueAttributes", &self.region, body).await;
+        let result = call_action(context, "GetQueueAttributes", &self.region, body).await;
         if result.is_err() {
-            // The queue may have been created again, in another account.
+            // The queue may have been recreated in another account.
             clients.sqs.queues.lock().remove(&self.key());
         }
         let Attributes { attributes } = result?;
@@ -130,7 +130,8 @@ impl SqsQueue {
             return Ok(url);
         }
         let body = json!({"QueueName": self.queue});
-        let QueueUrl { queue_url } = ask(context, "GetQueueUrl", &self.region, body).await?;
+        let QueueUrl { queue_url } =
+            call_action(context, "GetQueueUrl", &self.region, body).await?;
         let mut queues = clients.sqs.queues.lock();
         if queues.len() >= MAX_QUEUES {
             queues.clear();
@@ -140,13 +141,13 @@ impl SqsQueue {
     }
 }
 
-async fn ask<T: DeserializeOwned>(
+async fn call_action<T: DeserializeOwned>(
     context: &Context<'_>,
     action: &str,
     region: &str,
     body: Value,
 ) -> Result<T, FetchError> {
-    let call = signed(context, action, region, body.to_string()).await?;
+    let call = signed_call(context, action, region, body.to_string()).await?;
     let reply = context.send(&call).await?;
     if reply.status != StatusCode::OK {
         return Err(refusal(&call, &reply));
@@ -154,7 +155,7 @@ async fn ask<T: DeserializeOwned>(
     serde_json::from_slice(&reply.body).map_err(|_| unexpected("it is not one of its API"))
 }
 
-async fn signed(
+async fn signed_call(
     context: &Context<'_>,
     action: &str,
     region: &str,
@@ -190,7 +191,7 @@ async fn signed(
     Ok(call.post(CONTENT_TYPE, body))
 }
 
-/// The URL of a service. The variables are those of the SDKs of AWS.
+/// The URL of a service. The AWS SDKs have the same environment variables.
 fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<Uri, FetchError> {
     let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
     let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
@@ -200,7 +201,7 @@ fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<U
     url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
 }
 
-/// The errors of AWS that users can act on. Messages would show accounts and roles to tenants.
+/// The AWS errors that tenants see. Other messages could contain accounts and roles.
 const ERRORS: [&str; 9] = [
     "AccessDenied",
     "AccessDeniedException",

@@ -1,4 +1,4 @@
-//! Signatures of requests to AWS, version 4.
+//! Signs requests to AWS (signature version 4).
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) struct SignedRequest<'r> {
     pub(super) body: &'r [u8],
 }
 
-/// The time as the header `x-amz-date` has it.
+/// The value of the header `x-amz-date`.
 pub(super) fn date(now: Timestamp) -> String {
     now.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
@@ -87,9 +87,9 @@ mod tests {
         authorization(&credentials, "20150830T123600Z", &request)
     }
 
-    /// `post-vanilla` and `post-x-www-form-urlencoded` of the test suite that AWS publishes.
+    /// `post-vanilla` and `post-x-www-form-urlencoded` of the published AWS test suite.
     #[test]
-    fn signatures_are_those_of_the_published_suite() {
+    fn signatures_match_the_published_test_suite() {
         let host = ("host", "example.amazonaws.com");
         let date = ("x-amz-date", "20150830T123600Z");
         assert_eq!(

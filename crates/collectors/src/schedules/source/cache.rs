@@ -1,4 +1,4 @@
-//! The schedules in memory.
+//! Caches the schedules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::kind::{ScheduleKey, ScheduleKind};
 
-/// The schedules, and how complete they are.
+/// The schedules, and the health of their watches.
 #[derive(Default)]
 pub(super) struct Cache {
     state: RwLock<State>,
@@ -24,17 +24,17 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<ScheduleKey, Arc<Entry>>,
-    /// By kind and namespace of a watch, which is empty for all.
+    /// By kind and namespace of a watch. An empty namespace means all.
     health: BTreeMap<(ScheduleKind, String), Health>,
 }
 
-/// The state of a watch.
+/// The health of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Synced,
     /// The resource is not installed.
     Absent,
-    /// With the last failure.
+    /// Not listed yet, with the last failure.
     NotSynced(Option<String>),
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Entry {
     pub(super) is_active: bool,
     spec: Value,
     metric: Result<ScheduledMetric, String>,
-    /// When the value changes after a time. Autoscalers of a schedule share it.
+    /// A time and the next change after it, shared by the autoscalers of the schedule.
     next_change: Mutex<Option<(Timestamp, Option<Timestamp>)>>,
 }
 
@@ -87,7 +87,7 @@ impl Entry {
         if let Some((since, next)) = *known
             && since <= now
             && next.is_none_or(|next| now < next)
-            // Without a change within days, there may be one later.
+            // Without a change within the horizon, search again after an hour.
             && (next.is_some() || now.duration_since(since) < jiff::SignedDuration::from_hours(1))
         {
             return next;
@@ -103,8 +103,7 @@ impl Cache {
         self.state.read().entries.get(key).cloned()
     }
 
-    /// The schedules of a kind that the autoscalers of a namespace can use; of all namespaces if it
-    /// is empty.
+    /// The schedules of a kind for the autoscalers of a namespace. An empty namespace means all.
     pub(super) fn of_namespace(
         &self,
         kind: ScheduleKind,
@@ -122,14 +121,14 @@ impl Cache {
         state.entries.iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
 
-    /// The state of the watch that delivers a schedule.
+    /// The health of the watch of a schedule.
     pub(super) fn health(&self, key: &ScheduleKey) -> Health {
         let state = self.state.read();
         let own = |namespace: &str| state.health.get(&(key.kind, namespace.to_owned()));
         own(&key.namespace).or_else(|| own("")).cloned().unwrap_or(Health::NotSynced(None))
     }
 
-    /// Whether a first list has not ended.
+    /// Whether a first list is incomplete.
     pub(super) fn is_listing(&self) -> bool {
         let state = self.state.read();
         state.health.is_empty()
@@ -154,8 +153,8 @@ impl Cache {
         self.changes.subscribe()
     }
 
-    /// Sets the state of a watch. Without the resource, there are no schedules; after a failure,
-    /// the cached ones remain.
+    /// Sets the health of a watch. If the resource is absent, its schedules are removed; after a
+    /// failure, they are kept.
     pub(super) fn set_health(&self, kind: ScheduleKind, namespace: &str, health: Health) {
         let mut state = self.state.write();
         let current =
@@ -199,7 +198,7 @@ impl Cache {
         changed
     }
 
-    /// Returns whether the values may differ.
+    /// Adds or replaces a schedule. Returns whether its values may differ.
     pub(super) fn insert(&self, key: ScheduleKey, entry: Entry) -> bool {
         let mut state = self.state.write();
         let has_same_spec = state.entries.get(&key).is_some_and(|known| known.spec == entry.spec);

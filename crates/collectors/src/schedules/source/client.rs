@@ -1,4 +1,4 @@
-//! Metrics of schedules for the controller.
+//! Serves metrics of schedules to the controller.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use hpa_metrics::MetricsClient;
 
 use super::{ScheduleKey, Schedules};
 
-/// Answers queries for metrics of schedules, and passes others on. It wraps the coalescing client,
-/// which reuses values: that of a schedule must be current.
+/// Reads metrics of schedules, and passes other queries to the next client. It wraps the coalescing
+/// client, which reuses values: the value of a schedule must be current.
 pub struct ScheduleClient {
     schedules: Arc<Schedules>,
     next: Arc<dyn MetricsClient>,
 }
 
 impl ScheduleClient {
-    /// `next` answers the other queries.
+    /// A client that passes other queries to `next`.
     pub fn new(schedules: Arc<Schedules>, next: Arc<dyn MetricsClient>) -> Self {
         Self { schedules, next }
     }

@@ -8,7 +8,7 @@ use hpa_metrics::resource::GroupResource;
 pub(super) const GROUP: &str = "zalando.org";
 pub(super) const VERSION: &str = "v1";
 
-/// A kind of schedules.
+/// A kind of schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScheduleKind {
     /// `ScalingSchedule`, for the autoscalers of its namespace.
@@ -39,7 +39,7 @@ impl ScheduleKind {
         GroupResource::new(GROUP, self.plural())
     }
 
-    /// The kind that a client names by its plural or singular.
+    /// The kind of a resource in plural or singular.
     pub(super) fn for_resource(resource: &GroupResource) -> Option<Self> {
         let is_group = resource.group.is_empty() || resource.group == GROUP;
         let name = resource.resource.as_str();
@@ -76,8 +76,8 @@ impl ScheduleKey {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// The schedule that a metric of an autoscaler in this namespace describes. `None` if it
-    /// describes another object.
+    /// The schedule of an Object metric of an autoscaler in this namespace. `None` if the object is
+    /// not a schedule.
     pub fn for_object(namespace: &str, object: &CrossVersionObjectReference) -> Option<Self> {
         if !object.is_scaling_schedule() {
             return None;

@@ -1,4 +1,4 @@
-//! Metrics that follow a `ScalingSchedule` or `ClusterScalingSchedule`.
+//! Serves metrics of `ScalingSchedule` and `ClusterScalingSchedule` objects.
 
 mod cache;
 mod client;
@@ -20,45 +20,45 @@ pub use provider::ScheduleProvider;
 
 use self::cache::{Cache, Health};
 
-/// The time, from a clock that tests control.
+/// Returns the current time, which tests control.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The schedules of the cluster, which [`Schedules::watch`] keeps up to date.
+/// The schedules of the cluster. [`Schedules::watch`] keeps them up to date.
 pub struct Schedules {
     settings: crate::schedules::Settings,
     now: Now,
     cache: Cache,
 }
 
-/// Why a schedule has no value.
+/// The reason that a schedule has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoScheduleValue {
-    /// There is no such schedule.
+    /// The schedule doesn't exist.
     #[error("there is no {0}")]
     NotFound(ScheduleKey),
     /// The API server doesn't have the resource.
     #[error("{} are not installed (hpa schedule crd prints their definition)", .0.resource())]
     NotInstalled(ScheduleKind),
-    /// The schedules have not been read.
+    /// The cache of schedules has not synced.
     #[error("{} have not been read{reason}", kind.resource())]
     NotSynced {
         kind: ScheduleKind,
-        /// The last failure, after a colon.
+        /// A colon and the last failure, or empty.
         reason: String,
     },
-    /// The schedule can't be evaluated.
+    /// The schedule is invalid.
     #[error("{key}: {problem}")]
     Invalid { key: ScheduleKey, problem: String },
 }
 
 impl Schedules {
-    /// The cache is empty until [`Self::watch`] has read the schedules.
+    /// Schedules whose cache is empty until [`Self::watch`] has listed them.
     pub fn new(settings: crate::schedules::Settings, now: Now) -> Self {
         Self { settings, now, cache: Cache::default() }
     }
 
-    /// The value of a schedule now, and that time.
+    /// The current value of a schedule, with the time.
     pub fn value(&self, key: &ScheduleKey) -> Result<(i64, Timestamp), NoScheduleValue> {
         let now = (self.now)();
         let Some(entry) = self.cache.get(key) else {
@@ -82,13 +82,13 @@ impl Schedules {
         entries.filter_map(|entry| entry.next_change(now)).min()
     }
 
-    /// Waits until the first lists have ended. [`Self::watch`] must run.
+    /// Waits for the first lists. [`Self::watch`] must run.
     pub async fn listed(&self) {
         let mut changes = self.cache.subscribe();
         while self.cache.is_listing() && changes.changed().await.is_ok() {}
     }
 
-    /// The kinds that are not synced, with the reason. A kind that is not installed counts as synced.
+    /// The kinds that are not synced, with the reason. A kind that is not installed is synced.
     pub fn readiness(&self) -> Result<(), Vec<String>> {
         let problems = self.cache.problems();
         if problems.is_empty() { Ok(()) } else { Err(problems) }

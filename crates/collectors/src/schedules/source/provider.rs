@@ -1,4 +1,4 @@
-//! Metrics of schedules for an aggregated API server.
+//! Serves metrics of schedules to the adapter.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use super::{
     kind::{ScheduleKey, ScheduleKind, VERSION},
 };
 
-/// Has every metric of schedules: whatever the name of a metric is, its value is that of the
-/// schedule. Discovery doesn't list them.
+/// A metric source for schedules. A metric with any name has the value of its schedule; discovery
+/// doesn't list them.
 pub struct ScheduleProvider(Arc<Schedules>);
 
 impl ScheduleProvider {
-    /// A provider for the values of these schedules.
+    /// A source for these schedules.
     pub fn new(schedules: Arc<Schedules>) -> Self {
         Self(schedules)
     }
 
-    /// The kind that a request is for. Autoscalers ask for metrics of a `ClusterScalingSchedule` in
-    /// their own namespace.
+    /// The kind of a requested resource. Autoscalers request metrics of a `ClusterScalingSchedule`
+    /// in their own namespace.
     fn kind(resource: &GroupResource, is_namespaced: bool) -> Option<ScheduleKind> {
         let kind = ScheduleKind::for_resource(resource)?;
         (is_namespaced || kind == ScheduleKind::Cluster).then_some(kind)

@@ -1,4 +1,4 @@
-//! `status.active` of schedules.
+//! Writes `status.active` of schedules.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use tracing::{debug, warn};
 
 use super::{Schedules, cache::Entry, kind::ScheduleKey};
 
-/// The pause after a change of a schedule. Our own writes are changes too.
+/// The pause after a change of a schedule. Own writes are also changes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest wait for a change after the pause. Together, the status is checked at least every
-/// 10 s, as in kube-metrics-adapter.
+/// The maximum wait for a change after the pause. With it, the status is checked every 10 s, as in
+/// kube-metrics-adapter.
 const WAIT: Duration = Duration::from_secs(9);
 
 impl Schedules {
-    /// Writes `status.active` of all schedules whenever it changes. Never ends. Must run in
-    /// one process only, because clocks differ.
+    /// Writes `status.active` of all schedules whenever it changes. Never ends. Must run in only
+    /// one process, because clocks differ.
     pub async fn write_statuses(&self, client: Client) {
         let mut changes = self.cache.subscribe();
         let mut has_failed = false;
@@ -29,12 +29,13 @@ impl Schedules {
             changes.mark_unchanged();
             has_failed = self.write_outdated(&client, has_failed).await;
             sleep(PAUSE).await;
-            // It doesn't matter which of both happened.
+            // Continues after a change or the timeout.
             timeout(WAIT, changes.changed()).await.ok();
         }
     }
 
-    /// Returns whether a write failed. Only the first of consecutive failures is logged.
+    /// Writes outdated statuses. Returns whether a write failed. Logs only the first of consecutive
+    /// failures.
     async fn write_outdated(&self, client: &Client, has_failed: bool) -> bool {
         let now = (self.now)();
         let mut fails = false;
@@ -45,7 +46,7 @@ impl Schedules {
             };
             match write(client, &key, &entry, is_active).await {
                 Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
-                // Another version or none: the watch will deliver it.
+                // Changed or deleted meanwhile: the watch will deliver it.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
                     if !has_failed && !fails {

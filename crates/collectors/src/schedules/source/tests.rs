@@ -73,7 +73,7 @@ fn namespace() -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } })
 }
 
-/// With ramps of one minute.
+/// A schedule with ramps of one minute.
 fn schedule(kind: &str, name: &str, entry: Value) -> Value {
     let mut object = json!({
         "apiVersion": "zalando.org/v1", "kind": kind,
@@ -86,14 +86,14 @@ fn schedule(kind: &str, name: &str, entry: Value) -> Value {
     object
 }
 
-/// The value 10 for a minute, some seconds after the start.
+/// An entry with the value 10 for a minute, some seconds after the start.
 fn once(seconds: i64) -> Value {
     let date = start() + SignedDuration::from_secs(seconds);
     json!({ "type": "OneTime", "date": date.to_string(), "durationMinutes": 1, "value": 10 })
 }
 
 #[tokio::test(start_paused = true)]
-async fn schedules_are_known_once_they_are_installed() {
+async fn schedules_are_read_once_their_kinds_are_installed() {
     let cluster = Cluster::start(&Testbed::default());
     cluster.testbed.apply(namespace()).unwrap();
     let value = || cluster.value(ScheduleKind::Namespaced, "noon");
@@ -122,7 +122,7 @@ async fn schedules_are_known_once_they_are_installed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_schedule_is_named_with_its_field_and_spares_others() {
+async fn invalid_schedule_is_reported_with_its_field_and_others_work() {
     let cluster = Cluster::start(&testbed_with_definitions());
     cluster.apply("ScalingSchedule", "bad", json!({ "type": "OneTime", "value": 1 }));
     cluster.apply("ScalingSchedule", "good", once(-90));
@@ -216,7 +216,7 @@ fn request(resource: &str, namespace: &str) -> CustomQuery {
 }
 
 #[tokio::test(start_paused = true)]
-async fn provider_answers_by_name_and_by_selector() {
+async fn source_reads_by_name_and_by_selector() {
     let cluster = Cluster::start(&testbed_with_definitions());
     cluster.apply("ScalingSchedule", "noon", once(0));
     cluster.apply("ScalingSchedule", "night", once(10_000));

@@ -1,4 +1,4 @@
-//! Watches that keep the schedules up to date.
+//! Watches schedules.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,8 @@ use super::{
 };
 
 impl Schedules {
-    /// Keeps the schedules up to date, in these namespaces or in all. Never ends. A resource that
-    /// is not installed yet has no schedules. Passes the schedules whose values may differ
-    /// to `on_change`.
+    /// Watches the schedules of these or all namespaces. Never ends. A resource may be installed
+    /// later. Calls `on_change` with schedules whose values may differ.
     pub async fn watch(
         &self,
         client: Client,

@@ -124,8 +124,17 @@ struct Restored {
 
 impl Latest {
     fn new(object: HorizontalPodAutoscaler) -> Self {
-        Self { object: Arc::new(object), spec_hash: None, settings: OnceLock::new() }
+        let object = Arc::new(without_spare_capacity(object));
+        Self { object, spec_hash: None, settings: OnceLock::new() }
     }
+}
+
+/// Lists that are decoded have room for four elements or more: a quarter of an autoscaler's memory.
+fn without_spare_capacity(mut object: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler {
+    object.spec.metrics.shrink_to_fit();
+    object.status.current_metrics.shrink_to_fit();
+    object.status.conditions.shrink_to_fit();
+    object
 }
 
 impl Autoscaler {
@@ -229,7 +238,9 @@ impl Autoscaler {
     }
 
     /// Stores the history after a decision.
-    pub fn set_history(&self, history: History, now: Instants) {
+    pub fn set_history(&self, mut history: History, now: Instants) {
+        // Each decision adds one, for which the list doubled its capacity.
+        history.recommendations.shrink_to_fit();
         let stored_at = Some(now);
         *self.history.lock() = StoredHistory { history, stored_at, restored: None };
     }
@@ -362,7 +373,7 @@ impl Autoscaler {
             settings.take();
         }
         *last_hash = spec_hash.or(last_hash.filter(|_| change != Change::SpecChanged));
-        *last = Arc::new(object);
+        *last = Arc::new(without_spare_capacity(object));
         if self.is_suspended.swap(false, Ordering::Relaxed) {
             return Change::SpecChanged;
         }
@@ -386,6 +397,30 @@ mod tests {
         let reported = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
             .map(|message| autoscaler.set_invalid_annotations(message));
         assert_eq!(reported, [true, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn lists_have_no_spare_capacity() {
+        let decoded = || {
+            let object = r#"{
+                "spec": { "metrics": [{ "type": "Resource" }] },
+                "status": {
+                    "currentMetrics": [{ "type": "Resource" }],
+                    "conditions": [{ "type": "AbleToScale", "status": "True" }]
+                }
+            }"#;
+            serde_json::from_str::<HorizontalPodAutoscaler>(object).expect("an autoscaler")
+        };
+        assert!(decoded().spec.metrics.capacity() > 1);
+        let autoscaler = Autoscaler::new(decoded(), Origin::List);
+        for _ in 0..2 {
+            let object = autoscaler.object();
+            let HorizontalPodAutoscaler { spec, status, .. } = &*object;
+            assert_eq!(spec.metrics.capacity(), 1);
+            assert_eq!(status.current_metrics.capacity(), 1);
+            assert_eq!(status.conditions.capacity(), 1);
+            autoscaler.update(decoded(), Origin::List, None);
+        }
     }
 
     #[test]

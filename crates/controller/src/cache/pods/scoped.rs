@@ -1,4 +1,4 @@
-//! The pods of all scopes, also for code outside the controller.
+//! The pods of all scopes, for the controller and for metric sources.
 
 use std::sync::{Arc, OnceLock};
 
@@ -51,18 +51,18 @@ impl Pods {
     }
 }
 
-/// The pods of a running controller, for a metrics source that selects pods itself.
+/// The pods of a running controller, for a metric source that selects pods itself.
 #[derive(Clone, Debug, Default)]
 pub struct PodLookup(Arc<OnceLock<Arc<Pods>>>);
 
 impl PodLookup {
-    /// Connects the cache of a controller. Only the first one counts.
+    /// Connects the cache of a controller, once it has synced. Later calls have no effect.
     pub(crate) fn attach(&self, pods: Arc<Pods>) {
         _ = self.0.set(pods);
     }
 
-    /// The selected pods, sorted by name. `None` if the controller has not started, or some pods
-    /// of the namespace are missing in its cache.
+    /// The selected pods, sorted by name. `None` if they are unknown: the caches have not synced,
+    /// the namespace is in no scope, or some of its pods are missing or stale.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
         let index = self.0.get()?.index(namespace)?;
         (!index.is_incomplete(namespace)).then(|| index.select(namespace, selector))

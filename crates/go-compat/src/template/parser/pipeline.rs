@@ -35,12 +35,12 @@ impl Parser<'_> {
                 _ => return self.unexpected(&token, context),
             }
         }
-        self.check(&pipeline, context)?;
+        self.check_commands(&pipeline, context)?;
         Ok(pipeline)
     }
 
-    /// Only functions and methods can take the result of the command before them.
-    fn check(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
+    /// Only functions and methods can take the result of the previous command.
+    fn check_commands(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
         if pipeline.commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }

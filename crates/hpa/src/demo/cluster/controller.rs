@@ -48,7 +48,7 @@ impl Clock for DemoClock {
     }
 }
 
-/// What a controller of the demo needs to start.
+/// The inputs for starting a controller of the demo.
 pub(super) struct ControllerSetup {
     pub(super) clients: Clients,
     pub(super) clock: Arc<DemoClock>,

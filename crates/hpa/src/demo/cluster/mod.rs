@@ -41,12 +41,12 @@ use self::{
 use super::model::Decision;
 use crate::{debug_api, serve::Server, version};
 
-/// Memory for the last decisions.
+/// Memory for recorded decisions, in bytes.
 const DECISION_MEMORY: usize = 16 << 20;
 
-/// The product in the controller's user agent, which faults match.
+/// The product in the controller's user agent. Faults of scenarios match it.
 const CLIENT: &str = "hpa-rs";
-/// That in the dashboard's user agent.
+/// The product in the dashboard's user agent.
 const DASHBOARD: &str = "hpa-dashboard";
 
 pub(crate) struct DemoCluster {
@@ -136,7 +136,7 @@ impl DemoCluster {
         self.controller = self.setup.start(1.0);
     }
 
-    /// Serves the dashboard of the cluster. The demo goes on without it if no port is free.
+    /// Serves the dashboard of the cluster. The demo continues without it if no port is free.
     pub(crate) async fn start_dashboard(&self, scenario: &str, speed: f64) -> Option<Dashboard> {
         let clients = clients(&self.testbed, &self.kubeconfig, DASHBOARD).await;
         let options = Options {
@@ -152,7 +152,7 @@ impl DemoCluster {
         started.inspect_err(|error| warn!(%error, "no dashboard")).ok()
     }
 
-    /// Serves the debug API of the controller. The demo goes on without it if no port is free.
+    /// Serves the debug API of the controller. The demo continues without it if no port is free.
     pub(crate) async fn start_debug_api(&self) -> Option<(Server, SocketAddr)> {
         let view = self.setup.debug_view(self.recorder.clone());
         let started = debug_api::start_local(view).await;
@@ -174,8 +174,8 @@ impl DemoCluster {
     }
 }
 
-/// The simulated time at the start. It is in the past, so that simulated time equals real time at
-/// the end: kubectl computes ages with its own clock, and they must not be negative.
+/// The simulated time at the start. It is in the past: at the end, simulated time must equal real
+/// time, because kubectl computes ages with its own clock and they must not be negative.
 fn start_time(speed: f64, duration: f64) -> Timestamp {
     let lead = SignedDuration::try_from_secs_f64(duration - duration / speed).unwrap_or_default();
     let now = Timestamp::now();

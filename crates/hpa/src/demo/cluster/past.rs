@@ -1,11 +1,11 @@
-//! What the controller of the demo remembers, for the dashboard.
+//! The records of the demo's controller, for the dashboard.
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DebugView};
 use hpa_dashboard::{Past, PastSource};
 use jiff::Timestamp;
 
-/// The past as the debug API has it, without a request.
+/// The past from the documents of the debug API, without a request.
 pub(super) struct DemoPast(pub(super) DebugView);
 
 #[async_trait]

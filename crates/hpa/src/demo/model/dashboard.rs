@@ -17,7 +17,7 @@ use super::{
 
 const API_VERSION: &str = "autoscaling/v2";
 const KIND: &str = "HorizontalPodAutoscaler";
-/// Scalings kept for the live view.
+/// The number of scalings in the live view.
 const MAX_RECENT: usize = 50;
 
 #[derive(Debug)]

@@ -22,8 +22,8 @@ pub(crate) struct Decision {
     /// The replicas written, if the controller scaled.
     pub(crate) to: Option<i32>,
     pub(crate) reason: Reason,
-    /// What limits the replicas, and what the metrics ask for. `None` if the measurement explains
-    /// the decision, or if there was none.
+    /// The limit of the replicas, with the metrics' proposal. `None` if the measurement explains
+    /// the decision, or if there is no decision.
     pub(crate) limit: Option<String>,
     /// The measurement and the limit, or the error, as a sentence.
     pub(crate) sentence: String,

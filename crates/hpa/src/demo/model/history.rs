@@ -5,7 +5,7 @@ use hpa_testbed::workload::{WorkloadId, WorkloadObservation};
 
 use super::decision::{Bounds, Decision};
 
-/// Samples kept per autoscaler. If there are more, every second one is dropped.
+/// The maximum number of samples per autoscaler. If there are more, every second one is dropped.
 const MAX_SAMPLES: usize = 8192;
 
 /// A workload at one time. Loads are in units per second.
@@ -45,7 +45,7 @@ pub(crate) struct AutoscalerHistory {
     /// Whether its workload drains a queue.
     pub(crate) has_queue: bool,
     /// Whether the scenario sets a target load per pod. Without it, `needed` is computed from the
-    /// capacity of pods, which is no measure of too many replicas.
+    /// capacity of pods, and more replicas than that are not too many.
     pub(crate) has_target_load: bool,
     pub(crate) decisions: u32,
     pub(crate) scale_ups: u32,

@@ -1,5 +1,5 @@
-//! What happened: decisions in words, samples of each workload, and whether replicas followed the
-//! load.
+//! The records of the demo: decisions in words, samples of each workload, and whether replicas
+//! followed the load.
 
 mod dashboard;
 mod decision;

@@ -21,7 +21,7 @@ UP, DOWN: times scaled. AVERAGE, NEEDED: replicas and the pods that the load
 needed, over time. SHORTAGE: time in which not all load was served.";
 
 impl Summary {
-    /// Summarizes what happened until now.
+    /// Summarizes the demo up to now.
     pub(crate) fn new(dashboard: &Dashboard) -> Self {
         let mut rows = vec![HEADINGS.map(str::to_owned)];
         rows.extend(dashboard.autoscalers.iter().map(row));

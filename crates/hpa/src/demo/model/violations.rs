@@ -1,4 +1,4 @@
-//! Whether the controller followed the load, by the data of the simulation and not by the
+//! Checks whether the controller followed the load, by the data of the simulation instead of the
 //! controller's reports.
 
 use hpa_calc::explain::{minutes, number};
@@ -16,7 +16,7 @@ const SERVED_OVERALL: f64 = 0.8;
 /// replica.
 const TOLERANCE: f64 = 0.1;
 
-/// The rules below, for the summary.
+/// The description of the rules, for the summary.
 pub(super) const CRITERIA: &str = "\
 To follow the load, each workload must
   - serve 80% of it, and 95% not counting the first 3 minutes of each shortage

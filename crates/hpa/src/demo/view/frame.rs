@@ -9,7 +9,7 @@ use super::{
 };
 use crate::demo::model::{AutoscalerHistory, Dashboard, Decision, Reason, WorkloadSample};
 
-/// The facts above the autoscalers.
+/// The lines above the autoscalers.
 pub(crate) struct Header {
     pub(super) start: Start,
     pub(super) state: State,
@@ -26,9 +26,9 @@ pub(super) enum State {
     Over,
 }
 
-/// Columns beside a sparkline.
+/// The columns of a line that are not part of its sparkline.
 const MARGINS: usize = 44;
-/// A sparkline is at least this wide, even if the line is cut.
+/// The minimum width of a sparkline, even if its line is cut.
 const MIN_SPARKLINE: usize = 10;
 
 /// The lines of the live view for a terminal of this size. The frame that stays on the terminal may
@@ -43,20 +43,20 @@ pub(super) fn frame(
     let is_over = matches!(header.state, State::Over);
     if !is_over {
         let export = format!("export KUBECONFIG={}", header.start.kubeconfig);
-        lines.extend(uncut(&export, columns));
+        lines.extend(wrapped(&export, columns));
         if let Some(variable) = header.start.controller_url() {
-            lines.extend(uncut(&format!("export {variable}"), columns));
+            lines.extend(wrapped(&format!("export {variable}"), columns));
         }
         if let Some(page) = &header.start.dashboard {
-            lines.extend(uncut(&format!("dashboard: {page}"), columns));
+            lines.extend(wrapped(&format!("dashboard: {page}"), columns));
         }
     }
     lines.push(Line::default());
     let span = header.start.duration.max(dashboard.second);
-    let left = if is_over { usize::MAX } else { rows.saturating_sub(lines.len()) };
-    lines.extend(autoscalers(dashboard, span, columns, left));
-    let left = rows.saturating_sub(lines.len() + 1);
-    let scalings = last_scalings(dashboard, columns, left);
+    let free_rows = if is_over { usize::MAX } else { rows.saturating_sub(lines.len()) };
+    lines.extend(autoscalers(dashboard, span, columns, free_rows));
+    let free_rows = rows.saturating_sub(lines.len() + 1);
+    let scalings = last_scalings(dashboard, columns, free_rows);
     if !scalings.is_empty() {
         lines.push(Line::default().with(Style::Dim, "Last scalings"));
         lines.extend(scalings);
@@ -67,21 +67,21 @@ pub(super) fn frame(
     lines
 }
 
-/// A text in as many lines as it needs, broken where a terminal would. A part of an address is of no
-/// use.
-fn uncut(text: &str, columns: usize) -> Vec<Line> {
+/// Wraps a text where a terminal would. Addresses must not be cut, because a part of one is
+/// useless.
+fn wrapped(text: &str, columns: usize) -> Vec<Line> {
     let characters: Vec<char> = text.chars().collect();
     let parts = characters.chunks(columns.max(1)).map(|part| part.iter().collect::<String>());
     parts.map(|part| Line::default().with(Style::Dim, part)).collect()
 }
 
-/// The first autoscalers, as far as they fit in `rows` lines, and the number of hidden ones.
+/// As many autoscalers as fit in `rows` lines, and the number of hidden ones.
 fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let count = dashboard.autoscalers.len();
     for (index, history) in dashboard.autoscalers.iter().enumerate() {
         let block = autoscaler(history, span, columns);
-        // After the last block no blank line is needed, after others a line for the number.
+        // The last block needs no blank line. Others need a line for the number of hidden ones.
         let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
         if lines.len() + needed > rows {
             let more = format!("and {} more; enlarge the terminal to see them", count - index);
@@ -93,7 +93,7 @@ fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) ->
     lines
 }
 
-/// The last scalings, newest first, as far as they fit in `rows` lines.
+/// As many of the last scalings as fit in `rows` lines, newest first.
 fn last_scalings(dashboard: &Dashboard, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for decision in dashboard.recent_scalings.iter().rev() {
@@ -189,7 +189,7 @@ fn with_replicas(line: Line, last: WorkloadSample) -> Line {
     line.with(Style::Dim, format!(", {} needed", last.needed))
 }
 
-/// The last decision. The title shows its measurement, so the limit is enough if there is one.
+/// The last decision. Only its limit if it has one, because the title shows the measurement.
 fn last_decision(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
     let Some(decision) = &history.last_decision else {
         return vec![Line::default().with(Style::Dim, "  no decision yet")];

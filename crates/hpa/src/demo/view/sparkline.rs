@@ -4,9 +4,10 @@
 pub(super) type Point = (f64, f64);
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Zero. It differs from the lowest bar, so that a workload at zero replicas is visible.
+/// The character for zero. It differs from the lowest bar, because a workload at zero replicas must
+/// be visible.
 const ZERO: char = '·';
-/// No value yet.
+/// The character for columns after the last point.
 const BLANK: char = ' ';
 
 /// Draws the points between second 0 and `span` in `width` columns. A column shows the largest

@@ -1,4 +1,4 @@
-//! What the demo prints first.
+//! The introduction that the demo prints at the start.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub(crate) struct Start {
     pub(crate) kubeconfig: String,
     /// Address of the page that `hpa dashboard` shows.
     pub(crate) dashboard: Option<String>,
-    /// Where Prometheus can scrape the cluster.
+    /// The address at which Prometheus can scrape the cluster.
     pub(crate) metrics: Option<SocketAddr>,
     /// The debug API of the controller.
     pub(crate) debug_api: Option<SocketAddr>,

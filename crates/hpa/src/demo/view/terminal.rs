@@ -8,7 +8,7 @@ use super::line::Line;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 /// Undoes [`ENTER`].
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// Synchronized update: terminals that support it draw what follows at once, without flicker.
+/// Starts a synchronized update: terminals that support it draw the frame at once, without flicker.
 const BEGIN_UPDATE: &str = "\x1b[?2026h";
 const END_UPDATE: &str = "\x1b[?2026l";
 /// Columns and rows of a terminal that doesn't report its size.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
-    settings::{DOMAIN, Place, ProblemKind, SETTINGS, Setting, SettingPolicy, Settings},
+    settings::{DOMAIN, Place, SETTINGS, Setting},
 };
 use hpa_collectors::Environment;
 use hpa_crd::member_path;
@@ -13,13 +13,13 @@ use super::{Subject, validity::DecodedAutoscaler};
 use crate::lint::finding::Report;
 
 const ANNOTATIONS: &str = "metadata.annotations";
-/// The start of the annotations that say how metrics are collected.
+/// The prefix of annotations that configure collectors.
 const COLLECTED: &str = "metric-config.";
-/// Part of every domain that stands for this project.
+/// A part of all domains of this project's annotations.
 const PROJECT: &str = "hpa-rs";
 
-/// The settings of this project, as annotations or fields. The controller ignores names and values
-/// that it doesn't know.
+/// Settings of this project, as annotations or fields, whose name or value is unknown. The
+/// controller ignores them.
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     for (name, value) in &decoded.annotations {
         let Some(value) = value.as_str() else { continue };
@@ -33,22 +33,20 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
-    let Some(hpa) = &decoded.hpa else { return };
-    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
-    for problem in resolved.problems {
+    // What the API server refuses is reported as that.
+    let Some(resolved) = decoded.resolved.as_ref().filter(|_| decoded.hpa.is_some()) else {
+        return;
+    };
+    for problem in &resolved.problems {
         let field = match &problem.place {
             Place::Annotation(name) => member_path(ANNOTATIONS, name),
             Place::Field(path) => path.clone(),
         };
-        let ignored = match problem.kind {
-            ProblemKind::InvalidValue => "; ignored",
-            _ => "",
-        };
-        report.add(field, format!("{}{ignored}", problem.message));
+        report.add(field, problem.consequence());
     }
 }
 
-/// Annotations that no collector can use. The metrics of autoscalers without any are left alone:
+/// Annotations that no collector can use. Metrics without such annotations are not checked, because
 /// another adapter may serve them.
 pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     let annotations = &subject.hpa.metadata.annotations;
@@ -63,7 +61,8 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// An operator who has all collectors, and each server and region that the autoscaler names.
+/// The environment of an operator with all collectors, and with all servers and regions that the
+/// autoscaler names.
 pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
         let external = metric.external.as_ref().map(|source| &source.metric);

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::lint::{finding::Report, workspace::ServedMetrics};
 
-/// No pod uses less memory, in bytes.
+/// A target below this is implausible for memory, in bytes.
 const LEAST_BYTES: i64 = 1024;
-/// No pod uses more processors.
+/// A target above this is implausible for CPU, in cores.
 const MOST_CORES: i64 = 256;
 
 pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_>) {
@@ -33,7 +33,7 @@ pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_
     }
 }
 
-/// Memory in thousandths of a byte, and processors in whole ones where thousandths were meant.
+/// Memory in thousandths of a byte, and CPU in whole cores where millicores were probably meant.
 pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
         let (member, resource, target) = match metric {
@@ -78,7 +78,7 @@ pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// What a metric reads, if it is valid.
+/// A metric without its target, to compare which values metrics read.
 fn without_target(metric: &MetricSpec) -> MetricSpec {
     let mut metric = metric.clone();
     let targets = [
@@ -96,7 +96,7 @@ pub(super) fn unserved_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     let status = &subject.hpa.status;
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
-        // Whatever serves it: the controller may read it from a source of its own.
+        // The controller reads it, possibly from one of its own sources.
         let is_read = status.is_true(&ConditionType::ScalingActive)
             && status
                 .current_metrics
@@ -127,7 +127,7 @@ fn schedule(subject: &Subject<'_>, metric: &MetricSpec) -> Option<ScheduleKey> {
     ScheduleKey::for_object(&subject.hpa.metadata.namespace, object)
 }
 
-/// The flag for a source that the controller may have.
+/// Names the flag of a source that may serve the metric in the controller.
 fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     let sources = &subject.workspace.own_sources;
     let has_collector = || collector_of(subject.hpa, metric, &environment(subject.hpa)).is_some();
@@ -140,7 +140,7 @@ fn source_hint(subject: &Subject<'_>, metric: &MetricSpec) -> &'static str {
     }
 }
 
-/// Why nothing serves a metric.
+/// The reason why no API serves a metric; `None` if one does.
 fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
     let api = match metric.source_type {
         MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
@@ -148,6 +148,9 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
         MetricSourceType::External => "external.metrics.k8s.io",
         _ => return None,
     };
+    if served.undiscovered.is_some() {
+        return None;
+    }
     let by = served.by;
     if !served.groups.contains(api) {
         return Some(format!("{api} is not served by {by}"));
@@ -163,7 +166,7 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
     }
     if let Some(source) = &metric.object {
         let name = &source.metric.name;
-        // The kind's resource is not known here, so that of any resource counts.
+        // The resource of the kind is unknown here, so a metric of any resource counts.
         let is_it = |one: &str| one.split_once('/').is_some_and(|(_, metric)| metric == name);
         return is_unlisted(&served.custom, &is_it)
             .then(|| format!("the metric {name} in {api} is not served by {by}"));
@@ -173,7 +176,8 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
         .then(|| format!("the metric {name} in {api} is not served by {by}"))
 }
 
-/// The controller divides the value by the replicas, which only a sum allows.
+/// An average over pods with an `AverageValue` target: the controller divides it by the replicas
+/// once more.
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {

@@ -72,7 +72,7 @@ pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The containers with their places.
+/// The containers that have no request, with their paths.
 fn containers_without_request(
     target: &Manifest,
     resource: &str,
@@ -98,8 +98,8 @@ fn containers_without_request(
         .collect()
 }
 
-/// Whether a `LimitRange` of the namespace gives containers a request for the resource. It takes one
-/// of these members for it, if the others are absent.
+/// Whether a `LimitRange` of the namespace sets a default request for the resource. The API server
+/// derives it from the first of these fields that is set.
 fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
     let is_near = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
     let mut limits = subject.workspace.of_kind("LimitRange").filter(is_near).flat_map(|limits| {
@@ -165,8 +165,8 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
     })
 }
 
-/// Other workloads whose pods the target's selector matches: they count as the target's. If one of
-/// them has an autoscaler, the controller scales neither.
+/// Other workloads with pods that the target's selector matches. Their pods count as the target's.
+/// If such a workload also has an autoscaler, the controller scales neither.
 pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();

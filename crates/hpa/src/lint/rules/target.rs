@@ -1,5 +1,6 @@
 //! Checks of the target, and of other autoscalers of it.
 
+use hpa_calc::settings::Bounds;
 use serde_json::Value;
 
 use super::{Subject, describe};
@@ -14,7 +15,7 @@ use crate::{
 pub(super) const REFERENCE: &str = "/spec/scaleTargetRef";
 const FIELD: &str = "spec.scaleTargetRef";
 const KEDA: &str = "keda.sh";
-/// The kinds of the API groups without a dot, that is, without custom resources, that have a scale.
+/// The kinds with a scale in API groups without a dot. Groups of custom resources have a dot.
 const SCALABLE: [(&str, &str); 4] = [
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
@@ -23,17 +24,17 @@ const SCALABLE: [(&str, &str); 4] = [
 ];
 
 pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let spec = &subject.hpa.spec;
-    let (min, max) = (spec.effective_min_replicas(), spec.max_replicas);
-    if min == max {
+    if let [Bounds { min_replicas: min, max_replicas: max, .. }] = &*subject.bounds()
+        && min == max
+    {
         let message =
             format!("minReplicas and maxReplicas are both {max}, so the autoscaler never scales");
         report.add("spec.minReplicas", message);
     }
 }
 
-/// In a cluster, a target that doesn't exist. In files, a target that isn't there while one is that
-/// has a similar name, another kind or another namespace, and that no autoscaler scales.
+/// In a cluster, a target that doesn't exist. In files, a missing target if there is an object
+/// without autoscaler that could be meant: with a similar name, another kind or another namespace.
 pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let wanted = subject.target_reference();

@@ -1,9 +1,9 @@
-//! What the API server refuses or drops.
+//! Checks for fields and values that the API server rejects or drops.
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
-    settings::{Place, ProblemKind, SETTINGS, SettingPolicy, Settings},
+    settings::{Place, ProblemKind, Resolved, SETTINGS, SettingPolicy, SettingProblem, Settings},
     validation::{ValidationOptions, validate, validate_name},
 };
 use hpa_crd::FieldError;
@@ -21,7 +21,7 @@ use crate::{
 
 const UNKNOWN_FIELD: &str = "unknown field: the API server refuses a manifest of kubectl with it, \
                              and drops it otherwise. Check its spelling and indentation";
-/// The member with which a patch says how it is merged.
+/// The field that controls how a patch is merged.
 const PATCH_DIRECTIVE: &str = "$patch";
 
 /// An autoscaler as the API server decodes it.
@@ -32,8 +32,10 @@ pub(super) struct DecodedAutoscaler {
     unknown: Vec<FieldError>,
     invalid: Vec<FieldError>,
     duplicates: Vec<Duplicate>,
-    /// With the defaults of the API server. `None` if a value is invalid.
+    /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
+    /// With the default flags. `None` if the object can't be decoded.
+    pub(super) resolved: Option<Resolved>,
 }
 
 /// Decodes an autoscaler of any version.
@@ -48,6 +50,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
         duplicates: manifest.duplicates().collect(),
         hpa: None,
+        resolved: None,
     };
     let is_directive = |field: &str| field.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
@@ -79,7 +82,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     decoded
 }
 
-/// What to do about an unknown field. One of the custom API may be meant.
+/// The message about an unknown field. It can be a field of the custom API.
 fn unknown_field_message(field: &str) -> String {
     let name = field.rsplit('.').next().unwrap_or_default();
     match SETTINGS.iter().find(|setting| setting.field == name) {
@@ -92,7 +95,7 @@ fn unknown_field_message(field: &str) -> String {
     }
 }
 
-/// What owner references lack: the API server requires all of it.
+/// The required fields that owner references lack.
 fn incomplete_owners(object: &Value) -> Vec<FieldError> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let lacking = owners.into_iter().flatten().enumerate().flat_map(|(index, owner)| {
@@ -113,19 +116,20 @@ impl DecodedAutoscaler {
         let causes = names.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
+        let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         if self.api_version == hpa_crd::API_VERSION {
-            self.invalid.extend(invalid_fields(&hpa));
+            self.invalid.extend(invalid_fields(&resolved.problems));
         }
+        self.resolved = Some(resolved);
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }
 }
 
-/// The fields with settings that the API server refuses.
-fn invalid_fields(hpa: &HorizontalPodAutoscaler) -> Vec<FieldError> {
-    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
-    let invalid = resolved.problems.into_iter().filter_map(|problem| match problem.place {
+/// The fields with settings that the API server rejects.
+fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
+    let invalid = problems.iter().filter_map(|problem| match &problem.place {
         Place::Field(field) if problem.kind == ProblemKind::InvalidValue => {
-            Some(FieldError { field, message: problem.message })
+            Some(FieldError { field: field.clone(), message: problem.message.clone() })
         }
         _ => None,
     });
@@ -176,8 +180,8 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-/// Objects that look like autoscalers, but aren't for the API server. An API group of a custom
-/// resource has a dot.
+/// Objects that look like autoscalers, but whose kind or version the API server doesn't have.
+/// Custom resources are recognized by the dot in their API group, and not reported.
 pub(super) fn unknown_kind(manifest: &Manifest, report: &mut Report<'_>) {
     let (kind, api_version) = (manifest.kind(), text(&manifest.object, "/apiVersion"));
     let group = group(api_version);

@@ -1,4 +1,4 @@
-//! Differences of two answers.
+//! Differences between two responses.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn names(answer: &Answer) -> anyhow::Result<Option<BTreeSet<String>>> {
     Ok(Some(resources.iter().filter_map(name).collect()))
 }
 
-/// A line for each difference. Equal errors are no difference, whatever their messages.
+/// A line for each difference. Errors with the same status are equal, regardless of their messages.
 pub(super) fn values(left: &Values, right: &Values, tolerance: f64) -> Vec<String> {
     let (left, right) = match (left, right) {
         (Err((left, _)), Err((right, _))) if left == right => return Vec::new(),

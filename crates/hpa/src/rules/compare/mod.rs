@@ -21,7 +21,7 @@ use self::{
 };
 use crate::args::RulesCompareArguments;
 
-/// Exit status if nothing was compared, so "no differences" would mean nothing.
+/// Exit status if no value was compared.
 const EXIT_INCONCLUSIVE: u8 = 2;
 
 /// The APIs that both servers may have, with the versions that prometheus-adapter's chart
@@ -29,7 +29,7 @@ const EXIT_INCONCLUSIVE: u8 = 2;
 const APIS: [&str; 3] =
     ["custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1", "metrics.k8s.io/v1beta1"];
 
-/// How often a value is read until both servers agree.
+/// The maximum number of reads of a value until both servers agree.
 const ATTEMPTS: usize = 3;
 
 /// Compares, and prints a report. Differences are an error.

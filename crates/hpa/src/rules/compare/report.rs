@@ -16,30 +16,30 @@ pub(super) struct Api {
     pub(super) name: &'static str,
     /// Whether at least one server has the API.
     pub(super) is_served: bool,
-    /// How many metrics both servers have.
+    /// The number of metrics that both servers have.
     pub(super) common: usize,
     pub(super) only_left: Vec<String>,
     pub(super) only_right: Vec<String>,
-    /// Which of the servers doesn't have the API, if the other one does.
+    /// The server that doesn't serve the API, if only the other one does.
     pub(super) unserved: Option<String>,
 }
 
 /// The values that a request returned.
 pub(super) struct Comparison {
     pub(super) request: MetricRequest,
-    /// How many values the left server has.
+    /// The number of values of the left server.
     pub(super) values: usize,
     pub(super) differences: Vec<String>,
 }
 
 impl Report {
-    /// How many metrics and requests differ.
+    /// The number of metrics and requests that differ.
     pub(super) fn differences(&self) -> usize {
         let metrics: usize = self.apis.iter().map(Api::differences).sum();
         metrics + self.requests.iter().filter(|request| !request.differences.is_empty()).count()
     }
 
-    /// How many values were compared.
+    /// The number of compared values.
     pub(super) fn values(&self) -> usize {
         self.requests.iter().map(|request| request.values).sum()
     }

@@ -81,8 +81,8 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     Some(format!("{CUSTOM}/{namespace}/{resource}/{name}/{metric}{query}"))
 }
 
-/// The parameter with the selector of a metric, or nothing. `None` if the selector can't be parsed,
-/// which the API server doesn't accept.
+/// The query parameter with the selector of a metric; empty without a selector. `None` if the
+/// selector is invalid, which the API server rejects.
 fn query(parameter: &str, metric: &MetricIdentifier) -> Option<String> {
     let Some(selector) = &metric.selector else { return Some(String::new()) };
     let selector = Selector::from_label_selector(Some(selector)).ok()?;

@@ -32,7 +32,7 @@ pub(super) struct Server {
     client: Client,
 }
 
-/// An answer with any status.
+/// A response with any status.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Value,
@@ -49,7 +49,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// A token must not be sent in clear text, or to a server that anybody can pretend to be.
+/// A token must not be sent in clear text, nor to a server whose identity is not verified.
 fn check_token_is_safe(endpoint: &Endpoint<'_>) -> anyhow::Result<()> {
     let host = endpoint.url.host().unwrap_or_default();
     let is_loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
@@ -102,7 +102,7 @@ impl Server {
         Ok(Self { name, client })
     }
 
-    /// Reads a path. A response with an error is an answer.
+    /// Reads a path. Error responses are returned as well.
     pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         let context = || format!("{}: GET {path} failed", self.name);
         let request = Request::get(path).header("Accept", "application/json").body(Body::empty())?;
@@ -111,9 +111,9 @@ impl Server {
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
             let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-            // Errors of proxies are no JSON.
+            // Error responses of proxies are not JSON.
             let body = if status == 200 {
-                serde_json::from_slice(&body).context("the response is no JSON")?
+                serde_json::from_slice(&body).context("the response is not JSON")?
             } else {
                 serde_json::from_slice(&body).unwrap_or_default()
             };

@@ -8,6 +8,7 @@ use std::{
 };
 
 use axum::{Json, Router, extract::State, http::StatusCode};
+use http::Uri;
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -20,13 +21,13 @@ type Answers = HashMap<&'static str, Vec<(u16, Value)>>;
 
 /// A server of the metrics APIs.
 #[derive(Clone, Default)]
-struct Fake {
+struct FakeServer {
     answers: Arc<Mutex<Answers>>,
     authorization: Arc<Mutex<Option<String>>>,
     requests: Arc<AtomicUsize>,
 }
 
-impl Fake {
+impl FakeServer {
     fn on(self, path: &'static str, status: u16, body: Value) -> Self {
         self.answers.lock().entry(path).or_default().push((status, body));
         self
@@ -59,7 +60,7 @@ impl Fake {
 }
 
 async fn answer(
-    State(fake): State<Fake>,
+    State(fake): State<FakeServer>,
     request: axum::extract::Request,
 ) -> (StatusCode, Json<Value>) {
     fake.requests.fetch_add(1, Ordering::Relaxed);
@@ -75,8 +76,6 @@ async fn answer(
     };
     (StatusCode::from_u16(status).unwrap(), Json(body))
 }
-
-use http::Uri;
 
 const RPS: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps";
 
@@ -98,7 +97,7 @@ fn rps() -> Value {
     json!([{"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": target}}])
 }
 
-async fn report(left: &Fake, right: &Fake, metrics: Value) -> anyhow::Result<Report> {
+async fn report(left: &FakeServer, right: &FakeServer, metrics: Value) -> anyhow::Result<Report> {
     let mut tasks = JoinSet::new();
     let server = |name, url| {
         Server::new(&Endpoint {
@@ -118,8 +117,10 @@ async fn report(left: &Fake, right: &Fake, metrics: Value) -> anyhow::Result<Rep
 
 #[tokio::test]
 async fn equal_servers_have_no_differences() {
-    let left = Fake::default().custom(&["pods/rps"]).pods(&[("web-1", "20"), ("web-2", "30")]);
-    let right = Fake::default().custom(&["pods/rps"]).pods(&[("web-1", "21"), ("web-2", "30500m")]);
+    let left =
+        FakeServer::default().custom(&["pods/rps"]).pods(&[("web-1", "20"), ("web-2", "30")]);
+    let right =
+        FakeServer::default().custom(&["pods/rps"]).pods(&[("web-1", "21"), ("web-2", "30500m")]);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!((report.differences(), report.values()), (0, 2));
     assert_eq!(
@@ -133,12 +134,12 @@ async fn equal_servers_have_no_differences() {
 
 #[tokio::test]
 async fn different_values_and_metrics_are_reported() {
-    let left = Fake::default().custom(&["pods/rps", "pods/old"]).pods(&[
+    let left = FakeServer::default().custom(&["pods/rps", "pods/old"]).pods(&[
         ("web-1", "20"),
         ("web-2", "0"),
         ("web-3", "5"),
     ]);
-    let right = Fake::default()
+    let right = FakeServer::default()
         .custom(&["pods/rps", "services/new"])
         .pods(&[("web-1", "30"), ("web-4", "1")]);
     let report = report(&left, &right, rps()).await.unwrap();
@@ -161,8 +162,8 @@ async fn different_values_and_metrics_are_reported() {
 
 #[tokio::test]
 async fn value_that_settles_is_equal() {
-    let left = Fake::default().pods(&[("web-1", "20")]);
-    let right = Fake::default().pods(&[("web-1", "30")]).pods(&[("web-1", "20")]);
+    let left = FakeServer::default().pods(&[("web-1", "20")]);
+    let right = FakeServer::default().pods(&[("web-1", "30")]).pods(&[("web-1", "20")]);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!(report.differences(), 0);
     // Three lists, and the value twice.
@@ -171,9 +172,9 @@ async fn value_that_settles_is_equal() {
 
 #[tokio::test]
 async fn missing_api_and_error_are_reported() {
-    let left = Fake::default().custom(&[]).pods(&[("web-1", "20")]);
+    let left = FakeServer::default().custom(&[]).pods(&[("web-1", "20")]);
     let error = json!({"message": "unable to fetch metrics"});
-    let right = Fake::default().on(RPS, 500, error);
+    let right = FakeServer::default().on(RPS, 500, error);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!(report.differences(), 2);
     let text = report.to_string();
@@ -184,7 +185,7 @@ async fn missing_api_and_error_are_reported() {
 
 #[tokio::test]
 async fn equal_errors_are_no_difference_and_no_value() {
-    let report = report(&Fake::default(), &Fake::default(), rps()).await.unwrap();
+    let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
     assert_eq!((report.differences(), report.values()), (0, 0));
 }
 
@@ -193,7 +194,7 @@ async fn token_is_sent() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "secret\n").unwrap();
-    let (fake, mut tasks) = (Fake::default(), JoinSet::new());
+    let (fake, mut tasks) = (FakeServer::default(), JoinSet::new());
     let server = Server::new(&Endpoint {
         name: "right",
         url: fake.start(&mut tasks).await,

@@ -1,4 +1,4 @@
-//! The values in an answer.
+//! The values in a response.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::server::Answer;
 
-/// Values by what they are for: an object, labels, or a container and a resource. Or the status
-/// and message of an error.
+/// Values by their object, their labels, or their container and resource; or the status and message
+/// of an error.
 pub(super) type Values = Result<BTreeMap<String, Quantity>, (u16, String)>;
 
 pub(super) fn of(answer: &Answer) -> anyhow::Result<Values> {

@@ -1,4 +1,4 @@
-//! Correlates events, so that repeated ones don't flood the API server.
+//! Correlates events. Repeated ones must not flood the API server.
 //!
 //! The rules are those of client-go's event correlator, except that `SuccessfulRescale` has its own
 //! budget.
@@ -20,7 +20,7 @@ const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 const SIMILAR_EVENTS: usize = 10;
 /// The messages of similar events are discarded after this time without another one.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
-/// The maximum budget of an object: how many events it can have at once.
+/// The maximum budget of an object: the number of events that it can have at once.
 const BUDGET_BURST: f64 = 25.0;
 /// The time after which a budget grows by one event.
 const BUDGET_REFILL: SignedDuration = SignedDuration::from_secs(300);
@@ -35,7 +35,7 @@ pub(super) struct EventWrite {
     pub(super) message: String,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// How often the event occurred. If more than once, the Event object should exist already.
+    /// The number of occurrences. After the first one, the Event object should exist already.
     pub(super) count: i32,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Decision {
 /// UID, namespace and name. Namespace and name are for objects without a UID.
 type ObjectId = (String, String, String);
 
-/// What similar events have in common: everything but the message.
+/// The fields that similar events have in common: all but the message.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SimilarKey {
     object: ObjectId,
@@ -56,12 +56,13 @@ struct SimilarKey {
     reason: String,
 }
 
-/// Identifies an Event object. Without a message, that of combined events.
+/// Identifies an Event object. Combined events have no message.
 type SeriesKey = (SimilarKey, Option<String>);
 
 /// An object has one budget for its rescale events (`true`), and one for all others.
 type BudgetKey = (ObjectId, bool);
 
+/// The recent messages of similar events.
 struct Similar {
     messages: Vec<String>,
     last: Timestamp,
@@ -99,7 +100,7 @@ impl Correlator {
         Self { similar: lru_cache(), series: lru_cache(), budgets: lru_cache(), last_nanosecond: 0 }
     }
 
-    /// Decides whether and how to write an event. The time is the event's.
+    /// Decides whether and how to write an event, at the time of the event.
     pub(super) fn decide(&mut self, event: RecordedEvent) -> Decision {
         let RecordedEvent { object, event_type, reason, mut message, at } = event;
         let object_id = (object.uid.clone(), object.namespace.clone(), object.name.clone());
@@ -117,7 +118,7 @@ impl Correlator {
         let name = self.name(&object.name, at);
         let series =
             self.series.get_or_insert_mut_ref(&key, || Series { name, first: at, count: 0 });
-        // Counts events over the budget too, so that the next write has the real number.
+        // Events over the budget count as well: the next write must have the real number.
         series.count = series.count.saturating_add(1);
         let (name, first, count) = (series.name.clone(), series.first, series.count);
         if !self.may_write(&(object_id, is_rescale), at) {
@@ -147,7 +148,7 @@ impl Correlator {
         if similar.messages.iter().any(|it| it == message) {
             return false;
         }
-        // A combined message isn't stored, so that the earlier messages keep their Event objects.
+        // A combined message isn't stored, because the earlier messages keep their Event objects.
         if similar.messages.len() + 1 >= SIMILAR_EVENTS {
             return true;
         }

@@ -29,10 +29,10 @@ const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// The configuration of an [`EventWriter`].
 #[derive(Clone, Copy, Debug)]
 pub struct EventWriterConfig {
-    /// How many events may be queued. More are dropped.
+    /// The maximum number of queued events. Further ones are dropped.
     pub queue_length: usize,
     pub request_timeout: Duration,
-    /// How often to try to write an event.
+    /// The maximum number of attempts to write an event.
     pub attempts: u32,
     /// The delay before the second attempt. It doubles with each attempt.
     pub initial_backoff: Duration,
@@ -126,7 +126,7 @@ impl EventWriter {
     }
 }
 
-/// What to do about an event that was not written.
+/// The kind of failure to write an event.
 enum Failure {
     /// The event exists already, or its namespace is being deleted.
     NotNeeded,

@@ -14,7 +14,8 @@ async fn authorization(connector: &Connector) -> String {
     headers.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(";")
 }
 
-/// Writes a file with another time than before, which file systems may only have in seconds.
+/// Writes a file and sets its age: some file systems have times in seconds only, and would hide the
+/// change.
 fn write(path: &Path, content: &str, age: Duration) {
     std::fs::write(path, content).unwrap();
     let modified = std::time::SystemTime::now() - age;
@@ -40,7 +41,7 @@ async fn rotated_token_is_read_again() {
 }
 
 #[tokio::test]
-async fn configured_authorization_counts_before_the_token() {
+async fn configured_authorization_header_takes_precedence_over_the_token() {
     let dir = tempfile::tempdir().unwrap();
     let token_file = dir.path().join("token");
     std::fs::write(&token_file, "token").unwrap();

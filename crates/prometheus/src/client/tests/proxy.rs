@@ -1,4 +1,4 @@
-//! Proxies, chosen by variables and by a kubeconfig.
+//! Proxies from environment variables and kubeconfig files.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::client::{
 /// The heads of requests.
 type Heads = Arc<Mutex<Vec<String>>>;
 
-/// A proxy that answers itself, and a server that does.
+/// Serves an empty vector, as a proxy or as the server itself.
 async fn serve() -> (SocketAddr, Heads) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -71,11 +71,11 @@ async fn proxy_forwards_requests_to_a_server_without_tls() {
 }
 
 #[tokio::test]
-async fn proxy_makes_a_tunnel_to_a_server_with_tls() {
+async fn server_with_tls_is_reached_through_a_tunnel() {
     let (proxy, heads) = serve().await;
     let variables = vec![("HTTPS_PROXY", format!("http://me:hunter2@{proxy}"))];
     let settings = Settings::new("p", "https://user:secret@prometheus.test").unwrap();
-    // The proxy of this test has no server behind it.
+    // This proxy doesn't forward.
     query(settings, variables).await.unwrap_err();
     let head = heads.lock().pop().unwrap();
     assert!(head.starts_with("connect prometheus.test:443 http/1.1\r\n"), "{head}");
@@ -107,7 +107,7 @@ async fn variables_choose_between_the_proxy_and_a_direct_connection(
 }
 
 #[tokio::test]
-async fn proxy_of_the_kubeconfig_counts_before_variables() {
+async fn proxy_of_the_kubeconfig_takes_precedence_over_variables() {
     let ((proxy, heads), (other, _)) = (serve().await, serve().await);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("kubeconfig");

@@ -1,4 +1,4 @@
-//! What is sent, and what is made of responses.
+//! Requests and the handling of responses.
 
 use std::{
     convert::Infallible,
@@ -33,17 +33,17 @@ const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","resul
     {"metric":{"pod":"a"},"value":[1,"2"]}]}}"#;
 
 #[derive(Debug)]
-struct Sent {
+struct SentRequest {
     method: Method,
     uri: String,
     headers: HeaderMap,
     body: String,
 }
 
-/// Responds to all requests alike, when the gate has a permit for each.
+/// Gives all requests the same response. Each takes a permit of the gate.
 #[derive(Clone)]
 struct Server {
-    sent: Arc<Mutex<Vec<Sent>>>,
+    sent: Arc<Mutex<Vec<SentRequest>>>,
     gate: Arc<Semaphore>,
     in_flight: Arc<AtomicUsize>,
     max_in_flight: Arc<AtomicUsize>,
@@ -81,7 +81,7 @@ impl Server {
         self.max_in_flight.fetch_max(in_flight, Ordering::SeqCst);
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        self.sent.lock().push(Sent {
+        self.sent.lock().push(SentRequest {
             method: parts.method,
             uri: parts.uri.to_string(),
             headers: parts.headers,
@@ -153,7 +153,7 @@ async fn query_is_sent_by_verb(
 #[case::empty(TimeoutParameter::Empty, "query=up&timeout=")]
 #[case::absent(TimeoutParameter::Absent, "query=up")]
 #[tokio::test]
-async fn timeout_is_sent_as_asked(#[case] timeout: TimeoutParameter, #[case] expected: &str) {
+async fn timeout_parameter_is_sent(#[case] timeout: TimeoutParameter, #[case] expected: &str) {
     let server = Server::new(200, VECTOR);
     let client = server.client(settings());
     client.query(&InstantQuery { query: "up".to_owned(), timeout }).await.unwrap();
@@ -184,7 +184,7 @@ async fn header_can_have_several_values() {
 #[case::other(500, VECTOR, Some("unknown response code 500"))]
 #[case::nothing(204, "", Some("isn't a response of Prometheus"))]
 #[tokio::test]
-async fn response_counts_by_status(
+async fn responses_are_accepted_by_status_and_body(
     #[case] status: u16,
     #[case] body: &str,
     #[case] expected: Option<&str>,
@@ -213,7 +213,7 @@ async fn equal_concurrent_queries_share_a_request() {
 }
 
 #[tokio::test]
-async fn requests_at_a_time_are_limited() {
+async fn concurrent_requests_are_limited() {
     let server = Server::closed(VECTOR);
     let concurrency = NonZeroUsize::new(2).unwrap();
     let client = server.client(Settings { concurrency, ..settings() });
@@ -254,13 +254,13 @@ async fn slow_server_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn long_response_is_refused() {
+async fn too_long_response_is_an_error() {
     let settings = Settings { max_response_bytes: VECTOR.len() - 1, ..settings() };
     let error = Server::new(200, VECTOR).client(settings).query(&query("up")).await.unwrap_err();
     assert!(matches!(error, QueryFailure::TooLong(_)), "{error}");
 }
 
-/// A response of two mebibytes, whose second half comes when the gate has a permit.
+/// A response of 2 MiB in three chunks. The last two take permits of the gate.
 fn large_response(
     gate: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
@@ -293,7 +293,7 @@ async fn large_responses_are_read_one_after_the_other() {
     let queries = [query("a"), query("b")];
     let both = async { tokio::join!(client.query(&queries[0]), client.query(&queries[1])) };
     let open = async {
-        // Both have read 1.4 MB. One asks for its third chunk while the other waits.
+        // Both have read more than a small response. One reads on while the other waits.
         while waiting.load(Ordering::SeqCst) < 3 {
             tokio::task::yield_now().await;
         }
@@ -311,7 +311,7 @@ async fn large_responses_are_read_one_after_the_other() {
 
 /// In real time: the thread that reads the series would stop virtual time.
 #[tokio::test]
-async fn series_that_stall_are_a_timeout() {
+async fn stalled_response_with_series_is_a_timeout() {
     let service = tower::service_fn(async |_: Request<Body>| {
         let start = Bytes::from(r#"{"status":"success","data":[{"__name__":"a"},"#);
         let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(start))]);
@@ -342,7 +342,7 @@ async fn series_are_streamed() {
 }
 
 #[tokio::test]
-async fn half_a_list_of_series_is_an_error() {
+async fn incomplete_list_of_series_is_an_error() {
     let client = Server::new(200, r#"{"status":"success","data":[{"__na"#).client(settings());
     let read = client
         .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));

@@ -1,4 +1,4 @@
-//! TLS with files: the server's authority and the client's certificate.
+//! TLS with the server's CA and the client's certificate from files.
 
 use std::{path::Path, sync::Arc};
 
@@ -30,13 +30,13 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-type Issued = (rcgen::Certificate, KeyPair);
+type IssuedCertificate = (rcgen::Certificate, KeyPair);
 
-fn issue(authority: &Authority, name: &str) -> Issued {
+fn issue(authority: &Authority, name: &str) -> IssuedCertificate {
     issue_until(authority, name, 2100)
 }
 
-fn issue_until(authority: &Authority, name: &str, year: i32) -> Issued {
+fn issue_until(authority: &Authority, name: &str, year: i32) -> IssuedCertificate {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.not_before = rcgen::date_time_ymd(2020, 1, 1);
@@ -44,10 +44,10 @@ fn issue_until(authority: &Authority, name: &str, year: i32) -> Issued {
     (params.signed_by(&key, authority).unwrap(), key)
 }
 
-/// Which clients a server accepts.
+/// The clients that a server accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clients {
-    /// Those with a certificate of its authority.
+    /// Clients with a certificate of its CA.
     WithCertificate,
     Any,
 }
@@ -58,7 +58,7 @@ type Heads = Arc<Mutex<Vec<String>>>;
 /// Serves an empty vector to each request.
 async fn serve(
     authority: &Authority,
-    (certificate, key): Issued,
+    (certificate, key): IssuedCertificate,
     clients: Clients,
 ) -> (u16, Heads) {
     let mut roots = RootCertStore::empty();
@@ -145,7 +145,7 @@ fn describe(error: &dyn std::error::Error) -> String {
 async fn expired_certificate_is_reported_until_it_is_replaced() {
     let authority = authority();
     let dir = tempfile::tempdir().unwrap();
-    let settings = |port: u16, (certificate, key): Issued| Settings {
+    let settings = |port: u16, (certificate, key): IssuedCertificate| Settings {
         ca_file: Some(write(dir.path(), "ca.crt", authority.pem())),
         client_certificate_file: Some(write(dir.path(), "tls.crt", certificate.pem())),
         client_key_file: Some(write(dir.path(), "tls.key", key.serialize_pem())),

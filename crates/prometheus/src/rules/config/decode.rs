@@ -1,4 +1,4 @@
-//! From a YAML tree to the types of a rules file.
+//! Decodes a YAML tree into a rules file.
 
 use std::{collections::BTreeSet, fmt::Write as _, rc::Rc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     duration::parse_duration,
 };
 
-/// The maximum number of nodes that are decoded. Aliases can multiply them.
+/// The maximum number of decoded nodes. Aliases can multiply them.
 const MAX_NODES: usize = 200_000;
 /// The maximum number of errors that are reported.
 const MAX_ISSUES: usize = 100;
@@ -34,7 +34,8 @@ pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError
     decoder.members(values, &mut |decoder, name, _, value| match name {
         "custom" => decoder.member("rules", &mut config.rules, value),
         "external" => decoder.member("externalRules", &mut config.external_rules, value),
-        // The chart's default is an empty mapping. Templates of the chart treat an empty list alike.
+        // The chart's default is an empty mapping. Templates of the chart treat an empty list
+        // alike.
         "resource" if is_empty(value) => {}
         "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
         "default" => decoder.member("default", &mut default, value),
@@ -55,10 +56,10 @@ struct Decoder {
     nodes: usize,
 }
 
-/// Takes the name, the key and the value of a member.
+/// A callback with the name, the key and the value of a member.
 type Visit<'a> = dyn FnMut(&mut Decoder, &str, &Node, &Node) + 'a;
 
-/// A type that a node can be decoded to. `null` leaves the value as it is.
+/// A value that a node is decoded into. `null` leaves it unchanged.
 trait Decode: Default {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node);
 }
@@ -67,7 +68,7 @@ trait Decode: Default {
 trait Fields: Default {
     const NAMES: &'static [&'static str];
 
-    /// Decodes the field, which is one of the names.
+    /// Decodes the field with one of the `NAMES`.
     fn field(&mut self, name: &str, decoder: &mut Decoder, node: &Node);
 }
 
@@ -105,7 +106,7 @@ impl Decoder {
         self.path.truncate(outer);
     }
 
-    /// Counts a node. Returns whether there are not too many yet.
+    /// Counts a node. Returns whether the number of nodes is within the limit.
     fn count(&mut self, node: &Node) -> bool {
         self.nodes += 1;
         if self.nodes == MAX_NODES {
@@ -114,8 +115,7 @@ impl Decoder {
         self.nodes < MAX_NODES
     }
 
-    /// The members of a mapping, with those of its merge keys, as scalar key and value. `None` if
-    /// the node is null or no mapping.
+    /// The members of a mapping. `None` if the node is null or, with an error, not a mapping.
     fn mapping<'n>(&mut self, node: &'n Node) -> Option<&'n [(Rc<Node>, Rc<Node>)]> {
         match &node.content {
             Content::Mapping(members) => Some(members),
@@ -127,8 +127,7 @@ impl Decoder {
         }
     }
 
-    /// Calls `visit` with the key and value of each member. Merge keys are followed; what they add
-    /// may be set again.
+    /// Calls `visit` with each member. Members of merge keys may be overridden.
     fn members(&mut self, node: &Node, visit: &mut Visit<'_>) {
         let mut seen = BTreeSet::new();
         for (key, value) in self.mapping(node).unwrap_or_default() {
@@ -190,8 +189,8 @@ fn decode_fields<T: Fields>(value: &mut T, decoder: &mut Decoder, node: &Node) {
     });
 }
 
-/// Whether a name is another one with a typing mistake: another case, or one letter more, less or
-/// different.
+/// Whether a name is a misspelling of another: in another case, or with one letter added, missing
+/// or changed.
 fn is_similar(name: &str, known: &str) -> bool {
     let (name, known) = (name.to_lowercase(), known.to_lowercase());
     let matching = |left: &str, right: &str| {

@@ -1,15 +1,15 @@
-//! Durations of Prometheus, such as `5m` or `1h30m`.
+//! Prometheus durations, such as `5m` or `1h30m`.
 
 use std::time::Duration;
 
-/// Why a text is no duration. The messages are those of Prometheus.
+/// An invalid duration, with the message of Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
     /// The text is empty.
     #[error("empty duration string")]
     Empty,
-    /// The text is no sequence of numbers with units, from the largest unit to the smallest.
+    /// Not a sequence of numbers with units, from the largest unit to the smallest.
     #[error("not a valid duration string: {}", hpa_calc::go_text::Quoted(.0))]
     Invalid(String),
     /// A unit other than `y`, `w`, `d`, `h`, `m`, `s` and `ms`.
@@ -38,7 +38,7 @@ const UNITS: [(&str, u64); 7] = [
     ("s", 1000),
     ("ms", 1),
 ];
-/// What a signed 64-bit number of nanoseconds can hold.
+/// `i64::MAX` nanoseconds.
 const MAX_MS: u64 = 9_223_372_036_854;
 
 /// Parses a duration of Prometheus (`model.ParseDuration`).
@@ -94,7 +94,7 @@ mod tests {
     #[case::negative("-1m", r#"not a valid duration string: "-1m""#)]
     #[case::fraction("1.5m", r#"unknown unit "." in duration "1.5m""#)]
     #[case::too_long("300y", "duration out of range")]
-    fn other_texts_fail(#[case] text: &str, #[case] expected: &str) {
+    fn invalid_durations_are_errors(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(parse_duration(text).unwrap_err().to_string(), expected);
     }
 }

@@ -1,12 +1,12 @@
-//! Rules inside of other files: a `ConfigMap` with the file, and Helm values of a chart with
-//! `rules.custom`, `rules.external` and `rules.resource`.
+//! Rules in other files: a `ConfigMap`, or Helm values with `rules.custom`, `rules.external` and
+//! `rules.resource`.
 
 use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
 
 use super::{Config, ConfigError, decode::decode_values};
 use crate::rules::generate::default_rules;
 
-/// The maximum nesting of a chart's values in those of another one, or in a `HelmRelease`.
+/// The maximum nesting of a chart's values in those of a parent chart, or in a `HelmRelease`.
 const MAX_DEPTH: usize = 4;
 const LISTS: [&str; 3] = ["rules", "externalRules", "resourceRules"];
 
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
     }
 }
 
-/// The rules of a document that isn't a rules file.
+/// The rules in a `ConfigMap` or in Helm values.
 fn config(text: &str, document: &Node) -> Option<Result<Config, ConfigError>> {
     if document.member("kind").and_then(Node::text) == Some("ConfigMap") {
         let Content::Mapping(files) = &document.member("data")?.content else { return None };
@@ -52,7 +52,7 @@ fn values(node: &Node, depth: usize) -> Option<&Node> {
     members.iter().find_map(|(_, value)| values(value, depth + 1))
 }
 
-/// The chart puts its own rules in front of the values', unless `default` is false.
+/// Decodes the rules in Helm values. The chart prepends its own rules, unless `default` is false.
 fn with_defaults(rules: &Node) -> Result<Config, ConfigError> {
     let (mut config, has_defaults) = decode_values(rules)?;
     if has_defaults {
@@ -65,7 +65,7 @@ fn with_defaults(rules: &Node) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// Changes the paths of custom rules that others are put in front of.
+/// Renumbers the paths of custom rules after `count` rules were prepended.
 fn shift_rules(positions: &mut Positions, count: usize) {
     let shifted = |path: String| {
         let (index, rest) = path.strip_prefix("rules[")?.split_once(']')?;
@@ -75,7 +75,7 @@ fn shift_rules(positions: &mut Positions, count: usize) {
     positions.0 = all.map(|(path, at)| (shifted(path.clone()).unwrap_or(path), at)).collect();
 }
 
-/// A rules file that is a text in another file. Its positions are those of the other file.
+/// Parses a rules file that is a string in another file. Positions refer to the other file.
 fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
     let first = content.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
     let shift = first.and_then(|(index, line)| {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_file_is_read_as_it_is() {
+    fn plain_rules_file_is_read() {
         assert_eq!(parse("rules: [{seriesQuery: up}]").unwrap().rules.len(), 1);
         assert!(parse("rule: []").unwrap_err().to_string().contains("did you mean `rules`"));
     }

@@ -1,4 +1,4 @@
-//! The rules file of prometheus-adapter, also as part of a `ConfigMap` or of Helm values.
+//! The rules file of prometheus-adapter, plain, in a `ConfigMap`, or in Helm values.
 //!
 //! The file is read strictly: unknown and repeated fields are errors. All errors are reported at
 //! once, with line and column. Scalars have their YAML 1.1 meaning, as in the reference: `no` is
@@ -32,16 +32,16 @@ pub struct Config {
     pub external_rules: Vec<DiscoveryRule>,
     /// `resourceRules`: `metrics.k8s.io`.
     pub resource_rules: Option<ResourceRules>,
-    /// `servers`: Prometheus servers that rules refer to. The reference has one server only.
+    /// `servers`: Prometheus servers that rules refer to. The reference has only one server.
     pub servers: Vec<Server>,
-    /// Where the fields are in the file.
+    /// The positions of the fields in the file.
     pub positions: Positions,
 }
 
 /// An item of `rules` or `externalRules`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryRule {
-    /// The selector of series, which is sent as it is.
+    /// The selector of series, sent unchanged.
     pub series_query: String,
     /// Conditions on the names of the series. All of them must hold.
     pub series_filters: Vec<RegexFilter>,
@@ -55,7 +55,7 @@ pub struct DiscoveryRule {
     pub server: String,
 }
 
-/// A condition on the name of a series. Exactly one of the fields is set.
+/// A condition on the name of a series, with exactly one of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegexFilter {
     /// A regular expression that must match a part of the name.
@@ -91,7 +91,7 @@ pub struct ResourceRules {
     pub cpu: ResourceRule,
     /// Memory usage in bytes.
     pub memory: ResourceRule,
-    /// The window that is reported with the values.
+    /// The window of the reported values.
     pub window: Duration,
     /// The name of the server, from `servers`. Empty for the server of the command line.
     pub server: String,
@@ -111,7 +111,7 @@ pub struct Server {
     pub auth_in_cluster: Option<bool>,
     /// A kubeconfig file with credentials.
     pub auth_config: String,
-    /// The file with certificates of authorities.
+    /// The file with CA certificates.
     pub ca_file: String,
     /// The file with the client's certificate.
     pub client_tls_cert_file: String,
@@ -166,7 +166,7 @@ pub struct Overrides(Vec<(String, OverrideTarget)>);
 /// The resource of an override.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverrideTarget {
-    /// The API group. If it is empty, any group with the resource.
+    /// The API group. Empty for any group with the resource.
     pub group: String,
     /// The resource in plural or singular.
     pub resource: String,
@@ -217,7 +217,7 @@ pub enum ConfigError {
     Fields(Issues),
 }
 
-/// Everything that is wrong with the fields of a file, in their order.
+/// All errors in the fields of a file, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issues(pub Vec<Issue>);
 

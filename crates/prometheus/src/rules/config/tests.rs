@@ -67,7 +67,7 @@ resourceRules:
 #[case::empty_mapping("{}")]
 #[case::null_fields("rules:\nexternalRules: ~\nresourceRules: null\n")]
 #[case::later_documents("rules: []\n---\nfoo: [\n")]
-fn file_can_be_empty(#[case] text: &str) {
+fn empty_file_has_no_rules(#[case] text: &str) {
     let config = parsed(text);
     assert_eq!((config.rules.len(), config.external_rules.len()), (0, 0));
     assert_eq!(config.resource_rules, None);
@@ -138,12 +138,12 @@ fn anchors_and_merge_keys_are_followed() {
     "resourceRules: {window: 3}",
     "line 1, column 25: resourceRules.window: not a valid duration string: \"3\""
 )]
-fn wrong_fields_are_reported(#[case] text: &str, #[case] expected: &str) {
+fn invalid_field_is_reported_with_its_position(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(issues(text), [expected]);
 }
 
 #[test]
-fn all_wrong_fields_are_reported() {
+fn all_invalid_fields_are_reported_at_once() {
     assert_eq!(issues("foo: 1\nrules: x\nresourceRules: {gpu: {}}\n").len(), 3);
 }
 
@@ -153,7 +153,7 @@ fn all_wrong_fields_are_reported() {
 #[case::open("rules: [", 1)]
 #[case::anchor_in_itself("rules: &a [*a]", 1)]
 #[case::deep(&"[".repeat(100), 1)]
-fn broken_yaml_is_reported(#[case] text: &str, #[case] line: usize) {
+fn invalid_yaml_is_reported_with_its_line(#[case] text: &str, #[case] line: usize) {
     match Config::parse(text) {
         Err(ConfigError::Syntax(error)) => assert_eq!(error.position.line, line),
         other => panic!("{other:?}"),

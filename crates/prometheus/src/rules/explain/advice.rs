@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::Warning;
 use crate::rules::registry::Source;
 
-/// Units that targets are often not written in, by the end of a series' name.
+/// Suffixes of series whose unit is often confused in targets, with the unit and advice.
 const UNITS: [(&[&str], &str, &str); 5] = [
     (&["_milliseconds", "_ms"], "milliseconds", "a target of 500m is half a millisecond"),
     (&["_microseconds", "_us"], "microseconds", "a target of 1 is a microsecond"),
@@ -14,7 +14,7 @@ const UNITS: [(&[&str], &str, &str); 5] = [
     (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
 ];
 
-/// Likely mistakes. The checks are rough, because a query can be anything.
+/// Likely mistakes, by heuristics: a query can be anything.
 pub(super) fn warnings(
     source: &Source,
     series: &str,
@@ -61,7 +61,7 @@ fn is_grouped_by(query: &str, label: &str) -> bool {
     })
 }
 
-/// The most similar of the names, best first. Names that have nothing in common are left out.
+/// The most similar names, best first, without those that have nothing in common.
 pub(super) fn most_similar(name: &str, names: &[&str], max: usize) -> Vec<String> {
     let mut scored: Vec<(usize, &str)> =
         names.iter().map(|other| (score(name, other), *other)).collect();

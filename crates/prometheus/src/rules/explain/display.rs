@@ -1,4 +1,4 @@
-//! Explanations as text, with what to change.
+//! Formats explanations, with advice.
 
 use std::{error::Error, fmt};
 
@@ -106,7 +106,7 @@ impl fmt::Display for RuleOutcome {
     }
 }
 
-/// What to change if a query can't be built.
+/// Advice for a query that can't be built.
 fn advice(error: &QueryError) -> &'static str {
     match error {
         QueryError::Label(_) => {

@@ -1,4 +1,4 @@
-//! Explains, rule by rule, why a metric is found or not.
+//! Explains, rule by rule, why a metric was found or not found.
 
 mod advice;
 mod display;
@@ -19,7 +19,7 @@ use crate::rules::{
 use advice::{most_similar, warnings};
 use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
 
-/// The number of names that an outcome has as examples.
+/// The maximum number of example names in an outcome.
 const MAX_EXAMPLES: usize = 5;
 
 /// A rule of the file, with its series if it compiles.
@@ -43,7 +43,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestProblem {
-    /// No object was asked for. A selector selects nothing.
+    /// The request names no object: its selector matches none.
     NoObjects,
     /// The API has no such resource.
     UnknownResource(ResourceError),
@@ -61,25 +61,25 @@ pub struct RuleReport {
     pub outcome: RuleOutcome,
 }
 
-/// Whether a rule applies to a request, and why.
+/// Whether a rule applies to a request, with the reason.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RuleOutcome {
-    /// The rule is refused.
+    /// The rule is invalid.
     Refused(InvalidRule),
     /// Prometheus has no series for the rule's query, or they are too old.
     NoSeries {
         /// The rule's `seriesQuery`.
         series_query: String,
     },
-    /// No name of a series passes the filters and `name.matches`.
+    /// The filters or `name.matches` exclude all series.
     AllFiltered {
-        /// Names of series, and the settings that refuse them.
+        /// Names of series, and the settings that exclude them.
         names: Vec<(String, Refusal)>,
     },
-    /// There is a series with the requested name, but it is filtered.
+    /// The series with the requested name is excluded.
     SeriesFiltered(Refusal),
-    /// There is a series with the requested name, but the metric is named otherwise.
+    /// The series with the requested name becomes a metric with another name.
     NamedOtherwise { metric: String },
     /// The rule has other metrics.
     OtherMetrics {
@@ -94,7 +94,7 @@ pub enum RuleOutcome {
         resources: Vec<GroupResource>,
         /// The labels of the metric's series.
         labels: Vec<String>,
-        /// The label that would name the resource, or why there is none.
+        /// The label that would name the resource, or the reason that there is none.
         expected: Result<String, String>,
     },
     /// The rule has the metric, but its query can't be built.
@@ -117,13 +117,13 @@ pub enum RuleOutcome {
         query: String,
         /// Likely mistakes in the query.
         warnings: Vec<Warning>,
-        /// Whether autoscalers of a namespace can share the query, or why they can't. `None` for
-        /// external metrics.
+        /// Whether autoscalers of a namespace can share the query, or a reason that they can't.
+        /// `None` for external metrics.
         sharing: Option<Result<(), NotPerObject>>,
     },
 }
 
-/// The setting that refuses the name of a series.
+/// The setting that excludes a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `seriesFilters`.
@@ -131,7 +131,7 @@ pub enum Refusal {
         /// The position of the filter.
         index: usize,
         expression: String,
-        /// Whether the expression must match, or must not.
+        /// `true` for `is`, `false` for `isNot`.
         must_match: bool,
     },
     /// `name.matches`.
@@ -146,12 +146,12 @@ pub enum Warning {
     CounterWithoutRate { series: String },
     /// The query doesn't select the objects, so it reads all of them.
     NoMatchers,
-    /// The series' name says that its values are not in base units.
+    /// The series' name ends in a unit that is often confused.
     Unit {
         series: String,
         /// The unit of the values.
         unit: &'static str,
-        /// What a value of the unit means for a target.
+        /// Advice for a target in the unit.
         hint: &'static str,
     },
     /// The query aggregates, but not by the label that names the objects.
@@ -159,7 +159,7 @@ pub enum Warning {
 }
 
 impl RuleOutcome {
-    /// Says whether autoscalers share the query.
+    /// A sentence about sharing of the query.
     pub fn sharing(&self) -> Option<String> {
         let Self::Applies { sharing: Some(sharing), .. } = self else {
             return None;
@@ -235,7 +235,7 @@ pub fn explain_external(
     Explanation { request_problem: None, rules }
 }
 
-/// The reports of all rules. Of those that apply, the last one counts.
+/// The reports of all rules. The last one that applies takes precedence.
 fn reports(
     candidates: &[Candidate<'_>],
     explain: impl Fn(&Source) -> RuleOutcome,
@@ -247,7 +247,7 @@ fn reports(
             Candidate::Compiled(source) => (source.index, explain(source)),
             Candidate::Refused(index, error) => (*index, RuleOutcome::Refused((*error).clone())),
         };
-        // A rule with the metric counts even if its query can't be built.
+        // A rule with the metric takes precedence even if its query can't be built.
         let has_metric =
             matches!(outcome, RuleOutcome::Applies { .. } | RuleOutcome::NoQuery { .. });
         match (&outcome, applied) {

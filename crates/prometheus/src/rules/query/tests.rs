@@ -70,7 +70,7 @@ fn one_name_with_a_dot_is_compared_exactly() {
     "template: metrics-query:1:2: executing \"metrics-query\" at <.Serie>: can't evaluate field \
      Serie in type naming.queryTemplateArgs"
 )]
-fn some_queries_cannot_be_built(
+fn unsupported_queries_are_errors(
     #[case] template: &str,
     #[case] selector: &str,
     #[case] expected: &str,

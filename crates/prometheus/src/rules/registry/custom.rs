@@ -44,10 +44,10 @@ impl CustomMetric<'_> {
 /// A request for a custom metric of objects.
 #[derive(Clone, Debug)]
 pub struct CustomRequest<'a> {
-    /// The resource as in the request: plural or singular, with an optional group.
+    /// The resource as requested: plural or singular, with an optional group.
     pub resource: GroupResource,
     pub metric: &'a str,
-    /// The namespace of the objects. It is empty for objects without one.
+    /// The namespace of the objects. Empty for cluster-scoped objects.
     pub namespace: &'a str,
     /// Whether the request is for objects in a namespace.
     pub is_namespaced: bool,
@@ -84,11 +84,11 @@ pub struct FoundMetric<'a> {
     pub series: Arc<str>,
 }
 
-/// Why there is no query for a custom metric. To clients of the API, all are "not found".
+/// The reason that a custom metric has no query. Clients of the API receive "not found".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CustomQueryError {
-    /// No object was asked for.
+    /// The request names no object.
     #[error("no resource names requested")]
     NoNames,
     /// The API has no such resource.
@@ -109,7 +109,7 @@ impl From<LabelError> for CustomQueryError {
 }
 
 impl CustomRegistry {
-    /// The metrics of all rules. If several have a metric, the last one counts.
+    /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
         let sources: Vec<Source> = sources.into_iter().cloned().collect();
         let sorted = SortedMetrics::new(&sources, |metric| metric.by_resource().next().is_some());
@@ -130,7 +130,7 @@ impl CustomRegistry {
         })
     }
 
-    /// Where a metric comes from.
+    /// The rule and the series of a metric.
     pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<Origin> {
         last_origin(self.sources.iter().filter_map(|source| {
             Some((source, source.series.metric(metric)?.for_resource(resource)?))

@@ -22,7 +22,7 @@ pub struct ExternalMetric<'a> {
     pub is_namespaced: bool,
 }
 
-/// Why there is no query for an external metric.
+/// The reason that an external metric has no query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExternalQueryError {
@@ -35,7 +35,7 @@ pub enum ExternalQueryError {
 }
 
 impl ExternalRegistry {
-    /// The metrics of all rules. If several have a metric, the last one counts.
+    /// The metrics of all rules. If several rules have a metric, the last one takes precedence.
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
         let sources: Vec<Source> = sources.into_iter().cloned().collect();
         let sorted = SortedMetrics::new(&sources, |_| true);
@@ -53,7 +53,7 @@ impl ExternalRegistry {
         })
     }
 
-    /// Where a metric comes from.
+    /// The rule and the series of a metric.
     pub fn origin(&self, metric: &str) -> Option<Origin> {
         let found = |source| -> Option<(&Source, &str)> {
             let source: &Source = source;

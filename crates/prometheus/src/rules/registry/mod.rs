@@ -1,4 +1,4 @@
-//! Finds the series of a metric.
+//! Finds the rule and the series of a metric.
 
 mod custom;
 mod external;
@@ -17,7 +17,7 @@ use crate::rules::{
     series::{MetricSeries, RuleSeries},
 };
 
-/// A rule and its series. The series are those of the last successful discovery.
+/// A rule with its series from the last successful discovery.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The position of the rule in the file.
@@ -26,18 +26,18 @@ pub struct Source {
     pub series: Arc<RuleSeries>,
 }
 
-/// Where a metric comes from.
+/// The rule and the series of a metric.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The position of the rule in the file.
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<str>,
-    /// The positions of earlier rules that have the metric, too. The last rule counts.
+    /// The positions of earlier rules that also have the metric, and lose to this one.
     pub shadows: Vec<usize>,
 }
 
-/// The last of the rules that have a metric, and the series of each, as the origin.
+/// The origin of a metric: the last of the rules that have it.
 fn last_origin<'s>(found: impl Iterator<Item = (&'s Source, &'s str)>) -> Option<Origin> {
     let mut found: Vec<(&Source, &str)> = found.collect();
     let (source, series) = found.pop()?;
@@ -49,7 +49,7 @@ fn last_origin<'s>(found: impl Iterator<Item = (&'s Source, &'s str)>) -> Option
     })
 }
 
-/// The metrics of all sources, sorted by name: the positions of a source that has it, and in there.
+/// The metrics of all sources, sorted by name: the position of a source, and of the metric in it.
 #[derive(Debug, Default)]
 struct SortedMetrics(Vec<(u32, u32)>);
 

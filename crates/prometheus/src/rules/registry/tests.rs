@@ -44,7 +44,7 @@ fn metrics_are_listed_for_each_resource_in_the_labels() {
 }
 
 #[test]
-fn last_rule_with_a_metric_counts() {
+fn last_rule_with_a_metric_takes_precedence() {
     let config = format!(
         "rules:\n- {{{PODS}, name: {{as: m}}}}\n- {{{PODS}, name: {{as: m}}}}\n- {{{PODS}}}\n"
     );
@@ -61,7 +61,7 @@ fn last_rule_with_a_metric_counts() {
 #[case::two(&["a", "b"], "b")]
 #[case::first_again(&["a", "b", "a"], "a")]
 #[case::same_again(&["a", "a", "b", "b"], "b")]
-fn last_series_with_a_metric_counts(#[case] names: &[&str], #[case] expected: &str) {
+fn last_series_with_a_metric_takes_precedence(#[case] names: &[&str], #[case] expected: &str) {
     let config =
         format!("rules: [{{{PODS}, name: {{as: m}}}}]\nexternalRules: [{{name: {{as: m}}}}]");
     let seen: Vec<Series> = names.iter().map(|name| series(name, &["pod"])).collect();

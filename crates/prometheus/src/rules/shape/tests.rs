@@ -1,4 +1,4 @@
-//! A table of shapes, each with the reason.
+//! Shared and refused shapes of queries.
 
 use rstest::rstest;
 
@@ -107,7 +107,7 @@ fn query_reads_each_object_on_its_own(#[case] query: &str) {
 #[case::not_closed("sum by (pod) (m{$O}", "the query ends instead of `,` or `)`")]
 #[case::open_text("m{$O,a=\"b}", "a quote is missing")]
 #[case::several_arguments("sum by (pod) (a{$O}, b{$O})", "sum needs 1 argument, not 2")]
-fn other_queries_are_refused(#[case] query: &str, #[case] reason: &str) {
+fn query_without_a_proof_is_refused(#[case] query: &str, #[case] reason: &str) {
     let error = check(query).unwrap_err();
     assert!(error.contains(reason), "{query}: {error}");
 }
@@ -139,14 +139,14 @@ fn labels_that_functions_remove_cannot_name_objects() {
 #[case("<<.LabelValuesByName>>", Some("<<.LabelValuesByName>>"))]
 #[case("<<$x := .Series>>", Some("<<$x := .Series>>"))]
 #[case("<<define \"a\">><<.LabelMatchers>><<end>><<template \"a\" .>>", Some("<<template \"a\">>"))]
-fn template_may_only_insert(#[case] text: &str, #[case] refused: Option<&str>) {
+fn template_may_only_insert_fields(#[case] text: &str, #[case] refused: Option<&str>) {
     let template = Template::parse("metrics-query", text).unwrap();
     let refused = refused.map(|action| NotPerObject::Template(action.to_owned()));
     assert_eq!(check_template(&template, "pod").err(), refused);
 }
 
 #[test]
-fn part_of_a_query_is_no_panic() {
+fn truncated_query_does_not_panic() {
     let query = "sum by (pod, le) (-rate(m{pod=\"hpa-rs-object\",a=~'x|y'}[5m:30s] offset -1h @ \
                  end())) * on (pod) group_left (x) label_replace(a, `b`, \"\\\\\", \"c\", \"d\") ^ 1e-3";
     for (index, _) in query.char_indices() {

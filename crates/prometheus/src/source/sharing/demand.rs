@@ -1,25 +1,25 @@
-//! Whether one query for a namespace costs less than the queries that it replaces.
+//! Decides whether one query for a namespace costs less than the queries that it replaces.
 
 use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::{SharingSettings, Wanted};
+use super::{ShareableRequest, SharingSettings};
 
-/// The cost of a query relative to that of a sample in its answer.
+/// The cost of a query, in units of the cost of a sample in its result.
 const QUERY_COST: usize = 100;
-/// For how many windows a failed query bars sharing.
+/// The number of windows without sharing after a failed shared query.
 const BAR_WINDOWS: u32 = 5;
-/// For how many windows the size of an answer is used.
+/// The number of windows for which the size of a result is used.
 const SIZE_WINDOWS: u32 = 8;
-/// More are not counted: the demand is large enough.
+/// The maximum number of counted requesters. Their demand is large enough for any decision.
 const MAX_REQUESTERS: usize = 10_000;
 
-/// Who asks for a metric in a namespace.
+/// The requesters of a metric in a namespace.
 #[derive(Default)]
 pub(super) struct Demand {
     requesters: HashMap<u64, Request>,
-    /// The number of objects in the last shared answer.
+    /// The number of objects in the last shared result.
     size: Option<(usize, Instant)>,
     barred_until: Option<Instant>,
     decision: Option<Decision>,
@@ -40,14 +40,14 @@ struct Decision {
 }
 
 impl Demand {
-    /// Records a request and decides whether it is answered by a shared query.
+    /// Records a request and decides whether to use a shared query.
     pub(super) fn should_share(
         &mut self,
-        wanted: &Wanted<'_>,
+        wanted: &ShareableRequest<'_>,
         now: Instant,
         settings: &SharingSettings,
     ) -> bool {
-        let Wanted { names, queries, requester, .. } = *wanted;
+        let ShareableRequest { names, queries, requester, .. } = *wanted;
         let request = Request { last: now, names: names.len(), queries };
         if self.requesters.len() < MAX_REQUESTERS || self.requesters.contains_key(&requester) {
             self.requesters.insert(requester, request);
@@ -56,7 +56,7 @@ impl Demand {
             return false;
         }
         let current = self.decision.filter(|decision| {
-            // More requesters can only speak for sharing.
+            // More requesters never make sharing more expensive.
             now < decision.until
                 && (decision.is_shared || decision.requesters == self.requesters.len())
         });
@@ -81,12 +81,12 @@ impl Demand {
         queries > 1 && QUERY_COST + size <= queries * QUERY_COST + names
     }
 
-    /// A shared query was answered.
+    /// Records the size of a shared result.
     pub(super) fn answered(&mut self, size: usize, now: Instant) {
         self.size = Some((size, now));
     }
 
-    /// Bars sharing for a while.
+    /// Disables sharing for a while.
     pub(super) fn bar(&mut self, now: Instant, settings: &SharingSettings) {
         self.barred_until = Some(now + settings.window * BAR_WINDOWS);
         self.decision = None;
@@ -96,7 +96,7 @@ impl Demand {
         self.barred_until.is_some_and(|until| now < until)
     }
 
-    /// Whether there were requests within the window.
+    /// Whether there was a request within the window.
     pub(super) fn is_current(&self, now: Instant, settings: &SharingSettings) -> bool {
         let mut requests = self.requesters.values();
         requests.any(|request| now.duration_since(request.last) < settings.window)

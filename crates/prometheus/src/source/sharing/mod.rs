@@ -1,8 +1,7 @@
-//! One query for all objects of a namespace, instead of one for each autoscaler.
+//! Sends one query for all objects of a namespace instead of one per autoscaler.
 //!
-//! Only queries are shared for which [`crate::rules::shape`] proves that the answer is the same. What
-//! the proof can't cover are failures: a shared query that fails is not an answer, and the metric
-//! is read with single queries for a while.
+//! A query is shared only if [`crate::rules::shape`] proves that the result is the same. The proof
+//! doesn't cover failures: if a shared query fails, single queries are sent for a while.
 
 mod demand;
 mod stats;
@@ -32,47 +31,47 @@ use self::demand::Demand;
 pub use self::stats::QueryCounts;
 pub(super) use self::stats::Stats;
 
-/// The number of metrics, namespaces and selectors whose queries are shared. Clients of the adapter
-/// can ask for any selector.
+/// The maximum number of groups with a shared query. Clients of the adapter can request any
+/// selector.
 const MAX_GROUPS: usize = 20_000;
 
-/// For how long answers are shared.
+/// The times for which results are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharingSettings {
-    /// How old an answer may be.
+    /// The maximum age of a result.
     pub max_age: Duration,
-    /// How long a request counts as one that is repeated.
+    /// Requesters are counted within this time.
     pub window: Duration,
 }
 
 impl SharingSettings {
-    /// Settings for autoscalers with this sync period. An autoscaler never gets the same answer in
+    /// Settings for autoscalers with this sync period. An autoscaler never reads the same result in
     /// two periods.
     pub fn for_sync_period(period: Duration) -> Self {
         Self { max_age: period / 3, window: period * 2 }
     }
 }
 
-/// A request for objects of a namespace.
+/// A request for objects of a namespace that may use a shared query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ShareableRequest<'a> {
     pub(super) namespace: &'a str,
     pub(super) selector: &'a Selector,
     pub(super) names: &'a [String],
-    /// Identifies the request when it is repeated. See [`Sharing::requester`].
+    /// Identifies the requester. See [`Sharing::requester`].
     pub(super) requester: u64,
     /// The number of single queries for these names.
     pub(super) queries: usize,
 }
 
-/// The samples of all objects of a namespace.
+/// The samples of all objects of a namespace, with the query.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedSamples {
     pub(super) samples: Arc<ObjectSamples>,
     pub(super) query: Arc<str>,
 }
 
-/// Shared queries, and their answers as long as they may be used.
+/// Shared queries and their recent results.
 pub(super) struct Sharing {
     settings: Option<SharingSettings>,
     groups: Mutex<Groups>,
@@ -85,7 +84,7 @@ struct Groups {
     sweep_at: Instant,
 }
 
-/// What a query for all objects depends on.
+/// The inputs of a query for all objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     server: String,
@@ -99,15 +98,15 @@ struct Key {
 }
 
 struct Group {
-    /// The query, if it may be shared.
+    /// The query, or the reason that it isn't shared.
     query: Result<Arc<str>, NotPerObject>,
     demand: Mutex<Demand>,
-    /// Locked while the query is being answered.
+    /// Locked while the query is sent.
     answer: tokio::sync::Mutex<Option<Answer>>,
 }
 
 struct Answer {
-    /// When the query was sent.
+    /// The time at which the query was sent.
     sent: Instant,
     samples: Arc<ObjectSamples>,
 }
@@ -126,21 +125,21 @@ impl Sharing {
         self.hasher.hash_one(objects)
     }
 
-    /// Forgets all answers.
+    /// Drops all results.
     pub(super) fn clear(&self) {
         self.groups.lock().by_key.clear();
     }
 
-    /// The samples of a shared query. `None` if a single query must be sent.
+    /// Reads the samples of a shared query. `None` if a single query must be sent.
     pub(super) async fn read(
         &self,
-        wanted: Wanted<'_>,
+        wanted: ShareableRequest<'_>,
         found: &FoundMetric<'_>,
         client: &Client,
         resources: &ApiResources,
-    ) -> Option<Shared> {
+    ) -> Option<SharedSamples> {
         let settings = self.settings?;
-        // Others have a meaning in the regular expression of a single query.
+        // Other names are patterns in the regular expression of a single query.
         if wanted.namespace.is_empty() || !wanted.names.iter().all(|name| is_plain(name)) {
             return None;
         }
@@ -151,7 +150,7 @@ impl Sharing {
             return None;
         }
         let mut answer = group.answer.lock().await;
-        // The query that this request waited for may have failed.
+        // The query that held the lock may have failed.
         if group.demand.lock().is_barred(Instant::now()) {
             return None;
         }
@@ -168,12 +167,12 @@ impl Sharing {
             *answer = Some(Answer { sent, samples: samples.clone() });
             samples
         };
-        Some(Shared { samples, query: query.clone() })
+        Some(SharedSamples { samples, query: query.clone() })
     }
 
     fn group(
         &self,
-        wanted: Wanted<'_>,
+        wanted: ShareableRequest<'_>,
         found: &FoundMetric<'_>,
         client: &Client,
         resources: &ApiResources,
@@ -212,7 +211,7 @@ impl Sharing {
 }
 
 impl Groups {
-    /// Drops unused groups, and answers that are too old.
+    /// Drops unused groups and expired results.
     fn sweep(&mut self, now: Instant, settings: &SharingSettings) {
         if now < self.sweep_at {
             return;
@@ -228,7 +227,7 @@ impl Groups {
 }
 
 impl Group {
-    /// Sends the shared query. A failure, or that the callers give up, bars sharing for a while.
+    /// Sends the shared query. If it fails or is cancelled, sharing is disabled for a while.
     async fn send(
         &self,
         query: &Arc<str>,
@@ -238,7 +237,7 @@ impl Group {
     ) -> Option<ObjectSamples> {
         let mut bar = BarOnDrop { demand: &self.demand, settings, is_answered: false };
         let request = InstantQuery { query: query.to_string(), timeout: TimeoutParameter::Limit };
-        // Half of the time is for the single query after a failure.
+        // The other half is for the single query after a failure.
         let limit = client.settings().query_timeout / 2;
         let result = timeout(limit, client.query(&request)).await;
         let samples = match result {
@@ -276,8 +275,7 @@ impl Drop for BarOnDrop<'_> {
     }
 }
 
-/// Whether a name has no characters with a meaning in regular expressions but dots, which are
-/// escaped.
+/// Whether a name has no special characters of regular expressions except dots, which are escaped.
 fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))

@@ -14,7 +14,7 @@ pub struct QueryCounts {
     pub single: u64,
     /// Queries for all objects of a namespace.
     pub shared: u64,
-    /// Requests that got the answer of an earlier shared query.
+    /// Requests that used the result of an earlier shared query.
     pub reused: u64,
 }
 

@@ -69,7 +69,7 @@ pub(in crate::source) async fn provider(
     provider
 }
 
-/// A server on which each pod but web-2 has its index as value.
+/// A server with the index of each pod as value, except for web-2.
 fn server() -> Prometheus {
     let server = prometheus();
     server.vector(SHARED, &json!([sample("web-0", "0"), sample("web-1", "1")]));
@@ -86,7 +86,7 @@ async fn read(provider: &PrometheusProvider, pod: &str) -> Result<String, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_requester_makes_all_share_a_query() {
+async fn query_is_shared_from_the_second_requester_on() {
     let server = server();
     let provider = provider(&server, &Setup::default()).await;
     for _ in 0..2 {
@@ -99,13 +99,13 @@ async fn second_requester_makes_all_share_a_query() {
     assert_eq!((values.items.len(), &*values.origin.query), (1, SHARED));
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
-    // The answer is too old for the next period.
+    // The result has expired.
     advance(PERIOD / 3).await;
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [SHARED]);
     let counts = &provider.query_counts()[0];
     assert_eq!((counts.single, counts.shared, counts.reused), (2, 2, 1));
-    // Two periods later, there is one requester again.
+    // Two periods later, only one requester is left.
     advance(PERIOD * 2).await;
     assert_eq!(read(&provider, "web-0").await, Ok("0".to_owned()));
     assert_eq!(server.take_requests(), [single("web-0")]);
@@ -131,7 +131,7 @@ async fn object_without_a_sample_has_the_error_of_its_own_query() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_shared_query_is_replaced_by_single_ones_for_a_while() {
+async fn failed_shared_query_disables_sharing_for_a_while() {
     let server = server();
     server.fail(SHARED);
     let provider = provider(&server, &Setup::default()).await;
@@ -178,7 +178,7 @@ async fn slow_shared_query_leaves_time_for_a_single_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn caller_that_gives_up_bars_sharing() {
+async fn cancelled_shared_query_disables_sharing() {
     let server = server();
     server.hang(SHARED);
     let provider = provider(&server, &Setup::default()).await;
@@ -257,7 +257,7 @@ async fn queries_are_not_shared_without_proof_or_with_compatibility() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespace_and_selector_tell_answers_apart() {
+async fn results_are_separate_by_namespace_and_selector() {
     let server = server();
     let provider = provider(&server, &Setup::default()).await;
     let mut other_selector = request("inflight");
@@ -282,7 +282,7 @@ async fn namespace_and_selector_tell_answers_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_are_no_literals_in_expressions_are_read_alone() {
+async fn names_with_regex_characters_are_not_shared() {
     let server = server();
     let provider = provider(&server, &Setup::default()).await;
     for name in ["a|b", "a*", "a|b"] {
@@ -291,7 +291,7 @@ async fn names_that_are_no_literals_in_expressions_are_read_alone() {
     assert_eq!(server.take_requests(), [single("a|b"), single("a*"), single("a|b")]);
 }
 
-/// The autoscalers of a namespace have their turns one after the other, as those of the controller.
+/// The autoscalers of a namespace are read one after the other, as by the controller.
 #[tokio::test(start_paused = true)]
 async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() {
     const NAMESPACES: usize = 50;
@@ -319,7 +319,7 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_expires_between_two_sweeps() {
+async fn result_expires_between_two_sweeps() {
     let server = server();
     let provider = provider(&server, &Setup::default()).await;
     let second = Duration::from_secs(1);

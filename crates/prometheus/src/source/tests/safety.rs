@@ -4,7 +4,7 @@ use super::*;
 use crate::source::ServerPermissions;
 
 #[tokio::test]
-async fn readiness_has_reasons_without_what_the_server_sent() {
+async fn readiness_reasons_contain_no_text_of_the_server() {
     let server = prometheus();
     let answer = |key: &str, status, body: Value| {
         server.answers.lock().insert(key.to_owned(), (status, body));
@@ -33,7 +33,7 @@ async fn readiness_has_reasons_without_what_the_server_sent() {
 }
 
 #[tokio::test]
-async fn rule_with_too_many_series_keeps_its_last_ones() {
+async fn rule_with_too_many_series_keeps_its_previous_ones() {
     let pods = GroupResource::pods();
     let limited = |max_series_bytes, max_series_names| PrometheusSettings {
         max_series_bytes,
@@ -83,10 +83,8 @@ fn servers_of_the_file_use_only_permitted_credentials() {
         servers.err().map(|error| error.to_string())
     };
     let none = ServerPermissions::default();
-    let some = ServerPermissions {
-        credentials: Some("/etc/hpa/credentials".into()),
-        service_account: true,
-    };
+    let some =
+        ServerPermissions { directory: Some("/etc/hpa/credentials".into()), service_account: true };
     let files = ["authConfig", "caFile", "tokenFile", "passwordFile"];
     let files = files.into_iter().chain(["clientTLSCertFile", "clientTLSKeyFile"]);
     for field in files {

@@ -34,7 +34,7 @@ pub struct ClusterModel {
     pub metrics: MetricSources,
     default_profile: Arc<PodProfile>,
     max_pods: Option<u32>,
-    /// Names generated so far, so that each one draws other random numbers.
+    /// The number of generated names. It makes the random numbers of each name different.
     generated_names: u64,
 }
 

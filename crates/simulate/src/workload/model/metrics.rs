@@ -1,4 +1,4 @@
-//! The metric sources: when they scrape, what they record, and when they are down.
+//! The metric sources: scrapes, recorded values and outages.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub struct MetricSources {
     pub settings: MetricsSettings,
     pub objects: Vec<ObjectMetric>,
     pub externals: Vec<Metric>,
-    /// Sources that are down, and until when.
+    /// Sources that are down, with the end of the outage.
     outages: Vec<(MetricsSource, f64)>,
 }
 

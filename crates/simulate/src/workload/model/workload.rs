@@ -12,7 +12,7 @@ use crate::workload::{
     series::Series,
 };
 
-/// Identifies a workload: an object that has pods and no controller of its own.
+/// Identifies a workload: an object that has pods and is not controlled by another object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadId {
     pub namespace: String,
@@ -70,7 +70,7 @@ pub struct Workload {
     pub counters: Totals,
     /// Counters since second 0.
     pub totals: Totals,
-    /// Listed in the scenario, so it is kept when its object is deleted.
+    /// Whether the scenario lists the workload. If so, it is kept when its object is deleted.
     pub(super) in_scenario: bool,
 }
 
@@ -169,7 +169,7 @@ fn spare_capacity(pod: &Pod, capacity: f64, max_per_pod: Option<f64>) -> f64 {
     max_per_pod.map_or(spare, |max| spare.min(max))
 }
 
-/// A queue, its backlog and the metric of it.
+/// A queue, its backlog and the metric of the backlog.
 #[derive(Debug)]
 pub struct Queue {
     pub spec: QueueSpec,

@@ -1,4 +1,4 @@
-//! Scenarios: what a simulation consists of, as a file describes it.
+//! Scenario files: the workloads, queues, metrics and incidents of a simulation.
 
 mod incident;
 mod spec;

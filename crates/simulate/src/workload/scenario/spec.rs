@@ -23,14 +23,14 @@ pub struct Scenario {
     pub name: String,
     #[serde(default)]
     pub description: String,
-    /// Seed of the random numbers. The same seed gives the same run.
+    /// Seed of the random numbers. The same seed results in the same run.
     #[serde(default)]
     pub seed: u64,
-    /// In simulated time.
+    /// The duration in simulated time.
     #[serde(default = "duration")]
     pub duration: Seconds,
-    /// Whether the initial pods have been ready, with metrics, for ten minutes at the start. If
-    /// not, they are created at the start.
+    /// Whether the initial pods have been ready, with metrics, for ten minutes at the start.
+    /// Otherwise, they are created at the start.
     #[serde(default = "yes")]
     pub warm: bool,
     /// The number of pods that can be scheduled. Further pods stay pending.
@@ -59,7 +59,7 @@ pub struct Scenario {
     /// Further objects to create at the start, such as autoscalers.
     #[serde(default)]
     pub manifests: Vec<Value>,
-    /// Faults of the API server. The caller adds them: see `Fault::from_json` of `hpa-testbed`.
+    /// Faults of the API server, for the caller: see `Fault::from_json` of `hpa-testbed`.
     #[serde(default)]
     pub faults: Vec<Value>,
 }
@@ -68,10 +68,10 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// Also the value of the pods' label `app`.
+    /// The name, which is also the value of the pods' label `app`.
     #[serde(default)]
     pub name: String,
-    /// Created if it doesn't exist.
+    /// The namespace, which is created if it doesn't exist.
     #[serde(default = "namespace")]
     pub namespace: String,
     #[serde(default = "deployment")]
@@ -120,8 +120,8 @@ pub struct QueueSpec {
     /// The workload that drains the queue (`name` or `namespace/name`).
     #[serde(default)]
     pub workload: String,
-    /// The most that a pod drains, in units per second. By default limited only by the capacity
-    /// that its other load leaves.
+    /// The maximum that a pod drains, in units per second. By default, the capacity that its other
+    /// load leaves.
     #[serde(default)]
     pub drain_per_pod: Option<f64>,
     /// Waiting work at the start.
@@ -182,7 +182,7 @@ pub enum MetricValue {
     Served(String),
     /// The backlog of a queue.
     Backlog(String),
-    /// An independent curve.
+    /// A curve that doesn't depend on workloads and queues.
     Curve(Load),
 }
 

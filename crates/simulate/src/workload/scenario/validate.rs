@@ -179,7 +179,7 @@ pub enum FieldError {
     Duplicate,
     #[error("must be more than 0")]
     NotPositive,
-    #[error("must not be negative")]
+    #[error("must be a number of at least 0")]
     Negative,
     #[error("there is no workload \"{0}\"")]
     UnknownWorkload(String),

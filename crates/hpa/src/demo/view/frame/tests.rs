@@ -57,8 +57,8 @@ fn dashboard() -> Dashboard {
     dashboard_of(&Testbed::new(Config::default()))
 }
 
-/// After 50 seconds, in which the load rose from 0 to 100, half of it was served, and web was
-/// scaled twice.
+/// The dashboard after 50 seconds: the load has risen from 0 to 100, half of it was served, and web
+/// was scaled twice.
 fn dashboard_of(testbed: &Testbed) -> Dashboard {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     testbed.apply(scenario.manifests[0].clone()).unwrap();
@@ -128,7 +128,7 @@ fn frame_shows_autoscalers_and_scalings() {
 }
 
 #[test]
-fn limit_is_shown_in_full_beside_the_measurement_and_in_the_scalings() {
+fn limiting_policy_replaces_the_measurement_and_is_shown_in_the_scalings() {
     let mut dashboard = dashboard();
     let limit = "policies allow 4 for now, metrics ask for 6";
     let sentence = format!("requests_per_second is at 75.3 per pod, target 50; {limit}");
@@ -143,7 +143,7 @@ fn limit_is_shown_in_full_beside_the_measurement_and_in_the_scalings() {
             "                             policies allow 4 for now, metrics ask for 6",
         ]
     );
-    // A scaling is shown in full or not at all.
+    // A scaling that doesn't fit is left out.
     assert_eq!(rendered_dashboard(&dashboard, State::Running, 80, 10).len(), 8);
 }
 
@@ -160,26 +160,26 @@ fn deleted_autoscaler_disappears() {
 }
 
 #[test]
-fn autoscalers_that_do_not_fit_are_counted() {
+fn autoscalers_that_do_not_fit_the_terminal_are_counted() {
     let mut dashboard = dashboard();
     for name in ["api", "worker"] {
         let key = HpaKey::new("default", name);
         dashboard.record_decision(Decision { key, ..decision(50.0, 4, None) });
     }
-    let names = |state, rows| {
+    let titles = |state, rows| {
         let lines = rendered_dashboard(&dashboard, state, 80, rows);
         let is_title = |line: &&String| line.contains("Deployment") || line.contains("more");
-        let titles = lines.iter().filter(is_title);
-        titles.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
+        let found = lines.iter().filter(is_title);
+        found.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(names(State::Running, 17), ["web", "api", "worker"]);
+    assert_eq!(titles(State::Running, 17), ["web", "api", "worker"]);
     assert_eq!(
-        names(State::Running, 16),
+        titles(State::Running, 16),
         ["web", "api", "and 1 more; enlarge the terminal to see them"]
     );
-    assert_eq!(names(State::Running, 12), ["web", "and 2 more; enlarge the terminal to see them"]);
-    // The last frame scrolls.
-    assert_eq!(names(State::Over, 12), ["web", "api", "worker"]);
+    assert_eq!(titles(State::Running, 12), ["web", "and 2 more; enlarge the terminal to see them"]);
+    // The last frame may be longer than the terminal.
+    assert_eq!(titles(State::Over, 12), ["web", "api", "worker"]);
 }
 
 #[rstest]
@@ -195,7 +195,7 @@ fn frame_fits_the_terminal(#[case] columns: usize, #[case] rows: usize) {
 }
 
 #[test]
-fn title_shows_the_verdict_on_hold() {
+fn title_on_hold_shows_whether_the_load_was_followed() {
     let lines = rendered(State::OnHold { followed: false }, 80, 24);
     assert_eq!(
         lines[0],
@@ -210,7 +210,7 @@ fn last_frame_has_no_instructions() {
 }
 
 #[test]
-fn address_of_the_dashboard_is_never_cut() {
+fn url_of_the_dashboard_is_never_truncated() {
     let mut header = header(State::Running);
     let page = format!("http://127.0.0.1:40123/?token={}", "0123456789abcdef".repeat(2));
     header.start.dashboard = Some(page.clone());

@@ -1,0 +1,97 @@
+//! Advice about problems that the report detects.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+#[rstest]
+#[case::query(
+    "unable to fetch metrics: the request to Prometheus at http://p:9090 failed: refused",
+    "Check that Prometheus runs"
+)]
+#[case::discovery(
+    "the metrics of rules and collectors are not discovered yet: rules[0]: the request failed",
+    "The series of the rules (--metrics-config) could not be read. Check that Prometheus runs"
+)]
+fn advice_about_prometheus_does_not_name_an_api(#[case] error: &str, #[case] advice: &str) {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::External, error)))].into_iter().collect();
+    contains(&inputs.report(), advice);
+    assert!(!inputs.report().to_string().contains("apiservices"));
+}
+
+#[rstest]
+#[case::starting(16, false)]
+#[case::slow(301, true)]
+fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_advised: bool) {
+    let advice = inputs_with_pending_pod(500, seconds_ago).report().advice;
+    let is_named = |advice: &String| advice.contains("hold the decision back: web-3.");
+    assert_eq!(advice.iter().any(is_named), is_advised, "{advice:?}");
+}
+
+#[rstest]
+#[case::fetch(ReadError::fetch(MetricsApi::Resource, "no such server"), "kubectl get apiservices")]
+#[case::empty(
+    ReadError::Empty(MetricsApi::Resource),
+    "metrics.k8s.io works but has no value of cpu"
+)]
+fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) {
+    let mut inputs = inputs(json!({}));
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("stays at 4: cpu cannot be read"), "{}", report.sentence);
+    contains(&report, advice);
+}
+
+#[rstest]
+#[case::unknown_container("other", "Correct the name of the container in spec.metrics[0]")]
+#[case::no_samples("app", "No pod has a sample of cpu of container app that counts")]
+fn container_without_samples_has_advice(#[case] container: &str, #[case] advice: &str) {
+    let target = json!({ "type": "Utilization", "averageUtilization": 66 });
+    let source = json!({ "name": "cpu", "container": container, "target": target });
+    let metric = json!({ "type": "ContainerResource", "containerResource": source });
+    let mut inputs = inputs(json!({ "metrics": [metric] }));
+    inputs.readings = [(0, Ok(samples(&[])))].into_iter().collect();
+    contains(&inputs.report(), advice);
+}
+
+#[test]
+fn metric_without_an_api_has_advice() {
+    let mut inputs = inputs(json!({}));
+    let error = "the server could not find the metric cpu for pods";
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::Resource, error)))].into_iter().collect();
+    contains(&inputs.report(), "metrics.k8s.io has no metric cpu. Check the names");
+}
+
+#[rstest]
+#[case::old(151, true)]
+#[case::within_the_window(150, false)]
+fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
+    let mut inputs = inputs(json!({}));
+    inputs.now = at(10 - ago);
+    let advice = format!(
+        "The newest sample of cpu is {ago}s old, so the decision follows an old load. Check \
+         metrics-server."
+    );
+    assert_eq!(inputs.report().advice.contains(&advice), is_advised);
+}
+
+#[test]
+fn selector_without_pods_has_advice() {
+    let mut inputs = inputs(json!({}));
+    inputs.selected = SelectedPods::default();
+    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Resource)))].into_iter().collect();
+    contains(&inputs.report(), "No pod matches the target's selector");
+}
+
+#[test]
+fn pods_without_request_are_listed() {
+    let mut inputs = inputs(json!({}));
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    let request = |name: &str| if name < "web-2" { Some("600m") } else { None };
+    inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", request(name))));
+    contains(&inputs.report(), "(missing in web-2, web-3)");
+}

@@ -1,0 +1,185 @@
+//! Autoscalers that are divided between instances, in virtual time: none is reconciled by two
+//! instances, and none waits for long, while the division changes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use hpa_controller::{
+    Dependencies, Options,
+    k8s::Clients,
+    reconcile::{Finished, Observer, Reconciled},
+};
+use hpa_testbed::{Config, Testbed};
+use hpa_tests::harness::{
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
+};
+
+const PERIOD: Duration = Duration::from_secs(15);
+const NAMESPACES: [&str; 3] = ["a", "b", "c"];
+const IN_EACH: usize = 5;
+/// How late a reconcile may be: reconciles start at steps of 100 ms, and a new leader reads first.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// The reconciles of each autoscaler: the release or machine, and the time.
+#[derive(Debug, Default)]
+struct Reconciles(Mutex<BTreeMap<String, Vec<(&'static str, Duration)>>>);
+
+/// Observes one instance.
+struct Instance {
+    name: &'static str,
+    clock: VirtualClock,
+    reconciles: Arc<Reconciles>,
+}
+
+impl Observer for Instance {
+    fn reconciled(&self, _: &Reconciled<'_>) {}
+
+    fn finished(&self, finished: &Finished<'_>) {
+        let mut reconciles = self.reconciles.0.lock().expect("no panic");
+        let of_key = reconciles.entry(finished.key.to_string()).or_default();
+        of_key.push((self.name, self.clock.age()));
+    }
+}
+
+struct Cluster {
+    testbed: Testbed,
+    clock: VirtualClock,
+    reconciles: Arc<Reconciles>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let metrics = Arc::new(SettableMetrics::new(0, 5));
+        let clock = VirtualClock::start();
+        let server_clock = clock.clone();
+        let testbed = Testbed::new(Config {
+            metrics: Some(metrics),
+            clock: Arc::new(move || hpa_controller::Clock::now(&server_clock)),
+            ..Config::default()
+        });
+        let mut kube_system = objects::namespace();
+        kube_system["metadata"]["name"] = "autoscaling".into();
+        testbed.apply_all([kube_system]);
+        for namespace in NAMESPACES {
+            let mut object = objects::namespace();
+            object["metadata"]["name"] = namespace.into();
+            testbed.apply_all([object]);
+            for name in (0..IN_EACH).map(|index| format!("web-{index}")) {
+                let metric = objects::external_metric("load", "1");
+                for mut object in
+                    [objects::running_deployment(&name, 5), objects::hpa(&name, 1..=20, [metric])]
+                {
+                    object["metadata"]["namespace"] = namespace.into();
+                    testbed.apply_all([object]);
+                }
+            }
+        }
+        Self { testbed, clock, reconciles: Arc::default() }
+    }
+
+    /// Starts an instance that handles these namespaces if it holds the lease.
+    fn start(
+        &self,
+        name: &'static str,
+        namespaces: &[&'static str],
+        lease: &str,
+    ) -> RunningController {
+        let namespaces = namespaces.iter().map(ToString::to_string).collect();
+        let options = Options { namespaces, sync_period: PERIOD, ..options() };
+        let client = self.testbed.client_named(name);
+        let mut election = election(client.clone(), "autoscaling", name);
+        election.config.name = lease.to_owned();
+        let clients = Clients { api: client.clone(), metrics: client };
+        let observer = Arc::new(Instance {
+            name,
+            clock: self.clock.clone(),
+            reconciles: Arc::clone(&self.reconciles),
+        });
+        let dependencies = Dependencies {
+            clock: Arc::new(self.clock.clone()),
+            observer,
+            election: Some(election),
+            ..Dependencies::new(clients, &options)
+        };
+        RunningController::start(dependencies, options)
+    }
+
+    async fn run_for(&self, periods: u32) {
+        // A multiple of the period would end in the middle of reconciles.
+        tokio::time::sleep(PERIOD * periods + PERIOD / 3).await;
+    }
+
+    /// The instances that reconciled each autoscaler of a namespace, one after the other, and the
+    /// longest time between two of its reconciles.
+    fn history(&self, namespace: &str) -> Vec<(Vec<&'static str>, Duration)> {
+        let reconciles = self.reconciles.0.lock().expect("no panic");
+        let of_namespace = reconciles
+            .iter()
+            .filter(|(key, _)| key.split('/').next() == Some(namespace))
+            .map(|(_, of_key)| {
+                let mut instances: Vec<&str> = of_key.iter().map(|(name, _)| *name).collect();
+                instances.dedup();
+                let gaps = of_key.windows(2).map(|pair| pair[1].1 - pair[0].1);
+                (instances, gaps.max().expect("two reconciles"))
+            })
+            .collect::<Vec<_>>();
+        assert_eq!(of_namespace.len(), IN_EACH, "{reconciles:?}");
+        of_namespace
+    }
+
+    fn assert_history(&self, namespace: &str, expected: &[&str], longest: Duration) {
+        for (instances, gap) in self.history(namespace) {
+            assert_eq!(instances, expected, "{namespace}");
+            assert!(gap <= longest + SLACK, "{namespace}: {gap:?} between two reconciles");
+        }
+    }
+}
+
+/// Two machines, with an instance of each release. The lease of a release decides on which machine
+/// its namespaces are handled.
+#[tokio::test(start_paused = true)]
+async fn release_moves_to_another_machine_without_a_pause() {
+    let cluster = Cluster::new();
+    let first = cluster.start("a on 1", &["a"], "hpa-a");
+    let moving = cluster.start("b on 1", &["b", "c"], "hpa-b");
+    cluster.run_for(1).await;
+    let standbys =
+        [cluster.start("a on 2", &["a"], "hpa-a"), cluster.start("b on 2", &["b", "c"], "hpa-b")];
+    cluster.run_for(2).await;
+    moving.stop().await;
+    cluster.run_for(4).await;
+    cluster.assert_history("a", &["a on 1"], PERIOD);
+    for namespace in ["b", "c"] {
+        cluster.assert_history(namespace, &["b on 1", "b on 2"], PERIOD);
+    }
+    first.stop().await;
+    for standby in standbys {
+        standby.stop().await;
+    }
+}
+
+/// A namespace moves from one release to another: removed there first, added here then.
+#[tokio::test(start_paused = true)]
+async fn namespace_moves_to_another_release_within_a_period() {
+    let cluster = Cluster::new();
+    let old = [cluster.start("1", &["a", "b"], "hpa-1"), cluster.start("2", &["c"], "hpa-2")];
+    cluster.run_for(3).await;
+    let [old_1, old_2] = old;
+    // As in a rollout: the new instance waits for the lease of the old one.
+    let new_1 = cluster.start("1 without b", &["a"], "hpa-1");
+    cluster.run_for(1).await;
+    old_1.stop().await;
+    let new_2 = cluster.start("2 with b", &["b", "c"], "hpa-2");
+    // Its caches sync.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    old_2.stop().await;
+    cluster.run_for(4).await;
+    cluster.assert_history("a", &["1", "1 without b"], PERIOD);
+    cluster.assert_history("b", &["1", "2 with b"], PERIOD * 2);
+    cluster.assert_history("c", &["2", "2 with b"], PERIOD);
+    new_1.stop().await;
+    new_2.stop().await;
+}
