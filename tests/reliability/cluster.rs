@@ -12,6 +12,7 @@ use std::{
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     Clock, Dependencies, Options, RunError, Telemetry,
+    forecast::ForecastSource,
     k8s::{ClientLimits, Clients},
 };
 use hpa_lease::Election;
@@ -66,6 +67,7 @@ pub(crate) struct Cluster {
     pub(crate) controller_clock: VirtualClock,
     pub(crate) loads: Arc<Loads>,
     pub(crate) journal: Arc<Journal>,
+    forecasts: ForecastSource,
     /// The metrics of the last started controller.
     pub(crate) telemetry: Arc<Telemetry>,
     controller: Option<Instance>,
@@ -90,14 +92,19 @@ impl Cluster {
 
     pub(crate) fn with_shape(faults: &Faults, shape: Shape) -> Self {
         let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
-        Self::build(Config { interceptor, ..Config::default() }, shape)
+        Self::build(Config { interceptor, ..Config::default() }, shape, ForecastSource::default())
     }
 
     pub(crate) fn start_with(config: Config) -> Self {
-        Self::build(config, Shape::default())
+        Self::build(config, Shape::default(), ForecastSource::default())
     }
 
-    fn build(config: Config, shape: Shape) -> Self {
+    /// A cluster without faults, whose controller reads the past of forecasts from this source.
+    pub(crate) fn with_forecasts(forecasts: ForecastSource) -> Self {
+        Self::build(Config::default(), Shape::default(), forecasts)
+    }
+
+    fn build(config: Config, shape: Shape, forecasts: ForecastSource) -> Self {
         let clock = VirtualClock::start();
         let loads = Loads::new(clock.clone(), shape.delays.metrics);
         let journal = Journal::new(clock.clone());
@@ -128,6 +135,7 @@ impl Cluster {
             controller_clock,
             loads,
             journal,
+            forecasts,
             telemetry: Arc::default(),
             controller: None,
             standby: None,
@@ -307,6 +315,7 @@ impl Cluster {
             clock: Arc::new(self.controller_clock.clone()),
             observer: self.journal.observer(name),
             election,
+            forecasts: self.forecasts.clone(),
             ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone())
         };
         self.journal.started(name);

@@ -10,6 +10,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 mod cluster;
+mod forecasts;
 mod invariants;
 mod isolation;
 mod journal;

@@ -7,7 +7,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt};
 use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Clock, Dependencies, LeaderTask, MetricForecast, Options, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, KnownMetricChanges, LeaderTask, Options, k8s::Clients};
 use hpa_testbed::Testbed;
 use hpa_tests::harness::{
     NAMESPACE, RunningController, TestbedExt, VirtualClock, objects, options,
@@ -29,7 +29,7 @@ const STEP: Duration = Duration::from_secs(6);
 
 struct ScheduleForecast(Arc<Schedules>);
 
-impl MetricForecast for ScheduleForecast {
+impl KnownMetricChanges for ScheduleForecast {
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         self.0.next_change(hpa, now)
     }
@@ -104,7 +104,7 @@ fn dependencies(
     Dependencies {
         clock: Arc::new(clock.clone()),
         metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
-        forecast: Arc::new(ScheduleForecast(schedules)),
+        metric_changes: Arc::new(ScheduleForecast(schedules)),
         leader_tasks: vec![status],
         ..dependencies
     }

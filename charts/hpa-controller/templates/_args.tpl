@@ -14,6 +14,8 @@
   (list "scaling-schedule-default-scaling-window" .Values.scalingSchedules.defaultScalingWindow)
   (list "scaling-schedule-default-time-zone" .Values.scalingSchedules.defaultTimeZone)
   (list "scaling-schedule-ramp-steps" .Values.scalingSchedules.rampSteps)
+  (list "forecast-prometheus" .Values.forecasts.prometheusUrl)
+  (list "forecast-time-zone" .Values.forecasts.timeZone)
   (list "kube-api-qps" .Values.client.qps)
   (list "kube-api-burst" .Values.client.burst)
   (list "request-timeout" .Values.client.requestTimeout)

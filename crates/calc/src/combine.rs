@@ -5,6 +5,7 @@ use crate::{
     event::{Event, EventReason},
     explain::{MetricExplanation, SettingEffect, TargetValue, one_line},
     fallback::{FallbackProposal, Fallbacks},
+    forecast::{self, MetricForecast},
     metric::{
         Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
     },
@@ -54,6 +55,7 @@ pub(crate) fn combine(
     readings: Readings,
     context: &Context<'_>,
     fallbacks: &mut Fallbacks<'_>,
+    forecasts: &[Option<MetricForecast>],
 ) -> CombinedMetrics {
     let mut statuses = Vec::with_capacity(specs.len());
     let mut events = Vec::new();
@@ -70,7 +72,11 @@ pub(crate) fn combine(
         match evaluated {
             Ok(evaluated) => {
                 let EvaluatedMetric { proposal, name, target, status, effects } = evaluated;
-                explanations.push(explain(&name, &proposal, target, effects, context));
+                let forecast = forecasts.get(index).and_then(Option::as_ref);
+                let forecast = forecast.filter(|_| fallback.is_none());
+                let forecast = forecast::explain(forecast, &proposal, context);
+                let explanation = explain(&name, &proposal, target, effects, context);
+                explanations.push(MetricExplanation { forecast, ..explanation });
                 statuses.push(status);
                 if fallback.is_none() {
                     largest.add(index, proposal.replicas, name, false);
@@ -98,6 +104,9 @@ pub(crate) fn combine(
             }
             largest.add(index, replicas, name, true);
         }
+    }
+    if !forecasts.is_empty() {
+        forecast::raise(&mut largest, &mut explanations);
     }
     let failures = Failures { first: first_failed, count: failed, without_proposal };
     let result = failures.resolve(largest, specs.len(), context.scale.spec_replicas);
@@ -175,6 +184,7 @@ fn explain(
         error: None,
         failure: None,
         effects,
+        forecast: None,
     }
 }
 
@@ -225,7 +235,7 @@ mod tests {
         };
         let (settings, now) = (Settings::default(), Timestamp::UNIX_EPOCH);
         let mut fallbacks = Fallbacks::new(&settings, Vec::new(), current, now);
-        combine(&specs, &queries, readings.enumerate().collect(), &context, &mut fallbacks)
+        combine(&specs, &queries, readings.enumerate().collect(), &context, &mut fallbacks, &[])
     }
 
     #[rstest]

@@ -141,7 +141,30 @@ impl ReconcileError {
     }
 }
 
+/// What the proposals of a plan's metrics depend on, other than the readings.
+fn context<'a>(
+    hpa: &'a HorizontalPodAutoscaler,
+    settings: &'a Settings,
+    scale: &'a Scale,
+    plan: &'a MetricsPlan,
+    now: Timestamp,
+) -> Context<'a> {
+    Context {
+        namespace: &hpa.metadata.namespace,
+        scale,
+        pods: &plan.pods,
+        tolerances: Tolerances::for_spec(&hpa.spec, settings),
+        readiness: Readiness::new(now, settings),
+        settings,
+        metric: &DEFAULT_METRIC,
+    }
+}
+
 impl<'a> Plan<'a> {
+    pub(crate) fn context<'b>(&'b self, plan: &'b MetricsPlan, now: Timestamp) -> Context<'b> {
+        context(self.hpa, self.settings, &self.scale, plan, now)
+    }
+
     /// Decides on the readings.
     ///
     /// `readings` answer [`Plan::queries`]; a metric without a reading counts as failed. `history`
@@ -206,6 +229,7 @@ impl<'a> Plan<'a> {
         let schedule = is_scheduled.then(|| decision.bounds_text(now));
         decision.explain_bounds(schedule.as_deref());
         decision.clear_fallback_condition();
+        decision.clear_forecast_condition();
         decision.apply_pause();
         decision.report_settings(schedule.as_deref());
         decision
@@ -440,36 +464,33 @@ impl Decision<'_> {
         &mut self,
         plan: &MetricsPlan,
         scale: &Scale,
-        readings: Readings,
+        mut readings: Readings,
         now: Timestamp,
     ) {
-        let readings = match self.settings.pods {
-            PodSelection::Selected => {
-                self.report_extra_pods(&plan.pods, scale, now);
-                readings
-            }
-            // A metrics API selects by labels, so it has samples of the other pods too.
-            PodSelection::Owned => readings.of_pods(&plan.pods),
-        };
-        let context = Context {
-            namespace: &self.hpa.metadata.namespace,
-            scale,
-            pods: &plan.pods,
-            tolerances: Tolerances::for_spec(&self.hpa.spec, self.settings),
-            readiness: Readiness::new(now, self.settings),
-            settings: self.settings,
-            metric: &DEFAULT_METRIC,
-        };
+        let forecasts =
+            if self.settings.forecasts.is_on() { readings.take_forecasts() } else { Vec::new() };
+        if self.settings.pods == PodSelection::Selected {
+            self.report_extra_pods(&plan.pods, scale, now);
+        }
+        let readings = readings.of_plan(self.settings, &plan.pods);
+        let context = context(self.hpa, self.settings, scale, plan, now);
         let failing = std::mem::take(&mut self.history.failing_metrics);
         let mut fallbacks = Fallbacks::new(self.settings, failing, self.current, now);
-        let CombinedMetrics { result, statuses, events, explanations } =
-            combine(&self.hpa.spec.metrics, &plan.queries, readings, &context, &mut fallbacks);
+        let CombinedMetrics { result, statuses, events, explanations } = combine(
+            &self.hpa.spec.metrics,
+            &plan.queries,
+            readings,
+            &context,
+            &mut fallbacks,
+            &forecasts,
+        );
         fallbacks.end_others("the metric or its fallback has changed");
         self.metrics = statuses;
         self.events.extend(events);
         self.set_fallbacks(fallbacks);
         self.explanation.metrics = explanations;
         self.report_skipped_pods();
+        self.report_forecasts(&forecasts);
         match result {
             Err(failure) => {
                 self.draft.set(

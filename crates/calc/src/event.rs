@@ -49,6 +49,11 @@ pub enum EventReason {
     FailedRescale,
     /// The autoscaler's status could not be written.
     FailedUpdateStatus,
+    /// Forecasts would have helped in the past, so they are used from now on. The reference has no
+    /// such event.
+    ForecastStarted,
+    /// Forecasts are no longer used. The reference has no such event.
+    ForecastStopped,
     /// An annotation of this project has an invalid value, which is ignored. The reference has no
     /// such event.
     InvalidAnnotation,
@@ -82,6 +87,8 @@ impl EventReason {
             Self::FailedGetScale => "FailedGetScale",
             Self::FailedRescale => "FailedRescale",
             Self::FailedUpdateStatus => "FailedUpdateStatus",
+            Self::ForecastStarted => "ForecastStarted",
+            Self::ForecastStopped => "ForecastStopped",
             Self::InvalidAnnotation => "InvalidAnnotation",
             Self::InvalidMetricSourceType => "InvalidMetricSourceType",
             Self::InvalidSelector => "InvalidSelector",

@@ -7,8 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{CrossVersionObjectReference, Pod, ResourceName},
+    forecast::MetricForecast,
     quantity::MilliValue,
     selector::Selector,
+    settings::{PodSelection, Settings},
 };
 
 /// One query of a metrics API.
@@ -180,37 +182,54 @@ pub enum Reading {
 }
 
 /// The answers to the queries of a [`Plan`](crate::plan::Plan), by the index of their metric in
-/// `spec.metrics`.
+/// `spec.metrics`, and the forecasts of metrics.
 ///
 /// A metric without a reading counts as failed, so it blocks scaling down.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Readings(Vec<Option<Result<Reading, ReadError>>>);
+pub struct Readings {
+    readings: Vec<Option<Result<Reading, ReadError>>>,
+    /// Empty without forecasts.
+    forecasts: Vec<Option<MetricForecast>>,
+}
 
 impl Readings {
     /// No readings.
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self { readings: Vec::new(), forecasts: Vec::new() }
     }
 
     /// Sets the reading of the metric at an index of `spec.metrics`.
     pub fn insert(&mut self, metric: usize, reading: Result<Reading, ReadError>) {
-        if self.0.len() <= metric {
-            self.0.resize_with(metric.saturating_add(1), || None);
-        }
-        if let Some(slot) = self.0.get_mut(metric) {
-            *slot = Some(reading);
-        }
+        set(&mut self.readings, metric, reading);
     }
 
     /// The reading of the metric at an index of `spec.metrics`, if there is one.
     pub fn get(&self, metric: usize) -> Option<&Result<Reading, ReadError>> {
-        self.0.get(metric)?.as_ref()
+        self.readings.get(metric)?.as_ref()
     }
 
-    /// The readings without the samples of other pods.
-    pub(crate) fn of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
+    /// Sets the forecast of the metric at an index of `spec.metrics`.
+    pub fn insert_forecast(&mut self, metric: usize, forecast: MetricForecast) {
+        set(&mut self.forecasts, metric, forecast);
+    }
+
+    /// The forecast of the metric at an index of `spec.metrics`, if one was set.
+    pub fn forecast(&self, metric: usize) -> Option<&MetricForecast> {
+        self.forecasts.get(metric)?.as_ref()
+    }
+
+    /// The readings without the samples of pods that don't count. A metrics API selects by labels,
+    /// so it has samples of pods that the target doesn't own too.
+    pub(crate) fn of_plan(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
+        match settings.pods {
+            PodSelection::Selected => self,
+            PodSelection::Owned => self.of_pods(pods),
+        }
+    }
+
+    fn of_pods(mut self, pods: &[Arc<Pod>]) -> Self {
         let names: HashSet<&str> = pods.iter().map(|pod| pod.name.as_ref()).collect();
-        for reading in self.0.iter_mut().flatten() {
+        for reading in self.readings.iter_mut().flatten() {
             if let Ok(Reading::Pods(samples)) = reading {
                 let of_pods = samples.iter().filter(|(pod, _)| names.contains(pod));
                 *samples = of_pods.map(|(pod, sample)| (pod, *sample)).collect();
@@ -219,9 +238,23 @@ impl Readings {
         self
     }
 
+    /// The forecasts, without the readings.
+    pub(crate) fn take_forecasts(&mut self) -> Vec<Option<MetricForecast>> {
+        std::mem::take(&mut self.forecasts)
+    }
+
     /// Every metric's reading in the order of the spec, then `None` without end.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Option<Result<Reading, ReadError>>> {
-        self.0.into_iter().chain(std::iter::repeat_with(|| None))
+        self.readings.into_iter().chain(std::iter::repeat_with(|| None))
+    }
+}
+
+fn set<T>(all: &mut Vec<Option<T>>, index: usize, value: T) {
+    if all.len() <= index {
+        all.resize_with(index.saturating_add(1), || None);
+    }
+    if let Some(slot) = all.get_mut(index) {
+        *slot = Some(value);
     }
 }
 

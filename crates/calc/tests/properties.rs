@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use hpa_calc::{
-    Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Plan, Pod,
-    PodSample, PodSamples, ReadError, Reading, Readings, Scale, ScaleWriteError, SelectedPods,
-    Settings,
+    Conclusion, ForecastReason, History, HorizontalPodAutoscaler, Inputs, LoadForecast,
+    MetricForecast, MetricsApi, MilliValue, Plan, Pod, PodSample, PodSamples, ReadError, Reading,
+    Readings, Scale, ScaleWriteError, SelectedPods, Settings,
     api::{ConditionType, HorizontalPodAutoscalerStatus},
     defaults::apply_defaults,
     history::{Direction, Recommendation, ScaleEvent},
     pods::PodCounts,
     report::Trigger,
     settings::{
-        DOMAIN, MetricSettings, ProblemKind, ScheduledBounds, SettingPolicy, SettingProblem,
+        DOMAIN, Forecasting, MetricSettings, ProblemKind, ScheduledBounds, SettingPolicy,
+        SettingProblem,
     },
     validation::{ValidationOptions, validate},
 };
@@ -319,6 +320,12 @@ impl Scenario {
         plan.decide(self.readings(), self.history.clone(), at(0)).conclude(written, at(0))
     }
 
+    fn conclude(&self, settings: &Settings, readings: Readings) -> Conclusion {
+        let select = |_: &_| SelectedPods::new(self.api_pods());
+        let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), settings, select);
+        plan.decide(readings, self.history.clone(), at(0)).conclude(Ok(()), at(0))
+    }
+
     fn reconcile_at(&self, settings: &Settings, now: Timestamp) -> Conclusion {
         let select = |_: &_| SelectedPods::new(self.api_pods());
         let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), settings, select);
@@ -467,6 +474,44 @@ proptest! {
         let without = scenario.effect_of(&settings);
         settings.metrics = Some(vec![metric; scenario.hpa.spec.metrics.len()].into());
         prop_assert_eq!(scenario.effect_of(&settings), without);
+    }
+
+    #[test]
+    fn forecast_raises_the_answer_or_changes_nothing(
+        scenario in scenarios(1..4),
+        loads in vec(option::of(0.0..60.0_f64), 4),
+    ) {
+        let without = scenario.reconcile(Ok(()));
+        let with = |mode| {
+            let mut settings = Settings::default();
+            settings.forecasts.mode = mode;
+            let mut readings = scenario.readings();
+            for (metric, load) in loads.iter().enumerate() {
+                let forecast = load.map(|load| LoadForecast {
+                    at: at(-300), load, quantile: 0.8, days: 14,
+                });
+                let (reason, text) = (ForecastReason::Forecasting, "helps".into());
+                readings.insert_forecast(metric, MetricForecast { reason, text, forecast });
+            }
+            scenario.conclude(&settings, readings)
+        };
+        let off = with(Forecasting::Off);
+        prop_assert_eq!(format!("{off:?}"), format!("{without:?}"));
+        let observed = with(Forecasting::Observe);
+        prop_assert_eq!(observed.scaled_to, without.scaled_to);
+        prop_assert_eq!(&observed.history, &without.history);
+        prop_assert_eq!(observed.explanation.winner, without.explanation.winner);
+        let scaled = with(Forecasting::Scale);
+        let metrics = scaled.explanation.metrics.iter();
+        let asked = metrics.filter_map(|it| Some(it.forecast.as_ref()?.proposed_replicas)).max();
+        let proposed = without.explanation.proposed_replicas;
+        if asked.is_none() || proposed.is_some() && asked <= proposed {
+            prop_assert_eq!(scaled.scaled_to, without.scaled_to);
+            prop_assert_eq!(&scaled.history, &without.history);
+            prop_assert_eq!(scaled.explanation.winner, without.explanation.winner);
+        } else {
+            prop_assert!(replicas(&scenario, &scaled) >= replicas(&scenario, &without));
+        }
     }
 
     #[test]

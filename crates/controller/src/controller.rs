@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::{
     cache::{Caches, PodLookup, SuspensionDetector},
     config::Options,
+    forecast::{ForecastSource, Forecasts},
     history_store::HistoryHealth,
     informer::{Informers, ReconcileTrigger},
     k8s::{Clients, FieldManager},
@@ -28,7 +29,7 @@ use crate::{
     reconcile::Observer,
     scale_target::RestMapper,
     shadow::ShadowRecords,
-    worker::MetricForecast,
+    worker::KnownMetricChanges,
 };
 
 /// The default of `--leader-elect-renew-deadline`.
@@ -59,7 +60,9 @@ pub struct Dependencies {
     /// Receives the controller's queue when it starts.
     pub trigger: ReconcileTrigger,
     /// When metrics are known to change.
-    pub forecast: Arc<dyn MetricForecast>,
+    pub metric_changes: Arc<dyn KnownMetricChanges>,
+    /// Where forecasts of loads read the past.
+    pub forecasts: ForecastSource,
     /// What else the leader does. Not in a dry run.
     pub leader_tasks: Vec<LeaderTask>,
     /// The time that decisions are made with.
@@ -118,7 +121,8 @@ impl Dependencies {
             metrics: Arc::new(metrics),
             pods: PodLookup::default(),
             trigger: ReconcileTrigger::default(),
-            forecast: Arc::new(()),
+            metric_changes: Arc::new(()),
+            forecasts: ForecastSource::default(),
             leader_tasks: Vec::new(),
             clock,
             observer: Arc::new(()),
@@ -172,12 +176,14 @@ pub async fn run(
     };
     dependencies.trigger.attach(informers.clone());
     let shadow = Arc::new(ShadowRecords::default());
+    let forecasts = Arc::new(Forecasts::new(dependencies.forecasts.clone(), options.sync_period));
     telemetry.attach(Sources {
         autoscalers: informers.caches.autoscalers.clone(),
         queue: informers.queue.clone(),
         undecodable: informers.undecodable.clone(),
         shadow: shadow.clone(),
         watch_ages: informers.caches.watch_ages.clone(),
+        forecasts: forecasts.clone(),
     });
     let suspension = Arc::new(dependencies.suspension_detector(&informers.caches));
     let mut running_informers = JoinSet::new();
@@ -212,6 +218,7 @@ pub async fn run(
                     informers,
                     suspension,
                     shadow,
+                    forecasts,
                     history,
                     leadership,
                 };

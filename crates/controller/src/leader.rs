@@ -16,6 +16,8 @@ use crate::{
     cache::{SuspensionDetector, WatchAges},
     config::Options,
     controller::{Dependencies, RunError},
+    forecast::Forecasts,
+    forecast_checks::ForecastChecks,
     history_store::{HistoryHealth, HistoryStore, StoredUntil},
     informer::{Informers, ScaleInformers},
     queue::InitialDelay,
@@ -71,6 +73,7 @@ pub(crate) struct Leader<'a> {
     pub(crate) informers: Informers,
     pub(crate) suspension: Arc<SuspensionDetector>,
     pub(crate) shadow: Arc<ShadowRecords>,
+    pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) history: Arc<HistoryHealth>,
     pub(crate) leadership: &'a Leadership,
 }
@@ -143,7 +146,7 @@ impl Leader<'_> {
             sync_period: self.options.sync_period,
             slots: WorkerSlots::new(self.options.workers),
             suspension: self.suspension.clone(),
-            forecast: self.dependencies.forecast.clone(),
+            metric_changes: self.dependencies.metric_changes.clone(),
             late_log: LateLog::default(),
         };
         workers.spawn(running.run());
@@ -157,6 +160,13 @@ impl Leader<'_> {
             for task in &self.dependencies.leader_tasks {
                 tasks.spawn(task.run(context.clone()));
             }
+            let checks = ForecastChecks {
+                forecasts: self.forecasts.clone(),
+                autoscalers: self.informers.caches.autoscalers.clone(),
+                settings: self.informers.settings.clone(),
+                clock: self.dependencies.clock.clone(),
+            };
+            tasks.spawn(checks.run());
         }
         tasks
     }
@@ -203,6 +213,7 @@ impl Leader<'_> {
             clock: dependencies.clock.clone(),
             observer,
             shadow: self.shadow.clone(),
+            forecasts: self.forecasts.clone(),
             field_manager: dependencies.field_manager().unwrap_or_default(),
             peer_warnings: PeerWarnings::default(),
             dry_run: dependencies.dry_run,

@@ -28,11 +28,13 @@
 //! | `key`, [`settings`], `hash` | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
+//! | [`forecast`] | loads of single autoscalers, and their forecasts |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
 //! | [`queue`] | which autoscaler to reconcile when |
 //! | [`informer`] | lists and watches that fill the caches and the queue |
 //! | [`shadow`] | comparison with a peer controller |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
+//! | `forecast_checks` | whether forecasts help, daily in the background |
 //! | `history_store` | histories for the next leader |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
@@ -46,6 +48,8 @@ pub mod cache;
 mod config;
 mod controller;
 pub mod debug;
+pub mod forecast;
+mod forecast_checks;
 mod hash;
 mod health;
 mod history_store;
@@ -101,4 +105,4 @@ pub use key::{AutoscalerApi, HpaKey, Scope};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::ActivePeer;
 pub use reconcile::{Finished, Observer, Reconciled};
-pub use worker::MetricForecast;
+pub use worker::KnownMetricChanges;

@@ -27,7 +27,7 @@ pub(crate) struct Workers {
     pub(crate) sync_period: Duration,
     pub(crate) slots: WorkerSlots,
     pub(crate) suspension: Arc<SuspensionDetector>,
-    pub(crate) forecast: Arc<dyn MetricForecast>,
+    pub(crate) metric_changes: Arc<dyn KnownMetricChanges>,
     pub(crate) late_log: LateLog,
 }
 
@@ -95,7 +95,7 @@ impl Workers {
         let now = self.reconciler.clock.now();
         let (hpa, effective) = autoscaler.object_with_settings(&self.reconciler.settings);
         let bounds = effective.settings.next_bounds_change(&hpa.spec, now);
-        let of_metrics = self.forecast.next_change(&hpa, now);
+        let of_metrics = self.metric_changes.next_change(&hpa, now);
         let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
         let Some(change) = changes.min() else {
             return periodic;
@@ -151,12 +151,12 @@ impl LateLog {
 
 /// Metrics whose values are known in advance, such as those of scaling schedules. The controller
 /// reconciles when one changes.
-pub trait MetricForecast: Send + Sync {
+pub trait KnownMetricChanges: Send + Sync {
     /// The first time after `now` at which a metric of the autoscaler is known to change.
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp>;
 }
 
-impl MetricForecast for () {
+impl KnownMetricChanges for () {
     fn next_change(&self, _: &HorizontalPodAutoscaler, _: Timestamp) -> Option<Timestamp> {
         None
     }

@@ -18,6 +18,7 @@ const TIME_STEPS = [
  * A chart in `container`. `draw` takes
  * - `title`: what it shows, for screen readers
  * - `now`: the right edge, in milliseconds
+ * - `edge`: its label; "now" by default
  * - `lines`: `{ name, className, points: [[time, value or null]] }`
  * - `levels`: horizontal lines, `{ name, className, value }`
  * - `base`: what the values count in, for round labels
@@ -107,7 +108,7 @@ function niceCeiling(value, whole) {
   return candidates.find((candidate) => candidate >= value && (!whole || candidate % 4 === 0));
 }
 
-function grid({ now, format, whole }, { from, top, x, y }, width) {
+function grid({ now, edge = "now", format, whole }, { from, top, x, y }, width) {
   const parts = [];
   const steps = whole && top < 4 ? top : 4;
   for (let step = 0; step <= steps; step++) {
@@ -116,7 +117,7 @@ function grid({ now, format, whole }, { from, top, x, y }, width) {
     parts.push(drawn("path", { class: "grid", d: line }));
     parts.push(label(format(value), MARGIN.left - 6, y(value) + 4, "end"));
   }
-  parts.push(label("now", x(now), HEIGHT - 6, "end"));
+  parts.push(label(edge, x(now), HEIGHT - 6, "end"));
   const step = timeStep(now - from, width < 420 ? 2 : 5);
   for (let age = step; age <= now - from; age += step) {
     const place = x(now - age);
@@ -182,13 +183,15 @@ function valueAt(points, time) {
   return found;
 }
 
-function readoutOf({ lines, now, format }, time) {
+function readoutOf({ lines, now, edge, format }, time) {
   const values = lines.map(({ name, points }) => {
     const value = valueAt(points, time);
     return `${name} ${value === null ? "none" : format(value)}`;
   });
   const when = time >= now ? "Now" : `${duration(now - time)} ago`;
-  return `${when} (${clock(time)}): ${values.join(", ")}`;
+  // If the right edge is not now, the time of day says more.
+  const at = edge === undefined ? `${when} (${clock(time)})` : clock(time);
+  return `${at}: ${values.join(", ")}`;
 }
 
 function describe({ title, lines, levels, format }) {

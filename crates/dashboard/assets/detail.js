@@ -135,7 +135,7 @@ function held(points) {
   });
 }
 
-function showMetrics({ report, words, series, now }, charts) {
+function showMetrics({ report, words, series, forecasts = [], now }, charts) {
   const parent = byId("metrics");
   const { metrics } = series;
   if (charts.length !== metrics.length) {
@@ -146,7 +146,7 @@ function showMetrics({ report, words, series, now }, charts) {
     }
   }
   metrics.forEach((metric, index) => {
-    const { title, text, draw, pods } = charts[index];
+    const { title, text, draw, forecast, pods } = charts[index];
     const reported = report?.metrics[index];
     const isWinner = report?.winner === index;
     setText(title, isWinner ? `${metric.name} (largest proposal)` : metric.name);
@@ -164,8 +164,50 @@ function showMetrics({ report, words, series, now }, charts) {
       base: base(metric.unit),
       format: (value) => quantity(value, metric.unit),
     });
+    showForecast(forecast, forecasts.find((one) => one.index === index), now);
     showPods(pods, reported, metric.unit);
   });
+}
+
+/** The load of all pods over the past day, and what was forecast for it. */
+function showForecast({ card, text, draw }, forecast, now) {
+  card.hidden = forecast === undefined;
+  if (card.hidden) {
+    return;
+  }
+  setText(text, describeForecast(forecast));
+  const { points } = forecast;
+  if (points.length === 0) {
+    return;
+  }
+  const line = (name, className, value) => ({
+    name, className, points: points.map((point) => [Date.parse(point.at), value(point)]),
+  });
+  const end = Date.parse(points.at(-1).at);
+  draw({
+    title: `Load of ${forecast.metric} and its forecast over the past day`,
+    now: end,
+    edge: `in ${duration(end - Date.parse(now))}`,
+    lines: [
+      line("exceeded in 1 of 10 cases", "band", (point) => point.high),
+      line("exceeded in 9 of 10 cases", "band", (point) => point.low),
+      line(`forecast (${number(forecast.quantile * 100)}%)`, "forecast", (point) => point.forecast),
+      line("load", "value", (point) => point.load ?? null),
+    ],
+    levels: [],
+    format: number,
+  });
+}
+
+function describeForecast({ reason, text, yesterday, horizonSeconds }) {
+  const parts = [reason === null ? "Not checked yet." : `${reason}: ${text}.`];
+  parts.push(`Forecast ${duration(horizonSeconds * 1000)} ahead.`);
+  if (yesterday !== null) {
+    const { covered, error } = yesterday;
+    parts.push(`In the past day, the load stayed below the forecast in ${number(covered * 100)}% of the time, `
+      + `and the median was off by ${number(error * 100)}% of the load on average.`);
+  }
+  return parts.join(" ");
 }
 
 function newMetric(charts) {
@@ -180,8 +222,18 @@ function newMetric(charts) {
     element("thead", {}, element("tr", {}, ...header)), body);
   const region = element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Pods" }, table);
   const details = element("details", { hidden: true }, summary, region);
-  const card = element("section", { className: "card" }, title, text, picture, details);
-  charts.push({ title, text, draw: createChart(picture), pods: { details, summary, body, region } });
+  const forecastText = element("p");
+  const forecastPicture = element("div");
+  const forecastCard = element("section", { hidden: true },
+    element("h4", { textContent: "Forecast" }), forecastText, forecastPicture);
+  const card = element("section", { className: "card" }, title, text, picture, forecastCard, details);
+  charts.push({
+    title,
+    text,
+    draw: createChart(picture),
+    forecast: { card: forecastCard, text: forecastText, draw: createChart(forecastPicture) },
+    pods: { details, summary, body, region },
+  });
   return card;
 }
 

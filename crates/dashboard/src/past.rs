@@ -8,6 +8,7 @@ use hpa_calc::{
 use hpa_controller::{
     HpaKey,
     debug::{AutoscalerDetail, Run, Sample},
+    forecast::ForecastView,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub struct Past {
     /// The last values that the controller read of Object and External metrics, by the index of the
     /// metric.
     pub values: Vec<Option<MilliValue>>,
+    /// The forecasts of the controller.
+    pub forecasts: Vec<ForecastView>,
 }
 
 /// The numbers of one reconcile.
@@ -78,6 +81,7 @@ impl From<AutoscalerDetail> for Past {
     fn from(detail: AutoscalerDetail) -> Self {
         Self {
             values: detail.last_values(),
+            forecasts: detail.forecasts,
             history: detail.history,
             settings: Some(detail.settings.into()),
             samples: detail.samples.into_iter().map(PastSample::from).collect(),

@@ -77,6 +77,21 @@ impl History {
         (self.last_sum, self.last_count) = (0.0, 0);
     }
 
+    /// The load at a time, between the means of the buckets around it. `None` where one is missing.
+    pub fn load(&self, at: Timestamp) -> Option<f64> {
+        self.load_at(at.as_second() as f64)
+    }
+
+    /// The mean of each bucket that has samples, with the time of its middle.
+    pub fn means(&self) -> impl Iterator<Item = (Timestamp, f64)> + '_ {
+        self.means.iter().enumerate().filter_map(|(index, mean)| {
+            let bucket = self.first.checked_add(as_i64(index))?;
+            let middle = bucket.checked_mul(BUCKET_SECONDS)? + BUCKET_SECONDS / 2;
+            let at = Timestamp::from_second(middle).ok()?;
+            (!mean.is_nan()).then(|| (at, f64::from(*mean)))
+        })
+    }
+
     /// The share of buckets that have samples, and the time from the first to the last bucket, in
     /// days.
     pub fn coverage(&self) -> (f64, f64) {

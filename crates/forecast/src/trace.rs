@@ -127,7 +127,12 @@ impl Trace {
 
     /// The history of the whole trace.
     pub fn history(&self) -> History {
-        let mut history = History::new(MAX_DAYS);
+        self.history_of(MAX_DAYS)
+    }
+
+    /// The history of the last days of the trace.
+    pub fn history_of(&self, days: usize) -> History {
+        let mut history = History::new(days);
         for (minute, load) in self.loads.iter().enumerate() {
             // A second before the minute's end, which is in the minute's bucket.
             let at = self.time(minute).saturating_sub(jiff::SignedDuration::from_secs(1));

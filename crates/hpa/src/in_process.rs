@@ -51,6 +51,11 @@ impl Metrics {
         Ok(Some(Self { rules, collection, pods }))
     }
 
+    /// The rules of `--metrics-config`.
+    pub(crate) fn rules(&self) -> Option<Arc<PrometheusProvider>> {
+        self.rules.clone()
+    }
+
     /// The dependencies of a controller. It reads these metrics here, and others from the metrics
     /// APIs.
     pub(crate) fn dependencies(

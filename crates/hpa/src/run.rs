@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use hpa_controller::{
-    ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions, k8s::Clients,
+    ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions, forecast::ForecastSource,
+    k8s::Clients,
 };
 use hpa_lease::{Election, ElectionConfig};
+use hpa_prometheus::{client::Client, rules::Compat, source::PrometheusProvider};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
     api_client::{client_config, separate_client},
-    args::{RunArguments, to_std},
+    args::{ForecastingArguments, RunArguments, to_std},
     controller_options::options,
-    debug_api, in_process, logging, scaling_schedules, serve,
+    debug_api, in_process, logging,
+    replay::PrometheusPast,
+    scaling_schedules, serve,
     signals::cancel_on_signal,
     version,
 };
@@ -51,12 +55,14 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     info!(version = build.version, revision = build.revision, namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
     let metrics = in_process::Metrics::new(&arguments, &clients, &telemetry).await?;
+    let rules = metrics.as_ref().and_then(in_process::Metrics::rules);
+    let forecasts = forecast_source(&arguments, rules)?;
     let dependencies = match metrics {
         Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run)?,
         None if arguments.dry_run => Dependencies::for_dry_run(clients, &options, telemetry),
         None => Dependencies::with_telemetry(clients, &options, telemetry),
     };
-    let dependencies = Dependencies { election, keep_history, apis, ..dependencies };
+    let dependencies = Dependencies { election, keep_history, apis, forecasts, ..dependencies };
     let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;
     let (dependencies, debug_server) = debug_api::start(&arguments, dependencies, &options).await?;
     let outcome = hpa_controller::run(dependencies, options, shutdown).await;
@@ -67,6 +73,21 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         RunError::OtherController(peer) => anyhow!("{}", refusal(&peer)),
         error => error.into(),
     })
+}
+
+/// Where forecasts read the past.
+fn forecast_source(
+    arguments: &RunArguments,
+    rules: Option<Arc<PrometheusProvider>>,
+) -> anyhow::Result<ForecastSource> {
+    let ForecastingArguments { forecast_prometheus, forecast_time_zone: zone } =
+        &arguments.forecasts;
+    let flags = &arguments.prometheus;
+    let url = forecast_prometheus.as_ref().or(flags.prometheus_url.as_ref());
+    let settings = url.map(|url| flags.settings(url, Compat::Off)).transpose()?;
+    let client = settings.map(|settings| Client::new(settings, Arc::new(()))).transpose()?;
+    let past = client.map(|client| Arc::new(PrometheusPast { client, rules }) as Arc<_>);
+    Ok(ForecastSource { past, zone: zone.clone() })
 }
 
 /// The error if another controller is active, with advice.

@@ -7,16 +7,16 @@ use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_collectors::schedules::Compat;
 use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
-use hpa_controller::{Dependencies, MetricForecast, Options};
+use hpa_controller::{Dependencies, KnownMetricChanges, Options};
 use hpa_lease::LeaderTask;
 use jiff::Timestamp;
 
 use crate::args::ScalingScheduleArguments;
 
 /// The times at which the values of schedules change.
-struct ScheduleForecast(Arc<Schedules>);
+struct ScheduleChanges(Arc<Schedules>);
 
-impl MetricForecast for ScheduleForecast {
+impl KnownMetricChanges for ScheduleChanges {
     fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
         self.0.next_change(hpa, now)
     }
@@ -49,7 +49,7 @@ pub(crate) fn attach(
     leader_tasks.push(status_writer(schedules.clone()));
     Ok(Dependencies {
         metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
-        forecast: Arc::new(ScheduleForecast(schedules)),
+        metric_changes: Arc::new(ScheduleChanges(schedules)),
         leader_tasks,
         ..dependencies
     })

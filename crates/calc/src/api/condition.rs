@@ -14,6 +14,9 @@ open_enum! {
         /// Whether the fallback of a metric is active (KEP-5679). The reference has no such
         /// condition.
         ExternalMetricFallbackActive = "ExternalMetricFallbackActive",
+        /// Whether forecasts of the load have proved themselves (see
+        /// [`MetricForecast`](crate::MetricForecast)). The reference has no such condition.
+        ForecastActive = "ForecastActive",
         /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
         /// condition.
         Paused = "Paused",
@@ -72,6 +75,8 @@ open_enum! {
         FallbackActive = "FallbackActive",
         /// No fallback is active any more. The reference has no such reason.
         FallbackEnded = "FallbackEnded",
+        /// Forecasts would have helped in the past two weeks. The reference has no such reason.
+        Forecasting = "Forecasting",
         /// The metric's type is unknown.
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
@@ -79,6 +84,12 @@ open_enum! {
         /// Pods lack the request or limit that a utilization is a percentage of, and are left out.
         /// The reference has no such reason.
         MissingRequests = "MissingRequests",
+        /// Forecasts would not have helped. The reference has no such reason.
+        NoBenefit = "NoBenefit",
+        /// The time of day doesn't say what the load does next. The reference has no such reason.
+        NoSeason = "NoSeason",
+        /// Too little of the load's past is known for forecasts. The reference has no such reason.
+        NotEnoughHistory = "NotEnoughHistory",
         /// The autoscaler did not scale the workload to zero.
         NotScaledToZero = "NotScaledToZero",
         /// An annotation pauses scaling. The reference has no such reason.
@@ -102,6 +113,8 @@ open_enum! {
         /// Annotations or fields of the autoscaler set what the flags don't. The reference has no
         /// such reason.
         SetOnAutoscaler = "SetOnAutoscaler",
+        /// The load's past can't be read. The reference has no such reason.
+        SourceFailed = "SourceFailed",
         /// The target's scale was read.
         SucceededGetScale = "SucceededGetScale",
         /// The target's scale was written.

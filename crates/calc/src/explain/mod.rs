@@ -16,6 +16,7 @@ pub use self::{
 };
 use crate::{
     api::ConditionReason,
+    forecast::LoadForecast,
     pods::PodCounts,
     quantity::MilliValue,
     replicas::Rule,
@@ -132,6 +133,26 @@ pub struct MetricExplanation {
     /// What settings changed for the metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
+    /// The forecast of the metric's load, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Box<ForecastExplanation>>,
+}
+
+/// The forecast of a metric's load, in the metric's own unit over all pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForecastExplanation {
+    /// The load that was read.
+    pub load: f64,
+    /// The load of one pod at its target.
+    pub per_replica: f64,
+    /// The forecast.
+    #[serde(flatten)]
+    pub forecast: LoadForecast,
+    /// What the forecast load asks for.
+    pub proposed_replicas: i32,
+    /// Whether it counts, or is only reported.
+    pub counts: bool,
 }
 
 /// What kind of failure leaves a metric without a proposal.

@@ -1,5 +1,5 @@
 use super::{
-    AverageRules, CalculationError, PodAverage, Proposal, RuleChanges,
+    AverageRules, CalculationError, Load, PodAverage, Proposal, RuleChanges,
     aggregate::ranked,
     proportional, rebalanced, saturate,
     surge::{counts_for_scale_up, without_surge},
@@ -127,6 +127,7 @@ fn propose(
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
+    let per_replica = target_milli as f64;
     let proposal = Proposal {
         replicas,
         usage,
@@ -137,6 +138,7 @@ fn propose(
         pods: Some(counts),
         counted: Some(counted),
         total: None,
+        load: Load::of_pods(per_replica, ratio, counts.ready, target.current_replicas, rollout),
     };
     without_surge(proposal, target.current_replicas, target.tolerances, rollout)
 }

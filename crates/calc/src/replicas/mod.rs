@@ -76,6 +76,7 @@ use serde::Serialize;
 use crate::{
     pods::PodCounts,
     quantity::{MilliValue, QuantityError},
+    settings::Rollout,
 };
 
 /// The proposal of one metric.
@@ -100,6 +101,44 @@ pub struct Proposal {
     pub counted: Option<usize>,
     /// The whole value, which is divided by the target instead, for the averages by replica.
     pub total: Option<MilliValue>,
+    /// The load behind the usage.
+    pub load: Load,
+}
+
+/// What a metric measures, over all pods, in its own unit (cores, bytes, requests). A `value` is
+/// taken to fall as replicas are added, so its load is the value times the replicas.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// The load of all pods that count.
+    pub total: f64,
+    /// The load of one pod at its target.
+    pub per_replica: f64,
+}
+
+impl Load {
+    /// From the load of one pod at its target in milli-units, and the number of pods that are
+    /// needed, which is not rounded.
+    fn new(per_replica: f64, needed: f64) -> Self {
+        let per_replica = per_replica / 1000.0;
+        Self { total: needed * per_replica, per_replica }
+    }
+
+    /// Of pods with this ratio of usage to target on average. Pods without a sample have no load,
+    /// because a scale-up counts them so too.
+    fn of_pods(
+        per_replica: f64,
+        ratio: f64,
+        ready: usize,
+        current_replicas: i32,
+        rollout: Rollout,
+    ) -> Self {
+        let desired = usize::try_from(current_replicas).unwrap_or(0);
+        let serving = match rollout {
+            Rollout::CountSurge => ready,
+            Rollout::IgnoreSurge => ready.min(desired),
+        };
+        Self::new(per_replica, ratio * serving as f64)
+    }
 }
 
 /// The rule that leads from a ratio to replicas.

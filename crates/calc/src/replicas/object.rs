@@ -1,4 +1,4 @@
-use super::{CalculationError, Proposal, Rule, ceil_to_replicas};
+use super::{CalculationError, Load, Proposal, Rule, ceil_to_replicas};
 use crate::{
     api::Pod,
     pods::PodCounts,
@@ -43,6 +43,7 @@ pub(crate) fn value_with<'a>(
         Rollout::CountSurge => pods.ready,
         Rollout::IgnoreSurge => pods.ready.min(usize::try_from(target.replicas).unwrap_or(0)),
     };
+    let load = |pods: f64| Load::new(target.target.as_milli() as f64, ratio * pods);
     let proposal = |replicas, rule, pods: Option<PodCounts>| Proposal {
         replicas,
         usage,
@@ -53,6 +54,9 @@ pub(crate) fn value_with<'a>(
         pods,
         counted: pods.map(counted),
         total: None,
+        load: load(
+            pods.map_or_else(|| f64::from(target.replicas.max(1)), |pods| counted(pods) as f64),
+        ),
     };
     if target.replicas == 0 {
         return Ok(proposal(ceil_to_replicas(ratio), Rule::Proportional, None));
@@ -133,6 +137,7 @@ fn by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposal {
         pods: None,
         counted: None,
         total: Some(MilliValue::from_milli(usage)),
+        load: Load::new(per_replica, usage as f64 / per_replica),
     }
 }
 

@@ -1,5 +1,5 @@
 use super::{
-    AverageRules, CalculationError, PodAverage, Proposal, RuleChanges,
+    AverageRules, CalculationError, Load, PodAverage, Proposal, RuleChanges,
     aggregate::ranked,
     amount::amount,
     average::average,
@@ -208,6 +208,19 @@ impl Totals {
     }
 }
 
+impl Totals {
+    /// The load of the ready pods, and of skipped ones, which are taken to have as much.
+    fn load(&self, target: &UtilizationTarget<'_>, ratio: f64, rollout: Rollout) -> Load {
+        // Aggregates are computed in hundredths.
+        let unit = if self.shown_usage.is_some() { 100.0 } else { 1.0 };
+        let request = self.ready.requests as f64 / unit / self.counts.ready.max(1) as f64;
+        let per_replica = request * f64::from(target.target) / 100.0;
+        let current = target.current_replicas;
+        let ready = self.changes.skipped.included(self.counts.ready, f64::INFINITY, current);
+        Load::of_pods(per_replica, ratio, ready, current, rollout)
+    }
+}
+
 fn propose(
     target: &UtilizationTarget<'_>,
     totals: &Totals,
@@ -262,6 +275,7 @@ fn propose(
         pods: Some(counts),
         counted: Some(counted),
         total: None,
+        load: totals.load(target, ratio, rollout),
     };
     Ok(without_surge(proposal, target.current_replicas, target.tolerances, rollout))
 }

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod fallback;
+mod forecast;
 mod metric;
 mod resolve;
 mod table;
@@ -21,6 +22,7 @@ pub(crate) use self::resolve::duration_text;
 pub use self::{
     bounds::{Bounds, BoundsChange, Day, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
+    forecast::{Forecasting, Forecasts},
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
@@ -93,6 +95,8 @@ pub struct Settings {
     pub bounds: Option<Arc<[ScheduledBounds]>>,
     /// How long the metrics must have asked for zero replicas before the target is scaled there.
     pub zero_after: SignedDuration,
+    /// Whether forecasts of the load count, and how they are made.
+    pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
     /// What differs from the flags, for explanations.
@@ -127,6 +131,7 @@ impl Default for Settings {
             rollout: Rollout::CountSurge,
             bounds: None,
             zero_after: SignedDuration::ZERO,
+            forecasts: Forecasts::OFF,
             metrics: None,
             applied: Arc::default(),
         }

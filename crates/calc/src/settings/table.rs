@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     Settings,
+    forecast::Forecasting,
     metric::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
@@ -143,6 +144,48 @@ pub const SETTINGS: &[Setting] = &[
         target: Autoscaler(|settings, value| {
             if let Value::Duration(delay) = value {
                 settings.zero_after = *delay;
+            }
+        }),
+    },
+    Setting {
+        name: "forecast",
+        field: "forecast",
+        summary: "Whether forecasts of the load can raise the answer (scale), are only reported \
+            (observe), or are not made (off). They count only while a check on the past two weeks \
+            says that they would have helped.",
+        default: "off",
+        kind: Kind::Choice(&[("off", "Off"), ("observe", "Observe"), ("scale", "Scale")]),
+        target: Autoscaler(|settings, value| {
+            settings.forecasts.mode = match value {
+                Value::Choice("observe") => Forecasting::Observe,
+                Value::Choice("scale") => Forecasting::Scale,
+                _ => Forecasting::Off,
+            };
+        }),
+    },
+    Setting {
+        name: "forecast-horizon",
+        field: "forecastHorizonSeconds",
+        summary: "How far ahead the load is forecast.",
+        default: "the measured time until pods of a scale-up are ready, plus the age of the \
+            metric and a sync period",
+        kind: Kind::Duration { min: 30, max: 6 * HOUR },
+        target: Autoscaler(|settings, value| {
+            if let Value::Duration(horizon) = value {
+                settings.forecasts.horizon = Some(*horizon);
+            }
+        }),
+    },
+    Setting {
+        name: "forecast-quantile",
+        field: "forecastQuantile",
+        summary: "The probability with which the load should not exceed its forecast. A higher \
+            one costs more pods and has less overload.",
+        default: "0.8",
+        kind: Kind::Quantity { max: 1 },
+        target: Autoscaler(|settings, value| {
+            if let Value::Quantity(quantile) = value {
+                settings.forecasts.quantile = Some(quantile.as_f64());
             }
         }),
     },

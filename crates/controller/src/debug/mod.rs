@@ -12,7 +12,7 @@ mod view;
 pub use recorder::DecisionRecorder;
 pub use schema::{
     ApiName, AutoscalerDetail, AutoscalerItem, AutoscalerList, Build, ControllerStatus, Decision,
-    DecisionMemory, DecisionSettings, QueueState, Run, Sample, effective_settings, fill_readings,
-    settings_of_controller,
+    DecisionMemory, DecisionSettings, QueueState, Run, Sample, effective_settings, fill_forecasts,
+    fill_readings, settings_of_controller,
 };
 pub use view::{DebugView, ListFilter, ViewSettings};

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::key::AutoscalerApi;
+use crate::{forecast::ForecastView, key::AutoscalerApi};
 
 /// The state of one instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,6 +139,9 @@ pub struct AutoscalerDetail {
     pub metric_names: Vec<String>,
     /// The numbers of the last reconciles, oldest first.
     pub samples: Vec<Sample>,
+    /// The forecasts of its metrics. Absent without the setting `forecast`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forecasts: Vec<ForecastView>,
 }
 
 impl AutoscalerDetail {
@@ -156,6 +159,15 @@ impl AutoscalerDetail {
             number("totalMilli").or_else(|| number("usageMilli")).map(MilliValue::from_milli)
         };
         metrics.map(value).collect()
+    }
+}
+
+/// Adds the forecasts of the controller to the readings of a decision.
+pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
+    for view in forecasts {
+        if let Some(forecast) = view.newest() {
+            inputs.readings.insert_forecast(view.index, forecast);
+        }
     }
 }
 

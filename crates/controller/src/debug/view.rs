@@ -141,6 +141,11 @@ impl DebugView {
             samples = recent.map(Sample::from).collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
+        let forecasts = {
+            let forecasts = autoscaler.forecasts.lock();
+            let view = forecasts.as_ref().map(|forecasts| forecasts.view(self.clock.now()));
+            view.unwrap_or_default()
+        };
         let is_working = self.telemetry.working_since().is_some();
         Some(AutoscalerDetail {
             api_version: AutoscalerDetail::API_VERSION.to_owned(),
@@ -152,6 +157,7 @@ impl DebugView {
             runs,
             metric_names,
             samples,
+            forecasts,
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use hpa_calc::ForecastReason;
+use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
 use tokio::time::Instant;
 
@@ -13,6 +15,7 @@ use super::{
 };
 use crate::{
     cache::{Autoscaler, ErrorClass, WatchAges},
+    forecast::Forecasts,
     key::HpaKey,
     queue::QueueStats,
 };
@@ -46,6 +49,7 @@ impl Telemetry {
             families.push(oldest_reconcile(&autoscalers, since));
         }
         families.push(desired_replicas(&autoscalers));
+        families.extend(forecasts(&autoscalers, &sources.forecasts));
         if self.options.per_autoscaler {
             families.extend(details(&autoscalers));
         }
@@ -206,6 +210,41 @@ fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> MetricFamily {
         }
     }
     family.build()
+}
+
+/// Whether forecasts are used, and how the checks ended.
+fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [MetricFamily; 2] {
+    let now = Timestamp::now();
+    let mut counts = [(ForecastReason::Forecasting, 0_u32); 5];
+    for (slot, reason) in counts.iter_mut().zip(ForecastReason::ALL) {
+        slot.0 = reason;
+    }
+    for (_, autoscaler) in autoscalers {
+        let forecasts = autoscaler.forecasts.lock();
+        for reason in forecasts.iter().flat_map(|forecasts| forecasts.reasons(now)) {
+            let count = counts.iter_mut().find(|(other, _)| *other == reason);
+            if let Some((_, count)) = count {
+                *count += 1;
+            }
+        }
+    }
+    let mut metrics = Family::gauge(
+        "hpa_controller_forecast_metrics",
+        "Number of metrics with forecasts, by the reason why they are used or not (see the \
+         condition ForecastActive). Metrics that were not checked yet are not counted.",
+    );
+    for (reason, count) in counts {
+        metrics.add(&[("reason", reason.as_str())], f64::from(count));
+    }
+    let checks = &forecasts.counts;
+    let count = |count: &std::sync::atomic::AtomicU64| float(count.load(Ordering::Relaxed));
+    let checks = Family::counter(
+        "hpa_controller_forecast_checks_total",
+        "Daily checks whether the forecasts of a metric help, by result.",
+    )
+    .with(&[("result", "failure")], count(&checks.failed))
+    .with(&[("result", "success")], count(&checks.succeeded));
+    [metrics.build(), checks.build()]
 }
 
 /// Metrics of each autoscaler, for `--per-hpa-metrics`.

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use crate::{
     cache::{Autoscalers, WatchAges},
+    forecast::Forecasts,
     health::{Health, HealthError},
     history_store::HistoryHealth,
     key::HpaKey,
@@ -80,6 +81,7 @@ pub struct Sources {
     pub undecodable: Arc<AtomicU64>,
     pub shadow: Arc<ShadowRecords>,
     pub watch_ages: Arc<WatchAges>,
+    pub forecasts: Arc<Forecasts>,
 }
 
 /// A lease of the leader election.

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     cache::ErrorClass,
+    forecast::Observation,
     scale_target::{ScaleObject, ScaleUnavailable},
 };
 
@@ -192,12 +193,17 @@ impl<'a> Attempt<'a> {
         };
         let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
         let mut has_selected = false;
+        let is_forecast = settings.forecasts.is_on();
+        let mut pods = Vec::new();
         let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
         let plan = Plan::new(hpa, scale, settings, |selector| {
             has_selected = true;
             let selected =
                 SelectedPods { ownership_error, ..reconciler.select(key, selector, listed) };
             self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
+            if is_forecast {
+                pods.clone_from(&selected.pods);
+            }
             selected
         });
         if is_at_zero && !has_selected {
@@ -205,8 +211,17 @@ impl<'a> Attempt<'a> {
         }
         let limit = self.time_left();
         let read = reconciler.read_metrics(hpa, &plan, limit);
-        let (readings, read_durations) = self.slot.release_during(read).await;
+        let (mut readings, read_durations) = self.slot.release_during(read).await;
         let at = reconciler.clock.instants();
+        if is_forecast && plan.selector().is_some() {
+            let observation = Observation { hpa, settings, plan: &plan, pods: &pods, now: at.wall };
+            let mut forecasts = self.autoscaler.forecasts.lock();
+            let forecasts = forecasts.get_or_insert_with(|| {
+                reconciler.forecasts.add(key);
+                Box::default()
+            });
+            forecasts.observe(&reconciler.forecasts, &observation, &mut readings);
+        }
         let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
         Decided { decision, at, read_durations }
     }
@@ -230,6 +245,11 @@ impl<'a> Attempt<'a> {
         });
         let Conclusion { status, events, history, explanation, scaled_to, error } = conclusion;
         autoscaler.set_history(history, at);
+        if let Some(to) = scaled_to
+            && let Some(forecasts) = autoscaler.forecasts.lock().as_mut()
+        {
+            forecasts.scaled(explanation.current_replicas, to, at.wall);
+        }
         for event in events {
             reconciler.record(key, hpa, event);
         }

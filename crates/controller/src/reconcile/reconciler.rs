@@ -10,6 +10,7 @@ use super::{observer::Observer, peer_warnings::PeerWarnings};
 use crate::{
     cache::{Autoscalers, Pods, SelectorIndex, WatchAges},
     events::EventRecorder,
+    forecast::Forecasts,
     informer::ScaleInformers,
     k8s::FieldManager,
     scale_target::{Owners, RestMapper, ScaleClient},
@@ -46,6 +47,8 @@ pub struct Reconciler {
     pub observer: Arc<dyn Observer>,
     /// Autoscalers in dry run, and how their comparisons ended.
     pub shadow: Arc<ShadowRecords>,
+    /// What forecasts of all autoscalers share.
+    pub forecasts: Arc<Forecasts>,
     /// The field manager of status writes.
     pub field_manager: FieldManager,
     /// Limits the log lines about peers.

@@ -117,6 +117,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         clock: Arc::new(SystemClock::default()),
         observer: Arc::new(()),
         shadow: Arc::default(),
+        forecasts: Arc::default(),
         field_manager: FieldManager::default(),
         peer_warnings: PeerWarnings::default(),
         dry_run: false,

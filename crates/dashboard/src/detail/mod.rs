@@ -12,7 +12,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     HpaKey,
-    debug::{effective_settings, fill_readings, settings_of_controller},
+    debug::{effective_settings, fill_forecasts, fill_readings, settings_of_controller},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -105,6 +105,7 @@ impl Detail {
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
+        let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;
         missing.extend(not_read);
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
@@ -120,6 +121,7 @@ impl Detail {
         let entry = self.board.get(&self.id).unwrap_or(entry);
         View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
             .with_decisions(decisions)
+            .with_forecasts(forecasts)
             .with_problems(problems, missing)
     }
 
@@ -182,6 +184,7 @@ impl Detail {
         missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
         // Samples can be newer than the start of the reads, so take the time again.
         let mut inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
+        fill_forecasts(&mut inputs, &past.forecasts);
         let filled = fill_readings(&mut inputs, &past.values);
         if !filled.is_empty() {
             missing.push(format!(

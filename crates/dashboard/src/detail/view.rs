@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hpa_calc::{Report, report::Words};
+use hpa_controller::forecast::ForecastView;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -43,6 +44,9 @@ pub(super) struct View {
     decisions: Vec<PastDecision>,
     /// The number of older decisions.
     more_decisions: usize,
+    /// The forecasts of its metrics.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    forecasts: Vec<ForecastView>,
     /// Sentences about lists and watches that fail.
     problems: Vec<String>,
     /// Sentences about missing data, with the reason.
@@ -70,6 +74,7 @@ impl View {
             series: Series::default(),
             decisions: Vec::new(),
             more_decisions: 0,
+            forecasts: Vec::new(),
             problems,
             missing: Vec::new(),
         }
@@ -100,6 +105,10 @@ impl View {
         let more_decisions = decisions.len().saturating_sub(MAX_DECISIONS);
         decisions.truncate(MAX_DECISIONS);
         Self { decisions, more_decisions, ..self }
+    }
+
+    pub(super) fn with_forecasts(self, forecasts: Vec<ForecastView>) -> Self {
+        Self { forecasts, ..self }
     }
 
     pub(super) fn with_problems(self, problems: Vec<String>, missing: Vec<String>) -> Self {

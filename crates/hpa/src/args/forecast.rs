@@ -102,7 +102,7 @@ pub(crate) struct ForecastArguments {
     pub(crate) past: PastArguments,
 }
 
-fn zone(text: &str) -> Result<TimeZone, String> {
+pub(super) fn zone(text: &str) -> Result<TimeZone, String> {
     TimeZone::get(text).map_err(|_| "must be a time zone such as Europe/Berlin or UTC".to_owned())
 }
 

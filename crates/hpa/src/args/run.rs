@@ -3,9 +3,10 @@ use std::{net::IpAddr, path::PathBuf};
 use clap::{Args, ValueEnum};
 use hpa_calc::settings::SETTINGS;
 use hpa_controller::AutoscalerApi;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, tz::TimeZone};
 
 use super::{
+    forecast::zone,
     lease::LeaseArguments,
     values::{
         BOOL, accept_boolean, duration, fraction, log_filter, namespace, positive_duration, rate,
@@ -92,6 +93,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) collectors: super::CollectorArguments,
     #[command(flatten)]
+    pub(crate) forecasts: ForecastingArguments,
+    #[command(flatten)]
     pub(crate) election: ElectionArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
@@ -110,6 +113,26 @@ pub(crate) struct MetricsArguments {
     /// cluster. The file is reloaded when it changes
     #[arg(long, env = "HPA_METRICS_CONFIG", value_name = "FILE")]
     pub(crate) metrics_config: Option<PathBuf>,
+}
+
+/// Where forecasts read the past of a load.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
+pub(crate) struct ForecastingArguments {
+    /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus apply
+    /// to it too [default: --prometheus-url; without any, a forecast needs ten days of this process]
+    #[arg(long, env = "HPA_FORECAST_PROMETHEUS", value_name = "URL")]
+    pub(crate) forecast_prometheus: Option<String>,
+    /// The time zone of days and weeks in forecasts, such as Europe/Berlin. A schedule of bounds of
+    /// an autoscaler has precedence
+    #[arg(
+        long,
+        env = "HPA_FORECAST_TIME_ZONE",
+        value_name = "ZONE",
+        default_value = "UTC",
+        value_parser = zone
+    )]
+    pub(crate) forecast_time_zone: TimeZone,
 }
 
 /// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names

@@ -16,7 +16,9 @@ use hpa_calc::{
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
-    debug::{AutoscalerDetail, effective_settings, fill_readings, settings_of_controller},
+    debug::{
+        AutoscalerDetail, effective_settings, fill_forecasts, fill_readings, settings_of_controller,
+    },
     k8s::FieldManager,
     scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
 };
@@ -155,6 +157,8 @@ impl Cluster {
         let mut inputs = Inputs { readings, now, ..inputs };
         let values = past.as_ref().map(AutoscalerDetail::last_values).unwrap_or_default();
         let read_by_controller = fill_readings(&mut inputs, &values);
+        let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
+        fill_forecasts(&mut inputs, forecasts);
         Ok(Subject { inputs, controller, past, read_by_controller })
     }
 

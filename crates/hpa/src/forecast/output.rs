@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use anyhow::Context;
+use hpa_calc::settings::DOMAIN;
 use hpa_forecast::{Choice, Comparison, Outcome, Reason, Replicas, Season, Verdict};
 use hpa_simulate::report::{PagePart, page as html_page, percent, span};
 use serde::Serialize;
 
 use super::{
-    analysis::{Analysis, duration, latency_p99},
+    analysis::{Analysis, Subject, duration, latency_p99},
     chart,
 };
 
@@ -24,6 +25,9 @@ pub(super) fn text(analysis: &Analysis) -> String {
     }
     if let Some(setting) = setting(analysis) {
         let _ = writeln!(text, "\nRecommended setting: {setting}");
+        for line in command(analysis) {
+            let _ = writeln!(text, "  {line}");
+        }
     }
     if !analysis.subject.assumptions.is_empty() {
         text += "\nAssumptions:\n";
@@ -122,6 +126,20 @@ fn details(analysis: &Analysis) -> Vec<String> {
         lines.push(format!("Learned from {season} of the two weeks before. {skill}."));
     }
     lines
+}
+
+/// The command that sets it, to observe first.
+fn command(analysis: &Analysis) -> Vec<String> {
+    let Subject { name, metric, .. } = &analysis.subject;
+    // A file has no autoscaler.
+    let Some((namespace, name)) = name.split_once('/').filter(|_| metric.is_some()) else {
+        return Vec::new();
+    };
+    let quantile = analysis.settings.quantile;
+    vec![
+        format!("kubectl annotate hpa -n {namespace} {name} --overwrite \\"),
+        format!("  {DOMAIN}/forecast=observe {DOMAIN}/forecast-quantile={quantile}"),
+    ]
 }
 
 fn setting(analysis: &Analysis) -> Option<String> {

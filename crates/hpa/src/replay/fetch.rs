@@ -17,7 +17,7 @@ use crate::simulate::progress::Progress;
 pub(super) struct Reader<'a> {
     pub(super) client: &'a Client,
     pub(super) window: Window,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: Option<&'a Progress>,
 }
 
 impl Reader<'_> {
@@ -26,7 +26,9 @@ impl Reader<'_> {
         let mut series = Series::empty(self.window.len());
         for chunk in self.window.chunks() {
             self.read_chunk(query, chunk, &mut series).await?;
-            self.progress.add(1.0);
+            if let Some(progress) = self.progress {
+                progress.add(1.0);
+            }
         }
         Ok(series)
     }

@@ -85,7 +85,7 @@ impl Metric {
         Ok(used)
     }
 
-    fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
+    pub(super) fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
         let field = format!("spec.metrics[{index}]");
         let context = || format!("{field}: not a complete metric");
         let (source, target) = read(spec).with_context(context)?;

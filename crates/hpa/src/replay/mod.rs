@@ -12,6 +12,7 @@ mod query;
 mod read;
 mod rebuild;
 mod series;
+mod source;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -23,10 +24,13 @@ use hpa_calc::HorizontalPodAutoscaler;
 use hpa_simulate::{Study, report};
 use serde_json::{Value, json};
 
-pub(crate) use self::load::{PastLoad, read_load};
 use self::{
     agreement::Agreement, autoscaler::Autoscaler, model::Rebuilt, output::Replay, past::Past,
     read::read_past, rebuild::rebuild,
+};
+pub(crate) use self::{
+    load::{PastLoad, read_load},
+    source::PrometheusPast,
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},

@@ -1,6 +1,6 @@
 //! The queries that read an autoscaler's past.
 
-use hpa_calc::{Selector, api::MetricIdentifier};
+use hpa_calc::{HorizontalPodAutoscaler, Selector, api::MetricIdentifier};
 use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
@@ -58,6 +58,18 @@ impl Query {
 }
 
 impl TargetRef {
+    /// The target of an autoscaler, with the names that its pods usually have.
+    pub(super) fn of(hpa: &HorizontalPodAutoscaler) -> Self {
+        let reference = &hpa.spec.scale_target_ref;
+        Self {
+            namespace: hpa.metadata.namespace.clone(),
+            autoscaler: hpa.metadata.name.clone(),
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            pods: pod_names(&reference.kind, &reference.name),
+        }
+    }
+
     /// `spec.replicas` of the target, or the closest substitute.
     pub(super) fn replicas(&self, own: Option<&str>) -> Query {
         let Self { namespace, autoscaler, kind, name, .. } = self;

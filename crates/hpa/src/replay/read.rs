@@ -8,14 +8,14 @@ use hpa_metrics::DiscoveryMapper;
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::Compat;
 use hpa_prometheus::source::PrometheusProvider;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     autoscaler::Autoscaler,
     fetch::Reader,
     metric::{Metric, Source, Target},
     past::{Past, Recorded, Startup},
-    query::{Query, TargetRef, pod_names},
+    query::{Query, TargetRef},
     window::Window,
 };
 use crate::{
@@ -60,10 +60,10 @@ pub(super) async fn read_past(
 
     let chunks = window.chunks().count() as f64;
     let progress = Progress::new(chunks * (metrics.len() as f64 * 2.0 + 2.0), "requests");
-    let reader = Reader { client: &client, window, progress: &progress };
+    let reader = Reader { client: &client, window, progress: Some(&progress) };
     let replicas =
         reader.read_required(&target.replicas(arguments.replicas_query.as_deref())).await?;
-    let rate = rate_window(arguments, &reader, &target, &metrics).await?;
+    let rate = rate_window(arguments.rate_window, &reader, &target, &metrics).await?;
     let mut recorded = Vec::new();
     let mut requests = given;
     for metric in metrics {
@@ -90,16 +90,9 @@ pub(super) async fn read_past(
 }
 
 fn target(arguments: &PastArguments, autoscaler: &Autoscaler) -> TargetRef {
-    let hpa = &autoscaler.hpa;
-    let reference = &hpa.spec.scale_target_ref;
+    let target = TargetRef::of(&autoscaler.hpa);
     let pods = arguments.pods.clone().map(|pods| pods.replace('\\', "\\\\").replace('"', "\\\""));
-    TargetRef {
-        namespace: hpa.metadata.namespace.clone(),
-        autoscaler: hpa.metadata.name.clone(),
-        kind: reference.kind.clone(),
-        name: reference.name.clone(),
-        pods: pods.unwrap_or_else(|| pod_names(&reference.kind, &reference.name)),
-    }
+    TargetRef { pods: pods.unwrap_or_else(|| target.pods.clone()), ..target }
 }
 
 /// The queries of `--load-query`, by metric.
@@ -157,13 +150,13 @@ async fn rules(
 }
 
 /// The window of rates in seconds: four scrapes, but at least metrics-server's window.
-async fn rate_window(
-    arguments: &PastArguments,
+pub(super) async fn rate_window(
+    given: Option<SignedDuration>,
     reader: &Reader<'_>,
     target: &TargetRef,
     metrics: &[Metric],
 ) -> anyhow::Result<i64> {
-    if let Some(window) = arguments.rate_window {
+    if let Some(window) = given {
         return Ok(window.as_secs().max(1));
     }
     let is_cpu =

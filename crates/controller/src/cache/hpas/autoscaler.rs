@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     cache::is_newer,
+    forecast::AutoscalerForecasts,
     hash::HASHER,
     k8s::{StatusWrite, StoredHpa},
     settings::{EffectiveSettings, SettingSource},
@@ -55,6 +56,8 @@ pub struct Autoscaler {
     pub(crate) last_reconcile: Mutex<LastReconcile>,
     /// The last decisions. Only recorded for the debug API.
     pub(crate) decisions: Mutex<Option<Box<Decisions>>>,
+    /// Only of autoscalers with the setting `forecast`.
+    pub(crate) forecasts: Mutex<Option<Box<AutoscalerForecasts>>>,
 }
 
 /// The latest known version of an object.
@@ -155,6 +158,7 @@ impl Autoscaler {
             status_written_at: Mutex::default(),
             last_reconcile: Mutex::default(),
             decisions: Mutex::default(),
+            forecasts: Mutex::default(),
         }
     }
 

@@ -1,0 +1,254 @@
+//! The forecasts of one autoscaler.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::{
+    EffectiveBehavior, ForecastReason, HorizontalPodAutoscaler, MetricForecast, Plan, Pod,
+    Readings, Settings,
+    api::{CrossVersionObjectReference, MetricSpec, MetricTarget},
+    settings::Tolerances,
+};
+use hpa_forecast::{Settings as GateSettings, Trace, Verdict, Workload};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use tokio::time::Instant;
+
+use super::{
+    CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY,
+    metric::{MetricState, Parameters, Past},
+    past::PastError,
+    startup::{ReadyPods, Startups},
+};
+
+/// What is known about the loads of one autoscaler. Spec and target say what the loads are; if they
+/// change, the histories of what changed are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct AutoscalerForecasts {
+    target: CrossVersionObjectReference,
+    specs: Vec<MetricSpec>,
+    /// Metrics for which there is no memory have no state.
+    metrics: Vec<Option<MetricState>>,
+    startups: Startups,
+    /// Those of the last reconcile.
+    pub(super) parameters: Option<Parameters>,
+}
+
+/// What a reconcile has read.
+pub(crate) struct Observation<'a> {
+    pub(crate) hpa: &'a HorizontalPodAutoscaler,
+    pub(crate) settings: &'a Settings,
+    pub(crate) plan: &'a Plan<'a>,
+    pub(crate) pods: &'a [Arc<Pod>],
+    pub(crate) now: Timestamp,
+}
+
+/// A check that is due.
+pub(crate) struct Check {
+    /// The index of the metric.
+    pub(crate) metric: usize,
+    spec: MetricSpec,
+    pub(crate) settings: GateSettings,
+    /// For sources without the metric.
+    pub(crate) own_past: Trace,
+}
+
+impl AutoscalerForecasts {
+    /// Adds the loads of the readings to the histories, and the forecasts to the readings.
+    pub(crate) fn observe(
+        &mut self,
+        shared: &Forecasts,
+        observation: &Observation<'_>,
+        readings: &mut Readings,
+    ) {
+        let Observation { hpa, settings, plan, pods, now } = *observation;
+        self.follow(hpa, shared);
+        self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
+        let loads = plan.loads(readings, now);
+        let parameters = self.parameters(shared, settings);
+        for (index, metric) in self.metrics.iter_mut().enumerate() {
+            let Some(metric) = metric else {
+                readings.insert_forecast(index, without_memory());
+                continue;
+            };
+            let load = loads.get(index).copied().flatten();
+            if let Some(load) = load {
+                metric.add(load, now);
+            }
+            if let Some(forecast) = metric.forecast(load, &parameters, now) {
+                readings.insert_forecast(index, forecast);
+            }
+        }
+        for index in self.metrics.len()..self.specs.len() {
+            readings.insert_forecast(index, without_memory());
+        }
+        self.parameters = Some(parameters);
+    }
+
+    /// Drops what belongs to other metrics or to another target.
+    fn follow(&mut self, hpa: &HorizontalPodAutoscaler, shared: &Forecasts) {
+        let spec = &hpa.spec;
+        if self.target == spec.scale_target_ref && self.specs == spec.metrics {
+            return;
+        }
+        if self.target != spec.scale_target_ref {
+            *self = Self { target: spec.scale_target_ref.clone(), ..Self::default() };
+        }
+        let mut known: Vec<_> = std::mem::take(&mut self.specs)
+            .into_iter()
+            .zip(std::mem::take(&mut self.metrics))
+            .collect();
+        for metric in spec.metrics.iter().take(MAX_METRICS) {
+            let same = known.iter().position(|(other, _)| measure_the_same(other, metric));
+            let state = same.and_then(|index| known.swap_remove(index).1);
+            let new = || {
+                let permit = shared.histories.clone().try_acquire_owned().ok()?;
+                Some(MetricState::new(permit))
+            };
+            self.metrics.push(state.or_else(new));
+        }
+        self.specs.clone_from(&spec.metrics);
+    }
+
+    fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {
+        let horizon = settings.forecasts.horizon;
+        Parameters {
+            horizon: horizon.unwrap_or_else(|| self.measured_horizon(shared)),
+            quantile: settings.forecasts.quantile.unwrap_or(GateSettings::DEFAULT_QUANTILE),
+            zone: shared.zone(settings),
+        }
+    }
+
+    /// The time until pods are ready, plus the age of the metric and a sync period.
+    fn measured_horizon(&self, shared: &Forecasts) -> SignedDuration {
+        let period = SignedDuration::try_from(shared.sync_period).unwrap_or_default();
+        self.startups.median().saturating_add(METRIC_DELAY).saturating_add(period)
+    }
+
+    /// The target was scaled at this time.
+    pub(crate) fn scaled(&mut self, from: i32, to: i32, at: Timestamp) {
+        if to > from {
+            self.startups.scaled_up(to, at);
+        } else {
+            self.startups.scaled_down();
+        }
+    }
+
+    /// The next metric whose check is due. It is not due again until the check has ended.
+    pub(crate) fn due_check(
+        &mut self,
+        shared: &Forecasts,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+    ) -> Option<Check> {
+        let Parameters { horizon, quantile, zone } = self.parameters(shared, settings);
+        let startup = self.startups.median();
+        let is_due =
+            |metric: &MetricState| !metric.is_being_checked && metric.next_check <= Instant::now();
+        for (index, metric) in self.metrics.iter_mut().enumerate() {
+            let Some(metric) = metric.as_mut().filter(|metric| is_due(metric)) else { continue };
+            // Its target is known with its first reading.
+            let Some(load) = metric.load.filter(|load| load.per_replica > 0.0) else { continue };
+            let Some(spec) = self.specs.get(index).cloned() else { continue };
+            let workload = workload(hpa, settings, load.per_replica, startup);
+            let settings = GateSettings {
+                horizon,
+                quantile,
+                ..GateSettings::new(workload, TimeZone::clone(&zone))
+            };
+            metric.is_being_checked = true;
+            return Some(Check { metric: index, spec, settings, own_past: metric.own_past() });
+        }
+        None
+    }
+
+    /// When the next check is due.
+    pub(crate) fn next_check(&self) -> Option<Instant> {
+        let metrics = self.metrics.iter().flatten();
+        metrics.filter(|metric| !metric.is_being_checked).map(|metric| metric.next_check).min()
+    }
+
+    /// Stores the result of a check: the verdict with the past that was read, or why it failed.
+    /// `spread` is the part of the period after which the first check is repeated.
+    pub(crate) fn checked(
+        &mut self,
+        check: &Check,
+        result: Result<(Verdict, Past), PastError>,
+        spread: f64,
+        now: Timestamp,
+    ) {
+        let metrics = self.specs.iter().zip(&mut self.metrics);
+        let mut metrics = metrics.filter_map(|(spec, metric)| Some((spec, metric.as_mut()?)));
+        // The spec may have changed since.
+        let checked = metrics
+            .find(|(spec, metric)| metric.is_being_checked && measure_the_same(spec, &check.spec));
+        let Some((_, metric)) = checked else { return };
+        metric.is_being_checked = false;
+        let delay = match result {
+            Ok((verdict, past)) => {
+                let is_first = metric.checked.is_none();
+                metric.set_checked(verdict, past, now);
+                if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
+            }
+            Err(error) => Duration::from_mins(metric.set_failed(&error)),
+        };
+        metric.next_check = Instant::now() + delay;
+    }
+
+    /// The metrics with their specs.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = (&MetricSpec, Option<&MetricState>)> {
+        let states = self.metrics.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+        self.specs.iter().zip(states)
+    }
+
+    /// The reasons of the metrics that were checked.
+    pub(crate) fn reasons(&self, now: Timestamp) -> impl Iterator<Item = ForecastReason> + '_ {
+        let metrics = self.metrics.iter().flatten();
+        metrics.filter_map(move |metric| metric.state(now).map(|(reason, _)| reason))
+    }
+}
+
+fn without_memory() -> MetricForecast {
+    let text = format!(
+        "only the first {MAX_METRICS} metrics of an autoscaler, and {} of the controller, are \
+         forecast",
+        super::MAX_HISTORIES
+    );
+    let (reason, forecast) = (ForecastReason::NotEnoughHistory, None);
+    MetricForecast { reason, text: text.into(), forecast }
+}
+
+/// Whether two metrics differ at most in their targets.
+fn measure_the_same(one: &MetricSpec, other: &MetricSpec) -> bool {
+    let without_target = |spec: &MetricSpec| {
+        let mut spec = spec.clone();
+        let targets = [
+            spec.resource.as_mut().map(|source| &mut source.target),
+            spec.container_resource.as_mut().map(|source| &mut source.target),
+            spec.pods.as_mut().map(|source| &mut source.target),
+            spec.object.as_mut().map(|source| &mut source.target),
+            spec.external.as_mut().map(|source| &mut source.target),
+        ];
+        for target in targets.into_iter().flatten() {
+            *target = MetricTarget::default();
+        }
+        spec
+    };
+    one == other || without_target(one) == without_target(other)
+}
+
+fn workload(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+    target: f64,
+    startup: SignedDuration,
+) -> Workload {
+    let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
+    Workload {
+        target,
+        tolerance: Tolerances::for_spec(&hpa.spec, settings).up,
+        min_replicas: bound(hpa.spec.effective_min_replicas()),
+        max_replicas: bound(hpa.spec.max_replicas),
+        startup,
+        delay: METRIC_DELAY,
+        stabilization: EffectiveBehavior::new(&hpa.spec, settings).down().stabilization_window(),
+    }
+}

@@ -1,0 +1,208 @@
+//! One metric: its history, and whether its forecasts are used.
+
+use std::sync::Arc;
+
+use hpa_calc::{ForecastReason, LoadForecast, MetricForecast, replicas::Load};
+use hpa_forecast::{Comparison, History, LEARNED_DAYS, Model, Question, Reason, Trace, Verdict};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+
+use super::{MAX_CHECK_AGE, METRIC_DELAY, past::PastError};
+
+/// One day more than is learned from, because a forecast reads the time after a past day's.
+pub(super) const HISTORY_DAYS: usize = LEARNED_DAYS + 1;
+/// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
+const FIRST_RETRY_MINUTES: u64 = 5;
+const LONGEST_RETRY_MINUTES: u64 = 60;
+
+/// How forecasts of a metric are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameters {
+    pub(crate) horizon: SignedDuration,
+    pub(crate) quantile: f64,
+    pub(crate) zone: TimeZone,
+}
+
+/// What is known about one metric.
+#[derive(Debug)]
+pub(super) struct MetricState {
+    pub(super) history: History,
+    /// The last load that was read.
+    pub(super) load: Option<Load>,
+    /// The last check that succeeded.
+    pub(super) checked: Option<Checked>,
+    /// Why the checks since then have failed.
+    failure: Option<Failure>,
+    pub(super) next_check: Instant,
+    pub(super) is_being_checked: bool,
+    /// Of the histories that fit into the memory.
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub(super) at: Timestamp,
+    pub(super) reason: ForecastReason,
+    text: Arc<str>,
+    pub(super) model: Model,
+    pub(super) comparison: Option<Comparison>,
+}
+
+/// The past that a check was made on.
+#[derive(Debug)]
+pub(crate) enum Past {
+    /// It was read from the source.
+    Read(Trace),
+    /// It is what this process has seen, because no source has it for this reason.
+    Seen(String),
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    text: Arc<str>,
+    count: u32,
+}
+
+impl MetricState {
+    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            history: History::new(HISTORY_DAYS),
+            load: None,
+            checked: None,
+            failure: None,
+            next_check: Instant::now(),
+            is_being_checked: false,
+            _permit: permit,
+        }
+    }
+
+    /// Adds a load that was read at this time.
+    pub(super) fn add(&mut self, load: Load, now: Timestamp) {
+        if let Ok(measured) = now.checked_sub(METRIC_DELAY) {
+            self.history.add(measured, load.total);
+        }
+        self.load = Some(load);
+    }
+
+    /// The forecast, if the metric was read. `None` until the first check has ended.
+    pub(super) fn forecast(
+        &self,
+        load: Option<Load>,
+        parameters: &Parameters,
+        now: Timestamp,
+    ) -> Option<MetricForecast> {
+        let (reason, text) = self.state(now)?;
+        let forecast = load.filter(|_| reason.is_active()).and_then(|load| {
+            let question =
+                self.question(load.total, parameters, now.checked_sub(METRIC_DELAY).ok()?);
+            let forecast = self.history.forecast(&question)?;
+            let quantile = parameters.quantile;
+            let (at, load, days) = (forecast.at, forecast.load(quantile), forecast.days);
+            Some(LoadForecast { at, load, quantile, days })
+        });
+        Some(MetricForecast { reason, text, forecast })
+    }
+
+    /// `measured` is the time of the load.
+    pub(super) fn question<'a>(
+        &self,
+        load: f64,
+        parameters: &'a Parameters,
+        measured: Timestamp,
+    ) -> Question<'a> {
+        let model = self.checked.as_ref().map(|checked| checked.model).unwrap_or_default();
+        let Parameters { horizon, zone, .. } = parameters;
+        Question { now: measured, load, horizon: *horizon, zone, model }
+    }
+
+    /// Whether forecasts are used, and why.
+    pub(super) fn state(&self, now: Timestamp) -> Option<(ForecastReason, Arc<str>)> {
+        let is_current = |checked: &&Checked| now.duration_since(checked.at) <= MAX_CHECK_AGE;
+        match (&self.checked.as_ref().filter(is_current), &self.failure) {
+            (Some(Checked { reason, text, .. }), _) => Some((*reason, text.clone())),
+            (None, Some(failure)) => Some((ForecastReason::SourceFailed, failure.text.clone())),
+            // The check that is due takes long.
+            (None, None) => {
+                let text = "the last check is too old".into();
+                self.checked.as_ref().map(|_| (ForecastReason::SourceFailed, text))
+            }
+        }
+    }
+
+    /// Stores the result of a check, and the past that it was made on.
+    pub(super) fn set_checked(&mut self, verdict: Verdict, past: Past, now: Timestamp) {
+        let note = match &past {
+            Past::Read(_) => String::new(),
+            Past::Seen(reason) => format!("; {reason}"),
+        };
+        if let Past::Read(past) = past
+            && !past.is_empty()
+        {
+            let end = past.time(past.len().saturating_sub(1));
+            let mut history = past.history_of(HISTORY_DAYS);
+            for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
+                history.add(at, load);
+            }
+            self.history = history;
+        }
+        let Verdict { reason, choice, comparison } = verdict;
+        let reason = as_calc(reason);
+        let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
+        self.checked = Some(Checked {
+            at: now,
+            reason,
+            text: (text(reason, comparison.as_ref()) + &note).into(),
+            model: choice.map(|choice| choice.model).unwrap_or_default(),
+            comparison,
+        });
+        self.failure = None;
+    }
+
+    /// A check failed. Returns the minutes until it is repeated.
+    pub(super) fn set_failed(&mut self, error: &PastError) -> u64 {
+        let count = self.failure.as_ref().map_or(0, |failure| failure.count);
+        let text = format!("the past can't be read: {error}").into();
+        self.failure = Some(Failure { text, count: count.saturating_add(1) });
+        (FIRST_RETRY_MINUTES << count.min(8)).min(LONGEST_RETRY_MINUTES)
+    }
+
+    /// The past that this process has seen, if the source has none.
+    pub(super) fn own_past(&self) -> Trace {
+        Trace::new(self.history.means())
+    }
+}
+
+fn as_calc(reason: Reason) -> ForecastReason {
+    match reason {
+        Reason::Forecasting => ForecastReason::Forecasting,
+        Reason::NotEnoughHistory => ForecastReason::NotEnoughHistory,
+        Reason::NoSeason => ForecastReason::NoSeason,
+        Reason::NoBenefit => ForecastReason::NoBenefit,
+        Reason::SourceFailed => ForecastReason::SourceFailed,
+    }
+}
+
+fn text(reason: ForecastReason, comparison: Option<&Comparison>) -> String {
+    match reason {
+        ForecastReason::Forecasting => {
+            let share = comparison.map_or(1.0, Comparison::ratio) * 100.0;
+            format!(
+                "with forecasts, {share:.0} % of the overload that the same pod-hours had without \
+                 them in the past two weeks"
+            )
+        }
+        ForecastReason::NotEnoughHistory => {
+            "fewer than ten days of the load are known, or more than a fifth is missing".to_owned()
+        }
+        ForecastReason::NoSeason => {
+            "neither the time of day nor the day of the week says what the load does next"
+                .to_owned()
+        }
+        ForecastReason::NoBenefit => {
+            "at equal pod-hours, overload would have been about the same in the past two weeks"
+                .to_owned()
+        }
+        ForecastReason::SourceFailed => "the past can't be read".to_owned(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Forecasts of the loads of autoscalers that have the setting `forecast`.
+//!
+//! ```text
+//!  reconcile: load of each metric ──► history ──► forecast ──► readings of the decision
+//!                                        ▲            ▲
+//!  daily, in the background: past ──► check of two weeks: is it used, with which model
+//!                         (PastLoads)
+//! ```
+//!
+//! A reconcile adds a sample and computes a forecast, in microseconds and without I/O. Reading the
+//! past and checking it are the work of `forecast_checks`, on the leader only.
+//!
+//! - `past`: the source of past loads
+//! - `startup`: how long the pods of a scale-up take until they are ready
+//! - `metric`: the history of a metric, and whether its forecasts are used
+//! - `autoscaler`: the metrics of an autoscaler
+//! - `view`: what the debug API says of it
+//!
+//! Memory: 17 KB for each metric, at most [`MAX_HISTORIES`] metrics, and
+//! [`MAX_METRICS`] of an autoscaler.
+
+mod autoscaler;
+mod metric;
+mod past;
+mod startup;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use hpa_calc::settings::Settings;
+use jiff::{SignedDuration, tz::TimeZone};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+pub(crate) use self::{
+    autoscaler::{AutoscalerForecasts, Check, Observation},
+    metric::Past,
+};
+pub use self::{
+    past::{PastError, PastLoads, PastRange},
+    view::{ForecastPoint, ForecastView, Yesterday},
+};
+use crate::key::HpaKey;
+
+/// The metrics of all autoscalers that can have a history: 70 MB.
+pub const MAX_HISTORIES: usize = 4000;
+/// The metrics of one autoscaler that are forecast: the first ones of its spec.
+pub const MAX_METRICS: usize = 8;
+/// The age of a metric when it is read.
+const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
+/// The time between two checks of a metric.
+pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
+/// If checks fail, the last one holds for this long.
+pub(crate) const MAX_CHECK_AGE: SignedDuration = SignedDuration::from_hours(48);
+
+/// Where the past is read, and where days begin.
+#[derive(Clone)]
+pub struct ForecastSource {
+    /// `None`: the past is what this process has seen.
+    pub past: Option<Arc<dyn PastLoads>>,
+    /// The zone of days and weeks, unless the autoscaler has a schedule of bounds with another one.
+    pub zone: TimeZone,
+}
+
+impl Default for ForecastSource {
+    fn default() -> Self {
+        Self { past: None, zone: TimeZone::UTC }
+    }
+}
+
+impl fmt::Debug for ForecastSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForecastSource").field("zone", &self.zone).finish_non_exhaustive()
+    }
+}
+
+/// What the forecasts of all autoscalers share.
+#[derive(Debug)]
+pub struct Forecasts {
+    pub(crate) source: ForecastSource,
+    sync_period: Duration,
+    /// The autoscalers that have forecasts.
+    keys: Mutex<BTreeSet<HpaKey>>,
+    /// An autoscaler was added.
+    added: Notify,
+    histories: Arc<Semaphore>,
+    pub(crate) counts: CheckCounts,
+}
+
+/// The checks so far, by result.
+#[derive(Debug, Default)]
+pub struct CheckCounts {
+    pub(crate) succeeded: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+impl CheckCounts {
+    pub(crate) fn add(&self, has_succeeded: bool) {
+        let count = if has_succeeded { &self.succeeded } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Default for Forecasts {
+    /// Without a source.
+    fn default() -> Self {
+        Self::new(ForecastSource::default(), Duration::from_secs(15))
+    }
+}
+
+impl Forecasts {
+    pub fn new(source: ForecastSource, sync_period: Duration) -> Self {
+        Self {
+            source,
+            sync_period,
+            keys: Mutex::default(),
+            added: Notify::new(),
+            histories: Arc::new(Semaphore::new(MAX_HISTORIES)),
+            counts: CheckCounts::default(),
+        }
+    }
+
+    pub(crate) fn add(&self, key: &HpaKey) {
+        if self.keys.lock().insert(key.clone()) {
+            self.added.notify_one();
+        }
+    }
+
+    pub(crate) fn remove(&self, key: &HpaKey) {
+        self.keys.lock().remove(key);
+    }
+
+    pub(crate) fn keys(&self) -> Vec<HpaKey> {
+        self.keys.lock().iter().cloned().collect()
+    }
+
+    /// Returns when an autoscaler was added since the last call.
+    pub(crate) async fn added(&self) {
+        self.added.notified().await;
+    }
+
+    fn zone(&self, settings: &Settings) -> TimeZone {
+        let bounds = settings.bounds.as_ref().and_then(|bounds| bounds.first());
+        bounds.map_or_else(|| self.source.zone.clone(), |entry| entry.time_zone.clone())
+    }
+}

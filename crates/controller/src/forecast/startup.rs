@@ -1,0 +1,169 @@
+//! How long the pods of a scale-up take until they are ready.
+
+use std::collections::VecDeque;
+
+use hpa_calc::Pod;
+use jiff::{SignedDuration, Timestamp};
+
+/// If nothing was measured.
+const DEFAULT: SignedDuration = SignedDuration::from_mins(2);
+/// A scale-up whose pods are not ready by then is not waited for: they may never be.
+const LONGEST: SignedDuration = SignedDuration::from_mins(30);
+/// The scale-ups, or pods, of which the median counts.
+const MEASURED: usize = 9;
+
+/// The start-up times of the last scale-ups.
+#[derive(Debug, Default)]
+pub(super) struct Startups {
+    last: VecDeque<SignedDuration>,
+    running: Option<ScaleUp>,
+    /// The median of the newest pods, for the time before the first scale-up.
+    of_pods: Option<SignedDuration>,
+}
+
+/// A scale-up whose pods are not ready yet.
+#[derive(Clone, Copy, Debug)]
+struct ScaleUp {
+    at: Timestamp,
+    to: usize,
+}
+
+/// The ready pods of a target.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReadyPods {
+    /// When each became ready, in order.
+    since: Vec<Timestamp>,
+    /// The time from start to readiness of the newest pods.
+    startups: Vec<SignedDuration>,
+}
+
+impl ReadyPods {
+    pub(super) fn new<'a>(pods: impl Iterator<Item = &'a Pod>) -> Self {
+        let ready = pods.filter(|pod| !pod.terminating && pod.is_running_and_ready());
+        let ready = ready.filter_map(|pod| Some((pod.ready?.last_transition_time, pod.start_time)));
+        let mut ready: Vec<_> = ready.collect();
+        ready.sort_unstable();
+        let newest = ready.iter().rev().take(MEASURED);
+        let startups = newest.filter_map(|(since, start)| Some(since.duration_since((*start)?)));
+        // A pod that became unready for a while says nothing.
+        let startups =
+            startups.filter(|startup| (SignedDuration::ZERO..=LONGEST).contains(startup));
+        let startups = startups.collect();
+        Self { since: ready.iter().map(|(since, _)| *since).collect(), startups }
+    }
+}
+
+impl Startups {
+    /// The target was scaled up. A scale-up before its pods are ready belongs to the same one.
+    pub(super) fn scaled_up(&mut self, to: i32, at: Timestamp) {
+        let to = usize::try_from(to).unwrap_or(0);
+        let at = self.running.map_or(at, |running| running.at);
+        self.running = Some(ScaleUp { at, to });
+    }
+
+    /// The target was scaled down.
+    pub(super) fn scaled_down(&mut self) {
+        self.running = None;
+    }
+
+    pub(super) fn observe(&mut self, pods: &ReadyPods, now: Timestamp) {
+        self.of_pods = median(pods.startups.iter().copied()).or(self.of_pods);
+        let Some(ScaleUp { at, to }) = self.running else { return };
+        let all_ready = to.checked_sub(1).and_then(|last| pods.since.get(last));
+        if let Some(ready) = all_ready {
+            let startup = ready.duration_since(at);
+            if startup.is_positive() {
+                self.last.push_back(startup);
+                self.last.drain(..self.last.len().saturating_sub(MEASURED));
+            }
+            self.running = None;
+        } else if now.duration_since(at) > LONGEST {
+            self.running = None;
+        }
+    }
+
+    /// The median of the last scale-ups; else of the newest pods; else a default.
+    pub(super) fn median(&self) -> SignedDuration {
+        median(self.last.iter().copied()).or(self.of_pods).unwrap_or(DEFAULT)
+    }
+}
+
+fn median(times: impl Iterator<Item = SignedDuration>) -> Option<SignedDuration> {
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_000_000 + second).unwrap()
+    }
+
+    fn ready(since: &[i64]) -> ReadyPods {
+        ReadyPods { since: since.iter().map(|second| at(*second)).collect(), startups: Vec::new() }
+    }
+
+    fn seconds(startups: &Startups) -> i64 {
+        startups.median().as_secs()
+    }
+
+    #[test]
+    fn scale_up_lasts_until_all_its_pods_are_ready() {
+        let mut startups = Startups::default();
+        assert_eq!(seconds(&startups), 120);
+        startups.scaled_up(3, at(0));
+        startups.observe(&ready(&[-500, 60]), at(75));
+        assert_eq!(seconds(&startups), 120, "one pod is missing");
+        startups.scaled_up(4, at(70));
+        startups.observe(&ready(&[-500, 60, 80, 90]), at(95));
+        assert_eq!(seconds(&startups), 90);
+        startups.observe(&ready(&[-500, 60, 80, 200]), at(205));
+        assert_eq!(seconds(&startups), 90, "measured once");
+    }
+
+    #[test]
+    fn scale_up_that_ends_otherwise_is_not_measured() {
+        let mut startups = Startups::default();
+        startups.scaled_up(3, at(0));
+        startups.scaled_down();
+        startups.observe(&ready(&[-500, 60, 80]), at(95));
+        startups.scaled_up(4, at(100));
+        startups.observe(&ready(&[-500, 60, 80]), at(100 + 31 * 60));
+        startups.observe(&ready(&[-500, 60, 80, 3000]), at(3005));
+        assert_eq!(seconds(&startups), 120);
+    }
+
+    #[test]
+    fn median_of_the_last_scale_ups_counts() {
+        let mut startups = Startups::default();
+        for (index, startup) in [600, 10, 40, 30, 20, 30, 40, 30, 20, 30].into_iter().enumerate() {
+            let start = i64::try_from(index).unwrap() * 1000;
+            startups.scaled_up(2, at(start));
+            startups.observe(&ready(&[-500, start + startup]), at(start + startup));
+        }
+        assert_eq!((seconds(&startups), startups.last.len()), (30, MEASURED));
+    }
+
+    #[test]
+    fn pods_are_the_measure_before_the_first_scale_up() {
+        let pod = |name: &str, start: &str, ready: &str| -> Pod {
+            serde_json::from_value(serde_json::json!({
+                "metadata": { "name": name },
+                "status": { "phase": "Running", "startTime": start, "conditions": [
+                    { "type": "Ready", "status": "True", "lastTransitionTime": ready }] },
+            }))
+            .unwrap()
+        };
+        let pods = [
+            pod("a", "2026-01-01T00:00:00Z", "2026-01-01T00:00:45Z"),
+            // Unready for a while, days later.
+            pod("b", "2026-01-01T00:00:00Z", "2026-01-03T00:00:45Z"),
+        ];
+        let mut startups = Startups::default();
+        startups.observe(&ReadyPods::new(pods.iter()), at(0));
+        assert_eq!(seconds(&startups), 45);
+    }
+}

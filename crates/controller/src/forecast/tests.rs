@@ -1,0 +1,226 @@
+use std::sync::Arc;
+
+use hpa_calc::{
+    ForecastReason, HorizontalPodAutoscaler, MetricsApi, MilliValue, Plan, Pod, ReadError, Reading,
+    Readings, Scale, SelectedPods, Settings,
+    settings::{Forecasting, SettingPolicy},
+};
+use hpa_forecast::{Trace, gate};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::*;
+
+const MINUTES_PER_DAY: i64 = 1440;
+
+/// Half past seven on a Monday, half an hour before the load triples.
+fn now() -> Timestamp {
+    "2026-02-02T07:30:00Z".parse().unwrap()
+}
+
+fn hpa(metrics: &[Value]) -> HorizontalPodAutoscaler {
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop", "uid": "1",
+            "annotations": { "autoscaling.hpa-rs.dev/forecast": "scale" } },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 1, "maxReplicas": 100, "metrics": metrics,
+        },
+    }))
+    .unwrap()
+}
+
+fn requests(target: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": target });
+    json!({ "type": "External", "external": { "metric": { "name": "requests" }, "target": target } })
+}
+
+/// 2000 requests, and 6000 from eight to eighteen o'clock, with a rise of ten minutes.
+fn office(minute: i64) -> f64 {
+    let minute = minute.rem_euclid(MINUTES_PER_DAY);
+    let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
+    2000.0 + 400.0 * share as f64
+}
+
+fn past(days: i64) -> Vec<(Timestamp, f64)> {
+    let end = now().as_second() / 60;
+    let minutes = (end - days * MINUTES_PER_DAY)..end;
+    minutes.map(|at| (Timestamp::from_second(at * 60).unwrap(), office(at))).collect()
+}
+
+fn settings(hpa: &HorizontalPodAutoscaler) -> Settings {
+    Settings::default().for_autoscaler(hpa, &SettingPolicy::default()).settings
+}
+
+/// Observes a value at a time, and returns the readings with their forecasts.
+fn observe(
+    forecasts: &mut AutoscalerForecasts,
+    shared: &Forecasts,
+    hpa: &HorizontalPodAutoscaler,
+    value: Option<i64>,
+    now: Timestamp,
+) -> Readings {
+    let settings = settings(hpa);
+    assert_eq!(settings.forecasts.mode, Forecasting::Scale);
+    let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "app=web".into() };
+    let pods: Vec<Arc<Pod>> = Vec::new();
+    let plan = Plan::new(hpa, Ok(scale), &settings, |_| SelectedPods::default());
+    let mut readings = Readings::new();
+    for metric in 0..hpa.spec.metrics.len() {
+        let value = value.map(|value| vec![MilliValue::from_units(value)]);
+        let reading = value.map(|value| Reading::External(value.into()));
+        readings.insert(metric, reading.ok_or(ReadError::Empty(MetricsApi::External)));
+    }
+    let observation = Observation { hpa, settings: &settings, plan: &plan, pods: &pods, now };
+    forecasts.observe(shared, &observation, &mut readings);
+    readings
+}
+
+/// Checks on this past, as `forecast_checks` does.
+fn check(
+    forecasts: &mut AutoscalerForecasts,
+    shared: &Forecasts,
+    hpa: &HorizontalPodAutoscaler,
+    result: Result<Vec<(Timestamp, f64)>, PastError>,
+    now: Timestamp,
+) {
+    let check = forecasts.due_check(shared, hpa, &settings(hpa)).expect("a check is due");
+    let result = result.map(|samples| {
+        let trace = Trace::new(samples);
+        (gate(&trace, &check.settings), Past::Read(trace))
+    });
+    forecasts.checked(&check, result, 0.5, now);
+}
+
+fn reason(readings: &Readings) -> Option<ForecastReason> {
+    readings.forecast(0).map(|forecast| forecast.reason)
+}
+
+fn failure() -> Result<Vec<(Timestamp, f64)>, PastError> {
+    Err(PastError::Failed("connection refused".to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn forecast_follows_the_check() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let mut forecasts = AutoscalerForecasts::default();
+    let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    assert_eq!(reason(&readings), None, "not checked yet");
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    // Half past seven: nothing changes soon.
+    let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    let forecast = readings.forecast(0).unwrap();
+    assert_eq!(forecast.reason, ForecastReason::Forecasting, "{forecast:?}");
+    let load = forecast.forecast.unwrap();
+    // Pods are ready after 2 minutes, the metric is a minute old, the sync period is 15 s.
+    assert_eq!(load.at, now() + SignedDuration::from_secs(135));
+    assert_eq!((load.load.round(), load.quantile, load.days), (2000.0, 0.8, 14));
+    // Two minutes to eight: the load is about to rise. The buckets of five minutes smooth it.
+    let later = now() + SignedDuration::from_mins(28);
+    let readings = observe(&mut forecasts, &shared, &hpa, Some(2500), later);
+    let load = readings.forecast(0).unwrap().forecast.unwrap().load;
+    assert!((3000.0..4200.0).contains(&load), "{load}");
+    let readings = observe(&mut forecasts, &shared, &hpa, None, later);
+    assert_eq!(readings.forecast(0).unwrap().forecast, None, "the metric failed");
+    assert_eq!(reason(&readings), Some(ForecastReason::Forecasting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_check_holds_for_a_bounded_time_if_the_source_fails() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let mut forecasts = AutoscalerForecasts::default();
+    let at = |hours| now() + SignedDuration::from_hours(hours);
+    observe(&mut forecasts, &shared, &hpa, Some(2000), at(0));
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(0));
+    assert!(forecasts.due_check(&shared, &hpa, &settings(&hpa)).is_none());
+    // The first one is repeated within the day, at a time that differs by autoscaler.
+    tokio::time::advance(Duration::from_hours(12)).await;
+    check(&mut forecasts, &shared, &hpa, failure(), at(12));
+    let reason_at = |forecasts: &mut AutoscalerForecasts, hours| {
+        reason(&observe(forecasts, &shared, &hpa, Some(2000), at(hours)))
+    };
+    assert_eq!(reason_at(&mut forecasts, 48), Some(ForecastReason::Forecasting));
+    assert_eq!(reason_at(&mut forecasts, 49), Some(ForecastReason::SourceFailed));
+    for _ in 0..8 {
+        assert!(forecasts.due_check(&shared, &hpa, &settings(&hpa)).is_none(), "a backoff");
+        tokio::time::advance(Duration::from_hours(1)).await;
+        check(&mut forecasts, &shared, &hpa, failure(), at(49));
+    }
+    let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), at(49));
+    let text = &readings.forecast(0).unwrap().text;
+    assert_eq!(&**text, "the past can't be read: connection refused");
+    tokio::time::advance(Duration::from_hours(1)).await;
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(50));
+    assert_eq!(reason_at(&mut forecasts, 50), Some(ForecastReason::Forecasting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_metric_or_target_has_another_past() {
+    let shared = Forecasts::default();
+    let mut forecasts = AutoscalerForecasts::default();
+    let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
+        reason(&observe(&mut forecasts, &shared, hpa, Some(2000), now()))
+    };
+    let known = hpa(&[requests("100")]);
+    assert_eq!(reason_of(&known), None);
+    check(&mut forecasts, &shared, &known, Ok(past(28)), now());
+    let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
+        reason(&observe(&mut forecasts, &shared, hpa, Some(2000), now()))
+    };
+    let other_value = hpa(&[requests("50")]);
+    assert_eq!(reason_of(&other_value), Some(ForecastReason::Forecasting));
+    let mut other_metric = requests("100");
+    other_metric["external"]["metric"]["name"] = "others".into();
+    assert_eq!(reason_of(&hpa(&[other_metric, requests("100")])), None);
+    assert_eq!(reason_of(&hpa(&[requests("100")])), Some(ForecastReason::Forecasting));
+    let mut other_target = hpa(&[requests("100")]);
+    other_target.spec.scale_target_ref.name = "api".to_owned();
+    assert_eq!(reason_of(&other_target), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_limited() {
+    let shared = Forecasts::default();
+    let many: Vec<_> = (0..20).map(|_| requests("100")).collect();
+    let hpa = hpa(&many);
+    let mut all: Vec<_> = (0..=MAX_HISTORIES / MAX_METRICS)
+        .map(|_| {
+            let mut forecasts = AutoscalerForecasts::default();
+            observe(&mut forecasts, &shared, &hpa, None, now());
+            forecasts
+        })
+        .collect();
+    let states = |forecasts: &AutoscalerForecasts| {
+        forecasts.metrics().filter(|(_, state)| state.is_some()).count()
+    };
+    assert_eq!(all.iter().map(states).sum::<usize>(), MAX_HISTORIES);
+    assert_eq!(all.first().map(states), Some(MAX_METRICS));
+    let readings = observe(all.last_mut().unwrap(), &shared, &hpa, Some(2000), now());
+    assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
+    // An autoscaler that is deleted frees the memory of its metrics.
+    all.clear();
+    assert_eq!(shared.histories.available_permits(), MAX_HISTORIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn view_says_how_good_yesterday_was() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let mut forecasts = AutoscalerForecasts::default();
+    assert_eq!(forecasts.view(now()), []);
+    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    let views = forecasts.view(now());
+    let [view] = views.as_slice() else { panic!("{views:?}") };
+    assert_eq!((view.metric.as_str(), view.reason.as_deref()), ("requests", Some("Forecasting")));
+    let (with, without) = view.overload_minutes.unwrap();
+    assert!(with < without, "{with} {without}");
+    let yesterday = view.yesterday.unwrap();
+    assert!(yesterday.compared > 130 && yesterday.covered > 0.9, "{yesterday:?}");
+    assert!(yesterday.error < 0.02, "{yesterday:?}");
+    let newest = view.newest().unwrap();
+    assert_eq!(newest.forecast.map(|it| it.at), view.points.last().map(|point| point.at));
+    assert!(newest.forecast.is_some());
+    let json = serde_json::to_value(view).unwrap();
+    assert_eq!(serde_json::from_value::<ForecastView>(json).unwrap(), *view);
+}

@@ -1,0 +1,185 @@
+//! What the debug API says of the forecasts of an autoscaler.
+
+use hpa_calc::{ForecastReason, LoadForecast, MetricForecast, api::MetricSpec};
+use hpa_forecast::{Level, Outcome, Season};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AutoscalerForecasts, METRIC_DELAY,
+    metric::{MetricState, Parameters},
+};
+
+const STEP: SignedDuration = SignedDuration::from_mins(10);
+const DAY_STEPS: i32 = 144;
+/// The quantiles of the band.
+const BAND: (f64, f64) = (0.1, 0.9);
+
+/// The forecasts of one metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForecastView {
+    /// The index of the metric in `spec.metrics`.
+    pub index: usize,
+    /// The name of the metric or resource.
+    pub metric: String,
+    /// The reason as in the condition `ForecastActive`; absent before the first check has ended.
+    pub reason: Option<String>,
+    /// The reason in words.
+    pub text: Option<String>,
+    /// When it was last checked whether forecasts help.
+    pub checked_at: Option<Timestamp>,
+    /// The past days that are learned from: `daily`, `workweek` or `weekly`.
+    pub season: Option<String>,
+    /// Whether the level is the newest reading alone or smoothed.
+    pub is_smoothed: bool,
+    /// How far ahead the load is forecast.
+    pub horizon_seconds: i64,
+    /// The quantile that is scaled for.
+    pub quantile: f64,
+    /// The load of one pod at its target.
+    pub load_per_replica: Option<f64>,
+    /// Overload minutes of the last check: with forecasts, and without them at equal pod-hours.
+    pub overload_minutes: Option<(f64, f64)>,
+    /// How good the past day's forecasts were.
+    pub yesterday: Option<Yesterday>,
+    /// The past day and the horizon, every ten minutes.
+    pub points: Vec<ForecastPoint>,
+}
+
+/// How good the forecasts of the past day were, or would have been with the present model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Yesterday {
+    /// The times that are compared.
+    pub compared: usize,
+    /// The share of times at which the load did not exceed the forecast of the quantile.
+    pub covered: f64,
+    /// The mean error of the median, as a share of the mean load.
+    pub error: f64,
+}
+
+/// The load at a time, and what was forecast for it one horizon before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForecastPoint {
+    /// The time.
+    pub at: Timestamp,
+    /// The load that came; absent in the future and where it is not known.
+    pub load: Option<f64>,
+    /// The load that is not exceeded with the configured quantile.
+    pub forecast: f64,
+    /// The past days that it was learned from.
+    pub days: usize,
+    /// The load that is exceeded in nine of ten cases.
+    pub low: f64,
+    /// The load that is exceeded in one of ten cases.
+    pub high: f64,
+}
+
+impl ForecastView {
+    /// The newest forecast, as the controller decides on it. `None` before the first check.
+    pub fn newest(&self) -> Option<MetricForecast> {
+        let name = self.reason.as_deref()?;
+        let reason = ForecastReason::ALL.into_iter().find(|reason| reason.as_str() == name)?;
+        let newest = self.points.last().filter(|point| point.load.is_none());
+        let forecast = newest.map(|point| LoadForecast {
+            at: point.at,
+            load: point.forecast,
+            quantile: self.quantile,
+            days: point.days,
+        });
+        let text = self.text.as_deref().unwrap_or_default().into();
+        Some(MetricForecast { reason, text, forecast })
+    }
+}
+
+impl AutoscalerForecasts {
+    /// The forecasts of each metric.
+    pub(crate) fn view(&self, now: Timestamp) -> Vec<ForecastView> {
+        let Some(parameters) = &self.parameters else { return Vec::new() };
+        let metrics = self.metrics().enumerate();
+        let view = |(index, (spec, state)): (usize, (&MetricSpec, Option<&MetricState>))| {
+            Some(view(index, spec.metric_name(), state?, parameters, now))
+        };
+        metrics.filter_map(view).collect()
+    }
+}
+
+fn view(
+    index: usize,
+    name: &str,
+    state: &MetricState,
+    parameters: &Parameters,
+    now: Timestamp,
+) -> ForecastView {
+    let checked = state.checked.as_ref();
+    let reason = state.state(now);
+    let overload = |outcome: Outcome| outcome.overload_minutes;
+    let (points, yesterday) = points(state, parameters, now);
+    ForecastView {
+        index,
+        metric: name.to_owned(),
+        reason: reason.as_ref().map(|(reason, _)| reason.as_str().to_owned()),
+        text: reason.map(|(_, text)| text.to_string()),
+        checked_at: checked.map(|checked| checked.at),
+        season: checked.map(|checked| {
+            let name = match checked.model.season {
+                Season::Daily => "daily",
+                Season::Workweek => "workweek",
+                Season::Weekly => "weekly",
+            };
+            name.to_owned()
+        }),
+        is_smoothed: checked.is_some_and(|checked| checked.model.level == Level::Smoothed),
+        horizon_seconds: parameters.horizon.as_secs(),
+        quantile: parameters.quantile,
+        load_per_replica: state.load.map(|load| load.per_replica),
+        overload_minutes: checked
+            .and_then(|checked| checked.comparison)
+            .map(|comparison| (overload(comparison.forecast), overload(comparison.lowered))),
+        yesterday,
+        points,
+    }
+}
+
+/// The past day and the time until the horizon.
+fn points(
+    state: &MetricState,
+    parameters: &Parameters,
+    now: Timestamp,
+) -> (Vec<ForecastPoint>, Option<Yesterday>) {
+    let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return (Vec::new(), None) };
+    let mut points = Vec::new();
+    let (mut covered, mut compared, mut errors, mut loads) = (0_usize, 0_usize, 0.0, 0.0);
+    for step in (0..=DAY_STEPS).rev() {
+        let Ok(made) = newest.checked_sub(STEP.saturating_mul(step)) else { continue };
+        // The newest bucket is not complete.
+        let read = if step == 0 { state.load.map(|load| load.total) } else { None };
+        let Some(level) = read.or_else(|| state.history.load(made)) else { continue };
+        let question = state.question(level, parameters, made);
+        let Some(forecast) = state.history.forecast(&question) else { continue };
+        let load = state.history.load(forecast.at);
+        let expected = forecast.load(parameters.quantile);
+        if let Some(load) = load {
+            compared += 1;
+            covered += usize::from(load <= expected);
+            errors += (load - forecast.load(0.5)).abs();
+            loads += load;
+        }
+        points.push(ForecastPoint {
+            at: forecast.at,
+            load,
+            forecast: expected,
+            days: forecast.days,
+            low: forecast.load(BAND.0),
+            high: forecast.load(BAND.1),
+        });
+    }
+    let yesterday = (compared > 0 && loads > 0.0).then(|| Yesterday {
+        compared,
+        covered: covered as f64 / compared as f64,
+        error: errors / loads,
+    });
+    (points, yesterday)
+}

@@ -1,0 +1,313 @@
+//! Checks in the background whether forecasts help: reads the past of a metric, and runs the past
+//! two weeks with and without forecasts.
+//!
+//! A metric is checked when it first has a load, and then every day, spread over the day by a hash
+//! of its autoscaler. A failed check is repeated with a backoff. Few checks run at once, and one
+//! calculation at a time, in a thread of its own, so that no reconcile waits for them.
+
+use std::{hash::BuildHasher, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use hpa_forecast::{Trace, Verdict, gate};
+use hpa_lease::Clock;
+use jiff::{SignedDuration, Timestamp};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::{
+    cache::{Autoscaler, Autoscalers},
+    forecast::{Check, Forecasts, Past, PastError, PastRange},
+    hash::HASHER,
+    key::HpaKey,
+    settings::SettingSource,
+};
+
+/// How many pasts are read at once.
+const MAX_CONCURRENT: usize = 2;
+/// Reading a past that takes longer has failed.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// The days that are read: two weeks to run, and as many to learn from.
+const READ_DAYS: i64 = 28;
+const STEP_SECONDS: u32 = 60;
+/// How often to look for checks that are due: a new autoscaler has no load before its first
+/// reconcile, and settings may change.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// The task of a leader.
+pub(crate) struct ForecastChecks {
+    pub(crate) forecasts: Arc<Forecasts>,
+    pub(crate) autoscalers: Arc<Autoscalers>,
+    pub(crate) settings: Arc<SettingSource>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl ForecastChecks {
+    /// Never ends.
+    pub(crate) async fn run(self) {
+        let calculations = Semaphore::new(1);
+        loop {
+            let keys = self.forecasts.keys();
+            if keys.is_empty() {
+                self.forecasts.added().await;
+                continue;
+            }
+            let checks = stream::iter(keys).map(|key| self.check_autoscaler(key, &calculations));
+            checks.buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
+            sleep_until(self.next_check().max(Instant::now() + INTERVAL)).await;
+        }
+    }
+
+    /// When to look again: soon, for autoscalers without a load so far.
+    fn next_check(&self) -> Instant {
+        let next = self.forecasts.keys().into_iter().filter_map(|key| {
+            let autoscaler = self.autoscalers.get(&key)?;
+            let forecasts = autoscaler.forecasts.lock();
+            forecasts.as_ref()?.next_check()
+        });
+        let latest = Instant::now() + 2 * INTERVAL;
+        next.min().unwrap_or(latest).min(latest)
+    }
+
+    /// Runs all checks of an autoscaler that are due.
+    async fn check_autoscaler(&self, key: HpaKey, calculations: &Semaphore) {
+        let Some(autoscaler) = self.autoscalers.get(&key) else {
+            return self.forecasts.remove(&key);
+        };
+        let (hpa, effective) = autoscaler.object_with_settings(&self.settings);
+        let settings = &effective.settings;
+        if !settings.forecasts.is_on() {
+            autoscaler.forecasts.lock().take();
+            return self.forecasts.remove(&key);
+        }
+        loop {
+            let check = {
+                let mut forecasts = autoscaler.forecasts.lock();
+                let forecasts = forecasts.as_mut();
+                forecasts.and_then(|it| it.due_check(&self.forecasts, &hpa, settings))
+            };
+            let Some(check) = check else { return };
+            let checked = Checked { key: &key, autoscaler: &autoscaler, check };
+            self.check(checked, &hpa, calculations).await;
+        }
+    }
+
+    async fn check(
+        &self,
+        Checked { key, autoscaler, mut check }: Checked<'_>,
+        hpa: &hpa_calc::HorizontalPodAutoscaler,
+        calculations: &Semaphore,
+    ) {
+        let now = self.clock.now();
+        let result = match self.read(hpa, check.metric, now).await {
+            Ok(Ok(past)) => {
+                let calculated = self.calculate(past, &check, calculations).await;
+                calculated.map(|(verdict, past)| (verdict, Past::Read(past)))
+            }
+            Ok(Err(reason)) => {
+                let own = std::mem::replace(&mut check.own_past, Trace::new([]));
+                let calculated = self.calculate(own, &check, calculations).await;
+                calculated.map(|(verdict, _)| (verdict, Past::Seen(reason)))
+            }
+            Err(error) => Err(error),
+        };
+        self.forecasts.counts.add(result.is_ok());
+        let _span = key.span().entered();
+        let metric = check.metric;
+        match &result {
+            Ok((verdict, _)) => debug!(metric, reason = ?verdict.reason, "checked forecasts"),
+            Err(error) => warn!(metric, %error, "unable to check forecasts"),
+        }
+        let spread = HASHER.hash_one(key) as f64 / u64::MAX as f64;
+        if let Some(forecasts) = autoscaler.forecasts.lock().as_mut() {
+            forecasts.checked(&check, result, spread, self.clock.now());
+        }
+    }
+
+    /// The past of a metric, or why no source has it.
+    async fn read(
+        &self,
+        hpa: &hpa_calc::HorizontalPodAutoscaler,
+        metric: usize,
+        now: Timestamp,
+    ) -> Result<Result<Trace, String>, PastError> {
+        let Some(source) = &self.forecasts.source.past else {
+            return Ok(Err("no Prometheus has its past (--forecast-prometheus)".to_owned()));
+        };
+        let from = now.checked_sub(SignedDuration::from_hours(READ_DAYS * 24)).unwrap_or(now);
+        let range = PastRange { from, until: now, step: STEP_SECONDS };
+        match timeout(READ_TIMEOUT, source.load(hpa, metric, range)).await {
+            Ok(Ok(samples)) => Ok(Ok(Trace::new(samples))),
+            Ok(Err(PastError::Unknown(reason))) => Ok(Err(reason)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(PastError::Failed(format!("not read within {READ_TIMEOUT:?}"))),
+        }
+    }
+
+    async fn calculate(
+        &self,
+        past: Trace,
+        check: &Check,
+        calculations: &Semaphore,
+    ) -> Result<(Verdict, Trace), PastError> {
+        let _permit = calculations.acquire().await;
+        let settings = check.settings.clone();
+        let calculation = tokio::task::spawn_blocking(move || (gate(&past, &settings), past));
+        calculation.await.map_err(|error| PastError::Failed(error.to_string()))
+    }
+}
+
+/// A check of an autoscaler.
+struct Checked<'a> {
+    key: &'a HpaKey,
+    autoscaler: &'a Autoscaler,
+    check: Check,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::{FutureExt, future::BoxFuture};
+    use hpa_calc::{
+        HorizontalPodAutoscaler, MilliValue, Plan, Reading, Readings, Scale, SelectedPods,
+        settings::{SettingPolicy, Settings},
+    };
+    use hpa_lease::SystemClock;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        cache::Origin,
+        forecast::{ForecastSource, Observation, PastLoads},
+    };
+
+    type Answer = fn(PastRange) -> BoxFuture<'static, Result<Vec<(Timestamp, f64)>, PastError>>;
+
+    /// Answers as the test says, and counts the requests.
+    struct Source {
+        requests: AtomicUsize,
+        answer: Answer,
+    }
+
+    impl PastLoads for Source {
+        fn load<'a>(
+            &'a self,
+            _: &'a HorizontalPodAutoscaler,
+            _: usize,
+            range: PastRange,
+        ) -> BoxFuture<'a, Result<Vec<(Timestamp, f64)>, PastError>> {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            (self.answer)(range)
+        }
+    }
+
+    /// Runs checks of one autoscaler for a time, and returns the reason and the requests.
+    async fn run(answer: Answer, duration: Duration) -> (Option<(String, String)>, usize) {
+        let source = Arc::new(Source { requests: AtomicUsize::new(0), answer });
+        let past = ForecastSource { past: Some(source.clone()), ..ForecastSource::default() };
+        let forecasts = Arc::new(Forecasts::new(past, Duration::from_secs(15)));
+        let autoscalers = Arc::new(Autoscalers::default());
+        let target = json!({ "type": "AverageValue", "averageValue": "100" });
+        let external = json!({ "metric": { "name": "requests" }, "target": target });
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop", "uid": "1",
+                "annotations": { "autoscaling.hpa-rs.dev/forecast": "scale" } },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "maxReplicas": 100, "metrics": [{ "type": "External", "external": external }],
+            },
+        }))
+        .unwrap();
+        let key = HpaKey::new("shop", "web");
+        autoscalers.apply(&key, hpa, Origin::List);
+        let settings = Arc::new(SettingSource::new(Settings::default(), SettingPolicy::default()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let checks = ForecastChecks {
+            forecasts: forecasts.clone(),
+            autoscalers: autoscalers.clone(),
+            settings: settings.clone(),
+            clock: clock.clone(),
+        };
+        let task = tokio::spawn(checks.run());
+        let autoscaler = autoscalers.get(&key).unwrap();
+        let (hpa, effective) = autoscaler.object_with_settings(&settings);
+        let observe = || {
+            let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "a=b".into() };
+            let select = |_: &_| SelectedPods::default();
+            let plan = Plan::new(&hpa, Ok(scale), &effective.settings, select);
+            let value = vec![MilliValue::from_units(2000)];
+            let mut readings = Readings::from_iter([(0, Ok(Reading::External(value.into())))]);
+            let observation = Observation {
+                hpa: &hpa,
+                settings: &effective.settings,
+                plan: &plan,
+                pods: &[],
+                now: clock.now(),
+            };
+            let mut state = autoscaler.forecasts.lock();
+            let state = state.get_or_insert_with(Box::default);
+            forecasts.add(&key);
+            state.observe(&forecasts, &observation, &mut readings);
+            let forecast = readings.forecast(0);
+            forecast.map(|it| (it.reason.as_str().to_owned(), it.text.to_string()))
+        };
+        observe();
+        tokio::time::sleep(duration).await;
+        task.abort();
+        (observe(), source.requests.load(Ordering::Relaxed))
+    }
+
+    /// A load that triples from eight to eighteen o'clock.
+    fn office(range: PastRange) -> Vec<(Timestamp, f64)> {
+        let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
+        let load = |minute: i64| {
+            let minute = minute.rem_euclid(1440);
+            let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
+            2000.0 + 400.0 * share as f64
+        };
+        (from..until).map(|at| (Timestamp::from_second(at * 60).unwrap(), load(at))).collect()
+    }
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn past_is_read_at_the_start_and_every_day() {
+        let (state, requests) = run(|range| async move { Ok(office(range)) }.boxed(), HOUR).await;
+        assert_eq!((state.unwrap().0.as_str(), requests), ("Forecasting", 1));
+        let days = 4;
+        let (_, requests) =
+            run(|range| async move { Ok(office(range)) }.boxed(), 24 * days * HOUR).await;
+        // At once, then after a part of a day, then daily.
+        assert!((4..=5).contains(&requests), "{requests}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_read_is_repeated_with_a_backoff() {
+        let refused = |_| async { Err(PastError::Failed("refused".to_owned())) }.boxed();
+        let (state, requests) = run(refused, 6 * HOUR).await;
+        let expected = ("SourceFailed".to_owned(), "the past can't be read: refused".to_owned());
+        assert_eq!(state, Some(expected));
+        assert!((7..=11).contains(&requests), "{requests}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hanging_source_times_out() {
+        let (state, requests) = run(|_| std::future::pending().boxed(), HOUR).await;
+        let (reason, text) = state.unwrap();
+        assert_eq!(reason, "SourceFailed");
+        assert_eq!(text, "the past can't be read: not read within 60s");
+        assert!((3..=6).contains(&requests), "{requests}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metric_without_a_source_has_the_past_of_this_process() {
+        let unknown = |_| async { Err(PastError::Unknown("no rule".to_owned())) }.boxed();
+        let (state, requests) = run(unknown, HOUR).await;
+        let (reason, text) = state.unwrap();
+        assert_eq!((reason.as_str(), requests), ("NotEnoughHistory", 1));
+        assert!(text.ends_with("; no rule"), "{text}");
+    }
+}

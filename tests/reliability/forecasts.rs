@@ -1,0 +1,151 @@
+//! Forecasts whose past is wrong: a source that lies, is empty, jumps, fails or hangs can cost pods
+//! up to `maxReplicas` of the autoscalers with forecasts, and nothing else.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use hpa_calc::HorizontalPodAutoscaler;
+use hpa_controller::forecast::{ForecastSource, PastError, PastLoads, PastRange};
+use jiff::Timestamp;
+use rstest::rstest;
+
+use crate::{PERIOD, cluster::Cluster, targets::Target};
+
+/// `maxReplicas` of the autoscaler with forecasts.
+const MAX: i64 = 150;
+/// What a pod of `web` should use.
+const CORES_PER_POD: f64 = 0.5;
+
+type Samples = Result<Vec<(Timestamp, f64)>, PastError>;
+
+/// A source with a fault.
+struct Source {
+    reads: AtomicUsize,
+    answer: fn(PastRange, usize) -> Option<Samples>,
+}
+
+impl PastLoads for Source {
+    fn load<'a>(
+        &'a self,
+        _: &'a HorizontalPodAutoscaler,
+        _: usize,
+        range: PastRange,
+    ) -> BoxFuture<'a, Samples> {
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+        match (self.answer)(range, reads) {
+            Some(samples) => std::future::ready(samples).boxed(),
+            None => std::future::pending().boxed(),
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other faults fail")]
+fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> Samples {
+    let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
+    let at = |minute: i64| Timestamp::from_second(minute * 60).expect("a time in range");
+    Ok((from..until).map(|minute| (at(minute), load(minute))).collect())
+}
+
+/// A load that needs 20 pods, and 120 for an hour in each 96 minutes. It rises in six minutes, so
+/// that the check says that forecasts help.
+fn pods(minute: i64) -> f64 {
+    let minute = minute.rem_euclid(96);
+    let share = (minute - 20).clamp(0, 6).min((90 - minute).clamp(0, 6));
+    20.0 + 100.0 * share as f64 / 6.0
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+fn lies(range: PastRange, _: usize) -> Option<Samples> {
+    Some(minutes(range, |minute| CORES_PER_POD * pods(minute)))
+}
+
+/// As [`lies`], but times and loads differ from answer to answer.
+#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+fn jumps(range: PastRange, reads: usize) -> Option<Samples> {
+    let shift = i64::try_from(reads).unwrap_or(0) * 17;
+    let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
+    Some(minutes(range, |minute| CORES_PER_POD * factor * pods(minute + shift)))
+}
+
+/// Times and values that no load has.
+#[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
+fn garbage(range: PastRange, _: usize) -> Option<Samples> {
+    let values = [f64::NAN, f64::INFINITY, -5.0, f64::MAX, 1e-300];
+    let times = [Timestamp::MAX, Timestamp::MIN, range.from, range.until, range.from];
+    Some(Ok(times.into_iter().cycle().zip(values).take(10_000).collect()))
+}
+
+/// What every period has: the replicas of the autoscaler with forecasts, and of the others.
+struct Run {
+    web: Vec<i64>,
+    others: Vec<[i64; 2]>,
+    reads: usize,
+}
+
+/// The load rises and falls for three hours, then is low.
+async fn run(answer: Option<fn(PastRange, usize) -> Option<Samples>>) -> Run {
+    let source = answer.map(|answer| Arc::new(Source { reads: AtomicUsize::new(0), answer }));
+    let past = source.clone().map(|source| source as Arc<dyn PastLoads>);
+    let forecasts = ForecastSource { past, ..ForecastSource::default() };
+    let cluster = Cluster::with_forecasts(forecasts);
+    let web = Target::in_shop("web");
+    let annotate = |value: Option<&str>| {
+        cluster.edit(cluster.autoscaler(&web), |object| {
+            let annotations = &mut object["metadata"]["annotations"];
+            annotations["autoscaling.hpa-rs.dev/forecast"] = value.into();
+            object["spec"]["maxReplicas"] = MAX.into();
+        });
+    };
+    annotate(source.as_ref().map(|_| "scale"));
+    let mut run = Run { web: Vec::new(), others: Vec::new(), reads: 0 };
+    let mut observe = async |load: i64, duration: Duration| {
+        cluster.load_all(load);
+        for _ in 0..duration.as_secs() / PERIOD.as_secs() {
+            cluster.sleep(PERIOD).await;
+            let [web, others @ ..] = cluster.all_replicas();
+            run.web.push(web);
+            run.others.push(others);
+            cluster.telemetry.alive().expect("the controller is alive");
+        }
+    };
+    for load in [2, 5, 1, 7, 3, 2] {
+        observe(load, Duration::from_mins(30)).await;
+    }
+    if source.is_some() {
+        annotate(Some("off"));
+    }
+    observe(2, Duration::from_mins(10)).await;
+    run.reads = source.map_or(0, |source| source.reads.load(Ordering::Relaxed));
+    cluster.shut_down().await;
+    run
+}
+
+#[rstest]
+#[case::lies(lies, true)]
+#[case::jumps(jumps, true)]
+#[case::garbage(garbage, false)]
+#[case::empty(|_, _| Some(Ok(Vec::new())), false)]
+#[case::fails(|_, _| Some(Err(PastError::Failed("refused".to_owned()))), false)]
+#[case::hangs(|_, _| None, false)]
+#[tokio::test(start_paused = true)]
+async fn wrong_past_costs_at_most_pods_up_to_the_maximum(
+    #[case] answer: fn(PastRange, usize) -> Option<Samples>,
+    #[case] costs_pods: bool,
+) {
+    let expected = run(None).await;
+    let run = run(Some(answer)).await;
+    assert!(run.reads > 0, "the past was read");
+    assert_eq!(run.others, expected.others, "other autoscalers");
+    let pairs = || run.web.iter().zip(&expected.web);
+    assert!(run.web.iter().all(|replicas| *replicas <= MAX), "{:?}", run.web);
+    assert!(pairs().all(|(with, without)| with >= without), "{:?} {:?}", run.web, expected.web);
+    let has_cost = pairs().any(|(with, without)| with > without);
+    assert_eq!(has_cost, costs_pods, "{:?} {:?}", run.web, expected.web);
+    assert_eq!(run.web.last(), expected.web.last(), "it scales down later");
+}
