@@ -165,6 +165,20 @@ proptest! {
     }
 
     #[test]
+    fn usage_that_each_pod_adds_never_scales_up_during_a_rollout(
+        kind in kinds(), replicas in 1..60_i32, percent in 1..110_i64, moments in vec(moments(), 1..8)
+    ) {
+        let hpa = hpa(kind, "ignore-surge");
+        let mut current = replicas;
+        for moment in &moments {
+            let pods = counts(moment, replicas);
+            let load = i64::from(pods[0] + pods[1]) * TARGET * percent / 100;
+            current = reconcile(&hpa, kind, current, load, pods);
+            prop_assert!(current <= replicas, "{} of {}: {:?}", current, replicas, moment);
+        }
+    }
+
+    #[test]
     fn rising_load_scales_up_during_a_rollout(
         kind in kinds(), replicas in 2..60_i32, surge in 0..100_i32
     ) {
@@ -182,6 +196,10 @@ proptest! {
 
 #[test]
 fn without_the_setting_a_rollout_ratchets() {
-    let hpa = hpa(Kind::External, "count-surge");
-    assert_eq!(reconcile(&hpa, Kind::External, 10, 14_500, [15, 0, 0]), 15);
+    let kind = Kind::External;
+    let after = |rollout, pods| reconcile(&hpa(kind, rollout), kind, 10, 15_000, pods);
+    assert_eq!(after("count-surge", [15, 0, 0]), 15);
+    assert_eq!(after("ignore-surge", [15, 0, 0]), 10);
+    // Pods that aren't ready can't take a part of the load.
+    assert_eq!(after("ignore-surge", [10, 0, 5]), 15);
 }

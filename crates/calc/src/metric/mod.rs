@@ -19,7 +19,7 @@ use crate::{
     explain::{MetricFailure, SettingEffect, TargetValue},
     quantity::MilliValue,
     readings::{MetricQuery, ReadError, Reading, Sample},
-    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget},
+    replicas::{AverageRules, AverageTarget, Proposal, ValueTarget, average_without_surge},
     selector::Selector,
     settings::{MetricSettings, Readiness, Rollout, Settings, Tolerances},
 };
@@ -278,6 +278,14 @@ impl Context<'_> {
             Rollout::IgnoreSurge => self.scale.spec_replicas,
         };
         ValueTarget { replicas, target, tolerances: self.tolerances }
+    }
+
+    /// The proposal of an average by replica, without what the surge adds to it if that is ignored.
+    fn without_surge(&self, proposal: Proposal, target: &ValueTarget, rollout: Rollout) -> Proposal {
+        match rollout {
+            Rollout::CountSurge => proposal,
+            Rollout::IgnoreSurge => average_without_surge(proposal, target, self.pods()),
+        }
     }
 
     fn rules(&self) -> AverageRules<'_> {

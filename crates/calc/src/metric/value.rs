@@ -38,7 +38,8 @@ pub(super) fn object(
     let (proposal, effects) = propose(context, |rollout| {
         if is_average {
             let target = context.average_by_replica_target(target, rollout);
-            return Ok(replicas::object_average_value(&target, usage));
+            let proposal = replicas::object_average_value(&target, usage);
+            return Ok(context.without_surge(proposal, &target, rollout));
         }
         value_with(&context.value_target(target), rollout, usage, context.pods())
     })?;
@@ -118,7 +119,8 @@ pub(super) fn external(
     let (proposal, effects) = propose(context, |rollout| {
         if is_average {
             let target = context.average_by_replica_target(target, rollout);
-            return Ok(replicas::external_average_value(&target, &values));
+            let proposal = replicas::external_average_value(&target, &values);
+            return Ok(context.without_surge(proposal, &target, rollout));
         }
         let usage = replicas::external_total(&values);
         value_with(&context.value_target(target), rollout, usage, context.pods())

@@ -67,6 +67,7 @@ pub use object::{
 };
 use rules::RuleChanges;
 pub(crate) use rules::{AverageRules, PodAverage, SkippedPods};
+pub(crate) use surge::average_without_surge;
 pub(crate) use utilization::utilization_with;
 pub use utilization::{UtilizationTarget, utilization};
 

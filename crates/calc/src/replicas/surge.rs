@@ -5,12 +5,14 @@
 //!   replicas, nothing changes, however many pods share the load for the moment.
 //! - Pods that are below the target on average never ask for more than the desired replicas. So
 //!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. More load than
-//!   the pods of the surge can take raises the average, and scales up at once.
+//!   the pods of the surge can take raises the average, and scales up at once. The same holds for
+//!   Object and External metrics with an average target, such as the jobs that all pods work on.
 //! - Of the pods without a sample that counts, those beyond the desired replicas don't count for a
 //!   scale-up: they would hide that the others are above the target.
 
-use super::{Proposal, Rule};
+use super::{Proposal, Rule, ValueTarget};
 use crate::{
+    api::Pod,
     pods::PodCounts,
     settings::{Rollout, Tolerances},
 };
@@ -51,4 +53,25 @@ pub(super) fn without_surge(
         return proposal;
     };
     Proposal { replicas: current_replicas, rule, ..proposal }
+}
+
+/// The proposal of an average by replica without what the surge adds to it. The replicas of the
+/// target are the desired ones. Pods that aren't ready serve nothing, and terminating ones soon
+/// will, so neither can take a part of the load.
+pub(crate) fn average_without_surge<'a>(
+    proposal: Proposal,
+    target: &ValueTarget,
+    pods: impl IntoIterator<Item = &'a Pod>,
+) -> Proposal {
+    let desired = target.replicas;
+    if desired <= 0 || proposal.replicas <= desired {
+        return proposal;
+    }
+    let serving = |pod: &&Pod| !pod.terminating && pod.is_running_and_ready();
+    let serving = pods.into_iter().filter(serving).count() as f64;
+    let ratio_by_pod = proposal.ratio * f64::from(desired) / serving;
+    if serving <= f64::from(desired) || ratio_by_pod > 1.0 + target.tolerances.up {
+        return proposal;
+    }
+    Proposal { replicas: desired, rule: Rule::SurgeIgnored, ..proposal }
 }
