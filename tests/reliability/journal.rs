@@ -58,6 +58,7 @@ pub(crate) struct Version {
     pub(crate) autoscaler: Id,
     pub(crate) uid: String,
     pub(crate) spec: Value,
+    pub(crate) annotations: Value,
     pub(crate) is_scaled_to_zero: bool,
     pub(crate) is_deleted: bool,
     /// The controller that wrote the status.
@@ -235,6 +236,7 @@ impl Journal {
             autoscaler: Id::of(object),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
             spec: object["spec"].clone(),
+            annotations: object["metadata"]["annotations"].clone(),
             is_scaled_to_zero: conditions.is_some_and(|all| all.iter().any(is_true)),
             is_deleted: change.new.is_none(),
             instance: change.client.map(str::to_owned),

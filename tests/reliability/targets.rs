@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hpa_calc::settings::DOMAIN;
 use hpa_tests::harness::objects;
 use serde_json::{Value, json};
 
@@ -109,6 +110,8 @@ pub(crate) struct Target {
     pub(crate) source: Source,
     /// Whether the autoscaler may scale to zero.
     pub(crate) to_zero: bool,
+    /// Settings of the autoscaler, as annotations.
+    pub(crate) settings: Vec<(&'static str, &'static str)>,
 }
 
 impl Target {
@@ -121,7 +124,8 @@ impl Target {
             _ => Source::External,
         };
         let to_zero = name == "jobs";
-        Self { id: Id::in_shop(name), kind: Kind::Deployment, source, to_zero }
+        let (id, kind) = (Id::in_shop(name), Kind::Deployment);
+        Self { id, kind, source, to_zero, settings: Vec::new() }
     }
 
     /// The minimum load, in replicas.
@@ -154,6 +158,9 @@ impl Target {
         let min = i32::from(!self.to_zero);
         let mut object = objects::hpa(name, min..=MAX, [metric]);
         object["metadata"]["namespace"] = namespace.as_str().into();
+        for (name, value) in &self.settings {
+            object["metadata"]["annotations"][format!("{DOMAIN}/{name}")] = (*value).into();
+        }
         let target = &mut object["spec"]["scaleTargetRef"];
         target["apiVersion"] = self.kind.api_version().into();
         target["kind"] = self.kind.name().into();

@@ -7,6 +7,9 @@ mod stabilization;
 
 use std::{collections::HashMap, time::Duration};
 
+use hpa_calc::settings::DOMAIN;
+use serde_json::Value;
+
 use crate::{
     MAX, PERIOD, WINDOW,
     cluster::Cluster,
@@ -99,20 +102,44 @@ impl<'a> Run<'a> {
 }
 
 fn bounds(version: &Version) -> (i64, i64) {
-    let of = |name: &str, default| version.spec[name].as_i64().unwrap_or(default);
+    bounds_of(&version.spec, &version.annotations)
+}
+
+/// The bounds of an autoscaler. A schedule has one entry, which holds at all times.
+pub(crate) fn bounds_of(spec: &Value, annotations: &Value) -> (i64, i64) {
+    let schedule: Value = setting(annotations, "bounds")
+        .map(|text| serde_json::from_str(text).expect("a schedule"))
+        .unwrap_or_default();
+    let of = |name: &str, default| {
+        let scheduled = schedule[0][name].as_i64();
+        scheduled.or(spec[name].as_i64()).unwrap_or(default)
+    };
     (of("minReplicas", 1), of("maxReplicas", i64::from(MAX)))
+}
+
+/// The text of a setting.
+fn setting<'a>(annotations: &'a Value, name: &str) -> Option<&'a str> {
+    annotations[format!("{DOMAIN}/{name}")].as_str()
+}
+
+/// A setting that is a number of seconds, such as `30s`.
+fn seconds(version: &Version, name: &str) -> Option<Duration> {
+    let text = setting(&version.annotations, name)?.strip_suffix('s').expect("seconds");
+    Some(Duration::from_secs(text.parse().expect("a number")))
 }
 
 /// The downscale stabilization window of an autoscaler.
 fn window(version: &Version) -> Duration {
     let own = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
-    own.map_or(WINDOW, Duration::from_secs)
+    let setting = || seconds(version, "downscale-stabilization").unwrap_or(WINDOW);
+    own.map_or_else(setting, Duration::from_secs)
 }
 
 /// The queue holds each autoscaler once: reconciles are not much more frequent than the sync period
 /// and the changes require.
 fn reconciled_at_most_as_often_as_needed(cluster: &Cluster, run: &Run<'_>) -> Option<String> {
-    let periods = cluster.clock.age().as_secs() / PERIOD.as_secs() + 1;
+    let own = run.versions.iter().filter_map(|version| seconds(version, "sync-period")).min();
+    let periods = cluster.clock.age().as_secs() / own.unwrap_or(PERIOD).as_secs() + 1;
     let count = run.reconciles.len() as u64;
     // Each controller start, edit and relist adds one.
     (count > periods * 2 + 20)

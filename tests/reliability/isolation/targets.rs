@@ -14,7 +14,7 @@ const FLEETS: usize = 100;
 
 fn fleet(index: usize) -> Target {
     let id = Id::new(NAMESPACE, &format!("fleet-{index}"));
-    Target { id, kind: Kind::Fleet, source: Source::External, to_zero: false }
+    Target { id, kind: Kind::Fleet, source: Source::External, to_zero: false, settings: Vec::new() }
 }
 
 #[tokio::test(start_paused = true)]

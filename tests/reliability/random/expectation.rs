@@ -6,7 +6,12 @@ use super::{
     FAULTS_END,
     plan::{Change, Plan, Step},
 };
-use crate::{PERIOD, cluster::Cluster, invariants::longest_gaps, targets::Target};
+use crate::{
+    PERIOD,
+    cluster::Cluster,
+    invariants::{bounds_of, longest_gaps},
+    targets::Target,
+};
 
 /// The longest time between two reconciles of an autoscaler that no fault affects.
 const LONGEST_GAP: Duration = Duration::from_secs(2 * PERIOD.as_secs());
@@ -43,8 +48,8 @@ fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     if is_paused {
         return Some(0);
     }
-    let spec = cluster.autoscaler(target)?["spec"].clone();
-    let (min, max) = (spec["minReplicas"].as_i64()?, spec["maxReplicas"].as_i64()?);
+    let object = cluster.autoscaler(target)?;
+    let (min, max) = bounds_of(&object["spec"], &object["metadata"]["annotations"]);
     Some(cluster.loads.now(&target.id).clamp(min, max))
 }
 

@@ -4,6 +4,7 @@
 mod expectation;
 mod faults;
 mod plan;
+mod settings;
 mod shape;
 
 use std::{

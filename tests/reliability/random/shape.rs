@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::settings::settings;
 use crate::{
     NAMESPACE,
     cluster::{Shape, TARGETS},
@@ -20,7 +21,13 @@ pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
         _ => rng.usize(3..7),
     };
     let named = TARGETS.iter().map(|name| Target::in_shop(name));
-    let targets = named.chain((TARGETS.len()..count).map(|index| target(index, rng))).collect();
+    let targets = named.chain((TARGETS.len()..count).map(|index| target(index, rng)));
+    let mut targets: Vec<_> = targets.collect();
+    // Of their own generator, so that the rest of a seed's plan doesn't depend on the settings.
+    let mut settings_rng = Rng::with_seed(!seed);
+    for target in &mut targets {
+        target.settings = settings(target, &mut settings_rng);
+    }
     let workers = if rng.bool() { 5 } else { 2 };
     Shape { targets, delays: delays(rng), workers, is_elected: rng.u8(..4) == 0 }
 }
@@ -37,7 +44,8 @@ fn target(index: usize, rng: &mut Rng) -> Target {
         format!("app{index}")
     };
     let id = Id::new(if has_known_name { NAMESPACES[1] } else { namespace }, &name);
-    Target { id, kind, source, to_zero: source == Source::External && rng.bool() }
+    let to_zero = source == Source::External && rng.bool();
+    Target { id, kind, source, to_zero, settings: Vec::new() }
 }
 
 fn delays(rng: &mut Rng) -> Delays {

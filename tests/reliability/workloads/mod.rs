@@ -62,6 +62,8 @@ struct Workload {
     pods: BTreeMap<i64, Pod>,
     /// The pods' labels.
     labels: Value,
+    /// The pods' owner: the target itself.
+    owner: Value,
     /// The time of the next write of `status.replicas`.
     status_due: Option<Duration>,
 }
@@ -130,6 +132,11 @@ impl Workloads {
             Value::Null => json!({ "app": id.name }),
             labels => labels.clone(),
         };
+        let owner = json!({
+            "apiVersion": object["apiVersion"], "kind": object["kind"], "name": id.name,
+            "uid": object["metadata"]["uid"], "controller": true,
+        });
+        self.adopt_pods(id, workload, owner);
         self.start_pods(id, workload);
         self.resize(id, workload, wanted, &revision);
         let count = workload.pods.len();
@@ -143,14 +150,30 @@ impl Workloads {
         starting.chain(workload.status_due).min()
     }
 
+    /// The pods belong to the target that there is now, which may be a new one of the same name.
+    fn adopt_pods(&self, id: &Id, workload: &mut Workload, owner: Value) {
+        if workload.owner == owner {
+            return;
+        }
+        workload.owner = owner;
+        for (index, pod) in &workload.pods {
+            self.testbed.apply(self.pod(id, *index, pod, workload)).expect("a pod");
+        }
+    }
+
     /// Makes pods ready that have started.
     fn start_pods(&self, id: &Id, workload: &mut Workload) {
         let now = self.clock.age();
         let due = workload.pods.iter_mut().filter(|(_, pod)| !pod.is_ready && pod.ready_at <= now);
+        let due: Vec<(i64, Pod)> = due
+            .map(|(index, pod)| {
+                pod.is_ready = true;
+                (*index, pod.clone())
+            })
+            .collect();
         for (index, pod) in due {
-            pod.is_ready = true;
-            let object = self.pod(id, *index, pod, &workload.labels);
-            self.loads.starting.lock().remove(&(id.namespace.clone(), pod_name(id, *index)));
+            let object = self.pod(id, index, &pod, workload);
+            self.loads.starting.lock().remove(&(id.namespace.clone(), pod_name(id, index)));
             self.loads.record_start(id);
             self.testbed.apply(object).expect("a pod");
         }
@@ -189,7 +212,7 @@ impl Workloads {
             self.loads.record_start(id);
             self.loads.starting.lock().insert((id.namespace.clone(), pod_name(id, index)));
         }
-        self.testbed.apply(self.pod(id, index, &pod, &workload.labels)).expect("a pod");
+        self.testbed.apply(self.pod(id, index, &pod, workload)).expect("a pod");
         workload.pods.insert(index, pod);
     }
 
@@ -206,10 +229,11 @@ impl Workloads {
         self.loads.starting.lock().remove(&(id.namespace.clone(), name));
     }
 
-    fn pod(&self, id: &Id, index: i64, pod: &Pod, labels: &Value) -> Value {
+    fn pod(&self, id: &Id, index: i64, pod: &Pod, workload: &Workload) -> Value {
         let mut object = objects::pod(&id.name, index);
         object["metadata"]["namespace"] = id.namespace.as_str().into();
-        object["metadata"]["labels"] = labels.clone();
+        object["metadata"]["labels"] = workload.labels.clone();
+        object["metadata"]["ownerReferences"] = json!([workload.owner]);
         if !pod.revision.is_null() {
             object["metadata"]["annotations"] = json!({ REVISION: pod.revision });
         }

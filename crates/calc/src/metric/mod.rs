@@ -281,7 +281,12 @@ impl Context<'_> {
     }
 
     /// The proposal of an average by replica, without what the surge adds to it if that is ignored.
-    fn without_surge(&self, proposal: Proposal, target: &ValueTarget, rollout: Rollout) -> Proposal {
+    fn without_surge(
+        &self,
+        proposal: Proposal,
+        target: &ValueTarget,
+        rollout: Rollout,
+    ) -> Proposal {
         match rollout {
             Rollout::CountSurge => proposal,
             Rollout::IgnoreSurge => average_without_surge(proposal, target, self.pods()),
