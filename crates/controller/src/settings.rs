@@ -48,7 +48,8 @@ impl SyncPeriod {
 #[derive(Clone, Debug, Default)]
 pub struct EffectiveSettings {
     pub settings: Settings,
-    /// The message of an `InvalidAnnotation` event, if settings are ignored.
+    /// The message of an `InvalidAnnotation` event, if settings are ignored or
+    /// not used as written.
     pub problems: Option<String>,
 }
 

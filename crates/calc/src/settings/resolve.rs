@@ -91,9 +91,24 @@ impl fmt::Display for Place {
     }
 }
 
+impl ProblemKind {
+    /// Whether the setting is ignored altogether.
+    pub fn is_ignored(self) -> bool {
+        matches!(self, Self::InvalidValue | Self::NotAllowed)
+    }
+}
+
+impl SettingProblem {
+    /// The message, and whether the setting is ignored.
+    pub fn consequence(&self) -> String {
+        let ignored = if self.kind.is_ignored() { "; ignored" } else { "" };
+        format!("{}{ignored}", self.message)
+    }
+}
+
 impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.place, self.message)
+        write!(f, "{} {}", self.place, self.consequence())
     }
 }
 

@@ -357,7 +357,7 @@ fn fields_of_metrics_are_read() {
     assert_eq!(resolved.settings.metric(1), &MetricSettings::default());
     assert_eq!(
         problems(&resolved),
-        ["spec.metrics[1].external.fallback replicas must not be negative"]
+        ["spec.metrics[1].external.fallback is invalid: replicas must not be negative; ignored"]
     );
 }
 
@@ -376,7 +376,7 @@ fn operator_can_restrict_settings() {
         [
             "annotation autoscaling.hpa-rs.dev/sync-period is 4s, but must be at least that of \
              --min-sync-period, 10s, which holds",
-            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings",
+            "annotation autoscaling.hpa-rs.dev/pods is not allowed by --allow-settings; ignored",
         ]
     );
 }
@@ -386,7 +386,10 @@ fn operator_can_restrict_settings() {
 fn long_and_unprintable_values_are_refused_in_short() {
     let long = "x".repeat(MAX_ANNOTATION_LEN + 1);
     let resolved = resolve(json!({ "fallback": format!("{{\"{long}\": {{}}}}") }), json!({}));
-    assert!(problems(&resolved)[0].ends_with("must have at most 8192 bytes"), "{resolved:?}");
+    assert!(
+        problems(&resolved)[0].ends_with("must have at most 8192 bytes; ignored"),
+        "{resolved:?}"
+    );
     let forged = json!({ "fallback": "{\"a\\nFATAL \\u001b[31m\": 1}" });
     let message = problems(&resolve(forged, json!({}))).remove(0);
     assert!(!message.contains(char::is_control) && message.len() < 500, "{message:?}");

@@ -123,17 +123,17 @@ impl Kind {
                 quantity.and_then(|it| self.check_quantity(it)).ok_or_else(unexpected)
             }
             Self::Fallback => {
-                let fallback: Fallback = structured(json)?;
-                fallback.problem().map_or(Ok(Value::Fallback(fallback)), Err)
+                let fallback: Fallback = structured(json).map_err(invalid)?;
+                fallback.problem().map_or(Ok(Value::Fallback(fallback)), |it| Err(invalid(it)))
             }
             Self::Bounds => {
-                let entries: Vec<ScheduledBounds> = structured(json)?;
+                let entries: Vec<ScheduledBounds> = structured(json).map_err(invalid)?;
                 if entries.is_empty() || entries.len() > MAX_ENTRIES {
                     return Err(format!("must have 1 to {MAX_ENTRIES} entries"));
                 }
                 for (index, entry) in entries.iter().enumerate() {
                     if let Some(problem) = entry.problem() {
-                        return Err(format!("[{index}]: {problem}"));
+                        return Err(invalid(format!("[{index}]: {problem}")));
                     }
                 }
                 Ok(Value::Bounds(entries.into()))
@@ -185,6 +185,11 @@ impl Kind {
             Self::Bounds => bounds_schema(),
         }
     }
+}
+
+/// What is wrong in a value with members, as the end of a sentence about the setting.
+fn invalid(problem: String) -> String {
+    format!("is invalid: {problem}")
 }
 
 /// The value as it is written in an annotation.

@@ -23,7 +23,7 @@ use crate::{
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {
-    /// Records an event for settings that are ignored, once per text.
+    /// Records an event for settings that are ignored or not used as written, once per text.
     pub(super) fn report_invalid_settings(
         &self,
         key: &HpaKey,
@@ -32,7 +32,7 @@ impl Reconciler {
         problems: Option<&str>,
     ) {
         if autoscaler.set_invalid_annotations(problems) {
-            let message = format!("{}; ignored", problems.unwrap_or_default());
+            let message = problems.unwrap_or_default().to_owned();
             self.record_warning(key, hpa, EventReason::InvalidAnnotation, message);
         }
     }
