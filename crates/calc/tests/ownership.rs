@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::{hpa, now};
 use hpa_calc::{
-    Conclusion, History, MilliValue, Plan, Pod, PodSample, PodSamples, Reading, Scale,
-    SelectedPods, Settings,
+    Conclusion, History, Inputs, MilliValue, Plan, Pod, PodSample, PodSamples, Reading, Readings,
+    Scale, SelectedPods, Settings,
     api::{ConditionType, HorizontalPodAutoscaler},
     settings::PodSelection,
 };
@@ -64,6 +64,34 @@ fn samples_of_other_pods_count_only_without_the_setting() {
     assert_eq!(all.scaled_to, Some(4), "the reference counts the Job, limited to twice as many");
     let own = SelectedPods::new(pods(&["web-0", "web-1"]));
     assert_eq!(reconcile(own, &owned(), History::default(), 0).scaled_to, None);
+}
+
+#[rstest]
+#[case::all(Settings::default(), "not selected, but counted (1): job", true)]
+#[case::owned(owned(), "of other owners, not counted (1): job", false)]
+fn explanation_says_whether_samples_of_other_pods_count(
+    #[case] settings: Settings,
+    #[case] expected: &str,
+    #[case] has_advice: bool,
+) {
+    let sample = PodSample {
+        value: MilliValue::from_units(10),
+        timestamp: now(),
+        window: SignedDuration::from_secs(30),
+    };
+    let samples = [("web-0", sample), ("web-1", sample), ("job", sample)];
+    let inputs = Inputs {
+        hpa: hpa(json!({ "metrics": [pods_metric()] }), json!({})),
+        scale: Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() }),
+        settings,
+        selected: SelectedPods::new(pods(&["web-0", "web-1"])),
+        readings: Readings::from_iter([(0, Ok(Reading::Pods(PodSamples::from_iter(samples))))]),
+        history: None,
+        now: now(),
+    };
+    let text = inputs.report().to_string();
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(text.contains("They count in the average"), has_advice, "{text}");
 }
 
 #[test]

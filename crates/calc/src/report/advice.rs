@@ -300,8 +300,8 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         });
         let out = out.map(|pod| pod.name.as_str());
         uncounted.extend(out.filter(|pod| !is_starting(inputs, pod)));
-        let samples = metric.unselected_samples.iter().flat_map(|samples| &samples.pods);
-        unselected.extend(samples.map(String::as_str));
+        let counted = metric.unselected_samples.iter().filter(|samples| samples.are_counted);
+        unselected.extend(counted.flat_map(|samples| &samples.pods).map(String::as_str));
     }
     if !uncounted.is_empty() {
         advice.push(format!(

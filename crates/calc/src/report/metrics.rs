@@ -11,7 +11,7 @@ use crate::{
     quantity::MilliValue,
     readings::{PodSample, PodSamples, Reading},
     replicas::amount,
-    settings::{MetricSettings, Readiness},
+    settings::{MetricSettings, PodSelection, Readiness},
 };
 
 /// A metric: what was read, what it asks for, and which pods count.
@@ -29,7 +29,7 @@ pub struct MetricReport {
     pub explanation: MetricExplanation,
     /// The pods that the target's selector matches, if the metric is read by pod.
     pub pod_list: Vec<PodReport>,
-    /// Samples of pods that the selector doesn't match.
+    /// Samples of pods that the selector doesn't match, or that the target doesn't own.
     pub unselected_samples: Option<UnselectedSamples>,
     /// The number of series of an External metric.
     pub series: Option<usize>,
@@ -66,6 +66,8 @@ pub struct PodReport {
 pub struct UnselectedSamples {
     /// The names of the pods, sorted.
     pub pods: Vec<String>,
+    /// Whether they count in the average. Those of pods that the target doesn't own don't.
+    pub are_counted: bool,
     /// The sum of the samples.
     #[serde(rename = "totalMilli")]
     pub total: MilliValue,
@@ -189,5 +191,8 @@ fn unselected(inputs: &Inputs, samples: &PodSamples) -> Option<UnselectedSamples
         total = total.saturating_add(sample.value);
     }
     pods.sort();
-    (!pods.is_empty()).then_some(UnselectedSamples { pods, total })
+    (!pods.is_empty()).then(|| {
+        let are_counted = inputs.settings.pods == PodSelection::Selected;
+        UnselectedSamples { pods, are_counted, total }
+    })
 }

@@ -316,7 +316,11 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     }
     if let Some(samples) = &metric.unselected_samples {
         let pods = names(samples.pods.iter().map(String::as_str));
-        writeln!(f, "    not selected, but counted ({}): {pods}", samples.pods.len())?;
+        let what = match samples.are_counted {
+            true => "not selected, but counted",
+            false => "of other owners, not counted",
+        };
+        writeln!(f, "    {what} ({}): {pods}", samples.pods.len())?;
     }
     Ok(())
 }
