@@ -7,12 +7,14 @@ use hpa_calc::{
     Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Plan, Pod,
     PodSample, PodSamples, ReadError, Reading, Readings, Scale, ScaleWriteError, SelectedPods,
     Settings,
-    api::HorizontalPodAutoscalerStatus,
+    api::{ConditionType, HorizontalPodAutoscalerStatus},
     defaults::apply_defaults,
     history::{Direction, Recommendation, ScaleEvent},
     pods::PodCounts,
     report::Trigger,
-    settings::{MetricSettings, ScheduledBounds},
+    settings::{
+        DOMAIN, MetricSettings, ProblemKind, ScheduledBounds, SettingPolicy, SettingProblem,
+    },
     validation::{ValidationOptions, validate},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -30,7 +32,7 @@ fn at(ago: i64) -> Timestamp {
     Timestamp::from_second(NOW - ago).unwrap()
 }
 
-/// A pod and its sample in milli-units. Every pod requests 1000m of CPU.
+/// A pod and its sample in milli-units. Every pod requests 1000m of CPU, and its limit is 2000m.
 #[derive(Clone, Debug)]
 struct GeneratedPod {
     phase: &'static str,
@@ -177,6 +179,71 @@ fn histories() -> impl Strategy<Value = History> {
     })
 }
 
+/// Values of each setting other than the default, without the fallback.
+const SETTINGS: &[(&str, &[&str])] = &[
+    ("pause", &["true", "up", "down"]),
+    ("dry-run", &["true"]),
+    ("sync-period", &["1m"]),
+    ("pods", &["owned"]),
+    ("rollout", &["ignore-surge"]),
+    (
+        "bounds",
+        &[
+            r#"[{"start": "00:00", "end": "00:00", "minReplicas": 3, "maxReplicas": 7}]"#,
+            r#"[{"start": "02:00", "end": "03:00", "timeZone": "Asia/Kolkata", "minReplicas": 40},
+                {"days": ["Mon"], "start": "08:00", "end": "20:00", "maxReplicas": 1}]"#,
+        ],
+    ),
+    ("zero-after", &["1m", "24h"]),
+    ("tolerance", &["0", "0.3", "1"]),
+    ("downscale-stabilization", &["0s", "1h"]),
+    ("cpu-initialization-period", &["0s", "1h"]),
+    ("initial-readiness-delay", &["0s", "1h"]),
+    ("activation", &["500m", "20"]),
+    ("max-sample-age", &["1s", "1h"]),
+    ("aggregate", &["p90", "p95", "p99", "max"]),
+    ("utilization-of", &["limits"]),
+    ("requests", &["actual"]),
+    ("missing-requests", &["skip-pod"]),
+];
+
+/// The defaults of all settings that have a text.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("pause", "false"),
+    ("dry-run", "false"),
+    ("pods", "selected"),
+    ("rollout", "count-surge"),
+    ("zero-after", "0s"),
+    ("tolerance", "0.1"),
+    ("downscale-stabilization", "5m"),
+    ("cpu-initialization-period", "5m"),
+    ("initial-readiness-delay", "30s"),
+    ("activation", "0"),
+    ("aggregate", "average"),
+    ("utilization-of", "requests"),
+    ("requests", "spec"),
+    ("missing-requests", "fail"),
+];
+
+/// Some settings of an autoscaler, by name.
+fn settings() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    let each = |(name, values): &(&'static str, &'static [&'static str])| {
+        let name = *name;
+        option::weighted(0.3, select(values.to_vec()).prop_map(move |value| (name, value)))
+    };
+    let all: Vec<_> = SETTINGS.iter().map(each).collect();
+    all.prop_map(|drawn| drawn.into_iter().flatten().collect())
+}
+
+fn fallbacks() -> impl Strategy<Value = String> {
+    let behaviors =
+        ["static", "currentReplicas", "currentReplicasIfHigher", "currentReplicasIfLower"];
+    (0..40_i32, select(behaviors.to_vec())).prop_map(|(replicas, behavior)| {
+        json!({ "replicas": replicas, "failureDurationSeconds": 30, "behavior": behavior })
+            .to_string()
+    })
+}
+
 /// Scenarios whose scale is mostly within bounds.
 fn scenarios(metrics: std::ops::Range<usize>) -> impl Strategy<Value = Scenario> {
     let replicas = (0..40_i32, 0..40_i32, prop::bool::weighted(0.9));
@@ -198,7 +265,9 @@ impl Scenario {
             let pod: Pod = serde_json::from_value(json!({
                 "metadata": { "name": index.to_string(), "deletionTimestamp": deleted },
                 "spec": {
-                    "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }],
+                    "containers": [{ "name": "c", "resources": {
+                        "requests": { "cpu": "1" }, "limits": { "cpu": "2" },
+                    } }],
                 },
                 "status": {
                     "phase": plan.phase,
@@ -250,11 +319,34 @@ impl Scenario {
         plan.decide(self.readings(), self.history.clone(), at(0)).conclude(written, at(0))
     }
 
+    fn reconcile_at(&self, settings: &Settings, now: Timestamp) -> Conclusion {
+        let select = |_: &_| SelectedPods::new(self.api_pods());
+        let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), settings, select);
+        plan.decide(self.readings(), self.history.clone(), now).conclude(Ok(()), now)
+    }
+
+    /// The effective settings with these annotations, which may have no metric that they apply to.
+    fn resolve(&self, annotations: &[(&str, &str)]) -> Settings {
+        let mut hpa = self.hpa.clone();
+        hpa.metadata.annotations = annotations
+            .iter()
+            .map(|(name, value)| (format!("{DOMAIN}/{name}"), (*value).to_owned()))
+            .collect();
+        let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
+        let is_unused = |problem: &SettingProblem| problem.kind == ProblemKind::NoSuchMetric;
+        assert!(resolved.problems.iter().all(is_unused), "{:?}", resolved.problems);
+        resolved.settings
+    }
+
     /// What a reconcile with these settings does, other than explaining them.
     fn effect_of(&self, settings: &Settings) -> String {
         let mut conclusion = self.reconcile_by(settings, self.api_pods(), Ok(()));
         conclusion.history.failing_metrics.clear();
         conclusion.explanation.bounds = None;
+        conclusion
+            .status
+            .conditions
+            .retain(|condition| condition.condition_type != ConditionType::CustomSettings);
         format!("{conclusion:?}")
     }
 
@@ -375,6 +467,72 @@ proptest! {
         let without = scenario.effect_of(&settings);
         settings.metrics = Some(vec![metric; scenario.hpa.spec.metrics.len()].into());
         prop_assert_eq!(scenario.effect_of(&settings), without);
+    }
+
+    #[test]
+    fn defaults_that_are_spelled_out_change_nothing(scenario in scenarios(1..4)) {
+        let without = scenario.effect_of(&Settings::default());
+        prop_assert_eq!(scenario.effect_of(&scenario.resolve(DEFAULTS)), without);
+    }
+
+    #[test]
+    fn settings_keep_bounds_and_directions(
+        scenario in scenarios(1..4), mut drawn in settings(), fallback in fallbacks(),
+        failed_for in 0..100_i64
+    ) {
+        drawn.push(("fallback", &fallback));
+        let settings = scenario.resolve(&drawn);
+        let mut scenario = scenario;
+        // What can't be read now could not be read then.
+        let earlier = scenario.reconcile_at(&settings, at(failed_for));
+        scenario.history.failing_metrics = earlier.history.failing_metrics;
+        let conclusion = scenario.reconcile_by(&settings, scenario.api_pods(), Ok(()));
+        let bounds = settings.bounds_at(&scenario.hpa.spec, at(0));
+        let (min, max, from) = (bounds.min_replicas, bounds.max_replicas, scenario.scale.spec_replicas);
+        let Some(to) = conclusion.scaled_to else { return Ok(()) };
+        prop_assert!((min..=max).contains(&to), "{} of {:?}", to, bounds);
+        prop_assert_ne!(to, from);
+        let pause = drawn.iter().find(|(name, _)| *name == "pause").map(|(_, value)| *value);
+        let expected = if to > from { [None, Some("down")] } else { [None, Some("up")] };
+        prop_assert!(expected.contains(&pause), "{:?}: from {} to {}", pause, from, to);
+        if (min..=max).contains(&from) {
+            let direction = if to > from { "scaleUp" } else { "scaleDown" };
+            prop_assert!(!scenario.disables(direction), "{}: from {} to {}", direction, from, to);
+        }
+    }
+
+    #[test]
+    fn settings_without_a_fallback_never_scale_down_if_a_metric_fails(
+        mut scenario in scenarios(1..4), drawn in settings(), failed in any::<Index>()
+    ) {
+        let settings = scenario.resolve(&drawn);
+        let bounds = settings.bounds_at(&scenario.hpa.spec, at(0));
+        let current = scenario.scale.spec_replicas;
+        prop_assume!((bounds.min_replicas..=bounds.max_replicas).contains(&current));
+        scenario.readable[failed.index(scenario.hpa.spec.metrics.len())] = false;
+        let conclusion = scenario.reconcile_by(&settings, scenario.api_pods(), Ok(()));
+        prop_assert!(replicas(&scenario, &conclusion) >= current);
+    }
+
+    #[test]
+    fn settings_depend_on_no_order_and_survive_json(
+        scenario in scenarios(1..4), drawn in settings(), by in any::<Index>()
+    ) {
+        let settings = scenario.resolve(&drawn);
+        let mut pods = scenario.api_pods();
+        let conclusion = scenario.reconcile_by(&settings, pods.clone(), Ok(()));
+        pods.reverse();
+        if !pods.is_empty() {
+            let middle = by.index(pods.len());
+            pods.rotate_left(middle);
+        }
+        let other = scenario.reconcile_by(&settings, pods, Ok(()));
+        prop_assert_eq!(format!("{conclusion:?}"), format!("{other:?}"));
+        let text = serde_json::to_string(&conclusion.status).unwrap();
+        let status: HorizontalPodAutoscalerStatus = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(status, conclusion.status);
+        let text = serde_json::to_string(&conclusion.history).unwrap();
+        prop_assert_eq!(serde_json::from_str::<History>(&text).unwrap(), conclusion.history);
     }
 
     #[test]
