@@ -162,6 +162,17 @@ impl Settings {
         [2, 8, 15].into_iter().find_map(|days| self.change_within(days, spec, entries, now))
     }
 
+    /// All changes of the bounds after `from`, until `to`.
+    pub fn bounds_changes(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Vec<BoundsChange> {
+        let next = |at| self.next_bounds_change(spec, at).filter(|change| change.at <= to);
+        std::iter::successors(next(from), |change| next(change.at)).collect()
+    }
+
     fn combined<'a>(
         &self,
         spec: &HorizontalPodAutoscalerSpec,

@@ -12,6 +12,9 @@ Examples:
     kubectl get scalingschedules --namespace shop -o yaml \\
       | hpa schedule preview - --from 2026-10-24T00:00:00Z
 
+  When the bounds of an autoscaler change (setting bounds):
+    kubectl get hpa web --namespace shop -o yaml | hpa schedule preview -
+
   Print every change of the value as JSON:
     hpa schedule preview schedule.yaml -o json
 
@@ -26,7 +29,7 @@ pub(crate) struct ScheduleArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// Draw the value of schedules over the coming week
+    /// Draw the value of schedules over the coming week, and list the bounds of autoscalers
     Preview(PreviewArguments),
     /// Print the CustomResourceDefinitions of ScalingSchedule and ClusterScalingSchedule
     Crd,
@@ -35,8 +38,8 @@ pub(crate) enum ScheduleCommand {
 #[derive(Args, Debug)]
 #[command(after_help = PREVIEW_EXAMPLES)]
 pub(crate) struct PreviewArguments {
-    /// Manifest in YAML or JSON with ScalingSchedules and ClusterScalingSchedules; "-" is standard
-    /// input. Objects of other kinds are ignored
+    /// Manifest in YAML or JSON with ScalingSchedules, ClusterScalingSchedules and autoscalers with
+    /// the setting bounds; "-" is standard input. Other objects are ignored
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Start of the week, such as 2026-01-31T08:00:00Z [default: now]

@@ -22,7 +22,7 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
-pub(crate) use self::workspace::is_similar;
+pub(crate) use self::workspace::{is_autoscaler, is_similar};
 use self::{
     finding::{Finding, Severity},
     workspace::{OwnSources, ServedMetrics, Workspace},
@@ -97,7 +97,7 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
 /// A problem if the files have no autoscaler. It lists the kinds that they have.
 fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
-    if !problems.is_empty() || manifests.iter().any(workspace::is_autoscaler) {
+    if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
         return None;
     }
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();

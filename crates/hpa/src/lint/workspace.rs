@@ -152,7 +152,7 @@ impl Workspace {
 }
 
 /// Whether an object is an autoscaler of the core API in any version, or of the custom API.
-pub(super) fn is_autoscaler(manifest: &Manifest) -> bool {
+pub(crate) fn is_autoscaler(manifest: &Manifest) -> bool {
     manifest.kind() == hpa_crd::KIND && versions::is_known(text(&manifest.object, "/apiVersion"))
 }
 

@@ -1,5 +1,6 @@
-//! `hpa schedule`: previews schedules, and prints their definitions.
+//! `hpa schedule`: previews schedules and scheduled bounds, and prints definitions.
 
+mod bounds;
 mod chart;
 mod preview;
 #[cfg(test)]
@@ -7,14 +8,14 @@ mod tests;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
-use hpa_collectors::schedules::Compat;
+use anyhow::{Context, bail};
+use hpa_collectors::schedules::{Compat, Settings};
 use jiff::{SignedDuration, Timestamp};
 
-use self::preview::Preview;
+use self::{bounds::BoundsPreview, preview::Preview};
 use crate::{
     args::{PreviewArguments, PreviewFormat, ScheduleCommand},
-    manifests::read_file,
+    manifests::{self, read_file},
     terminal,
 };
 
@@ -38,17 +39,40 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
     let to = from.checked_add(WEEK).context("--from is too late")?;
-    let previews = preview::read(&input, &settings, from, to)?;
-    let is_valid = previews.iter().all(Preview::is_valid);
+    let (previews, bounds) = read(&input, &settings, from, to)?;
+    let is_valid =
+        previews.iter().all(Preview::is_valid) && bounds.iter().all(BoundsPreview::is_valid);
     let text = match arguments.output {
         PreviewFormat::Json => {
-            let items: Vec<_> = previews.iter().map(Preview::json).collect();
+            let items = previews.iter().map(Preview::json);
+            let items: Vec<_> = items.chain(bounds.iter().map(BoundsPreview::json)).collect();
             serde_json::to_string_pretty(&serde_json::json!({ "items": items }))? + "\n"
         }
         PreviewFormat::Text => {
             let has_color = terminal::has_color();
-            previews.iter().map(|preview| preview.text(has_color)).collect::<Vec<_>>().join("\n")
+            let texts = previews.iter().map(|preview| preview.text(has_color));
+            texts.chain(bounds.iter().map(BoundsPreview::text)).collect::<Vec<_>>().join("\n")
         }
     };
     Ok((text, is_valid))
+}
+
+/// The schedules and scheduled bounds of a manifest. It is an error if there is none.
+fn read(
+    input: &str,
+    settings: &Settings,
+    from: Timestamp,
+    to: Timestamp,
+) -> anyhow::Result<(Vec<Preview>, Vec<BoundsPreview>)> {
+    let manifests = manifests::parse("manifest", input)?;
+    let previews = preview::read(&manifests, settings, from, to)?;
+    let bounds = bounds::read(&manifests, from, to)?;
+    if previews.is_empty() && bounds.is_empty() {
+        bail!(
+            "no ScalingSchedule or ClusterScalingSchedule of {}, and no autoscaler with the \
+             setting bounds in the manifest",
+            preview::API_VERSION
+        );
+    }
+    Ok((previews, bounds))
 }

@@ -2,18 +2,18 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use hpa_collectors::schedules::{
     Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window,
 };
-use jiff::{Timestamp, Zoned, tz::TimeZone};
+use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
 use super::chart;
-use crate::manifests;
+use crate::manifests::{Manifest, text};
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
-const API_VERSION: &str = "zalando.org/v1";
+pub(super) const API_VERSION: &str = "zalando.org/v1";
 
 /// One schedule over some time.
 pub(super) struct Preview {
@@ -29,23 +29,19 @@ pub(super) struct Preview {
     pub(super) problems: Vec<Problem>,
 }
 
-/// The schedules of a manifest. It is an error if there is none.
+/// The schedules of some manifests.
 pub(super) fn read(
-    input: &str,
+    manifests: &[Manifest],
     settings: &Settings,
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<Vec<Preview>> {
     let mut previews = Vec::new();
-    for manifest in manifests::parse("manifest", input)? {
-        let object = manifest.object;
-        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        if text("/apiVersion") != API_VERSION || !KINDS.contains(&text("/kind")) {
+    for Manifest { object, .. } in manifests {
+        if text(object, "/apiVersion") != API_VERSION || !KINDS.contains(&text(object, "/kind")) {
             continue;
         }
-        let namespace = text("/metadata/namespace");
-        let slash = if namespace.is_empty() { "" } else { "/" };
-        let name = format!("{} {namespace}{slash}{}", text("/kind"), text("/metadata/name"));
+        let name = name(object);
         let spec = object.get("spec").cloned().unwrap_or_default();
         let preview = serde_path_to_error::deserialize::<_, ScalingScheduleSpec>(spec)
             .map_err(|error| anyhow!("spec.{}: {}", error.path(), error.inner()))
@@ -54,10 +50,18 @@ pub(super) fn read(
             .with_context(|| name)?;
         previews.push(preview);
     }
-    if previews.is_empty() {
-        bail!("no ScalingSchedule or ClusterScalingSchedule of {API_VERSION} in the manifest");
-    }
     Ok(previews)
+}
+
+/// Kind, namespace and name.
+pub(super) fn name(object: &Value) -> String {
+    let namespace = text(object, "/metadata/namespace");
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    format!("{} {namespace}{slash}{}", text(object, "/kind"), text(object, "/metadata/name"))
+}
+
+pub(super) fn local(time: Timestamp, zone: &TimeZone) -> String {
+    time.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
 }
 
 impl Preview {
@@ -150,8 +154,7 @@ impl Preview {
         text
     }
 
-    fn local(&self, time: Timestamp) -> impl std::fmt::Display {
-        let time: Zoned = time.to_zoned(self.zone.clone());
-        time.strftime("%a %Y-%m-%d %H:%M %:z").to_string()
+    fn local(&self, time: Timestamp) -> String {
+        local(time, &self.zone)
     }
 }

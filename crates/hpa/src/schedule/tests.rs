@@ -1,7 +1,7 @@
 use hpa_collectors::schedules::Settings;
 use jiff::Timestamp;
 
-use super::preview::{Preview, read};
+use super::{bounds::BoundsPreview, preview::Preview, read};
 
 const MANIFEST: &str = "
 apiVersion: v1
@@ -26,7 +26,7 @@ items:
 fn week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
     let from: Timestamp = "2026-11-23T00:00:00Z".parse()?;
     let to: Timestamp = "2026-11-30T00:00:00Z".parse()?;
-    read(manifest, &Settings::default(), from, to)
+    Ok(read(manifest, &Settings::default(), from, to)?.0)
 }
 
 fn only(manifest: &str) -> Preview {
@@ -83,7 +83,7 @@ fn skipped_hour_is_blank() {
     let from: Timestamp = "2026-03-28T23:00:00Z".parse().expect("a time");
     let to: Timestamp = "2026-03-29T22:00:00Z".parse().expect("a time");
     let manifest = MANIFEST.replace("UTC", "Europe/Berlin");
-    let previews = read(&manifest, &Settings::default(), from, to).expect("a preview");
+    let (previews, _) = read(&manifest, &Settings::default(), from, to).expect("a preview");
     let text = previews.first().expect("one").text(false);
     assert!(text.contains("Sun 29 Mar  ····  ····"), "{text}");
 }
@@ -121,4 +121,55 @@ fn error_names_the_object_and_the_field() {
     let error = describe(&MANIFEST.replace("Minutes: 60\n", "Minutes: -1\n"));
     assert!(error.contains("spec.scalingWindowDurationMinutes: -1 is negative"), "{error}");
     assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");
+}
+
+const BOUNDS: &str = r#"
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    autoscaling.hpa-rs.dev/bounds: |
+      [{"days": ["Sat"], "start": "22:00", "end": "05:00", "timeZone": "Europe/Berlin",
+        "minReplicas": 10, "maxReplicas": 20}]
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 2
+  maxReplicas: 8
+"#;
+
+fn bounds_text(manifest: &str) -> String {
+    // The clocks go back on Sunday 2026-10-25.
+    let from: Timestamp = "2026-10-23T00:00:00Z".parse().expect("a time");
+    let to: Timestamp = "2026-10-30T00:00:00Z".parse().expect("a time");
+    let (_, previews) = read(manifest, &Settings::default(), from, to).expect("previews");
+    previews.iter().map(BoundsPreview::text).collect()
+}
+
+#[test]
+fn changes_of_bounds_are_listed_across_a_change_of_the_clocks() {
+    let expected = "\
+HorizontalPodAutoscaler shop/web, times in Europe/Berlin
+
+Sat 2026-10-24 22:00 +02:00  10 to 20 replicas
+Sun 2026-10-25 05:00 +01:00  2 to 8 replicas
+Fri 2026-10-23 02:00 +02:00: 2 to 8 replicas, next 10 to 20 replicas at Sat 2026-10-24 22:00 +02:00
+";
+    assert_eq!(bounds_text(BOUNDS), expected);
+}
+
+#[test]
+fn invalid_bounds_are_an_error_of_the_preview() {
+    let text = bounds_text(&BOUNDS.replace("22:00", "22:60"));
+    assert!(text.contains("\nerror: annotation autoscaling.hpa-rs.dev/bounds"), "{text}");
+    assert!(text.ends_with("2 to 8 replicas, no change in this time\n"), "{text}");
+}
+
+#[test]
+fn autoscalers_without_bounds_are_left_out() {
+    let without = BOUNDS.replace("/bounds:", "/other:");
+    let error = read(&without, &Settings::default(), Timestamp::MIN, Timestamp::MIN).err();
+    let error = error.expect("an error").to_string();
+    assert!(error.ends_with("no autoscaler with the setting bounds in the manifest"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
-    settings::{DOMAIN, Place, ProblemKind, SETTINGS, Setting, SettingPolicy, Settings},
+    settings::{DOMAIN, Place, SETTINGS, Setting},
 };
 use hpa_collectors::Environment;
 use hpa_crd::member_path;
@@ -33,18 +33,16 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
-    let Some(hpa) = &decoded.hpa else { return };
-    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
-    for problem in resolved.problems {
+    // What the API server refuses is reported as that.
+    let Some(resolved) = decoded.resolved.as_ref().filter(|_| decoded.hpa.is_some()) else {
+        return;
+    };
+    for problem in &resolved.problems {
         let field = match &problem.place {
             Place::Annotation(name) => member_path(ANNOTATIONS, name),
             Place::Field(path) => path.clone(),
         };
-        let ignored = match problem.kind {
-            ProblemKind::InvalidValue => "; ignored",
-            _ => "",
-        };
-        report.add(field, format!("{}{ignored}", problem.message));
+        report.add(field, problem.consequence());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checks of `behavior`: windows, policies, tolerances.
 
 use hpa_calc::{
-    EffectiveBehavior, History, Settings,
+    EffectiveBehavior, History,
     api::{PolicySelect, ScalingRules},
     history::Direction,
     settings::Tolerances,
@@ -76,10 +76,13 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
     if rules.is_none_or(|rules| rules.is_some_and(is_disabled)) {
         return;
     }
-    let behavior = EffectiveBehavior::new(spec, &Settings::default());
-    let min = spec.effective_min_replicas();
-    let limit = behavior.up().limit(min, &History::default(), Timestamp::UNIX_EPOCH);
-    if limit <= min {
+    let behavior = EffectiveBehavior::new(spec, subject.settings);
+    let is_stuck =
+        |min: i32| behavior.up().limit(min, &History::default(), Timestamp::UNIX_EPOCH) <= min;
+    let bounds = subject.bounds();
+    let minimums = bounds.iter().filter(|bounds| bounds.min_replicas < bounds.max_replicas);
+    let mut minimums = minimums.map(|bounds| bounds.min_replicas);
+    if let Some(min) = minimums.find(|min| is_stuck(*min)) {
         let message = format!(
             "at {min} replicas the policies don't allow a scale-up: a percentage of 0 is 0. Add a \
              policy of type Pods"
@@ -91,11 +94,15 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// A tolerance so wide that no ratio between the bounds exceeds it.
 pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
-    let (min, max) = (spec.effective_min_replicas(), spec.max_replicas);
-    if min <= 0 || min == max {
+    // Those of the schedule too: at some time, the autoscaler may leave the narrowest ones.
+    let bounds = subject.bounds();
+    let widest = bounds.iter().filter(|bounds| bounds.min_replicas > 0);
+    let widest = widest.map(|bounds| (bounds.min_replicas, bounds.max_replicas));
+    let Some((min, max)) = widest.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else { return };
+    if min == max || bounds.iter().any(|bounds| bounds.min_replicas <= 0) {
         return;
     }
-    let Tolerances { up, down } = Tolerances::for_spec(spec, &Settings::default());
+    let Tolerances { up, down } = Tolerances::for_spec(spec, subject.settings);
     let (least, most) = (f64::from(min), f64::from(max));
     let swallows = |direction| match direction {
         Direction::Up => most / least <= 1.0 + up,

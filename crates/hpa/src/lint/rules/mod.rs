@@ -8,7 +8,9 @@ mod pods;
 mod target;
 mod validity;
 
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Bounds};
+
+use jiff::{SignedDuration, Timestamp};
 
 use self::{
     Check::{Any, Decoded, Valid},
@@ -52,6 +54,8 @@ struct Subject<'a> {
     manifest: &'a Manifest,
     /// The autoscaler with the API server's defaults.
     hpa: &'a HorizontalPodAutoscaler,
+    /// With the default flags.
+    settings: &'a Settings,
 }
 
 impl Rule {
@@ -105,6 +109,19 @@ impl<'a> Subject<'a> {
         Reference::at(&self.manifest.object, target::REFERENCE)
     }
 
+    /// The bounds of the spec, or all those of a week by the schedule.
+    fn bounds(&self) -> Vec<Bounds> {
+        let (spec, from) = (&self.hpa.spec, Timestamp::UNIX_EPOCH);
+        let to = from + SignedDuration::from_hours(7 * 24);
+        let mut all = vec![self.settings.bounds_at(spec, from)];
+        for change in self.settings.bounds_changes(spec, from, to) {
+            if !all.contains(&change.bounds) {
+                all.push(change.bounds);
+            }
+        }
+        all
+    }
+
     /// The target, if it is among the objects.
     fn target(&self) -> Option<&'a Manifest> {
         self.workspace.referenced(self.manifest, &self.target_reference())
@@ -119,8 +136,10 @@ fn describe(manifest: &Manifest) -> String {
 /// Runs the checks that apply to an object.
 pub(super) fn check(workspace: &Workspace, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let decoded = is_autoscaler(manifest).then(|| validity::decode(manifest));
-    let hpa = decoded.as_ref().and_then(|decoded| decoded.hpa.as_ref());
-    let subject = hpa.map(|hpa| Subject { workspace, manifest, hpa });
+    let subject = decoded.as_ref().and_then(|decoded| {
+        let (hpa, settings) = (decoded.hpa.as_ref()?, &decoded.resolved.as_ref()?.settings);
+        Some(Subject { workspace, manifest, hpa, settings })
+    });
     for rule in RULES {
         let mut report = Report { rule, manifest, findings };
         match (rule.check, &decoded, &subject) {

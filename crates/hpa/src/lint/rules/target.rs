@@ -1,5 +1,6 @@
 //! Checks of the target, and of other autoscalers of it.
 
+use hpa_calc::settings::Bounds;
 use serde_json::Value;
 
 use super::{Subject, describe};
@@ -23,9 +24,9 @@ const SCALABLE: [(&str, &str); 4] = [
 ];
 
 pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let spec = &subject.hpa.spec;
-    let (min, max) = (spec.effective_min_replicas(), spec.max_replicas);
-    if min == max {
+    if let [Bounds { min_replicas: min, max_replicas: max, .. }] = &*subject.bounds()
+        && min == max
+    {
         let message =
             format!("minReplicas and maxReplicas are both {max}, so the autoscaler never scales");
         report.add("spec.minReplicas", message);

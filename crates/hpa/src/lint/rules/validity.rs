@@ -3,7 +3,7 @@
 use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
-    settings::{Place, ProblemKind, SETTINGS, SettingPolicy, Settings},
+    settings::{Place, ProblemKind, Resolved, SETTINGS, SettingPolicy, SettingProblem, Settings},
     validation::{ValidationOptions, validate, validate_name},
 };
 use hpa_crd::FieldError;
@@ -34,6 +34,8 @@ pub(super) struct DecodedAutoscaler {
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
+    /// With the default flags. `None` if the object can't be decoded.
+    pub(super) resolved: Option<Resolved>,
 }
 
 /// Decodes an autoscaler of any version.
@@ -48,6 +50,7 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
         duplicates: manifest.duplicates().collect(),
         hpa: None,
+        resolved: None,
     };
     let is_directive = |field: &str| field.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
@@ -113,19 +116,20 @@ impl DecodedAutoscaler {
         let causes = names.into_iter().chain(validate(&hpa.spec, &ValidationOptions::default()));
         self.invalid
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
+        let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         if self.api_version == hpa_crd::API_VERSION {
-            self.invalid.extend(invalid_fields(&hpa));
+            self.invalid.extend(invalid_fields(&resolved.problems));
         }
+        self.resolved = Some(resolved);
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }
 }
 
-/// The fields with values that the API server rejects.
-fn invalid_fields(hpa: &HorizontalPodAutoscaler) -> Vec<FieldError> {
-    let resolved = Settings::default().for_autoscaler(hpa, &SettingPolicy::default());
-    let invalid = resolved.problems.into_iter().filter_map(|problem| match problem.place {
+/// The fields with settings that the API server rejects.
+fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
+    let invalid = problems.iter().filter_map(|problem| match &problem.place {
         Place::Field(field) if problem.kind == ProblemKind::InvalidValue => {
-            Some(FieldError { field, message: problem.message })
+            Some(FieldError { field: field.clone(), message: problem.message.clone() })
         }
         _ => None,
     });

@@ -1,0 +1,117 @@
+//! The bounds of autoscalers over some time, by their schedules.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings,
+    defaults::apply_defaults,
+    settings::{Bounds, BoundsChange, Place, Setting, SettingPolicy, SettingProblem},
+};
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::{Value, json};
+
+use super::preview::{self, local};
+use crate::{convert::versions, lint::is_autoscaler, manifests::Manifest};
+
+/// The name of the setting.
+const BOUNDS: &str = "bounds";
+
+/// The bounds of one autoscaler over some time.
+pub(super) struct BoundsPreview {
+    name: String,
+    /// That of the first entry.
+    zone: TimeZone,
+    from: Timestamp,
+    to: Timestamp,
+    /// The bounds at `from`.
+    first: Bounds,
+    changes: Vec<BoundsChange>,
+    problems: Vec<String>,
+}
+
+/// The schedules of the autoscalers that have one.
+pub(super) fn read(
+    manifests: &[Manifest],
+    from: Timestamp,
+    to: Timestamp,
+) -> anyhow::Result<Vec<BoundsPreview>> {
+    let autoscalers = manifests.iter().filter(|manifest| is_autoscaler(manifest));
+    autoscalers.filter_map(|manifest| read_one(manifest, from, to).transpose()).collect()
+}
+
+fn read_one(
+    manifest: &Manifest,
+    from: Timestamp,
+    to: Timestamp,
+) -> anyhow::Result<Option<BoundsPreview>> {
+    let name = preview::name(&manifest.object);
+    let mut object = versions::without_nulls(manifest.object.clone());
+    versions::to_v2(&mut object);
+    let mut hpa: HorizontalPodAutoscaler =
+        serde_json::from_value(object).with_context(|| name.clone())?;
+    apply_defaults(&mut hpa.spec);
+    let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
+    let is_of_bounds = |problem: &&SettingProblem| match &problem.place {
+        Place::Annotation(name) => {
+            Setting::of_annotation(name).is_some_and(|setting| setting.name == BOUNDS)
+        }
+        Place::Field(path) => path.starts_with("spec.bounds"),
+    };
+    let problems = resolved.problems.iter().filter(is_of_bounds);
+    let problems: Vec<_> = problems.map(ToString::to_string).collect();
+    let settings = resolved.settings;
+    if settings.bounds.is_none() && problems.is_empty() {
+        return Ok(None);
+    }
+    let zone = settings.bounds.iter().flat_map(|entries| entries.iter()).next();
+    Ok(Some(BoundsPreview {
+        name,
+        zone: zone.map_or(TimeZone::UTC, |entry| entry.time_zone.clone()),
+        from,
+        to,
+        first: settings.bounds_at(&hpa.spec, from),
+        changes: settings.bounds_changes(&hpa.spec, from, to),
+        problems,
+    }))
+}
+
+impl BoundsPreview {
+    pub(super) fn is_valid(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let changes = self.changes.iter();
+        let changes = changes.map(|change| json!({ "at": change.at, "bounds": change.bounds }));
+        json!({
+            "name": self.name,
+            "timeZone": self.zone.iana_name(),
+            "from": self.from,
+            "to": self.to,
+            "bounds": self.first,
+            "changes": changes.collect::<Vec<_>>(),
+            "problems": self.problems,
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        let mut text = format!("{}, times in {zone}\n", self.name);
+        // Writing to a string can't fail.
+        for problem in &self.problems {
+            let _ = writeln!(text, "error: {problem}");
+        }
+        text.push('\n');
+        let local = |at| local(at, &self.zone);
+        for BoundsChange { at, bounds, .. } in &self.changes {
+            let _ = writeln!(text, "{}  {bounds}", local(*at));
+        }
+        let next = match self.changes.first() {
+            Some(next) => format!("next {} at {}", next.bounds, local(next.at)),
+            None => "no change in this time".to_owned(),
+        };
+        let _ = writeln!(text, "{}: {}, {next}", local(self.from), self.first);
+        text
+    }
+}
