@@ -84,6 +84,7 @@ function showFacts(view) {
     ["Desired", desired ?? "none"],
     ["Recommended by metrics", report?.proposedReplicas ?? "none"],
     ["Bounds", `${row.min} to ${row.max}`],
+    ["Settings of its own", row.settings ?? "none"],
     ["Last scaled", row.lastScale === null ? "never" : ago(row.lastScale, Date.parse(now))],
   ];
   const current = [...byId("facts").querySelectorAll("dd")];

@@ -217,7 +217,7 @@ export function startList() {
 /** Sets what an entry shows. It has a line only when that comes near the window. */
 function setRow(entry, row) {
   entry.row = row;
-  entry.text = `${row.namespace}/${row.name} ${row.target} ${row.sentence}`.toLowerCase();
+  entry.text = `${row.namespace}/${row.name} ${row.target} ${row.sentence} ${row.settings ?? ""}`.toLowerCase();
   if (entry.line !== null) {
     fill(entry);
   }
@@ -253,14 +253,28 @@ function fill(entry) {
   if (cells.target.textContent !== row.target) {
     cells.target.replaceChildren(...breakable(row.target));
   }
+  const settings = row.settings === null ? "" : `Settings: ${row.settings}`;
   setText(cells.sentence, row.sentence);
-  cells.sentence.title = row.sentence;
+  cells.sentence.title = settings === "" ? row.sentence : `${row.sentence}\n${settings}`;
+  setSettings(cells.name, settings);
   setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
   const isChanging = row.desired !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
   const replicas = isChanging ? `${current} → ${row.desired}` : current;
   setText(cells.replicas, `${replicas} (${row.min} to ${row.max})`);
   showAge(entry);
+}
+
+/** Marks an autoscaler that doesn't have the settings of the controller's flags only. */
+function setSettings(cell, settings) {
+  const mark = cell.querySelector(".settings");
+  if (settings === "") {
+    mark?.remove();
+  } else if (mark === null) {
+    cell.append(" ", element("span", { className: "tag settings", textContent: "settings", title: settings }));
+  } else {
+    mark.title = settings;
+  }
 }
 
 function showAge({ cells, row }) {

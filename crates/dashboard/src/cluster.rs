@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use hpa_calc::{HorizontalPodAutoscaler, Pod, Scale, ScaleReadError, Selector, Settings};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Pod, Scale, ScaleReadError, Selector, Settings,
+    settings::SettingPolicy,
+};
 use hpa_controller::{
     Clock,
     k8s::Clients,
@@ -29,6 +32,7 @@ pub(crate) struct Cluster {
     pub(crate) owners: Owners,
     pub(crate) metrics: Arc<dyn MetricReader>,
     pub(crate) settings: Settings,
+    pub(crate) policy: SettingPolicy,
     pub(crate) sync_period: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) past: Option<Arc<dyn PastSource>>,
@@ -38,7 +42,14 @@ impl Cluster {
     /// Sends no request.
     pub(crate) fn new(clients: &Clients, options: Options) -> Self {
         let Options {
-            settings, sync_period, request_timeout: timeout, clock, past, metrics, ..
+            settings,
+            setting_policy: policy,
+            sync_period,
+            request_timeout: timeout,
+            clock,
+            past,
+            metrics,
+            ..
         } = options;
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
@@ -56,6 +67,7 @@ impl Cluster {
             client: clients.api.clone(),
             mapper,
             settings,
+            policy,
             sync_period,
             clock,
             past,

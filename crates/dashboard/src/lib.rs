@@ -33,7 +33,7 @@ use std::{
 };
 
 use axum::serve::ListenerExt;
-use hpa_calc::Settings;
+use hpa_calc::{Settings, settings::SettingPolicy};
 use hpa_controller::{AutoscalerApi, Clock, SystemClock, k8s::Clients};
 use tokio::{
     net::TcpListener,
@@ -59,6 +59,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The controller's settings, on which decisions depend.
     pub settings: Settings,
+    /// The settings that autoscalers may override.
+    pub setting_policy: SettingPolicy,
     /// Interval at which the metrics of a shown autoscaler are read.
     pub sync_period: Duration,
     /// The timeout of a request to the API server.
@@ -78,6 +80,7 @@ impl Default for Options {
             title: String::new(),
             namespace: None,
             settings: Settings::default(),
+            setting_policy: SettingPolicy::default(),
             sync_period: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             clock: Arc::new(SystemClock::default()),
@@ -112,7 +115,11 @@ impl Dashboard {
         let error = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
-        let board = Arc::new(Board::new(&AutoscalerApi::ALL, options.settings.clone()));
+        let board = Arc::new(Board::new(
+            &AutoscalerApi::ALL,
+            options.settings.clone(),
+            options.setting_policy.clone(),
+        ));
         let mut tasks = JoinSet::new();
         for api in AutoscalerApi::ALL {
             let feed = AutoscalerFeed {

@@ -33,7 +33,7 @@ pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
 }
 
 /// The settings that autoscalers may override.
-fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolicy {
+pub(crate) fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolicy {
     let allowed = autoscaling.allow_settings.iter().copied().filter(|name| *name != NO_SETTINGS);
     SettingPolicy { allowed: allowed.collect(), min_sync_period: autoscaling.min_sync_period }
 }

@@ -305,11 +305,12 @@ pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Sett
 pub fn settings_of_controller(
     settings: Settings,
     hpa: &HorizontalPodAutoscaler,
+    policy: &SettingPolicy,
     is_reference: bool,
 ) -> Settings {
     let settings = settings.with_strict_scale_to_zero(!is_reference);
     if is_reference {
         return settings;
     }
-    settings.for_autoscaler(hpa, &SettingPolicy::default()).settings
+    settings.for_autoscaler(hpa, policy).settings
 }

@@ -173,7 +173,9 @@ impl<'a> Attempt<'a> {
         let Ok(selector) = Selector::parse(&target.scale.selector) else { return };
         let listed = self.listed_pods.clone();
         let pods = listed.unwrap_or_else(|| reconciler.pods.select(namespace, &selector));
-        self.owned_pods = Some(reconciler.owners.only_owned(namespace, pods, target).await);
+        let reference = &self.hpa.spec.scale_target_ref;
+        let owned = reconciler.owners.only_owned(namespace, pods, target, reference);
+        self.owned_pods = Some(owned.await);
     }
 
     async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> Decided<'a> {

@@ -4,6 +4,9 @@
 //! directly. The owners between are read once and kept, because a reference to a controller changes
 //! only by adoption. So a rollout costs one request for its new ReplicaSet, and an autoscaler that
 //! doesn't ask for owned pods costs nothing.
+//!
+//! The controllers of built-in kinds make pods in one way only. So for these targets, a Job with their
+//! labels needs neither a request nor a permission: it can't lead to them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,7 +16,7 @@ use std::{
 
 use hpa_calc::{
     SelectedPods,
-    api::{OwnerReference, Pod},
+    api::{CrossVersionObjectReference, OwnerReference, Pod},
 };
 use http::Method;
 use kube::Client;
@@ -23,7 +26,7 @@ use tokio::time::Instant;
 
 use super::{
     mapper::RestMapper,
-    mapping::{GroupKind, Mapping},
+    mapping::{GroupKind, Mapping, parse_api_version},
     scale::{ScaleError, ScaleObject},
 };
 use crate::k8s::{ApiRequest, path_segment};
@@ -71,17 +74,19 @@ impl Owners {
         Self { client, mapper, timeout, controllers: Mutex::default() }
     }
 
-    /// The pods that the object with this UID owns.
+    /// The pods that the target owns.
     async fn owned(
         &self,
         namespace: &str,
         pods: Vec<Arc<Pod>>,
-        uid: &str,
+        target: &TargetIdentity<'_>,
     ) -> Result<Vec<Arc<Pod>>, OwnerError> {
         let mut checked: HashSet<&str> = HashSet::new();
         let mut owning: HashSet<&str> = HashSet::new();
         for controller in pods.iter().filter_map(|pod| pod.controller.as_deref()) {
-            if checked.insert(&controller.uid) && self.leads_to(namespace, controller, uid).await? {
+            if checked.insert(&controller.uid)
+                && self.leads_to(namespace, controller, target).await?
+            {
                 owning.insert(&controller.uid);
             }
         }
@@ -98,10 +103,14 @@ impl Owners {
         namespace: &str,
         pods: Vec<Arc<Pod>>,
         target: &ScaleObject,
+        reference: &CrossVersionObjectReference,
     ) -> SelectedPods {
         let owned = match target.uid.as_str() {
             "" => Err("the API server doesn't send the target's UID".to_owned()),
-            uid => self.owned(namespace, pods, uid).await.map_err(|error| error.to_string()),
+            uid => {
+                let target = TargetIdentity { uid, links: links_of(reference) };
+                self.owned(namespace, pods, &target).await.map_err(|error| error.to_string())
+            }
         };
         match owned {
             Ok(pods) => SelectedPods { pods, ..SelectedPods::default() },
@@ -109,17 +118,20 @@ impl Owners {
         }
     }
 
-    /// Whether the chain that begins with this owner ends at the object with this UID.
+    /// Whether the chain that begins with this owner ends at the target.
     async fn leads_to(
         &self,
         namespace: &str,
         first: &OwnerReference,
-        uid: &str,
+        target: &TargetIdentity<'_>,
     ) -> Result<bool, OwnerError> {
         let mut owner = first.clone();
         for _ in 0..MAX_LINKS {
-            if *owner.uid == *uid {
+            if *owner.uid == *target.uid {
                 return Ok(true);
+            }
+            if !target.links.contains(&owner) {
+                return Ok(false);
             }
             match self.controller_of(namespace, &owner).await? {
                 Some(next) => owner = next,
@@ -198,6 +210,41 @@ impl Owners {
         let kind = kind.map_err(|error| error.to_string())?;
         let mappings = self.mapper.mappings(&kind).await.map_err(|error| error.to_string())?;
         mappings.into_iter().next().ok_or_else(|| "the API server serves no such kind".to_owned())
+    }
+}
+
+/// The end of chains.
+struct TargetIdentity<'a> {
+    uid: &'a str,
+    links: Links,
+}
+
+/// The kinds of owners between a target and its pods.
+enum Links {
+    None,
+    ReplicaSets,
+    Any,
+}
+
+fn links_of(target: &CrossVersionObjectReference) -> Links {
+    match (parse_api_version(&target.api_version), target.kind.as_str()) {
+        (Ok(("apps", _)), "Deployment") => Links::ReplicaSets,
+        (Ok(("apps", _)), "StatefulSet" | "ReplicaSet")
+        | (Ok(("", _)), "ReplicationController") => Links::None,
+        _ => Links::Any,
+    }
+}
+
+impl Links {
+    fn contains(&self, owner: &OwnerReference) -> bool {
+        match self {
+            Self::None => false,
+            Self::ReplicaSets => {
+                &*owner.kind == "ReplicaSet"
+                    && parse_api_version(&owner.api_version).is_ok_and(|(group, _)| group == "apps")
+            }
+            Self::Any => true,
+        }
     }
 }
 

@@ -159,11 +159,12 @@ impl Detail {
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);
-        let settings = settings_of_controller(settings, hpa, is_reference);
+        let settings = settings_of_controller(settings, hpa, &self.cluster.policy, is_reference);
         let selected = match &target {
             Ok(target) if settings.pods == PodSelection::Owned => {
                 let namespace = &hpa.metadata.namespace;
-                self.cluster.owners.only_owned(namespace, pods, target).await
+                let reference = &hpa.spec.scale_target_ref;
+                self.cluster.owners.only_owned(namespace, pods, target, reference).await
             }
             _ => SelectedPods::new(pods),
         };

@@ -5,8 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, defaults::apply_defaults};
-use hpa_controller::AutoscalerApi;
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings, defaults::apply_defaults, settings::SettingPolicy,
+};
+use hpa_controller::{AutoscalerApi, debug::settings_of_controller};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde::Serialize;
@@ -98,12 +100,14 @@ struct Inner {
     version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
+    /// What single autoscalers may set.
+    policy: SettingPolicy,
 }
 
 impl Board {
-    pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings) -> Self {
+    pub(crate) fn new(apis: &[AutoscalerApi], settings: Settings, policy: SettingPolicy) -> Self {
         let sources = apis.iter().map(|api| (*api, SourceState::Reading)).collect();
-        let state = RwLock::new(Inner { sources, settings, ..Inner::default() });
+        let state = RwLock::new(Inner { sources, settings, policy, ..Inner::default() });
         Self { state, version: watch::Sender::new(0) }
     }
 
@@ -248,7 +252,10 @@ impl Inner {
         if !hpa.status.conditions.is_empty() {
             series.record(Sample::from_status(&hpa, now), capacity);
         }
-        let row = Row::new(id.clone(), &hpa, &self.settings);
+        let is_reference = controller.is_reference();
+        let settings =
+            settings_of_controller(self.settings.clone(), &hpa, &self.policy, is_reference);
+        let row = Row::new(id.clone(), &hpa, &settings, now);
         self.entries
             .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
     }

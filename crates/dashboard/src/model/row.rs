@@ -4,7 +4,7 @@ use std::fmt;
 
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
-    api::ConditionType,
+    api::{ConditionStatus, ConditionType},
     report::{ShortReport, State},
 };
 use hpa_controller::AutoscalerApi;
@@ -41,15 +41,26 @@ pub(crate) struct Row {
     pub(crate) current: Option<i32>,
     /// Absent before the first decision.
     pub(crate) desired: Option<i32>,
+    /// The bounds at the last change of the object, by its schedule if it has one.
     pub(crate) min: i32,
     pub(crate) max: i32,
+    /// The settings that its controller applies, and the next change of scheduled bounds.
+    pub(crate) settings: Option<String>,
     /// The largest value of a metric divided by its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
 }
 
 impl Row {
-    pub(crate) fn new(id: Identity, hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
+    pub(crate) fn new(
+        id: Identity,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Self {
+        let bounds = settings.bounds_at(&hpa.spec, now);
+        let custom = hpa.status.condition(&ConditionType::CustomSettings);
+        let custom = custom.filter(|condition| condition.status == ConditionStatus::True);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
         let ShortReport { state, sentence, load, .. } = ShortReport::new(hpa, settings);
         Self {
@@ -61,8 +72,9 @@ impl Row {
             sentence,
             current: (state != State::New).then_some(status.current_replicas),
             desired: desired_replicas(hpa),
-            min: hpa.spec.effective_min_replicas(),
-            max: hpa.spec.max_replicas,
+            min: bounds.min_replicas,
+            max: bounds.max_replicas,
+            settings: custom.map(|condition| condition.message.to_string()),
             load,
             last_scale: status.last_scale_time,
         }
@@ -70,7 +82,8 @@ impl Row {
 
     /// An object that doesn't have the fields of an autoscaler.
     pub(crate) fn undecodable(id: Identity, error: &str) -> Self {
-        let mut row = Self::new(id, &HorizontalPodAutoscaler::default(), &Settings::default());
+        let (hpa, settings) = (HorizontalPodAutoscaler::default(), Settings::default());
+        let mut row = Self::new(id, &hpa, &settings, Timestamp::UNIX_EPOCH);
         row.state = State::Failing;
         row.target = String::new();
         row.sentence = format!("the object is not an autoscaler: {error}");

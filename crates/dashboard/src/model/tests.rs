@@ -1,4 +1,6 @@
-use hpa_calc::{HorizontalPodAutoscaler, MilliValue, Settings, report::State};
+use hpa_calc::{
+    HorizontalPodAutoscaler, MilliValue, Settings, report::State, settings::SettingPolicy,
+};
 use hpa_controller::AutoscalerApi;
 use jiff::Timestamp;
 use rstest::rstest;
@@ -60,7 +62,7 @@ fn status(current: i32, desired: i32, other: &[Value]) -> Value {
 
 #[test]
 fn autoscaler_that_never_decided_has_no_desired_replicas() {
-    let row = |status| Row::new(id("web"), &hpa(status), &Settings::default());
+    let row = |status| Row::new(id("web"), &hpa(status), &Settings::default(), at(0));
     let new = row(Value::Null);
     assert_eq!((new.state, new.load, new.current, new.desired), (State::New, None, None, None));
     let failed = condition("ScalingActive", "False", "FailedGetResourceMetric");
@@ -78,7 +80,7 @@ fn load_is_that_of_the_largest_ratio() {
     // A metric that could not be read has an empty status.
     hpa.spec.metrics.push(serde_json::from_value(cpu(1)).unwrap());
     hpa.status.current_metrics.push(serde_json::from_value(json!({ "type": "" })).unwrap());
-    let row = Row::new(id("web"), &hpa, &Settings::default());
+    let row = Row::new(id("web"), &hpa, &Settings::default(), at(0));
     assert_eq!(row.load, Some(3.0));
     let sentence = "no value of cpu, so it only scales up; cpu is at 90% of requests, target 30%";
     assert_eq!(row.sentence, sentence);
@@ -101,7 +103,7 @@ fn observed(name: &str, status: Value) -> Observed {
 }
 
 fn board(names: &[&str]) -> Board {
-    let board = Board::new(&[AutoscalerApi::Core], Settings::default());
+    let board = Board::new(&[AutoscalerApi::Core], Settings::default(), SettingPolicy::default());
     let all = names.iter().map(|name| observed(name, status(4, 4, &[]))).collect();
     board.update(Update::Replace(AutoscalerApi::Core, all), at(0));
     board
@@ -245,4 +247,29 @@ fn samples_end_with_their_metrics_and_their_object() {
 fn sample_is_an_array() {
     let json = serde_json::to_value(sample(1, 4)).unwrap();
     assert_eq!(json, json!([1000, 4, 4, null, [60_000]]));
+}
+
+#[test]
+fn row_has_the_settings_that_the_controller_applies() {
+    let board = Board::new(
+        &[AutoscalerApi::Core],
+        Settings::default(),
+        SettingPolicy { allowed: vec!["bounds"], ..SettingPolicy::default() },
+    );
+    let applied = condition("CustomSettings", "True", "SetOnAutoscaler");
+    let row = |annotations: Value, manager: &str| {
+        let mut hpa = hpa(status(4, 4, &[applied.clone()]));
+        hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        let controller = Controller { name: Some(manager.to_owned()), at: None };
+        let observed = Observed { id: id("web"), hpa: Ok(hpa), controller };
+        board.update(Update::Apply(Box::new(observed)), at(0));
+        board.get(&id("web")).unwrap().row
+    };
+    let entry = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 5 }]).to_string();
+    let bounds = json!({ "autoscaling.hpa-rs.dev/bounds": entry });
+    let with = row(bounds.clone(), "hpa-controller");
+    assert_eq!((with.min, with.max), (5, 9));
+    assert_eq!(with.settings.as_deref(), Some("SetOnAutoscaler!"));
+    // The reference ignores the annotation.
+    assert_eq!(row(bounds, "kube-controller-manager").min, 2);
 }

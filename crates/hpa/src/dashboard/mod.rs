@@ -20,7 +20,7 @@ use self::{metrics::SourceMetrics, past::ControllerPast};
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
     collectors::Scope,
-    controller_options::settings,
+    controller_options::{setting_policy, settings},
     kubectl,
     metric_reader::MetricReader,
     signals::Signals,
@@ -46,6 +46,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         namespace: arguments.cluster.namespace.clone(),
         settings: settings(autoscaling)
             .with_exact_schedules(arguments.sources.schedules.scaling_schedule),
+        setting_policy: setting_policy(autoscaling),
         sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
         request_timeout: to_std(arguments.cluster.request_timeout),
         past: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),

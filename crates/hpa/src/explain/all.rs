@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     args::{ExplainHpaArguments, ReportFormat},
+    controller_options::setting_policy,
     kubectl, status,
     terminal::{self, escape_line},
 };
@@ -29,8 +30,10 @@ pub(super) async fn run(
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let api = arguments.autoscaler_api.into();
     let all = status::list(&client, api, arguments.cluster.namespace.as_deref()).await?;
+    let policy = setting_policy(&arguments.autoscaling);
     let problems = all.iter().filter_map(|autoscaler| {
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, settings);
+        let own = settings.for_autoscaler(&autoscaler.hpa, &policy).settings;
+        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
         let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
         state.is_problem().then_some(problem)
     });

@@ -5,8 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context, bail};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
-    Scale, ScaleReadError, SelectedPods, Selector, Settings, api::CrossVersionObjectReference,
-    defaults::apply_defaults, settings::PodSelection,
+    Scale, ScaleReadError, SelectedPods, Selector, Settings,
+    api::CrossVersionObjectReference,
+    defaults::apply_defaults,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
 use hpa_metrics::wire::{
@@ -43,6 +45,7 @@ impl Dump {
         &self,
         name: Option<&str>,
         settings: Settings,
+        policy: &SettingPolicy,
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
         let object = self.autoscaler(name)?;
@@ -60,7 +63,7 @@ impl Dump {
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let is_reference = controller.is_reference();
-        let settings = settings_of_controller(settings, &hpa, is_reference);
+        let settings = settings_of_controller(settings, &hpa, policy, is_reference);
         let are_owned = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
             scale,

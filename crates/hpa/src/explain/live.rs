@@ -10,7 +10,9 @@ use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
-    defaults::apply_defaults, settings::PodSelection,
+    api::CrossVersionObjectReference,
+    defaults::apply_defaults,
+    settings::{PodSelection, SettingPolicy},
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
@@ -27,6 +29,7 @@ use super::subject::{Controller, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     collectors::Scope,
+    controller_options::setting_policy,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     lint::is_similar,
@@ -65,6 +68,7 @@ pub(super) struct Cluster {
     namespace: String,
     name: String,
     location: ControllerArguments,
+    policy: SettingPolicy,
     since: Option<SignedDuration>,
 }
 
@@ -103,6 +107,7 @@ impl Cluster {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             location: arguments.controller.clone(),
+            policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
         })
     }
@@ -120,12 +125,13 @@ impl Cluster {
         let settings = effective_settings(settings, remembered);
         let target = self.target(&hpa).await;
         let is_reference = controller.is_reference();
-        let settings = settings_of_controller(settings, &hpa, is_reference);
+        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let selected = match (&selector, &target) {
             (Some(selector), Ok(target)) => {
-                let owner = (settings.pods == PodSelection::Owned).then_some(target);
+                let are_owned = settings.pods == PodSelection::Owned;
+                let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
                 self.select(selector, owner).await?
             }
             _ => SelectedPods::default(),
@@ -256,11 +262,13 @@ impl Cluster {
     async fn select(
         &self,
         selector: &Selector,
-        owner: Option<&ScaleObject>,
+        owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.pods(selector).await?;
         let selected = match owner {
-            Some(owner) => self.owners.only_owned(&self.namespace, pods, owner).await,
+            Some((target, reference)) => {
+                self.owners.only_owned(&self.namespace, pods, target, reference).await
+            }
             None => SelectedPods::new(pods),
         };
         let SelectedPods { pods, ownership_error, .. } = selected;

@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
-    controller_options::settings,
+    controller_options::{setting_policy, settings},
     terminal,
 };
 
@@ -50,6 +50,7 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),
             settings,
+            &setting_policy(&arguments.autoscaling),
             arguments.at,
         )?;
         print(&subject, arguments)?;

@@ -45,7 +45,8 @@ mod tests {
             "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
         });
         let manifest = Manifest::new("f", 1, object);
-        let subject = Dump::new(vec![manifest]).subject(None, <_>::default(), None);
+        let subject =
+            Dump::new(vec![manifest]).subject(None, <_>::default(), &<_>::default(), None);
         subject.expect("an autoscaler").inputs.report()
     }
 

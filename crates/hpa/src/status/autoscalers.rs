@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     Settings,
     report::{ShortReport, State},
+    settings::SettingPolicy,
 };
 use jiff::SignedDuration;
 
@@ -29,7 +30,8 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let (mut unhandled, mut unknown) = (Vec::new(), 0);
     for autoscaler in all {
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &settings);
+        let own = settings.for_autoscaler(&autoscaler.hpa, &SettingPolicy::default()).settings;
+        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
         match state {
             State::Failing => {
                 let reason = autoscaler.failed_reason().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Chains of controller references.
 
-use hpa_calc::{Pod, Scale};
+use hpa_calc::{Pod, Scale, api::CrossVersionObjectReference};
 
 use super::*;
 use crate::scale_target::{Owners, ScaleObject};
@@ -45,13 +45,29 @@ fn owners(server: &Server) -> Owners {
     Owners::new(server.client(), Arc::new(server.mapper()), Duration::from_secs(1))
 }
 
+/// The pods that the Deployment `web` owns.
 async fn owned(owners: &Owners, pods: &[Arc<Pod>]) -> Result<Vec<String>, String> {
+    owned_by(owners, pods, "apps/v1", "Deployment").await
+}
+
+async fn owned_by(
+    owners: &Owners,
+    pods: &[Arc<Pod>],
+    api_version: &str,
+    kind: &str,
+) -> Result<Vec<String>, String> {
+    let reference = CrossVersionObjectReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: "web".to_owned(),
+        ..CrossVersionObjectReference::default()
+    };
     let target = ScaleObject {
         scale: Scale::default(),
         uid: "web-uid".to_owned(),
         resource_version: String::new(),
     };
-    let selected = owners.only_owned("shop", pods.to_vec(), &target).await;
+    let selected = owners.only_owned("shop", pods.to_vec(), &target, &reference).await;
     match selected.ownership_error {
         Some(error) => Err(error),
         None => Ok(selected.pods.iter().map(|pod| pod.name.to_string()).collect()),
@@ -63,8 +79,6 @@ async fn pods_of_the_targets_replica_sets_are_owned() {
     let web = owner("apps/v1", "Deployment", "web", "web-uid");
     let other = owner("apps/v1", "Deployment", "other", "other-uid");
     let server = server(&[("web-1", web.clone()), ("web-2", web.clone()), ("other-1", other)]);
-    let deployment = json!({ "metadata": { "name": "other", "uid": "other-uid" } });
-    server.respond("/apis/apps/v1/namespaces/shop/deployments/other", 200, deployment);
     let owners = owners(&server);
     let pods = [
         pod("a", &replica_set("web-1")),
@@ -104,9 +118,27 @@ async fn unreadable_owner_is_an_error() {
         owned(&owners, &[pod("a", &replica_set("web-1"))]).await.unwrap_err(),
         "unable to read ReplicaSet web-1: replicasets is forbidden"
     );
-    let unknown = owner("example.com/v1", "Fleet", "f", "f-uid");
-    let error = owned(&owners, &[pod("a", &unknown)]).await.unwrap_err();
+    let unknown = [pod("a", &owner("example.com/v1", "Fleet", "f", "f-uid"))];
+    let error = owned_by(&owners, &unknown, "argoproj.io/v1alpha1", "Rollout").await.unwrap_err();
     assert!(error.starts_with("Fleet f: "), "{error}");
+}
+
+/// The controller needs no permission to read Jobs.
+#[tokio::test]
+async fn owner_that_makes_no_pods_of_the_target_is_not_read() {
+    let server = server(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
+    let owners = owners(&server);
+    let pods = [
+        pod("own", &replica_set("web-1")),
+        pod("of-a-job", &owner("batch/v1", "Job", "import", "job-uid")),
+        pod("of-another-api", &owner("example.com/v1", "ReplicaSet", "web-1", "other-uid")),
+        pod("direct", &owner("apps/v1", "StatefulSet", "web", "web-uid")),
+    ];
+    assert_eq!(owned(&owners, &pods).await.unwrap(), ["own", "direct"]);
+    let read = |request: &String| request.contains("/namespaces/");
+    assert_eq!(server.requests().iter().filter(|request| read(request)).count(), 1);
+    assert_eq!(owned_by(&owners, &pods, "apps/v1", "StatefulSet").await.unwrap(), ["direct"]);
+    assert_eq!(server.requests(), [""; 0]);
 }
 
 #[tokio::test]
