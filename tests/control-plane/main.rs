@@ -19,7 +19,8 @@
 //! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. One
 //! control plane serves all scenarios, each in its own namespace. Most run concurrently under one
 //! controller, which has the chart's `ClusterRole` and no other permission. The suite replaces the
-//! rest of the cluster: [`workload`] runs the pods, and [`metrics`] serves the metrics APIs. The
+//! rest of the cluster: [`workload`] runs the pods, and [`metrics`] serves the metrics APIs. Where
+//! owners or rollouts matter, kube-controller-manager runs the workloads if it is installed. The
 //! suite waits for watch events instead of sleeping.
 
 #![allow(
@@ -71,6 +72,17 @@ enum ControllerSetup {
     /// Like [`Self::PerScenario`], without concurrent scenarios, because the reference handles all
     /// namespaces.
     Exclusive,
+    /// As [`Self::Exclusive`], on a control plane whose workloads kube-controller-manager runs, so
+    /// that owners and rollouts are real. Not on the testbed.
+    RealWorkloads,
+}
+
+const TESTBED: &str = "testbed";
+
+impl ControllerSetup {
+    fn is_exclusive(self) -> bool {
+        matches!(self, Self::Exclusive | Self::RealWorkloads)
+    }
 }
 
 struct Selection {
@@ -83,8 +95,15 @@ impl Selection {
     fn new(plane: &'static str, words: &[String]) -> Self {
         let matches =
             |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-        let scenarios = SCENARIOS.iter().filter(|one| matches(&full_name(plane, one.name)));
+        let runs =
+            |one: &&Scenario| plane != TESTBED || one.controller != ControllerSetup::RealWorkloads;
+        let scenarios = SCENARIOS.iter().filter(runs);
+        let scenarios = scenarios.filter(|one| matches(&full_name(plane, one.name)));
         Self { plane, scenarios: scenarios.collect() }
+    }
+
+    fn has(&self, setup: ControllerSetup) -> bool {
+        self.scenarios.iter().any(|scenario| scenario.controller == setup)
     }
 }
 
@@ -96,7 +115,7 @@ fn full_name(plane: &str, scenario: &str) -> String {
 fn main() -> ExitCode {
     let (options, words): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|a| a.starts_with('-'));
-    let [testbed, real] = ["testbed", "kube-apiserver"].map(|plane| Selection::new(plane, &words));
+    let [testbed, real] = [TESTBED, "kube-apiserver"].map(|plane| Selection::new(plane, &words));
     if options.iter().any(|option| option == "--list") {
         for Selection { plane, scenarios } in [testbed, real] {
             for one in scenarios {

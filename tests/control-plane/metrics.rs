@@ -55,6 +55,9 @@ struct State {
     objects: HashMap<[String; 3], String>,
     /// Series with labels, by namespace and metric.
     external: HashMap<[String; 2], Vec<(Labels, String)>>,
+    /// What each running pod adds to one series, with the pods' label `app`, by namespace and
+    /// metric.
+    external_by_pod: HashMap<[String; 2], (String, i64)>,
     outages: HashMap<(String, Source), Outage>,
 }
 
@@ -92,6 +95,12 @@ impl Metrics {
     pub(crate) fn set_external(&self, ns: &str, metric: &str, series: &[(&str, &str)]) {
         let series = series.iter().map(|(text, value)| (labels(text), (*value).to_owned()));
         self.state().external.insert([ns, metric].map(str::to_owned), series.collect());
+    }
+
+    /// The metric is a series to which each running pod of `app` adds this much.
+    pub(crate) fn set_external_by_pod(&self, ns: &str, metric: &str, app: &str, each: i64) {
+        let key = [ns, metric].map(str::to_owned);
+        self.state().external_by_pod.insert(key, (app.to_owned(), each));
     }
 
     pub(crate) fn set_outage(&self, ns: &str, source: Source, outage: Option<Outage>) {
@@ -182,7 +191,13 @@ impl Metrics {
         query: &ExternalMetricQuery,
     ) -> Result<Vec<ExternalMetric>, ApiError> {
         let key = [query.namespace.clone(), query.metric.clone()];
-        let found = self.state().external.get(&key).cloned();
+        let state = self.state();
+        let by_pod = state.external_by_pod.get(&key).map(|(app, each)| {
+            let pods = self.running(&query.namespace, &Selector::everything());
+            let pods = pods.iter().filter(|pod| pod.labels().get("app") == Some(app)).count();
+            vec![(Labels::new(), (each * i64::try_from(pods).unwrap_or(i64::MAX)).to_string())]
+        });
+        let found = by_pod.or_else(|| state.external.get(&key).cloned());
         let series = found.ok_or_else(|| not_found(&query.metric, &query.namespace))?;
         let matching = series.into_iter().filter(|(labels, _)| query.selector.matches(labels));
         let metric = |(labels, value): (Labels, String)| ExternalMetric {

@@ -1,6 +1,6 @@
 //! Runs the selected scenarios against one control plane.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use hpa_tests::kube_apiserver::Process;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
+use tokio::task::JoinHandle;
 
 use crate::control_plane::{ControlPlane, Kind};
 use crate::metrics::Metrics;
@@ -23,69 +24,118 @@ const CONCURRENCY: usize = 12;
 /// Deadline of a scenario.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// Starts the control plane, then runs the scenarios by controller set-up.
+/// Runs the scenarios by controller set-up.
 pub(crate) async fn run(
     kind: &Kind,
     selection: &Selection,
     binary: &Path,
     report: &mut Report,
 ) -> Result<()> {
-    let (pods, writer) = reflector::store();
-    let metrics = Metrics::new(pods);
-    let plane = kind.start(metrics.clone()).await?;
-    let client = plane.client();
-    let all = Api::<Pod>::all(client.clone());
-    let stream = watcher(all, watcher::Config::default()).default_backoff();
-    let cache = tokio::spawn(stream.reflect(writer).for_each(|_| std::future::ready(())));
-    let workloads = Arc::new(Workloads::new(client.clone()));
-    let env = |scenario: &Scenario| TestEnv {
-        ns: namespace(scenario),
-        client: client.clone(),
-        plane: plane.clone(),
-        metrics: metrics.clone(),
-        workloads: workloads.clone(),
-        binary: binary.to_owned(),
-    };
+    if selection.scenarios.iter().any(|one| one.controller != ControllerSetup::RealWorkloads) {
+        run_on_one_plane(kind, selection, binary, report).await?;
+    }
+    if !selection.has(ControllerSetup::RealWorkloads) {
+        return Ok(());
+    }
+    let cluster = Cluster::start(kind, binary).await?;
+    if let Some(_controllers) = cluster.plane.workload_controllers()? {
+        cluster.workloads.run_pods();
+        run_all(selection, ControllerSetup::RealWorkloads, &cluster, None, report).await;
+    } else {
+        let scenarios = selection.scenarios.iter();
+        let skipped = scenarios.filter(|one| one.controller == ControllerSetup::RealWorkloads);
+        report.skip(skipped.count(), "NO KUBE-CONTROLLER-MANAGER, NO REAL WORKLOADS");
+    }
+    Ok(())
+}
 
-    run_all(selection, ControllerSetup::NoController, &env, None, report).await;
-    workloads.start();
-    if selection.scenarios.iter().any(|scenario| scenario.controller == ControllerSetup::Shared) {
+/// Runs the scenarios whose pods the suite runs.
+async fn run_on_one_plane(
+    kind: &Kind,
+    selection: &Selection,
+    binary: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    let cluster = Cluster::start(kind, binary).await?;
+    run_all(selection, ControllerSetup::NoController, &cluster, None, report).await;
+    cluster.workloads.start();
+    if selection.has(ControllerSetup::Shared) {
         // The scenarios before have written statuses, as another controller would.
         let flags = ["--allow-other-controller"];
-        let mut shared = test_env::controller(&*plane, binary, "controller", &flags)?;
-        run_all(selection, ControllerSetup::Shared, &env, Some(&shared), report).await;
+        let mut shared = test_env::controller(&*cluster.plane, binary, "controller", &flags)?;
+        run_all(selection, ControllerSetup::Shared, &cluster, Some(&shared), report).await;
         let start = Instant::now();
-        let result = stops_cleanly(&*plane, &mut shared).await;
+        let result = stops_cleanly(&*cluster.plane, &mut shared).await;
         report.line(
             &full_name(selection.plane, "shared_controller_stops_cleanly"),
             result,
             start.elapsed(),
         );
     }
-    run_all(selection, ControllerSetup::PerScenario, &env, None, report).await;
-    run_all(selection, ControllerSetup::Exclusive, &env, None, report).await;
-    cache.abort();
+    run_all(selection, ControllerSetup::PerScenario, &cluster, None, report).await;
+    run_all(selection, ControllerSetup::Exclusive, &cluster, None, report).await;
     Ok(())
+}
+
+/// A running control plane, and what replaces the rest of its cluster.
+struct Cluster {
+    plane: Arc<dyn ControlPlane>,
+    metrics: Metrics,
+    workloads: Arc<Workloads>,
+    binary: PathBuf,
+    /// The cache of the pods that have metrics.
+    cache: JoinHandle<()>,
+}
+
+impl Cluster {
+    async fn start(kind: &Kind, binary: &Path) -> Result<Self> {
+        let (pods, writer) = reflector::store();
+        let metrics = Metrics::new(pods);
+        let plane = kind.start(metrics.clone()).await?;
+        let client = plane.client();
+        let all = Api::<Pod>::all(client.clone());
+        let stream = watcher(all, watcher::Config::default()).default_backoff();
+        let cache = tokio::spawn(stream.reflect(writer).for_each(|_| std::future::ready(())));
+        let workloads = Arc::new(Workloads::new(client));
+        Ok(Self { plane, metrics, workloads, binary: binary.to_owned(), cache })
+    }
+
+    fn env(&self, scenario: &Scenario) -> TestEnv {
+        TestEnv {
+            ns: namespace(scenario),
+            client: self.plane.client(),
+            plane: self.plane.clone(),
+            metrics: self.metrics.clone(),
+            workloads: self.workloads.clone(),
+            binary: self.binary.clone(),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.cache.abort();
+    }
 }
 
 /// Runs the scenarios of one controller set-up concurrently.
 async fn run_all(
     selection: &Selection,
     setup: ControllerSetup,
-    env: &impl Fn(&Scenario) -> TestEnv,
+    cluster: &Cluster,
     shared: Option<&Process>,
     report: &mut Report,
 ) {
     let scenarios = selection.scenarios.iter().filter(|scenario| scenario.controller == setup);
     let mut results = stream::iter(scenarios)
         .map(|scenario| {
-            let env = env(scenario);
+            let env = cluster.env(scenario);
             async move {
                 let start = Instant::now();
                 (scenario, run_one(scenario, env).await, start.elapsed())
             }
         })
-        .buffer_unordered(if setup == ControllerSetup::Exclusive { 1 } else { CONCURRENCY });
+        .buffer_unordered(if setup.is_exclusive() { 1 } else { CONCURRENCY });
     while let Some((scenario, result, time)) = results.next().await {
         let result = result.map_err(|error| match shared {
             Some(shared) => {

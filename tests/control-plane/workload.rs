@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::watcher;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -78,6 +78,12 @@ impl Workloads {
         for kind in Kind::BUILT_IN {
             self.follow(kind);
         }
+    }
+
+    /// Starts to run the pods that workload controllers create.
+    pub(crate) fn run_pods(&self) {
+        let client = self.client.clone();
+        self.tasks.lock().expect("no one panics with the lock").spawn(run_pods(client));
     }
 
     /// Starts to run the targets of another kind.
@@ -162,13 +168,39 @@ async fn start(api: &Api<Pod>, target: &str, index: i64, spec: &Value) -> Result
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         other => drop(other?),
     }
+    run_pod(api, &name).await
+}
+
+/// Runs all pods, as the kubelet does. Pods that are deleted have no node, so that they are gone at
+/// once.
+async fn run_pods(client: Client) {
+    let all = Api::<Pod>::all(client.clone());
+    let mut events = std::pin::pin!(watcher(all, watcher::Config::default()).default_backoff());
+    while let Some(event) = events.next().await {
+        let Ok(watcher::Event::InitApply(pod) | watcher::Event::Apply(pod)) = event else {
+            continue;
+        };
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        if phase != Some("Pending") || pod.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let (ns, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        if let Err(error) = run_pod(&Api::namespaced(client.clone(), &ns), &name).await {
+            eprintln!("workload driver: Pod {ns}/{name}: {error:#}");
+        }
+    }
+}
+
+async fn run_pod(api: &Api<Pod>, name: &str) -> Result<()> {
     let since = (Timestamp::now() - AGE).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let status = json!({"status": {
         "phase": "Running", "startTime": since,
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
     }});
-    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
-    Ok(())
+    match api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop).map_err(Into::into),
+    }
 }
 
 async fn stop(api: &Api<Pod>, target: &str, index: i64) -> Result<()> {

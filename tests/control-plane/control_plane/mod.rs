@@ -45,6 +45,10 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// under test. Returns `None` if it is not installed.
     fn reference(&self) -> Result<Option<Process>>;
 
+    /// Starts the controllers of Deployments, ReplicaSets and Jobs. Returns `None` if they are not
+    /// installed.
+    fn workload_controllers(&self) -> Result<Option<Process>>;
+
     /// The access of a user of a real cluster. `None` on the testbed.
     fn user_access(&self) -> Result<Option<UserAccess>>;
 

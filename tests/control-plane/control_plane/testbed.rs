@@ -86,6 +86,10 @@ impl ControlPlane for Plane {
         Ok(None)
     }
 
+    fn workload_controllers(&self) -> Result<Option<Process>> {
+        Ok(None)
+    }
+
     fn user_access(&self) -> Result<Option<UserAccess>> {
         Ok(None)
     }

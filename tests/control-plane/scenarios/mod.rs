@@ -11,6 +11,7 @@ mod migration;
 mod outage;
 mod peers;
 mod scaling;
+mod settings;
 mod targets;
 
 use anyhow::Result;
@@ -101,6 +102,8 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Exclusive migration => migration_guide,
     Exclusive peers => start_is_refused_beside_an_active_peer,
     Exclusive peers => peer_is_reported_while_running,
+    RealWorkloads settings => owned_pods_beside_a_job,
+    RealWorkloads settings => rollout_with_surge,
 ];
 
 /// `metrics` with CPU utilization only.

@@ -96,26 +96,20 @@ impl ControlPlane for Plane {
     }
 
     fn reference(&self) -> Result<Option<Process>> {
-        let binary = self.assets.join("kube-controller-manager");
-        if !binary.is_file() {
-            let reason = format!("{} does not exist", binary.display());
-            programs::skip("kube-controller-manager", reason);
-            return Ok(None);
-        }
-        let kubeconfig = self.write_kubeconfig("reference.kubeconfig", ADMIN)?;
-        let mut command = Command::new(binary);
-        command.args([
-            "--controllers=horizontal-pod-autoscaler-controller",
-            "--horizontal-pod-autoscaler-sync-period=1s",
-            "--horizontal-pod-autoscaler-downscale-stabilization=2s",
-            &feature_gates(&self.assets)?,
-            "--kube-api-qps=200",
-            "--kube-api-burst=400",
-            "--leader-elect=false",
-            "--secure-port=0",
-            &format!("--kubeconfig={}", kubeconfig.display()),
-        ]);
-        Process::start(self.dir(), "kube-controller-manager", command).map(Some)
+        self.controller_manager(
+            "kube-controller-manager",
+            &[
+                "--controllers=horizontal-pod-autoscaler-controller",
+                "--horizontal-pod-autoscaler-sync-period=1s",
+                "--horizontal-pod-autoscaler-downscale-stabilization=2s",
+            ],
+        )
+    }
+
+    fn workload_controllers(&self) -> Result<Option<Process>> {
+        let controllers =
+            "--controllers=deployment-controller,replicaset-controller,job-controller";
+        self.controller_manager("workload-controllers", &[controllers])
     }
 
     fn user_access(&self) -> Result<Option<UserAccess>> {
@@ -152,6 +146,27 @@ fn feature_gates(assets: &Path) -> Result<String> {
 }
 
 impl Plane {
+    /// Starts kube-controller-manager with a log of this name.
+    fn controller_manager(&self, log: &str, flags: &[&str]) -> Result<Option<Process>> {
+        let binary = self.assets.join("kube-controller-manager");
+        if !binary.is_file() {
+            let reason = format!("{} does not exist", binary.display());
+            programs::skip("kube-controller-manager", reason);
+            return Ok(None);
+        }
+        let kubeconfig = self.write_kubeconfig(&format!("{log}.kubeconfig"), ADMIN)?;
+        let mut command = Command::new(binary);
+        command.args(flags).args([
+            &feature_gates(&self.assets)?,
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+            "--leader-elect=false",
+            "--secure-port=0",
+            &format!("--kubeconfig={}", kubeconfig.display()),
+        ]);
+        Process::start(self.dir(), log, command).map(Some)
+    }
+
     pub(super) async fn start(assets: &Path, metrics: Metrics) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("hpa-control-plane-").tempdir()?;
         let options = Options::new(assets).flag(&feature_gates(assets)?);

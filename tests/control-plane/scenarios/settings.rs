@@ -1,0 +1,196 @@
+//! The settings that change a decision most often, where the reference decides wrongly: on the same
+//! objects, whose pods and rollouts the controllers of kube-controller-manager make.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hpa_calc::settings::DOMAIN;
+use hpa_tests::kube_apiserver::Process;
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{cpu, external};
+use crate::control_plane::from;
+use crate::metrics::Load;
+use crate::test_env::{
+    Hpa, Target, TestEnv, WAIT_LIMIT, condition, current_metric, has_replicas, message,
+    spec_replicas,
+};
+use crate::wait;
+use crate::workload::container;
+
+/// A busy Job has the labels of a Deployment that needs nothing. Only with `pods=owned`, the
+/// Deployment stays as it is.
+pub(super) async fn owned_pods_beside_a_job(env: TestEnv) -> Result<()> {
+    let web = env.deployment("web", 2).await?;
+    env.cpu("web", Load::PerPod(50));
+    env.metrics.set_usage(&env.ns, "web", "import", "cpu", Load::PerPod(400));
+    create_job(&env, 4).await?;
+    env.hpa("web", web.hpa(1, 6, cpu(50))).await?;
+
+    let reference = env.plane.reference()?;
+    ensure!(reference.is_some(), "the reference is installed, its other controllers run");
+    web.scaled_to(6).await?;
+    drop(reference);
+    reset(&web, 2).await?;
+    // Without the setting, the decision is the same.
+    let controller = env.controller("without", &["--allow-other-controller"])?;
+    web.scaled_to(6).await?;
+    stop(controller).await?;
+    reset(&web, 2).await?;
+
+    set(&env, "pods", json!("owned")).await?;
+    let controller = env.controller("owned", &["--allow-other-controller"])?;
+    let hpa = env.wait_for_hpa("web", "a decision by the Deployment's pods", |hpa| {
+        let utilization = &current_metric(hpa)["resource"]["current"]["averageUtilization"];
+        has_replicas(hpa, 2) && *utilization == 50
+    });
+    let hpa = hpa.await?;
+    let applied = message(&hpa, "CustomSettings");
+    ensure!(applied.contains("pods=owned"), "{applied}");
+    ensure!(spec_replicas(&web.api.get("web").await?) == 2, "the Deployment was scaled");
+    let text = env.explain("web", &[]).await?;
+    let of_the_job = "of other owners, not counted (4): import-";
+    ensure!(text.contains("pods=owned") && text.contains(of_the_job), "{text}");
+    // The setting is removed, and counts no more.
+    set(&env, "pods", Value::Null).await?;
+    web.scaled_to(6).await?;
+    let without = |hpa: &Hpa| condition(hpa, "CustomSettings").is_none_or(|c| c.status == "False");
+    env.wait_for_hpa("web", "no custom settings", without).await?;
+    stop(controller).await
+}
+
+/// A Job whose pods have the labels of the Deployment `web`.
+async fn create_job(env: &TestEnv, pods: i32) -> Result<()> {
+    let mut container = container("app");
+    container["name"] = "import".into();
+    let job: Job = from(json!({
+        "metadata": {"name": "import"},
+        "spec": {"parallelism": pods, "completions": pods, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"restartPolicy": "Never", "containers": [container]},
+        }},
+    }))?;
+    let jobs = Api::<Job>::namespaced(env.client.clone(), &env.ns);
+    jobs.create(&PostParams::default(), &job).await?;
+    wait::object(&jobs, "import", "its pods", WAIT_LIMIT, |job: &Job| {
+        job.status.as_ref().and_then(|status| status.ready) == Some(pods)
+    })
+    .await?;
+    Ok(())
+}
+
+/// Each pod works on ten jobs, as the target allows. A rollout with a surge of 50 % raises the
+/// replicas to the maximum, and they stay there, unless `rollout=ignore-surge`.
+pub(super) async fn rollout_with_surge(env: TestEnv) -> Result<()> {
+    let worker = env.deployment("web", 4).await?;
+    env.metrics.set_external_by_pod(&env.ns, "jobs_in_progress", "web", 10);
+    let mut spec = worker.hpa(1, 12, external("jobs_in_progress", "10"));
+    let policy = json!({"type": "Percent", "value": 500, "periodSeconds": 15});
+    spec["behavior"] = json!({"scaleUp": {"policies": [policy]}});
+    env.hpa("web", spec).await?;
+
+    let reference = env.plane.reference()?;
+    ensure!(reference.is_some(), "the reference is installed, its other controllers run");
+    ratchets(&env, &worker, "first").await?;
+    drop(reference);
+    reset(&worker, 4).await?;
+    // Without the setting, the decisions are the same.
+    let controller = env.controller("without", &["--allow-other-controller"])?;
+    ratchets(&env, &worker, "second").await?;
+    stop(controller).await?;
+    reset(&worker, 4).await?;
+
+    set(&env, "rollout", json!("ignore-surge")).await?;
+    let controller = env.controller("ignored", &["--allow-other-controller"])?;
+    let hpa = env.settled("web", 4).await?;
+    let last_scale = |hpa: &Hpa| hpa.status.clone().and_then(|status| status.last_scale_time);
+    let scaled_before = last_scale(&hpa);
+    start_rollout(&worker, "third").await?;
+    let with_surge = |hpa: &Hpa| {
+        // The jobs of six pods, by desired replica.
+        current_metric(hpa)["external"]["current"]["averageValue"] == "15"
+    };
+    env.wait_for_hpa("web", "a decision during the rollout", with_surge).await?;
+    let text = env.explain("web", &[]).await?;
+    ensure!(text.contains("rollout: the metric asks for 4, with the surge for 6"), "{text}");
+    end_rollout(&worker, 4).await?;
+    let hpa = env
+        .wait_for_hpa("web", "a decision after the rollout", |hpa| {
+            has_replicas(hpa, 4)
+                && current_metric(hpa)["external"]["current"]["averageValue"] == "10"
+        })
+        .await?;
+    ensure!(last_scale(&hpa) == scaled_before, "the rollout scaled");
+    stop(controller).await
+}
+
+/// A rollout scales to the maximum, and its end changes nothing.
+async fn ratchets(env: &TestEnv, worker: &Target, revision: &str) -> Result<()> {
+    env.wait_for_hpa("web", "a decision before the rollout", |hpa| has_replicas(hpa, 4)).await?;
+    start_rollout(worker, revision).await?;
+    wait::object(&worker.api, "web", "the maximum", WAIT_LIMIT, |object| {
+        spec_replicas(object) == 12
+    })
+    .await?;
+    end_rollout(worker, 12).await?;
+    env.wait_for_hpa("web", "a decision after the rollout", |hpa| has_replicas(hpa, 12)).await?;
+    Ok(())
+}
+
+/// Starts a rollout whose new pods are ready, but not yet available, so that it doesn't go on.
+async fn start_rollout(target: &Target, revision: &str) -> Result<()> {
+    let rolling = json!({"maxSurge": "50%", "maxUnavailable": 0});
+    patch(
+        target,
+        json!({
+            "minReadySeconds": 3600, "progressDeadlineSeconds": 7200,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+            "template": {"metadata": {"annotations": {"revision": revision}}},
+        }),
+    )
+    .await
+}
+
+/// Makes all pods of a rollout available, and waits until they have replaced the others.
+async fn end_rollout(target: &Target, replicas: i64) -> Result<()> {
+    patch(target, json!({"minReadySeconds": 0})).await?;
+    wait::object(&target.api, &target.name, "the end of the rollout", WAIT_LIMIT, |object| {
+        let status = &object.data["status"];
+        status["updatedReplicas"] == replicas
+            && status["availableReplicas"] == replicas
+            && status["replicas"] == replicas
+    })
+    .await?;
+    Ok(())
+}
+
+async fn patch(target: &Target, spec: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": spec}));
+    target.api.patch(&target.name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Scales back as a user, while no controller runs.
+async fn reset(target: &Target, replicas: i32) -> Result<()> {
+    target.scale(replicas).await?;
+    target.scaled_to(replicas).await?;
+    Ok(())
+}
+
+/// Sets or removes a setting of the autoscaler `web`.
+async fn set(env: &TestEnv, name: &str, value: Value) -> Result<()> {
+    let annotations = json!({format!("{DOMAIN}/{name}"): value});
+    env.patch_hpa("web", json!({"metadata": {"annotations": annotations}})).await?;
+    Ok(())
+}
+
+async fn stop(mut controller: Process) -> Result<()> {
+    let status = controller.terminate(Duration::from_secs(15)).await?;
+    ensure!(status.success(), "{status}\n{}", controller.tail(10, ""));
+    let forbidden = controller.tail(5, "forbidden");
+    ensure!(forbidden.is_empty(), "the ClusterRole does not suffice:\n{forbidden}");
+    Ok(())
+}
