@@ -147,15 +147,18 @@ impl<'a> Simulator<'a> {
     }
 
     fn run(mut self) -> Run {
-        let controller = &self.variant.controller;
-        let (period, end) = (controller.sync_period.get(), self.variant.cluster.duration.get());
-        let mut reconcile_at = controller.first_reconcile(self.variant.cluster.seed);
+        let (period, end) = (self.sync_period(), self.variant.cluster.duration.get());
+        let mut due = self.variant.controller.first_reconcile(self.variant.cluster.seed);
+        let mut reconcile_at = due;
         let pod_capacity = self.variant.pod_capacity();
         let mut second = 1.0;
         while second <= end {
             while reconcile_at < second {
                 self.reconcile(reconcile_at);
-                reconcile_at += period;
+                if reconcile_at >= due {
+                    due += period;
+                }
+                reconcile_at = self.before_change(reconcile_at, due);
             }
             self.cluster.tick(second);
             let seen = self.cluster.observe();
@@ -169,6 +172,21 @@ impl<'a> Simulator<'a> {
         }
         self.run.outcome = self.measure.finish();
         self.run
+    }
+
+    /// The period of the autoscaler, else that of the controller.
+    fn sync_period(&self) -> f64 {
+        let own = self.settings.sync_period.map(|period| period.as_secs_f64());
+        own.unwrap_or(self.variant.controller.sync_period.get())
+    }
+
+    /// The second at which a schedule changes the bounds, if that is before the periodic reconcile,
+    /// which stays due.
+    fn before_change(&self, second: f64, due: f64) -> f64 {
+        let now = timestamp_at(START, second);
+        let change = self.settings.next_bounds_change(&self.hpa.spec, now);
+        let change = change.map(|change| change.at.duration_since(START).as_secs_f64());
+        change.map_or(due, |change| change.min(due))
     }
 
     fn reconcile(&mut self, second: f64) {
@@ -215,7 +233,7 @@ impl<'a> Simulator<'a> {
             return;
         }
         let sentence = explanation.sentence(&self.hpa);
-        let to = second + self.variant.controller.sync_period.get();
+        let to = second + self.sync_period();
         match self.run.problems.last_mut() {
             Some(last) if last.to >= second && last.sentence == sentence => last.to = to,
             _ => self.run.problems.push(Problem { from: second, to, sentence }),
