@@ -186,6 +186,7 @@ impl Workloads {
             pods: self.pods,
             namespaces: self.namespaces,
             metric: Metric::Prometheus,
+            annotations: Vec::new(),
             change: Change::Jitter,
             period: self.period,
         }
@@ -220,6 +221,9 @@ pub(crate) struct Population {
     /// Metric of the autoscalers
     #[arg(long, value_name = "KIND", default_value = "cpu")]
     pub(crate) metric: Metric,
+    /// Annotation of the autoscalers, such as a setting; can be repeated
+    #[arg(long = "annotation", value_name = "NAME=VALUE", value_parser = annotation)]
+    pub(crate) annotations: Vec<(String, String)>,
     /// How the load changes
     #[arg(long, value_name = "KIND", default_value = "jitter")]
     pub(crate) change: Change,
@@ -293,15 +297,24 @@ impl Population {
         let name = |value: Option<clap::builder::PossibleValue>| {
             value.map(|value| value.get_name().to_owned()).unwrap_or_default()
         };
-        vec![
+        let mut flags = vec![
             format!("--autoscalers={}", self.autoscalers),
             format!("--pods={}", self.pods),
             format!("--namespaces={}", self.namespaces),
             format!("--metric={}", name(self.metric.to_possible_value())),
             format!("--change={}", name(self.change.to_possible_value())),
             format!("--period={}ms", self.period.as_millis()),
-        ]
+        ];
+        let annotations = self.annotations.iter();
+        flags.extend(annotations.map(|(name, value)| format!("--annotation={name}={value}")));
+        flags
     }
+}
+
+/// Parses `NAME=VALUE`.
+fn annotation(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Parses a number of series.

@@ -1,5 +1,7 @@
 //! Builds the objects of the measured cluster.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result};
 use hpa_testbed::Testbed;
 use jiff::{SignedDuration, Timestamp};
@@ -226,9 +228,10 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
             },
         }),
     };
+    let annotations: BTreeMap<_, _> = population.annotations.iter().cloned().collect();
     json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-        "metadata": { "namespace": namespace, "name": name },
+        "metadata": { "namespace": namespace, "name": name, "annotations": annotations },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
             // Above what is needed: the load is at most one and a half times the average.

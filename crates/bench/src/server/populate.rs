@@ -141,8 +141,15 @@ mod tests {
     #[tokio::test]
     async fn scaled_target_gets_its_pods_and_its_status() {
         let (metric, change, period) = (Metric::Cpu, Change::Steady, Duration::from_hours(1));
-        let population =
-            Population { autoscalers: 1, pods: 0, namespaces: 1, metric, change, period };
+        let population = Population {
+            autoscalers: 1,
+            pods: 0,
+            namespaces: 1,
+            metric,
+            annotations: Vec::new(),
+            change,
+            period,
+        };
         let (testbed, load) = (Testbed::default(), Load::new(&population));
         load.add("n", "a", 0);
         testbed.apply(objects::namespace("n")).expect("a namespace");
