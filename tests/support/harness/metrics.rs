@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use hpa_testbed::{
@@ -20,6 +20,7 @@ use crate::harness::{NAMESPACE, objects::CPU_REQUEST_MILLI};
 pub struct SettableMetrics {
     cpu_percent: AtomicI64,
     value: AtomicI64,
+    is_external_down: AtomicBool,
 }
 
 impl SettableMetrics {
@@ -28,7 +29,8 @@ impl SettableMetrics {
 
     /// `cpu_percent` is relative to the pods' request.
     pub const fn new(cpu_percent: i64, value: i64) -> Self {
-        Self { cpu_percent: AtomicI64::new(cpu_percent), value: AtomicI64::new(value) }
+        let (cpu_percent, value) = (AtomicI64::new(cpu_percent), AtomicI64::new(value));
+        Self { cpu_percent, value, is_external_down: AtomicBool::new(false) }
     }
 
     pub fn set_cpu_percent(&self, percent: i64) {
@@ -38,6 +40,11 @@ impl SettableMetrics {
     /// Sets the value of all custom and external metrics.
     pub fn set_value(&self, value: i64) {
         self.value.store(value, Ordering::SeqCst);
+    }
+
+    /// Starts or ends an outage of the external metrics API.
+    pub fn set_external_down(&self, is_down: bool) {
+        self.is_external_down.store(is_down, Ordering::SeqCst);
     }
 
     fn value(&self) -> String {
@@ -76,6 +83,9 @@ impl MetricsProvider for SettableMetrics {
     }
 
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        if self.is_external_down.load(Ordering::SeqCst) {
+            return Err(ApiError::new(503, "ServiceUnavailable", "outage set by a test"));
+        }
         if query.metric == Self::MISSING {
             return Ok(Vec::new());
         }

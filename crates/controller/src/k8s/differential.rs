@@ -229,7 +229,7 @@ fn check_envelopes<K: CachedKind + Clone>(text: &str, is_ok: bool) {
     assert_eq!(event.is_ok(), is_ok, "{text}");
 }
 
-pub(crate) const PODS: [&str; 2] = [
+pub(crate) const PODS: [&str; 3] = [
     r#"{"metadata":{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7",
         "creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-01T00:00:00Z",
         "labels":{"app":"web","tier":"front"}},
@@ -239,6 +239,19 @@ pub(crate) const PODS: [&str; 2] = [
         "resources":{"requests":{"cpu":1}}},
       "status":{"phase":"Running","startTime":"2026-01-01T00:00:00Z","conditions":[
         {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#,
+    // In an in-place resize: limits, and what the kubelet has applied.
+    r#"{"metadata":{"name":"web-1","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1",
+        "kind":"ReplicaSet","name":"web","uid":"r","controller":true}]},
+      "spec":{"containers":[{"name":"app",
+          "resources":{"requests":{"cpu":"100m"},"limits":{"cpu":"2","memory":"1Gi"}}}],
+        "initContainers":[{"name":"side","restartPolicy":"Always",
+          "resources":{"limits":{"cpu":"50m"}}}],
+        "resources":{"limits":{"cpu":"3"}}},
+      "status":{"phase":"Running","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"3"}},
+        "containerStatuses":[{"name":"app","ready":true,"restartCount":0,
+          "allocatedResources":{"cpu":"1"},
+          "resources":{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}}],
+        "initContainerStatuses":[{"name":"side","resources":{"limits":{"cpu":"25m"}}}]}}"#,
     r#"{"metadata":{"name":"web-1","namespace":"shop"},"spec":null}"#,
 ];
 

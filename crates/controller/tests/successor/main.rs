@@ -13,7 +13,7 @@ mod untrusted_history;
 use std::sync::atomic::Ordering;
 
 use hpa_controller::Telemetry;
-use hpa_tests::harness::{TestbedExt, objects};
+use hpa_tests::harness::{NAMESPACE, TestbedExt, objects};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported};
@@ -162,6 +162,80 @@ async fn policies_count_scale_events_of_the_last_leader() {
             assert!(second <= first + 20 + LEASE + 2 * SYNC, "{first}, then {second}");
         }
     }
+}
+
+/// A fallback is due two minutes after the external metric fails.
+fn failing_cluster(keep_history: bool) -> Cluster {
+    let cluster = Cluster::new(Value::Null, keep_history);
+    let fallback = json!({ "replicas": 14, "failureDurationSeconds": 120 }).to_string();
+    let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
+    hpa["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/fallback": fallback });
+    cluster.testbed.apply_all([hpa]);
+    cluster
+}
+
+/// Status and transition time of the condition of fallbacks.
+fn fallback_condition(cluster: &Cluster) -> Value {
+    let hpa = cluster.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web");
+    let conditions = hpa.expect("the autoscaler")["status"]["conditions"].clone();
+    let mut conditions = conditions.as_array().expect("conditions").iter();
+    let active = conditions.find(|one| one["type"] == "ExternalMetricFallbackActive");
+    active.map(|one| json!([one["status"], one["lastTransitionTime"]])).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn active_fallback_survives_leader_changes() {
+    for keep_history in [true, false] {
+        let cluster = failing_cluster(keep_history);
+        let leader = cluster.controller("a");
+        cluster.at(1).await;
+        let standby = cluster.controller("b");
+        cluster.scaled_to(10).await;
+        cluster.at(200).await;
+        cluster.metrics.set_external_down(true);
+        let scaled = cluster.scaled_to(14).await;
+        assert!(scaled >= 320 - SYNC && scaled <= 320 + SYNC, "{scaled}");
+        cluster.at(400).await;
+        let active = fallback_condition(&cluster);
+        assert_eq!(active[0], "True");
+        leader.kill().await;
+        // Only an active fallback restores what a user changes.
+        cluster.at(450).await;
+        let mut web = cluster.testbed.deployment("web").expect("the target");
+        web["spec"]["replicas"] = json!(9);
+        cluster.testbed.apply_all([web]);
+        let restored = cluster.scaled_to(14).await;
+        assert!(restored <= 450 + SYNC + 1, "{restored}");
+        assert_eq!(fallback_condition(&cluster), active, "it is not a new failure");
+        // A restart of both.
+        standby.kill().await;
+        cluster.at(700).await;
+        let _next = cluster.controller("c");
+        cluster.at(750).await;
+        assert_eq!((cluster.replicas(), fallback_condition(&cluster)), (14, active));
+        // The failure ends once the metric was read for long enough.
+        cluster.at(800).await;
+        cluster.metrics.set_external_down(false);
+        cluster.at(800 + 30 - 1).await;
+        assert_eq!(fallback_condition(&cluster)[0], "True");
+        cluster.at(800 + 30 + 2 * SYNC).await;
+        assert_eq!(fallback_condition(&cluster)[0], "False");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_before_a_leader_change_counts_for_the_fallback() {
+    let cluster = failing_cluster(true);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    cluster.scaled_to(10).await;
+    cluster.at(200).await;
+    cluster.metrics.set_external_down(true);
+    cluster.at(290).await;
+    leader.kill().await;
+    let scaled = cluster.scaled_to(14).await;
+    assert!(scaled >= 320 - SYNC && scaled <= 320 + LEASE + 2 * SYNC, "{scaled}");
 }
 
 #[tokio::test(start_paused = true)]
