@@ -318,7 +318,7 @@ fn apply_change(cluster: &Cluster, target: &Target, change: Change) {
     }
 }
 
-/// The status without traces of its past: times, and `ScaledToZero=False`.
+/// The status without traces of its past: times, and conditions of what has ended.
 fn status(cluster: &Cluster, target: &Target) -> Value {
     let mut status =
         cluster.autoscaler(target).map_or(Value::Null, |object| object["status"].clone());
@@ -328,8 +328,11 @@ fn status(cluster: &Cluster, target: &Target) -> Value {
         status.remove("observedGeneration");
     }
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions
-        .retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
+    let stays_after_the_end = ["ScaledToZero", "ExternalMetricFallbackActive"];
+    conditions.retain(|condition| {
+        let is_past = stays_after_the_end.iter().any(|name| condition["type"] == *name);
+        !is_past || condition["status"] == "True"
+    });
     // Without a decision, ScalingLimited is that of an earlier reconcile.
     let is_active =
         |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
