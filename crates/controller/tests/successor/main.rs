@@ -165,8 +165,8 @@ async fn policies_count_scale_events_of_the_last_leader() {
 }
 
 /// A fallback is due two minutes after the external metric fails.
-fn failing_cluster(keep_history: bool) -> Cluster {
-    let cluster = Cluster::new(Value::Null, keep_history);
+fn failing_cluster() -> Cluster {
+    let cluster = Cluster::new(Value::Null, true);
     let fallback = json!({ "replicas": 14, "failureDurationSeconds": 120 }).to_string();
     let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
     hpa["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/fallback": fallback });
@@ -185,47 +185,45 @@ fn fallback_condition(cluster: &Cluster) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn active_fallback_survives_leader_changes() {
-    for keep_history in [true, false] {
-        let cluster = failing_cluster(keep_history);
-        let leader = cluster.controller("a");
-        cluster.at(1).await;
-        let standby = cluster.controller("b");
-        cluster.scaled_to(10).await;
-        cluster.at(200).await;
-        cluster.metrics.set_external_down(true);
-        let scaled = cluster.scaled_to(14).await;
-        assert!(scaled >= 320 - SYNC && scaled <= 320 + SYNC, "{scaled}");
-        cluster.at(400).await;
-        let active = fallback_condition(&cluster);
-        assert_eq!(active[0], "True");
-        leader.kill().await;
-        // Only an active fallback restores what a user changes.
-        cluster.at(450).await;
-        let mut web = cluster.testbed.deployment("web").expect("the target");
-        web["spec"]["replicas"] = json!(9);
-        cluster.testbed.apply_all([web]);
-        let restored = cluster.scaled_to(14).await;
-        assert!(restored <= 450 + SYNC + 1, "{restored}");
-        assert_eq!(fallback_condition(&cluster), active, "it is not a new failure");
-        // A restart of both.
-        standby.kill().await;
-        cluster.at(700).await;
-        let _next = cluster.controller("c");
-        cluster.at(750).await;
-        assert_eq!((cluster.replicas(), fallback_condition(&cluster)), (14, active));
-        // The failure ends once the metric was read for long enough.
-        cluster.at(800).await;
-        cluster.metrics.set_external_down(false);
-        cluster.at(800 + 30 - 1).await;
-        assert_eq!(fallback_condition(&cluster)[0], "True");
-        cluster.at(800 + 30 + 2 * SYNC).await;
-        assert_eq!(fallback_condition(&cluster)[0], "False");
-    }
+    let cluster = failing_cluster();
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let standby = cluster.controller("b");
+    cluster.scaled_to(10).await;
+    cluster.at(200).await;
+    cluster.metrics.set_external_down(true);
+    let scaled = cluster.scaled_to(14).await;
+    assert!(scaled >= 320 - SYNC && scaled <= 320 + SYNC, "{scaled}");
+    cluster.at(400).await;
+    let active = fallback_condition(&cluster);
+    assert_eq!(active[0], "True");
+    leader.kill().await;
+    // Only an active fallback restores what a user changes.
+    cluster.at(450).await;
+    let mut web = cluster.testbed.deployment("web").expect("the target");
+    web["spec"]["replicas"] = json!(9);
+    cluster.testbed.apply_all([web]);
+    let restored = cluster.scaled_to(14).await;
+    assert!(restored <= 450 + SYNC + 1, "{restored}");
+    assert_eq!(fallback_condition(&cluster), active, "it is not a new failure");
+    // A restart of both.
+    standby.kill().await;
+    cluster.at(700).await;
+    let _next = cluster.controller("c");
+    cluster.at(750).await;
+    assert_eq!((cluster.replicas(), fallback_condition(&cluster)), (14, active));
+    // The failure ends once the metric was read for long enough.
+    cluster.at(800).await;
+    cluster.metrics.set_external_down(false);
+    cluster.at(800 + 30 - 1).await;
+    assert_eq!(fallback_condition(&cluster)[0], "True");
+    cluster.at(800 + 30 + 2 * SYNC).await;
+    assert_eq!(fallback_condition(&cluster)[0], "False");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failure_before_a_leader_change_counts_for_the_fallback() {
-    let cluster = failing_cluster(true);
+    let cluster = failing_cluster();
     let leader = cluster.controller("a");
     cluster.at(1).await;
     let _standby = cluster.controller("b");
