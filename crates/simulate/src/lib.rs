@@ -8,6 +8,7 @@
 //! - `cluster`, `readings`: what the controllers of Kubernetes do with its pods, and what metrics APIs
 //!   answer
 //! - `file`: scenarios with an autoscaler and variants
+//! - `forecast`: forecasts, for autoscalers that have them on
 //! - `run`, `measure`: a run second by second, and its result
 //! - [`recommend`]: the search for better settings
 //! - [`report`]: tables, charts and pages
@@ -36,6 +37,7 @@
 
 mod cluster;
 mod file;
+mod forecast;
 mod measure;
 mod readings;
 pub mod recommend;
