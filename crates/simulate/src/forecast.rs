@@ -62,21 +62,9 @@ impl Forecasts {
         if !settings.forecasts.is_on() {
             return None;
         }
-        let workload = &variant.workload;
-        let past = |minute: u32| {
-            let since = f64::from(minute) * SECONDS_PER_MINUTE;
-            let second = since - f64::from(PAST_MINUTES) * SECONDS_PER_MINUTE;
-            let load = match &workload.past {
-                Some(past) => past.at(since),
-                None => workload.load.at(second),
-            };
-            (timestamp_at(start, second), load)
-        };
-        let profile = workload.profile.as_ref().unwrap_or(&variant.cluster.default_profile);
-        let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
         Some(Self {
-            loads: (0..PAST_MINUTES).map(past).collect(),
-            startup: span(startup),
+            loads: past(variant, start).collect(),
+            startup: startup(variant),
             period: span(variant.controller.sync_period.get()),
             metrics: Vec::new(),
         })
@@ -99,9 +87,10 @@ impl Forecasts {
 
     /// Keeps a sample of each minute.
     fn add(&mut self, load: f64, now: Timestamp) {
-        let is_due = self.loads.back().is_none_or(|(last, _)| {
-            now.duration_since(*last).as_secs_f64() >= SECONDS_PER_MINUTE
-        });
+        let is_due = self
+            .loads
+            .back()
+            .is_none_or(|(last, _)| now.duration_since(*last).as_secs_f64() >= SECONDS_PER_MINUTE);
         if !is_due {
             return;
         }
@@ -186,8 +175,49 @@ impl Metric {
             quantile,
             days: forecast.days,
         });
-        Some(MetricForecast { reason: verdict.reason.into(), text: verdict.text().into(), forecast })
+        Some(MetricForecast {
+            reason: verdict.reason.into(),
+            text: verdict.text().into(),
+            forecast,
+        })
     }
+}
+
+/// Whether forecasts of the workload's load would have helped in the weeks before the start.
+pub(crate) fn would_help(variant: &Variant) -> bool {
+    let profile = variant.workload.profile.as_ref().unwrap_or(&variant.cluster.default_profile);
+    let spec = &variant.autoscaler.spec;
+    let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
+    let workload = Workload {
+        target: profile.target(),
+        min_replicas: bound(spec.effective_min_replicas()),
+        max_replicas: bound(spec.max_replicas),
+        startup: startup(variant),
+        ..Workload::default()
+    };
+    let trace = Trace::new(past(variant, Timestamp::UNIX_EPOCH));
+    workload.target > 0.0
+        && gate(&trace, &GateSettings::new(workload, TimeZone::UTC)).reason.is_active()
+}
+
+/// The load in each minute before the start.
+fn past(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp, f64)> {
+    let workload = &variant.workload;
+    (0..PAST_MINUTES).map(move |minute| {
+        let since = f64::from(minute) * SECONDS_PER_MINUTE;
+        let second = since - f64::from(PAST_MINUTES) * SECONDS_PER_MINUTE;
+        let load = match &workload.past {
+            Some(past) => past.at(since),
+            None => workload.load.at(second),
+        };
+        (timestamp_at(start, second), load)
+    })
+}
+
+/// The time from the creation of a pod until it is ready.
+fn startup(variant: &Variant) -> SignedDuration {
+    let profile = variant.workload.profile.as_ref().unwrap_or(&variant.cluster.default_profile);
+    span(profile.scheduling.get() + profile.starting.get() + profile.readiness.get())
 }
 
 fn span(seconds: f64) -> SignedDuration {
@@ -222,6 +252,14 @@ mod tests {
         let first = |run: &Run| run.steps.iter().find(|step| step.to > step.from).unwrap().clone();
         assert!(first(&forecast).second < first(&reactive).second);
         assert!(first(&forecast).sentence.contains("forecast: "), "{:?}", first(&forecast));
+    }
+
+    #[test]
+    fn forecasts_are_recommended_only_if_they_would_have_helped() {
+        let mut base = morning().variants.swap_remove(0);
+        assert!(would_help(&base));
+        base.workload.past = Some(crate::workload::load::Load::Constant(300.0));
+        assert!(!would_help(&base));
     }
 
     #[test]
