@@ -1,7 +1,7 @@
 //! A horizontal autoscaler on a recorded load, minute by minute.
 
 use hpa_calc::{
-    MilliValue,
+    EffectiveBehavior, HorizontalPodAutoscaler, MilliValue, Settings as EngineSettings,
     replicas::{ValueTarget, external_average_value},
     settings::Tolerances,
 };
@@ -55,6 +55,22 @@ impl Default for Workload {
 }
 
 impl Workload {
+    /// The workload of an autoscaler. `target` is the load of a pod that one of its metrics aims
+    /// at, see [`hpa_calc::replicas::Load::per_replica`].
+    pub fn of(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
+        let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
+        Self {
+            target,
+            tolerance: Tolerances::for_spec(&hpa.spec, settings).up,
+            min_replicas: bound(hpa.spec.effective_min_replicas()),
+            max_replicas: bound(hpa.spec.max_replicas),
+            stabilization: EffectiveBehavior::new(&hpa.spec, settings)
+                .down()
+                .stabilization_window(),
+            ..Self::default()
+        }
+    }
+
     /// The time from a reading until the pods of the next decision are ready. With this horizon, no
     /// pod is late.
     pub fn horizon(&self) -> SignedDuration {

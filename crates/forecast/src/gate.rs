@@ -1,5 +1,6 @@
 //! The gate: forecasts are used only if they would have helped in the past two weeks.
 
+use hpa_calc::ForecastReason;
 use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
@@ -92,6 +93,45 @@ pub struct Verdict {
     pub choice: Option<Choice>,
     /// The past two weeks with and without forecasts.
     pub comparison: Option<Comparison>,
+}
+
+impl From<Reason> for ForecastReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Forecasting => Self::Forecasting,
+            Reason::NotEnoughHistory => Self::NotEnoughHistory,
+            Reason::NoSeason => Self::NoSeason,
+            Reason::NoBenefit => Self::NoBenefit,
+            Reason::SourceFailed => Self::SourceFailed,
+        }
+    }
+}
+
+impl Verdict {
+    /// The reason in words, for the condition `ForecastActive`.
+    pub fn text(&self) -> String {
+        match self.reason {
+            Reason::Forecasting => {
+                let share = self.comparison.as_ref().map_or(1.0, Comparison::ratio) * 100.0;
+                format!(
+                    "with forecasts, {share:.0} % of the overload that the same pod-hours had \
+                     without them in the past two weeks"
+                )
+            }
+            Reason::NotEnoughHistory => {
+                "fewer than ten days of the load are known, or more than a fifth is missing".into()
+            }
+            Reason::NoSeason => {
+                "neither the time of day nor the day of the week says what the load does next"
+                    .into()
+            }
+            Reason::NoBenefit => {
+                "at equal pod-hours, overload would have been about the same in the past two weeks"
+                    .into()
+            }
+            Reason::SourceFailed => "the past can't be read".into(),
+        }
+    }
 }
 
 /// The same time with and without forecasts.

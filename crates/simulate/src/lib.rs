@@ -7,6 +7,7 @@
 //! - [`workload`]: the model: load, pods, queues, metrics, and the file format of scenarios
 //! - `cluster`, `readings`: the workload controllers of Kubernetes, and the metrics APIs
 //! - `file`: scenarios with an autoscaler and variants
+//! - `forecast`: forecasts, for autoscalers that have them on
 //! - `run`, `measure`: a run second by second, and its result
 //! - [`recommend`]: the search for better settings
 //! - [`report`]: tables, charts and pages
@@ -35,6 +36,7 @@
 
 mod cluster;
 mod file;
+mod forecast;
 mod measure;
 mod readings;
 pub mod recommend;

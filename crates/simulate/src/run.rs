@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cluster::Cluster,
     file::Variant,
+    forecast::{Forecasts, Reconcile},
     measure::{Measure, Outcome},
     readings::MetricsApis,
     workload::{
@@ -94,6 +95,7 @@ struct Simulator<'a> {
     cluster: Cluster,
     hpa: HorizontalPodAutoscaler,
     history: History,
+    forecasts: Option<Forecasts>,
     measure: Measure,
     run: Run,
     options: RunOptions<'a>,
@@ -131,6 +133,7 @@ impl<'a> Simulator<'a> {
         let settings = settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings;
         Self {
             variant,
+            forecasts: Forecasts::new(variant, &settings, START),
             settings,
             cluster,
             hpa,
@@ -202,8 +205,14 @@ impl<'a> Simulator<'a> {
             Plan::new(&self.hpa, Ok(scale), &self.settings, |_| SelectedPods::new(cluster.pods()));
         let namespace = &self.hpa.metadata.namespace;
         let apis = MetricsApis::new(cluster, namespace, START, second);
-        let readings: Readings =
+        let mut readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
+        if let Some(forecasts) = &mut self.forecasts {
+            let seen = cluster.observe();
+            let (hpa, settings, plan) = (&self.hpa, &self.settings, &plan);
+            let load = seen.offered + seen.arriving;
+            forecasts.observe(&mut readings, &Reconcile { hpa, settings, plan, load, second, now });
+        }
         let history = std::mem::take(&mut self.history);
         let decision = plan.decide(readings, history, now);
         let conclusion = decision.conclude(Ok(()), now);

@@ -75,8 +75,10 @@ impl Variant {
 
     /// Multiplies the load and the arrivals of queues.
     pub(crate) fn scale_load(&mut self, factor: f64) {
-        self.workload.load.scale(factor);
-        self.cluster.workloads.iter_mut().for_each(|workload| workload.load.scale(factor));
+        for workload in self.cluster.workloads.iter_mut().chain([&mut self.workload]) {
+            workload.load.scale(factor);
+            workload.past.iter_mut().for_each(|past| past.scale(factor));
+        }
         self.cluster.queues.iter_mut().for_each(|queue| queue.arrivals.scale(factor));
     }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     file::Variant,
+    forecast,
     workload::{random, random::Rng},
 };
 
@@ -47,6 +48,7 @@ pub(super) struct Sampler<'a> {
     base: &'a Variant,
     accepts: Accepts<'a>,
     rng: Rng,
+    dimensions: Vec<Dimension>,
     seen: HashSet<String>,
 }
 
@@ -54,14 +56,18 @@ impl<'a> Sampler<'a> {
     pub(super) fn new(base: &'a Variant, accepts: Accepts<'a>) -> Self {
         let rng = random::rng(base.cluster.seed, random::hash(&["candidates"]), 0);
         let seen = HashSet::from([base.manifest.to_string()]);
-        Self { base, accepts, rng, seen }
+        let mut dimensions = Dimension::ALL.to_vec();
+        if !forecast::would_help(base) {
+            dimensions.retain(|dimension| *dimension != Dimension::Forecast);
+        }
+        Self { base, accepts, rng, dimensions, seen }
     }
 
     /// Up to `count` settings.
     pub(super) fn random(&mut self, count: usize) -> Vec<Candidate> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
-            for dimension in Dimension::ALL {
+            for dimension in sampler.dimensions.clone() {
                 if sampler.rng.f64() >= KEEP {
                     sampler.set(&mut tuning, dimension);
                 }
@@ -78,7 +84,7 @@ impl<'a> Sampler<'a> {
                 tuning.clone_from(&trial.candidate.tuning);
             }
             for _ in 0..sampler.rng.u8(1..=2) {
-                if let Some(dimension) = sampler.rng.choice(&Dimension::ALL).copied() {
+                if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
                     tuning.reset(dimension);
                     if sampler.rng.f64() >= KEEP {
                         sampler.set(&mut tuning, dimension);
@@ -122,6 +128,7 @@ impl<'a> Sampler<'a> {
             }
             Dimension::DownPolicy => tuning.down.policy = self.policy(&DOWN_POLICIES),
             Dimension::DownTolerance => tuning.down.tolerance = self.rng.choice([2, 5, 20, 30]),
+            Dimension::Forecast => tuning.forecasts = true,
         }
     }
 

@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::file::{Variant, decode_autoscaler};
 
+/// The annotation of the setting that turns forecasts on.
+const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
+
 /// Changes of the scenario's settings. `None` is the default of the API server or the controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tuning {
@@ -16,6 +19,8 @@ pub(super) struct Tuning {
     pub(super) replaces_behavior: bool,
     pub(super) up: Rules,
     pub(super) down: Rules,
+    /// Whether forecasts raise the answer.
+    pub(super) forecasts: bool,
 }
 
 /// The scaling rules of one direction.
@@ -46,10 +51,12 @@ pub(super) enum Dimension {
     DownWindow,
     DownPolicy,
     DownTolerance,
+    Forecast,
 }
 
 impl Dimension {
-    pub(super) const ALL: [Self; 9] = [
+    /// Those that help only some workloads are last.
+    pub(super) const ALL: [Self; 10] = [
         Self::Target,
         Self::MinReplicas,
         Self::MaxReplicas,
@@ -59,6 +66,7 @@ impl Dimension {
         Self::DownWindow,
         Self::DownPolicy,
         Self::DownTolerance,
+        Self::Forecast,
     ];
 }
 
@@ -123,6 +131,9 @@ impl Tuning {
         }
         self.up.describe("up", &mut texts);
         self.down.describe("down", &mut texts);
+        if self.forecasts {
+            texts.push("forecasts".to_owned());
+        }
         texts
     }
 
@@ -138,6 +149,7 @@ impl Tuning {
             Dimension::DownWindow => self.down.window.is_some(),
             Dimension::DownPolicy => self.down.policy.is_some(),
             Dimension::DownTolerance => self.down.tolerance.is_some(),
+            Dimension::Forecast => self.forecasts,
         }
     }
 
@@ -153,6 +165,7 @@ impl Tuning {
             Dimension::DownWindow => self.down.window = None,
             Dimension::DownPolicy => self.down.policy = None,
             Dimension::DownTolerance => self.down.tolerance = None,
+            Dimension::Forecast => self.forecasts = false,
         }
     }
 }
@@ -196,6 +209,10 @@ impl Candidate {
             if let Some(behavior) = tuning.behavior() {
                 spec.insert("behavior".to_owned(), behavior);
             }
+        }
+        if tuning.forecasts {
+            let annotation = json!({ "metadata": { "annotations": { FORECAST: "scale" } } });
+            json_patch::merge(&mut manifest, &annotation);
         }
         let autoscaler = decode_autoscaler(&manifest).ok()?;
         Some(Self { tuning, variant: Variant { autoscaler, manifest, ..base.clone() } })

@@ -88,6 +88,10 @@ pub struct WorkloadSpec {
     /// The total load, in units per second.
     #[serde(default)]
     pub load: Load,
+    /// The load in the four weeks before the start, for autoscalers with forecasts. By default that
+    /// of `load`, so a repeated load also repeats in the past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<Load>,
     /// Custom metrics of the pods (`type: Pods`).
     #[serde(default)]
     pub pod_metrics: Vec<PodMetricSpec>,
@@ -262,6 +266,7 @@ impl WorkloadSpec {
             replicas: 1,
             profile: None,
             load: Load::default(),
+            past: None,
             pod_metrics: Vec::new(),
             spec: None,
         }
@@ -312,7 +317,9 @@ impl Scenario {
             &mut MetricValue::Curve(ref mut load) => Some(load),
             _ => None,
         };
-        let workloads = self.workloads.iter_mut().map(|one| &mut one.load);
+        let workloads = self.workloads.iter_mut();
+        let workloads =
+            workloads.flat_map(|one| std::iter::once(&mut one.load).chain(&mut one.past));
         let queues = self.queues.iter_mut().map(|one| &mut one.arrivals);
         let objects = self.object_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
         let external = self.external_metrics.iter_mut().filter_map(|one| curve(&mut one.value));

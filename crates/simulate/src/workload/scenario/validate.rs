@@ -82,6 +82,9 @@ impl Scenario {
                 at(format!("{path}.profile"), profile.validate())?;
             }
             at(format!("{path}.load"), workload.load.validate())?;
+            if let Some(past) = &workload.past {
+                at(format!("{path}.past"), past.validate())?;
+            }
         }
         Ok(())
     }
