@@ -148,7 +148,9 @@ impl Metric {
     ) -> Self {
         let trace = Trace::new(loads.iter().map(|(at, load)| (*at, load * per_load)));
         let mut history = History::new(LEARNED_DAYS + 1);
-        loads.iter().for_each(|(at, load)| history.add(*at, load * per_load));
+        for (at, load) in loads {
+            history.add(*at, load * per_load);
+        }
         let verdict = if settings.workload.target > 0.0 {
             gate(&trace, settings)
         } else {

@@ -3,10 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    EffectiveBehavior, ForecastReason, HorizontalPodAutoscaler, MetricForecast, Plan, Pod,
-    Readings, Settings,
+    ForecastReason, HorizontalPodAutoscaler, MetricForecast, Plan, Pod, Readings, Settings,
     api::{CrossVersionObjectReference, MetricSpec, MetricTarget},
-    settings::Tolerances,
 };
 use hpa_forecast::{Settings as GateSettings, Trace, Verdict, Workload};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
@@ -148,7 +146,11 @@ impl AutoscalerForecasts {
             // Its target is known with its first reading.
             let Some(load) = metric.load.filter(|load| load.per_replica > 0.0) else { continue };
             let Some(spec) = self.specs.get(index).cloned() else { continue };
-            let workload = workload(hpa, settings, load.per_replica, startup);
+            let workload = Workload {
+                startup,
+                delay: METRIC_DELAY,
+                ..Workload::of(hpa, settings, load.per_replica)
+            };
             let settings = GateSettings {
                 horizon,
                 quantile,
@@ -233,22 +235,4 @@ fn measure_the_same(one: &MetricSpec, other: &MetricSpec) -> bool {
         spec
     };
     one == other || without_target(one) == without_target(other)
-}
-
-fn workload(
-    hpa: &HorizontalPodAutoscaler,
-    settings: &Settings,
-    target: f64,
-    startup: SignedDuration,
-) -> Workload {
-    let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
-    Workload {
-        target,
-        tolerance: Tolerances::for_spec(&hpa.spec, settings).up,
-        min_replicas: bound(hpa.spec.effective_min_replicas()),
-        max_replicas: bound(hpa.spec.max_replicas),
-        startup,
-        delay: METRIC_DELAY,
-        stabilization: EffectiveBehavior::new(&hpa.spec, settings).down().stabilization_window(),
-    }
 }

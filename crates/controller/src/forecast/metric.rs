@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hpa_calc::{ForecastReason, LoadForecast, MetricForecast, replicas::Load};
-use hpa_forecast::{Comparison, History, LEARNED_DAYS, Model, Question, Reason, Trace, Verdict};
+use hpa_forecast::{Comparison, History, LEARNED_DAYS, Model, Question, Trace, Verdict};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -146,13 +146,14 @@ impl MetricState {
             }
             self.history = history;
         }
+        let text = verdict.text();
         let Verdict { reason, choice, comparison } = verdict;
-        let reason = as_calc(reason);
+        let reason = ForecastReason::from(reason);
         let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
         self.checked = Some(Checked {
             at: now,
             reason,
-            text: (text(reason, comparison.as_ref()) + &note).into(),
+            text: (text + &note).into(),
             model: choice.map(|choice| choice.model).unwrap_or_default(),
             comparison,
         });
@@ -170,39 +171,5 @@ impl MetricState {
     /// The past that this process has seen, if the source has none.
     pub(super) fn own_past(&self) -> Trace {
         Trace::new(self.history.means())
-    }
-}
-
-fn as_calc(reason: Reason) -> ForecastReason {
-    match reason {
-        Reason::Forecasting => ForecastReason::Forecasting,
-        Reason::NotEnoughHistory => ForecastReason::NotEnoughHistory,
-        Reason::NoSeason => ForecastReason::NoSeason,
-        Reason::NoBenefit => ForecastReason::NoBenefit,
-        Reason::SourceFailed => ForecastReason::SourceFailed,
-    }
-}
-
-fn text(reason: ForecastReason, comparison: Option<&Comparison>) -> String {
-    match reason {
-        ForecastReason::Forecasting => {
-            let share = comparison.map_or(1.0, Comparison::ratio) * 100.0;
-            format!(
-                "with forecasts, {share:.0} % of the overload that the same pod-hours had without \
-                 them in the past two weeks"
-            )
-        }
-        ForecastReason::NotEnoughHistory => {
-            "fewer than ten days of the load are known, or more than a fifth is missing".to_owned()
-        }
-        ForecastReason::NoSeason => {
-            "neither the time of day nor the day of the week says what the load does next"
-                .to_owned()
-        }
-        ForecastReason::NoBenefit => {
-            "at equal pod-hours, overload would have been about the same in the past two weeks"
-                .to_owned()
-        }
-        ForecastReason::SourceFailed => "the past can't be read".to_owned(),
     }
 }
