@@ -153,7 +153,7 @@ pub enum Rule {
     /// nothing changes.
     DirectionReversed,
     /// The pods are not above the target on average, and only pods beyond the desired replicas
-    /// would raise those, so nothing changes (see [`Rollout`](crate::settings::Rollout)).
+    /// would raise those, so nothing changes (see [`Rollout`]).
     SurgeIgnored,
 }
 
