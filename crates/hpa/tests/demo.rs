@@ -259,7 +259,7 @@ fn explain_reads_the_past_by_the_clock_of_the_demo() {
     command.args(["explain", "api", "--since", "5m"]).env("KUBECONFIG", kubeconfig_in(&output));
     let result = command.env("HPA_CONTROLLER_URL", url).output().expect("the binary runs");
     let explained = String::from_utf8(result.stdout).expect("UTF-8");
-    let (_, past) = explained.split_once("How it came to this").expect("the past");
+    let (_, past) = explained.split_once("Earlier decisions").expect("the past");
     assert!(past.contains("stays at 2"), "{explained}");
     signal(&child, Signal::TERM);
     child.wait().expect("an exit status");
