@@ -238,7 +238,10 @@ impl Inner {
         };
         apply_defaults(&mut hpa.spec);
         let previous = self.entries.remove(&id);
-        if let Some(entry) = previous.as_ref().filter(|entry| entry.hpa.as_deref() == Some(&hpa)) {
+        let is_unchanged = |entry: &&Entry| {
+            entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
+        };
+        if let Some(entry) = previous.as_ref().filter(is_unchanged) {
             // A list repeats what a watch returned.
             self.entries.insert(id, entry.clone());
             return;
