@@ -50,7 +50,7 @@ async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()
     for expected in [
         "custom.metrics.k8s.io/v1beta1: both list ",
         " metrics, only left 0, only right 0\n",
-        "external.metrics.k8s.io/v1beta1: both list 1 metrics, only left 0, only right 0\n",
+        "external.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n",
         "5 requests for the metrics of 2 autoscalers, 4 values: 1 differ\n",
         "pod web-0: left 0, right has no value (prometheus-adapter reports NaN as 0)\n",
     ] {

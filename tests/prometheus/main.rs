@@ -1,11 +1,12 @@
 //! The rules of the cookbook and of the adapter's chart, shared queries, common mistakes in rules,
-//! and queries of collectors, on a real Prometheus.
+//! queries of collectors, and forecasts from the past, on a real Prometheus.
 //!
 //! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
 //! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
 
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "a test runner, which stops at broken data and prints results"
 )]
@@ -17,6 +18,7 @@ mod cookbook;
 mod default_rules;
 mod document;
 mod fixture;
+mod forecasts;
 mod mistakes;
 mod promql;
 mod reader;
@@ -101,6 +103,7 @@ async fn run() -> Result<usize> {
     for (name, result) in collectors::check(&server.url).await? {
         line(format!("collectors::{name}"), result);
     }
+    line("forecasts::observed_then_scaled_for".to_owned(), forecasts::check(&binary).await);
     Ok(failed)
 }
 

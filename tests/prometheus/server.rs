@@ -65,7 +65,8 @@ impl Server {
         let file = dir.path().join("series.txt");
         fs::write(&file, openmetrics)?;
         let output = std::process::Command::new("promtool")
-            .args(["tsdb", "create-blocks-from", "openmetrics"])
+            // A block of two hours takes long, because the whole file is read for each.
+            .args(["tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=500h"])
             .args([file, dir.path().join("data")])
             .output()
             .context("there is no promtool in PATH")?;
@@ -85,6 +86,7 @@ fn run(dir: &Path, config: &str) -> Result<(Process, String)> {
     command
         .arg(format!("--config.file={}", config_path.display()))
         .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg("--storage.tsdb.retention.time=60d")
         .arg(format!("--web.listen-address=127.0.0.1:{port}"));
     let process = Process::start(dir, "prometheus", command)?;
     Ok((process, format!("http://127.0.0.1:{port}")))

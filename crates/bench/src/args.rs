@@ -58,6 +58,10 @@ pub(crate) struct RunArguments {
     /// Time to wait until all autoscalers are decided; then the measurement begins without the rest
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
     pub(crate) within: Duration,
+    /// Time to wait between the first decisions and the measurement, for work in the background. The
+    /// figures until all are decided include it
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) settle: Option<Duration>,
     /// Rounds in which each controller is measured in turn; the result is the medians
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(1..=100))]
     pub(crate) repeat: u32,

@@ -81,6 +81,11 @@ struct Measurement {
 }
 
 impl Load {
+    /// Average load of each target, in pods.
+    pub(crate) fn pods(&self) -> u32 {
+        self.pods
+    }
+
     pub(crate) fn new(population: &Population) -> Self {
         Self {
             change: population.change,

@@ -25,8 +25,8 @@ use crate::{
     },
     readings::Readings,
     settings::{
-        Bounds, BoundsChange, DEFAULT_METRIC, PodSelection, Readiness, Settings, Tolerances, after,
-        before,
+        Bounds, BoundsChange, DEFAULT_METRIC, OwnSettings, PodSelection, Readiness, Settings,
+        Tolerances, after, before,
     },
     status::StatusDraft,
     validation::MAX_METRICS,
@@ -175,7 +175,7 @@ impl<'a> Plan<'a> {
     pub fn decide(self, readings: Readings, mut history: History, now: Timestamp) -> Decision<'a> {
         let Self { hpa, settings, scale, kind } = self;
         let current = scale.spec_replicas;
-        let bounds = settings.bounds_at(&hpa.spec, now);
+        let (bounds, bounds_change) = settings.schedule_at(&hpa.spec, now);
         let is_scheduled = settings.bounds.is_some();
         let explanation = Explanation {
             current_replicas: current,
@@ -226,7 +226,7 @@ impl<'a> Plan<'a> {
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
-        let schedule = is_scheduled.then(|| decision.bounds_text(now));
+        let schedule = is_scheduled.then(|| schedule_text(bounds, bounds_change));
         decision.explain_bounds(schedule.as_deref());
         decision.clear_fallback_condition();
         decision.clear_forecast_condition();
@@ -236,14 +236,22 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The maximum length of one setting in the condition, in characters.
-const MAX_SETTING_LEN: usize = 100;
 /// The maximum length of the condition that names skipped pods, in characters.
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
 const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
 const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
+
+/// The bounds by a schedule, and their next change.
+fn schedule_text(bounds: Bounds, change: Option<BoundsChange>) -> String {
+    match change {
+        Some(BoundsChange { at, bounds: next, .. }) => {
+            format!("{bounds} until {at:.0}, then {next}")
+        }
+        None => bounds.to_string(),
+    }
+}
 
 impl Decision<'_> {
     /// The replicas to write to the target's scale, or `None` to leave it.
@@ -297,24 +305,21 @@ impl Decision<'_> {
         });
     }
 
-    /// Sets the condition that names the settings of the autoscaler, other than those that have a
-    /// condition of their own.
+    /// Sets the condition that names the settings of the autoscaler, and what is wrong with them.
     fn report_settings(&mut self, schedule: Option<&str>) {
-        let applied = self.settings.applied.iter();
-        let texts: Vec<String> = applied
-            .filter(|applied| !["pause", "dry-run"].contains(&applied.name))
-            .map(|applied| go_text::cut(applied.to_string(), MAX_SETTING_LEN))
-            .collect();
-        if texts.is_empty() {
+        let Some(OwnSettings { applied, problems }) = self.settings.own.as_deref() else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
-        }
-        let mut message = texts.join(", ");
-        if let Some(schedule) = schedule {
-            message = format!("{message}; {schedule}");
-        }
-        let reason = ConditionReason::SetOnAutoscaler;
-        self.draft.set(ConditionType::CustomSettings, true, reason, message);
+        };
+        let reason = if problems.is_empty() {
+            ConditionReason::SetOnAutoscaler
+        } else {
+            ConditionReason::InvalidSettings
+        };
+        let texts = [problems, applied, schedule.unwrap_or_default()];
+        let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        let is_any_applied = !applied.is_empty();
+        self.draft.set(ConditionType::CustomSettings, is_any_applied, reason, texts.join("; "));
     }
 
     /// Sets the condition that names pods without a request, if any are left out. It stays while a
@@ -336,17 +341,6 @@ impl Decision<'_> {
             || metrics.iter().all(|metric| metric.error.is_none())
         {
             self.draft.remove(&ConditionType::PodsSkipped);
-        }
-    }
-
-    /// The bounds by the schedule, and their next change.
-    fn bounds_text(&self, now: Timestamp) -> String {
-        let bounds = self.bounds;
-        match self.settings.next_bounds_change(&self.hpa.spec, now) {
-            Some(BoundsChange { at, bounds: next, .. }) => {
-                format!("{bounds} until {at:.0}, then {next}")
-            }
-            None => bounds.to_string(),
         }
     }
 

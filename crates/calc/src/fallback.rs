@@ -16,7 +16,7 @@ use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, MetricSourceType, MetricSpec},
     decide::Decision,
     event::{Event, EventReason},
-    explain::{MetricFailure, SettingEffect},
+    explain::{MetricFailure, SettingEffect, counted},
     go_text,
     history::{FailingMetric, History},
     readings::Readings,
@@ -84,14 +84,14 @@ impl<'a> Fallbacks<'a> {
         };
         state.fallback_since?;
         let replicas = fallback.proposal(self.current);
+        let proposed = counted(replicas, "replica");
         let name = described(spec);
         let since = format!("{:.0}", state.since);
-        self.active.push(format!("{name} fails since {since}, {replicas} replicas proposed"));
+        self.active.push(format!("{name} fails since {since}, {proposed} proposed"));
         let text = match state.recovering_since {
-            None => format!("{replicas} replicas, because it fails since {since}"),
+            None => format!("{proposed}, because it fails since {since}"),
             Some(at) => format!(
-                "{replicas} replicas, until it has been read for {}s; it failed from {since} to \
-                 {at:.0}",
+                "{proposed}, until it has been read for {}s; it failed from {since} to {at:.0}",
                 RECOVERY.as_secs()
             ),
         };
@@ -126,11 +126,12 @@ impl<'a> Fallbacks<'a> {
         let delay = SignedDuration::from_secs(fallback.failure_duration_seconds.into());
         if has_failed && state.fallback_since.is_none() && state.since <= before(self.now, delay) {
             state.fallback_since = Some(self.now);
-            let (name, replicas) = (described(spec), fallback.proposal(self.current));
+            let replicas = counted(fallback.proposal(self.current), "replica");
+            let name = described(spec);
             self.events.push(Event::warning(
                 EventReason::MetricFallbackStarted,
                 format!(
-                    "{name} has failed since {:.0}: its fallback proposes {replicas} replicas",
+                    "{name} has failed since {:.0}: its fallback proposes {replicas}",
                     state.since
                 ),
             ));

@@ -18,7 +18,7 @@ use crate::{
     combine::LargestProposal,
     decide::Decision,
     event::{Event, EventReason},
-    explain::{ForecastExplanation, MetricExplanation, SettingEffect, number},
+    explain::{ForecastExplanation, MetricExplanation, SettingEffect, counted, number},
     go_text,
     metric::{Context, evaluate},
     plan::{Plan, PlanKind},
@@ -184,6 +184,7 @@ pub(crate) fn raise(largest: &mut LargestProposal, explanations: &mut [MetricExp
         number(forecast.load),
         number(quantile * 100.0) + "%"
     );
+    let asked = counted(replicas, "replica");
     let text = if forecast.counts {
         *largest = LargestProposal {
             replicas,
@@ -191,9 +192,9 @@ pub(crate) fn raise(largest: &mut LargestProposal, explanations: &mut [MetricExp
             metric: format!("the forecast of {}", metric.metric),
             is_fallback: false,
         };
-        format!("{replicas} replicas for {because}")
+        format!("{asked} for {because}")
     } else {
-        format!("observed only; it would ask for {replicas} replicas for {because}")
+        format!("observed only; it would ask for {asked} for {because}")
     };
     metric.effects.push(SettingEffect { setting: SETTING, text });
 }

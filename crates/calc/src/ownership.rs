@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     api::{ConditionReason, ConditionType, Pod, Scale},
     decide::Decision,
+    explain::counted,
 };
 
 /// How long a rollout may have more pods than the target counts: the default of a Deployment's
@@ -33,9 +34,12 @@ impl Decision<'_> {
         }
         let target = &self.hpa.spec.scale_target_ref;
         let message = format!(
-            "the selector {} matches {active} pods, but {}/{} has {replicas}: pods of others count \
-                too. Change the labels, or set autoscaling.hpa-rs.dev/pods=owned",
-            scale.selector, target.kind, target.name
+            "the selector {} matches {}, but {}/{} has {replicas}: pods of others count too. Change \
+             the labels, or set autoscaling.hpa-rs.dev/pods=owned",
+            scale.selector,
+            counted(active, "pod"),
+            target.kind,
+            target.name
         );
         let reason = ConditionReason::PodsOfOthers;
         self.draft.set(ConditionType::SelectorMatchesExtraPods, true, reason, message);

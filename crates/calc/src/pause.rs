@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use crate::{
     api::{ConditionReason, ConditionType},
     decide::{Decision, Outcome},
-    explain::Summary,
+    explain::{Summary, counted},
     history::Direction,
 };
 
@@ -85,7 +85,7 @@ impl Decision<'_> {
         if let Outcome::Rescale { to, reason } = &self.outcome {
             let to = *to;
             if pause.applies_to(Outcome::direction(self.current, to)) {
-                message = format!("{message}: {to} replicas desired");
+                message = format!("{message}: {} desired", counted(to, "replica"));
                 self.explanation.summary = Summary::Paused(reason.clone());
                 self.outcome = Outcome::Paused { to };
             }

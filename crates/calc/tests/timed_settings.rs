@@ -5,7 +5,8 @@ mod common;
 
 use hpa_calc::{
     Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Plan, ReadError,
-    Reading, Readings, Scale, SelectedPods, Settings, settings::SettingPolicy,
+    Reading, Readings, Scale, SelectedPods, Settings,
+    settings::{SettingPolicy, SettingProblem},
 };
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
@@ -46,8 +47,13 @@ impl Run {
         run
     }
 
-    /// Replaces the annotations.
+    /// Replaces the annotations by valid ones.
     fn annotate(&mut self, annotations: Value) {
+        assert_eq!(self.set_annotations(annotations), []);
+    }
+
+    /// Replaces the annotations. Returns what is wrong with them.
+    fn set_annotations(&mut self, annotations: Value) -> Vec<SettingProblem> {
         self.hpa.metadata.annotations = annotations
             .as_object()
             .unwrap()
@@ -58,8 +64,8 @@ impl Run {
             })
             .collect();
         let resolved = Settings::default().for_autoscaler(&self.hpa, &SettingPolicy::default());
-        assert_eq!(resolved.problems, []);
         self.settings = resolved.settings;
+        resolved.problems
     }
 
     fn at(&self, second: i64) -> Timestamp {
@@ -110,6 +116,27 @@ impl Run {
 
 fn bounds(entries: Value) -> Value {
     json!({ "bounds": entries })
+}
+
+#[test]
+fn condition_names_invalid_settings_and_those_that_apply() {
+    let mut run = Run::new(3, json!({}));
+    let mut condition = |annotations: Value| {
+        let problems = run.set_annotations(annotations);
+        run.reconcile(0, &[Some(3)]);
+        (run.condition("CustomSettings"), problems.len())
+    };
+    let (valid, none) = (json!({ "sync-period": "30s" }), None);
+    assert_eq!(condition(valid), (Some("True SetOnAutoscaler: sync-period=30s".to_owned()), 0));
+    let (invalid, count) = condition(json!({ "sync-period": "30s", "rollout": "surge" }));
+    let text = "True InvalidSettings: annotation autoscaling.hpa-rs.dev/rollout must be \
+        \"count-surge\" or \"ignore-surge\"; ignored; sync-period=30s";
+    assert_eq!((invalid.as_deref(), count), (Some(text), 1));
+    let (only_invalid, _) = condition(json!({ "pause": "yes" }));
+    let text = only_invalid.unwrap();
+    assert!(text.starts_with("False InvalidSettings: annotation "), "{text}");
+    assert_eq!(condition(json!({ "pause": "up" })), (none.clone(), 0), "it has its own condition");
+    assert_eq!(condition(json!({})), (none, 0));
 }
 
 #[test]

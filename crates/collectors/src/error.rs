@@ -3,7 +3,7 @@
 
 use std::{io, net::IpAddr, time::Duration};
 
-use hpa_calc::go_duration::DurationError;
+use hpa_calc::{explain::counted, go_duration::DurationError};
 use hpa_go_compat::proxy::ProxyError;
 use hpa_metrics::describe;
 use hpa_prometheus::{client::QueryFailure, promql::SyntaxError};
@@ -207,7 +207,7 @@ pub enum FetchError {
     #[error("the collection took longer than {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// No pod of the target has a value.
-    #[error("none of {pods} pods has a value; {pod}: {}", describe(.first))]
+    #[error("none of {} has a value; {pod}: {}", counted(*.pods, "pod"), describe(.first))]
     AllPods {
         /// The number of pods.
         pods: usize,

@@ -13,7 +13,7 @@ use hpa_lease::Clock;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 use tracing::{debug, warn};
 
@@ -56,7 +56,9 @@ impl ForecastChecks {
             }
             let checks = stream::iter(keys).map(|key| self.check_autoscaler(key, &calculations));
             checks.buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
-            sleep_until(self.next_check().max(Instant::now() + INTERVAL)).await;
+            let next = self.next_check().max(Instant::now() + INTERVAL);
+            // It fails if nothing was added until then.
+            let _ = timeout_at(next, self.forecasts.added()).await;
         }
     }
 
@@ -76,8 +78,7 @@ impl ForecastChecks {
         let Some(autoscaler) = self.autoscalers.get(&key) else {
             return self.forecasts.remove(&key);
         };
-        let (hpa, effective) = autoscaler.object_with_settings(&self.settings);
-        let settings = &effective.settings;
+        let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
         if !settings.forecasts.is_on() {
             autoscaler.forecasts.lock().take();
             return self.forecasts.remove(&key);
@@ -86,7 +87,7 @@ impl ForecastChecks {
             let check = {
                 let mut forecasts = autoscaler.forecasts.lock();
                 let forecasts = forecasts.as_mut();
-                forecasts.and_then(|it| it.due_check(&self.forecasts, &hpa, settings))
+                forecasts.and_then(|it| it.due_check(&self.forecasts, &hpa, &settings))
             };
             let Some(check) = check else { return };
             let checked = Checked { key: &key, autoscaler: &autoscaler, check };
@@ -177,6 +178,7 @@ mod tests {
     };
     use hpa_lease::SystemClock;
     use serde_json::json;
+    use tokio::{task::AbortHandle, time::sleep};
 
     use super::*;
     use crate::{
@@ -204,60 +206,87 @@ mod tests {
         }
     }
 
-    /// Runs checks of one autoscaler for a time, and returns the reason and the requests.
-    async fn run(answer: Answer, duration: Duration) -> (Option<(String, String)>, usize) {
-        let source = Arc::new(Source { requests: AtomicUsize::new(0), answer });
-        let past = ForecastSource { past: Some(source.clone()), ..ForecastSource::default() };
-        let forecasts = Arc::new(Forecasts::new(past, Duration::from_secs(15)));
-        let autoscalers = Arc::new(Autoscalers::default());
-        let target = json!({ "type": "AverageValue", "averageValue": "100" });
-        let external = json!({ "metric": { "name": "requests" }, "target": target });
-        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
-            "metadata": { "name": "web", "namespace": "shop", "uid": "1",
-                "annotations": { "autoscaling.hpa-rs.dev/forecast": "scale" } },
-            "spec": {
-                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                "maxReplicas": 100, "metrics": [{ "type": "External", "external": external }],
-            },
-        }))
-        .unwrap();
-        let key = HpaKey::new("shop", "web");
-        autoscalers.apply(&key, hpa, Origin::List);
-        let settings = Arc::new(SettingSource::new(Settings::default(), SettingPolicy::default()));
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let checks = ForecastChecks {
-            forecasts: forecasts.clone(),
-            autoscalers: autoscalers.clone(),
-            settings: settings.clone(),
-            clock: clock.clone(),
-        };
-        let task = tokio::spawn(checks.run());
-        let autoscaler = autoscalers.get(&key).unwrap();
-        let (hpa, effective) = autoscaler.object_with_settings(&settings);
-        let observe = || {
+    /// Checks of autoscalers that read one external metric.
+    struct Fixture {
+        source: Arc<Source>,
+        checks: ForecastChecks,
+    }
+
+    impl Fixture {
+        fn new(answer: Answer) -> Self {
+            let source = Arc::new(Source { requests: AtomicUsize::new(0), answer });
+            let past = ForecastSource { past: Some(source.clone()), ..ForecastSource::default() };
+            let settings = SettingSource::new(Settings::default(), SettingPolicy::default());
+            let checks = ForecastChecks {
+                forecasts: Arc::new(Forecasts::new(past, Duration::from_secs(15))),
+                autoscalers: Arc::default(),
+                settings: Arc::new(settings),
+                clock: Arc::new(SystemClock::default()),
+            };
+            Self { source, checks }
+        }
+
+        fn start(&self) -> AbortHandle {
+            let ForecastChecks { forecasts, autoscalers, settings, clock } = &self.checks;
+            let checks = ForecastChecks {
+                forecasts: forecasts.clone(),
+                autoscalers: autoscalers.clone(),
+                settings: settings.clone(),
+                clock: clock.clone(),
+            };
+            tokio::spawn(checks.run()).abort_handle()
+        }
+
+        fn add(&self, name: &str) {
+            let target = json!({ "type": "AverageValue", "averageValue": "100" });
+            let external = json!({ "metric": { "name": "requests" }, "target": target });
+            let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+                "metadata": { "name": name, "namespace": "shop", "uid": name,
+                    "annotations": { "autoscaling.hpa-rs.dev/forecast": "scale" } },
+                "spec": {
+                    "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
+                    "maxReplicas": 100, "metrics": [{ "type": "External", "external": external }],
+                },
+            }))
+            .unwrap();
+            self.checks.autoscalers.apply(&HpaKey::new("shop", name), hpa, Origin::List);
+        }
+
+        /// Observes as a reconcile, and returns the reason and its text.
+        fn observe(&self, name: &str) -> Option<(String, String)> {
+            let ForecastChecks { forecasts, autoscalers, settings, clock } = &self.checks;
+            let key = HpaKey::new("shop", name);
+            let autoscaler = autoscalers.get(&key).unwrap();
+            let (hpa, own) = autoscaler.object_with_settings(settings);
             let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "a=b".into() };
             let select = |_: &_| SelectedPods::default();
-            let plan = Plan::new(&hpa, Ok(scale), &effective.settings, select);
+            let plan = Plan::new(&hpa, Ok(scale), &own, select);
             let value = vec![MilliValue::from_units(2000)];
             let mut readings = Readings::from_iter([(0, Ok(Reading::External(value.into())))]);
-            let observation = Observation {
-                hpa: &hpa,
-                settings: &effective.settings,
-                plan: &plan,
-                pods: &[],
-                now: clock.now(),
-            };
+            let observation =
+                Observation { hpa: &hpa, settings: &own, plan: &plan, pods: &[], now: clock.now() };
             let mut state = autoscaler.forecasts.lock();
             let state = state.get_or_insert_with(Box::default);
             forecasts.add(&key);
-            state.observe(&forecasts, &observation, &mut readings);
+            state.observe(forecasts, &observation, &mut readings);
             let forecast = readings.forecast(0);
             forecast.map(|it| (it.reason.as_str().to_owned(), it.text.to_string()))
-        };
-        observe();
-        tokio::time::sleep(duration).await;
+        }
+
+        fn requests(&self) -> usize {
+            self.source.requests.load(Ordering::Relaxed)
+        }
+    }
+
+    /// Runs checks of one autoscaler for a time, and returns the reason and the requests.
+    async fn run(answer: Answer, duration: Duration) -> (Option<(String, String)>, usize) {
+        let fixture = Fixture::new(answer);
+        fixture.add("web");
+        let task = fixture.start();
+        fixture.observe("web");
+        sleep(duration).await;
         task.abort();
-        (observe(), source.requests.load(Ordering::Relaxed))
+        (fixture.observe("web"), fixture.requests())
     }
 
     /// A load that triples for ten hours of each day. The days begin at the end of the range, so that
@@ -283,6 +312,19 @@ mod tests {
             run(|range| async move { Ok(office(range)) }.boxed(), 24 * days * HOUR).await;
         // At once, then after a part of a day, then daily.
         assert!((4..=5).contains(&requests), "{requests}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn added_autoscaler_is_checked_at_once() {
+        let fixture = Fixture::new(|range| async move { Ok(office(range)) }.boxed());
+        let task = fixture.start();
+        for (checked, name) in [(1, "web"), (2, "api")] {
+            fixture.add(name);
+            fixture.observe(name);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(fixture.requests(), checked, "{name}");
+        }
+        task.abort();
     }
 
     #[tokio::test(start_paused = true)]

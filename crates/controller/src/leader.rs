@@ -148,6 +148,7 @@ impl Leader<'_> {
             suspension: self.suspension.clone(),
             metric_changes: self.dependencies.metric_changes.clone(),
             late_log: LateLog::default(),
+            started: Instant::now(),
         };
         workers.spawn(running.run());
         telemetry.set_working(true);

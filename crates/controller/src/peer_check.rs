@@ -47,13 +47,12 @@ pub(crate) fn active_peer(
     let mut window = period.saturating_mul(2);
     let mut recent = Vec::new();
     for (key, autoscaler) in autoscalers.all() {
-        let effective = autoscaler.settings(settings);
-        let Some(write) = autoscaler.last_peer_write().filter(|_| !effective.settings.dry_run)
-        else {
+        let settings = autoscaler.settings(settings);
+        let Some(write) = autoscaler.last_peer_write().filter(|_| !settings.dry_run) else {
             continue;
         };
         // The peer may not know the setting, so that only a longer one counts.
-        let own = effective.settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
+        let own = settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
         if now.duration_since(write.at) <= own {
             window = window.max(own);
             recent.push((key, write));

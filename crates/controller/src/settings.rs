@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::HorizontalPodAutoscaler,
-    settings::{ProblemKind, SettingPolicy, Settings},
+    settings::{SettingPolicy, Settings},
 };
 
 /// Derives the effective settings of autoscalers.
 #[derive(Clone, Debug, Default)]
 pub struct SettingSource {
     /// Those of an autoscaler without settings of its own.
-    defaults: Arc<EffectiveSettings>,
+    defaults: Arc<Settings>,
     policy: SettingPolicy,
 }
 
@@ -44,44 +44,23 @@ impl SyncPeriod {
     }
 }
 
-/// The effective settings of one autoscaler.
-#[derive(Clone, Debug, Default)]
-pub struct EffectiveSettings {
-    pub settings: Settings,
-    /// The message of an `InvalidAnnotation` event, if settings are ignored or
-    /// not used as written.
-    pub problems: Option<String>,
-}
-
 impl SettingSource {
     /// `flags` are the settings of all autoscalers.
     pub fn new(flags: Settings, policy: SettingPolicy) -> Self {
-        let defaults = EffectiveSettings { settings: flags, problems: None };
-        Self { defaults: Arc::new(defaults), policy }
+        Self { defaults: Arc::new(flags), policy }
     }
 
     /// The settings of autoscalers without settings of their own.
     pub fn flags(&self) -> &Settings {
-        &self.defaults.settings
+        &self.defaults
     }
 
     /// The effective settings of an autoscaler. [`Autoscaler::settings`] keeps them until the object
     /// changes.
     ///
     /// [`Autoscaler::settings`]: crate::cache::Autoscaler::settings
-    pub fn derive(&self, hpa: &HorizontalPodAutoscaler) -> Arc<EffectiveSettings> {
-        let resolved = self.flags().for_autoscaler(hpa, &self.policy);
-        let problems: Vec<String> = resolved
-            .problems
-            .iter()
-            // Which of two wins is for `hpa lint` to say.
-            .filter(|problem| problem.kind != ProblemKind::Overridden)
-            .map(ToString::to_string)
-            .collect();
-        if resolved.settings.applied.is_empty() && problems.is_empty() {
-            return self.defaults.clone();
-        }
-        let problems = (!problems.is_empty()).then(|| problems.join("; "));
-        Arc::new(EffectiveSettings { settings: resolved.settings, problems })
+    pub fn derive(&self, hpa: &HorizontalPodAutoscaler) -> Arc<Settings> {
+        let settings = self.flags().for_autoscaler(hpa, &self.policy).settings;
+        if settings == *self.defaults { self.defaults.clone() } else { Arc::new(settings) }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     cache::{Autoscaler, NextDue, SuspensionDetector},
     key::HpaKey,
     metrics::Telemetry,
-    queue::{WorkItem, WorkQueue},
+    queue::{WorkItem, WorkQueue, next_slot},
     reconcile::{Reconciler, WorkerSlot, WorkerSlots},
     settings::SyncPeriod,
 };
@@ -29,6 +29,8 @@ pub(crate) struct Workers {
     pub(crate) suspension: Arc<SuspensionDetector>,
     pub(crate) metric_changes: Arc<dyn KnownMetricChanges>,
     pub(crate) late_log: LateLog,
+    /// When the slots of own periods are counted from.
+    pub(crate) started: Instant,
 }
 
 impl Workers {
@@ -69,6 +71,11 @@ impl Workers {
             let next = match autoscaler.next_due(from, period.length()) {
                 NextDue::Early(next) => next,
                 NextDue::Periodic(next) => {
+                    let next = if period.is_own() {
+                        next_slot(next, self.started, period.length())
+                    } else {
+                        next
+                    };
                     telemetry.scheduled(&key, next, period);
                     self.before_change(&autoscaler, next)
                 }
@@ -84,8 +91,8 @@ impl Workers {
 
     fn period(&self, autoscaler: Option<&Autoscaler>) -> SyncPeriod {
         let settings = &self.reconciler.settings;
-        let effective = autoscaler.map(|it| it.settings(settings));
-        let settings = effective.as_ref().map_or(settings.flags(), |it| &it.settings);
+        let own = autoscaler.map(|it| it.settings(settings));
+        let settings = own.as_deref().unwrap_or(settings.flags());
         SyncPeriod::new(self.sync_period, settings)
     }
 
@@ -93,8 +100,8 @@ impl Workers {
     /// before the periodic reconcile, which stays due.
     fn before_change(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
         let now = self.reconciler.clock.now();
-        let (hpa, effective) = autoscaler.object_with_settings(&self.reconciler.settings);
-        let bounds = effective.settings.next_bounds_change(&hpa.spec, now);
+        let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);
+        let bounds = settings.next_bounds_change(&hpa.spec, now);
         let of_metrics = self.metric_changes.next_change(&hpa, now);
         let changes = of_metrics.into_iter().chain(bounds.map(|change| change.at));
         let Some(change) = changes.min() else {

@@ -91,7 +91,8 @@ function scales({ now, lines, levels, whole, base = 1 }, width) {
   return {
     from,
     top,
-    x: (time) => round(MARGIN.left + (time - from) / (now - from) * innerWidth),
+    // A sample can be newer than the right edge, if the clock of its source is ahead.
+    x: (time) => round(MARGIN.left + (Math.min(time, now) - from) / (now - from) * innerWidth),
     y: (value) => round(MARGIN.top + (1 - value / top) * innerHeight),
   };
 }

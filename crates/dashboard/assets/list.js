@@ -258,7 +258,7 @@ function fill(entry) {
   cells.sentence.title = settings === "" ? row.sentence : `${row.sentence}\n${settings}`;
   setSettings(cells.name, settings);
   setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
-  const isChanging = row.desired !== null && row.current !== row.desired;
+  const isChanging = row.desired !== null && row.current !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
   const replicas = isChanging ? `${current} → ${row.desired}` : current;
   setText(cells.replicas, `${replicas} (${row.min} to ${row.max})`);

@@ -1,5 +1,6 @@
 //! The forecast: the current load plus its changes at this time on past days.
 
+use hpa_calc::LoadForecast;
 use jiff::{
     SignedDuration, Timestamp,
     tz::{Offset, TimeZone},
@@ -16,7 +17,10 @@ const DAY: i64 = 86_400;
 /// The load of people varies by some minutes from day to day.
 const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
 /// The number of past days that a forecast uses.
-pub const LEARNED_DAYS: usize = 14;
+const LEARNED_DAYS: usize = 14;
+/// The days of a history to forecast from. One more, because a forecast reads the time after a past
+/// day's.
+pub const HISTORY_DAYS: usize = LEARNED_DAYS + 1;
 const MAX_CHANGES: usize = LEARNED_DAYS * SHIFTS.len();
 /// The half hour before a reading.
 const SMOOTHED_BUCKETS: usize = 6;
@@ -100,6 +104,11 @@ impl Forecast {
     /// The load that is not exceeded with this probability, from 0 to 1. Never negative.
     pub fn load(&self, quantile: f64) -> f64 {
         (self.level + self.changes.quantile(quantile)).max(0.0)
+    }
+
+    /// The forecast at a quantile, as a decision takes it.
+    pub fn at_quantile(&self, quantile: f64) -> LoadForecast {
+        LoadForecast { at: self.at, load: self.load(quantile), quantile, days: self.days }
     }
 }
 

@@ -43,7 +43,7 @@ mod trace;
 
 pub use self::{
     autoscaler::{Outcome, Workload},
-    forecast::{Forecast, LEARNED_DAYS, Level, Question, Season},
+    forecast::{Forecast, HISTORY_DAYS, Level, Question, Season},
     gate::{Backtest, Comparison, Reason, Replicas, Settings, Verdict, gate, ratio},
     history::{BUCKET_SECONDS, History, MAX_DAYS},
     model::{Choice, Model},

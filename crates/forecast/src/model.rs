@@ -12,10 +12,11 @@ use crate::{
 const MINUTES_PER_DAY: usize = 24 * 60;
 /// The days on which models are compared.
 const COMPARED_DAYS: usize = 7;
-/// Every 30th minute is compared.
-const COMPARED_STEP: usize = 30;
+/// Every fifth minute is compared. That is a bucket of the history, so no rise of the load is
+/// between two comparisons.
+const COMPARED_STEP: usize = 5;
 /// The minimum number of comparisons: half a day has as many.
-const MIN_COMPARED: usize = 24;
+const MIN_COMPARED: usize = 144;
 
 /// The model of a forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -54,9 +55,8 @@ pub(crate) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The forecast that is known at a minute.
-    pub(crate) fn forecast(&self, minute: usize, model: Model) -> Option<Forecast> {
-        let read = minute.checked_sub(self.delay)?;
+    /// The forecast from the reading of a minute.
+    fn forecast(&self, read: usize, model: Model) -> Option<Forecast> {
         let question = Question {
             now: self.trace.time(read),
             load: self.trace.load(read)?,
@@ -67,16 +67,17 @@ impl Task<'_> {
         self.history.forecast(&question)
     }
 
-    /// The forecasts of all minutes from `first` on. Each day uses the model that was best in the
-    /// week before. NaN if there is no forecast.
-    pub(crate) fn forecasts(&self, first: usize) -> Vec<f32> {
+    /// The forecasts that are known at each minute from `first` on. Each day uses the model that
+    /// was best in the week before. NaN if there is no forecast.
+    pub(crate) fn forecasts(&self, first: usize, comparisons: &Comparisons) -> Vec<f32> {
         let mut forecasts = vec![f32::NAN; self.trace.len()];
         let mut model = Model::default();
         for minute in first..self.trace.len() {
             if (minute - first).is_multiple_of(MINUTES_PER_DAY) {
-                model = self.choose(minute).map_or(model, |choice| choice.model);
+                model = comparisons.choose(minute).map_or(model, |choice| choice.model);
             }
-            let forecast = self.forecast(minute, model);
+            let read = minute.checked_sub(self.delay);
+            let forecast = read.and_then(|read| self.forecast(read, model));
             if let Some((forecast, slot)) = forecast.zip(forecasts.get_mut(minute)) {
                 *slot = as_f32(forecast.load(self.quantile));
             }
@@ -84,17 +85,59 @@ impl Task<'_> {
         forecasts
     }
 
+    /// Compares the forecasts for a minute with its load.
+    fn compare(&self, minute: usize) -> Option<Compared> {
+        let read = minute.checked_sub(crate::autoscaler::minutes(self.horizon))?;
+        let (before, actual) = (self.trace.load(read)?, self.trace.load(minute)?);
+        let losses = Model::ALL.map(|model| {
+            let Some(forecast) = self.forecast(read, model) else { return [f32::NAN; 2] };
+            [self.quantile, 0.5]
+                .map(|quantile| as_f32(pinball(quantile, actual - forecast.load(quantile))))
+        });
+        Some(Compared { minute, change: as_f32(actual - before), losses })
+    }
+}
+
+/// The losses of all models in the past. The weeks before several days overlap, so each minute is
+/// compared once.
+pub(crate) struct Comparisons {
+    quantile: f64,
+    /// In order of time.
+    compared: Vec<Compared>,
+}
+
+/// A minute for which forecasts are compared. There are thousands of them.
+struct Compared {
+    minute: usize,
+    /// The change of the load since the reading.
+    change: f32,
+    /// The losses at the quantile and at the median, in the order of [`Model::ALL`]. NaN if the
+    /// model has no forecast.
+    losses: [[f32; 2]; Model::ALL.len()],
+}
+
+impl Comparisons {
+    /// Compares in the week before `first`, and from then on.
+    pub(crate) fn new(task: &Task<'_>, first: usize) -> Self {
+        let start = first.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
+        let minutes = (start..task.trace.len()).step_by(COMPARED_STEP);
+        let mut compared = Vec::with_capacity(minutes.len());
+        compared.extend(minutes.filter_map(|minute| task.compare(minute)));
+        Self { quantile: task.quantile, compared }
+    }
+
     /// Chooses the model for the time from `end` on. `None` with too few comparisons.
     pub(crate) fn choose(&self, end: usize) -> Option<Choice> {
-        let compared = self.compared(end);
+        let compared = self.week_before(end)?;
         if compared.len() < MIN_COMPARED {
             return None;
         }
-        let losses = Model::ALL.map(|model| (model, self.losses(&compared, model)));
-        let known = losses.into_iter().filter_map(|(model, losses)| Some((model, losses?)));
-        let best = known.min_by(|(_, one), (_, other)| one.quantile.total_cmp(&other.quantile));
+        let losses = Model::ALL.into_iter().enumerate();
+        let losses =
+            losses.filter_map(|(index, model)| Some((model, mean_losses(compared, index)?)));
+        let best = losses.min_by(|(_, one), (_, other)| one.quantile.total_cmp(&other.quantile));
         let (model, losses) = best?;
-        let changes = sorted_changes(&compared);
+        let changes = sorted_changes(compared);
         let skill = |quantile, loss: f64| match loss_without_season(&changes, quantile) {
             without_season if without_season > 0.0 => 1.0 - loss / without_season,
             _ => 0.0,
@@ -103,34 +146,26 @@ impl Task<'_> {
         Some(Choice { model, skill })
     }
 
-    /// The minutes of the decisions to compare, with the load that was read and the actual load at
-    /// the forecast time.
-    fn compared(&self, end: usize) -> Vec<(usize, f64, f64)> {
-        let horizon = crate::autoscaler::minutes(self.horizon);
+    /// The comparisons of the week before a minute.
+    fn week_before(&self, end: usize) -> Option<&[Compared]> {
         let start = end.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
-        let minutes = (start..end).step_by(COMPARED_STEP);
-        let loads = minutes.filter_map(|minute| {
-            let read = minute.checked_sub(self.delay)?;
-            let target = Some(read + horizon).filter(|target| *target < end)?;
-            Some((minute, self.trace.load(read)?, self.trace.load(target)?))
-        });
-        loads.collect()
+        let index = |minute| self.compared.partition_point(|compared| compared.minute < minute);
+        self.compared.get(index(start)..index(end))
     }
+}
 
-    /// The mean losses. `None` if the model has no forecasts for half of the minutes.
-    fn losses(&self, compared: &[(usize, f64, f64)], model: Model) -> Option<Losses> {
-        let (mut sums, mut count) = (Losses { quantile: 0.0, median: 0.0 }, 0_usize);
-        for (minute, _, actual) in compared {
-            if let Some(forecast) = self.forecast(*minute, model) {
-                sums.quantile += pinball(self.quantile, actual - forecast.load(self.quantile));
-                sums.median += pinball(0.5, actual - forecast.load(0.5));
-                count += 1;
-            }
-        }
-        let mean = |sum: f64| sum / count as f64;
-        let losses = Losses { quantile: mean(sums.quantile), median: mean(sums.median) };
-        (count * 2 >= compared.len()).then_some(losses)
+/// The mean losses of a model. `None` if it has no forecasts for half of the minutes.
+fn mean_losses(compared: &[Compared], model: usize) -> Option<Losses> {
+    let (mut sums, mut count) = (Losses { quantile: 0.0, median: 0.0 }, 0_usize);
+    let losses = compared.iter().filter_map(|compared| compared.losses.get(model));
+    for [quantile, median] in losses.filter(|losses| !losses.iter().any(|loss| loss.is_nan())) {
+        sums.quantile += f64::from(*quantile);
+        sums.median += f64::from(*median);
+        count += 1;
     }
+    let mean = |sum: f64| sum / count as f64;
+    let losses = Losses { quantile: mean(sums.quantile), median: mean(sums.median) };
+    (count * 2 >= compared.len()).then_some(losses)
 }
 
 /// Mean pinball losses.
@@ -140,8 +175,8 @@ struct Losses {
     median: f64,
 }
 
-fn sorted_changes(compared: &[(usize, f64, f64)]) -> Vec<f64> {
-    let mut changes: Vec<f64> = compared.iter().map(|(_, read, actual)| actual - read).collect();
+fn sorted_changes(compared: &[Compared]) -> Vec<f64> {
+    let mut changes: Vec<f64> = compared.iter().map(|compared| compared.change.into()).collect();
     changes.sort_by(f64::total_cmp);
     changes
 }

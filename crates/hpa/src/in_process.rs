@@ -20,6 +20,7 @@ use crate::{
     cached_pods::CachedPods,
     collectors::{self, Collectors, Scope},
     prometheus_metrics::{RequestMetrics, query_metrics, rule_metrics},
+    rules_provider::refuse_invalid_rules,
 };
 
 /// Metrics by rules, and metrics of collectors.
@@ -103,6 +104,7 @@ async fn rules(
     let name = || format!("--metrics-config {}", path.display());
     let file = RulesFile::read(path.clone()).with_context(name)?;
     let config = Config::parse(&file.text).with_context(name)?;
+    refuse_invalid_rules(&config).with_context(name)?;
     if !config.rules.is_empty() {
         let flags = &arguments.prometheus;
         if flags.max_age() < flags.relist_interval() {

@@ -7,9 +7,12 @@ use http::Request;
 use kube::Client;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::{
     args::{KubectlArguments, to_std},
+    manifests::text,
+    similar::is_similar,
     version,
 };
 
@@ -46,6 +49,35 @@ pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> any
         Err(kube::Error::Api(status)) => bail!("{}", status.message),
         Err(error) => bail!("{}", describe(&error)),
         Ok(object) => Ok(object),
+    }
+}
+
+/// The reason if a namespace doesn't exist, with similar ones. `None` if it exists or may not be
+/// read.
+pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{}", escape(namespace));
+    let request = Request::get(path).body(Vec::new()).ok()?;
+    match client.request::<Value>(request).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        _ => return None,
+    }
+    let all: Value = get(client, "/api/v1/namespaces").await.unwrap_or_default();
+    let items = all.get("items").and_then(Value::as_array).into_iter().flatten();
+    let names = items.map(|item| text(item, "/metadata/name"));
+    let similar: Vec<_> = names.filter(|name| is_similar(name, namespace)).collect();
+    let hint = if similar.is_empty() { String::new() } else { ". Similar: ".to_owned() };
+    Some(format!("the namespace {namespace} doesn't exist{hint}{}", similar.join(", ")))
+}
+
+/// Fails if the namespace of `--namespace` doesn't exist, for commands that found nothing in it.
+pub(crate) async fn require_namespace(
+    client: &Client,
+    namespace: Option<&str>,
+) -> anyhow::Result<()> {
+    let Some(namespace) = namespace else { return Ok(()) };
+    match missing_namespace(client, namespace).await {
+        Some(missing) => bail!("{missing}"),
+        None => Ok(()),
     }
 }
 

@@ -14,11 +14,13 @@
 //! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
+//! - `autoscaler_name`, `similar`: the autoscaler that a command names, and misspelled names
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 
 mod adapter;
 mod api_client;
 mod args;
+mod autoscaler_name;
 mod cached_pods;
 mod collectors;
 mod completions;
@@ -54,6 +56,7 @@ mod schedule;
 mod serve;
 mod shadow;
 mod signals;
+mod similar;
 mod simulate;
 mod status;
 mod terminal;
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
         Command::Forecast(_) => ExitCode::from(forecast::EXIT_CANNOT_RUN),
         Command::Lint(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
+        Command::Recommend(_) => ExitCode::from(recommend::EXIT_CANNOT_RUN),
         Command::Status(_) => ExitCode::from(status::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
     };

@@ -17,6 +17,9 @@ use crate::{
     terminal::escape_line,
 };
 
+/// Exit status if a scenario could not be read.
+pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
+
 /// The header of the table in Markdown.
 const MARKDOWN: &str = "\
 | scenario | default behavior: pod-hours, risk | suggestion: pod-hours, risk | settings |
@@ -99,7 +102,7 @@ fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
 /// The target as a manifest, for the checks of requests.
 fn target(base: &Variant) -> Value {
     let (workload, reference) = (&base.workload, &base.autoscaler.spec.scale_target_ref);
-    let profile = workload.profile.as_ref().unwrap_or(&base.cluster.default_profile);
+    let profile = base.cluster.profile(workload);
     json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": { "name": workload.name, "namespace": workload.namespace },

@@ -3,9 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, bail};
-use hpa_metrics::{ObjectLister, ResourceMapper};
+use hpa_metrics::{ObjectLister, ResourceMapper, with_causes};
 use hpa_prometheus::client::Client;
-use hpa_prometheus::rules::{Compat, Config};
+use hpa_prometheus::rules::{Compat, Config, RuleSet};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, Servers};
 
 use crate::{
@@ -18,6 +18,13 @@ pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
     let name = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(name)?;
     Config::from_manifest(&text).with_context(name)
+}
+
+/// Fails if a file has rules that can't be used on any cluster, as `hpa rules check` does.
+pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
+    let errors = RuleSet::syntax_errors(config);
+    let errors: Vec<String> = errors.iter().map(|error| with_causes(error)).collect();
+    if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
 }
 
 /// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections

@@ -39,6 +39,7 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     }
     match summary.different {
         0 => Ok(ExitCode::SUCCESS),
+        1 => bail!("1 decision differs"),
         different => bail!("{different} decisions differ"),
     }
 }

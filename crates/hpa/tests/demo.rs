@@ -102,6 +102,39 @@ fn exit_status_is_1_if_the_load_is_not_followed() {
     assert!(output.contains("of the load was served"), "{output}");
 }
 
+/// The lines in which an autoscaler scales, with their simulated seconds.
+fn scalings<'a>(output: &'a str, name: &str) -> Vec<(u32, &'a str)> {
+    let lines = output.lines().filter(|line| line.contains(" -> "));
+    let scaling = |line: &'a str| {
+        let mut words = line.split_whitespace();
+        let (minutes, seconds) = words.next()?.split_once(':')?;
+        let second = minutes.parse::<u32>().ok()? * 60 + seconds.parse::<u32>().ok()?;
+        (words.next()? == name).then_some((second, line))
+    };
+    lines.filter_map(scaling).collect()
+}
+
+#[test]
+fn forecasts_are_observed_then_scaled_for_also_on_an_odd_day() {
+    const RISE: u32 = 15 * 60;
+    let scenario = include_str!("../../../examples/forecast/cluster.yaml");
+    let (_, output, errors) = run_scenario(scenario, &["--for", "12s"]);
+    assert_eq!(errors, "", "{output}");
+    let observed = scalings(&output, "observes");
+    assert!(observed.iter().all(|(second, _)| *second > RISE), "{output}");
+    assert!(
+        observed.iter().any(|(_, line)| line.contains("; forecast: observed only; ")),
+        "{output}"
+    );
+    for name in ["scales", "holiday"] {
+        let is_early =
+            |(second, line): &(u32, &str)| *second < RISE && line.contains("; forecast: ");
+        assert!(scalings(&output, name).iter().any(is_early), "{name}: {output}");
+    }
+    let often = |name| scalings(&output, name).len();
+    assert!(often("scales") > often("holiday"), "the load of the holiday doesn't rise: {output}");
+}
+
 #[test]
 fn faults_of_a_scenario_affect_the_controller() {
     let fault =

@@ -501,13 +501,66 @@ async fn absent_autoscaler_is_an_error_that_names_it() {
     for (name, others) in [
         ("shop/none", ". The namespace shop has web"),
         ("shop/web-", ". Similar: web"),
-        ("mail/web", ": the namespace mail has none"),
+        ("default/web", ": the namespace default has none"),
+        ("mail/web", ": the namespace mail doesn't exist"),
+        ("shopp/web", ": the namespace shopp doesn't exist. Similar: shop"),
     ] {
         let (_, error, is_success) =
             cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", name]).await;
         let expected = format!("hpa: there is no autoscaler {name}{others}\n");
         assert!(!is_success && error == expected, "{error}");
+        let replay = ["replay", name, "--prometheus", "http://127.0.0.1:9"];
+        let (_, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &replay).await;
+        assert!(!is_success && error == expected, "{error}");
     }
+}
+
+#[tokio::test]
+async fn absent_namespace_is_an_error_of_commands_that_list() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    for command in ["lint", "status", "explain"] {
+        let arguments: &[&str] = if command == "explain" { &["-A"] } else { &[] };
+        let arguments = [&[command, "-n", "shopp"], arguments].concat();
+        let (output, error, is_success) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        let expected = "hpa: the namespace shopp doesn't exist. Similar: shop\n";
+        assert_eq!((&*output, &*error, is_success), ("", expected, false), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
+    let cluster = Cluster::new([]).await;
+    let status = async || {
+        let (output, error, _) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+        let mut lines = output.lines().filter(|line| line.contains("kube-controller-manager"));
+        lines.next().unwrap_or_else(|| panic!("{output}{error}")).to_owned()
+    };
+    let unknown = "- whether kube-controller-manager runs is unknown: there is no lease \
+                   kube-system/kube-controller-manager";
+    assert_eq!(status().await, unknown);
+    let metadata = json!({ "name": "kube-controller-manager", "namespace": "kube-system" });
+    let now = jiff::Timestamp::now();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
+        "spec": { "holderIdentity": "cp-1_7d1f", "leaseDurationSeconds": 3600,
+            "renewTime": format!("{now:.6}") },
+    });
+    cluster.testbed.apply_all([lease]);
+    let line = status().await;
+    let flags = "; its flags can't be read here, so its HPA controller may be on";
+    assert!(line.starts_with("- kube-controller-manager holds its lease (cp-1, "), "{line}");
+    assert!(line.ends_with(flags), "{line}");
+    let container = json!({
+        "name": "kube-controller-manager", "image": "k",
+        "command": ["kube-controller-manager", "--controllers=*,-horizontal-pod-autoscaler-controller"],
+    });
+    cluster.testbed.apply_all([json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [container] },
+        "metadata": { "name": "kube-controller-manager-cp-1", "namespace": "kube-system" },
+    })]);
+    let line = status().await;
+    let off = "is off (flags of pod kube-system/kube-controller-manager-cp-1)";
+    assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
 }
 
 #[tokio::test]
@@ -542,8 +595,25 @@ async fn all_autoscalers_with_a_problem_are_one_line_each() {
     let output = cluster.explain(&["-A"]).await;
     let line = "shop/web  cpu cannot be read: no metrics returned from resource metrics API\n";
     assert!(output.starts_with(line), "{output}");
-    assert!(output.contains("1 of 1 autoscalers fail"), "{output}");
-    let none = cluster.explain(&["-A", "-n", "other"]).await;
+    assert!(output.contains("1 of 1 autoscaler fails"), "{output}");
+    let held = |all: &mut Vec<Value>| {
+        let condition = |kind: &str, reason: &str| {
+            json!({ "type": kind, "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        all[1]["status"] = json!({
+            "currentReplicas": 10, "desiredReplicas": 10,
+            "conditions": [
+                condition("AbleToScale", "ReadyForNewScale"),
+                condition("ScalingActive", "ValidMetricFound"),
+                condition("ScalingLimited", "TooManyReplicas"),
+            ],
+        });
+    };
+    let at_maximum = Cluster::new(changed(10, objects::cpu_metric(60), held)).await;
+    let output = at_maximum.explain(&["-A"]).await;
+    assert!(output.starts_with("shop/web  "), "it can't do what its metrics ask for: {output}");
+    let none = cluster.explain(&["-A", "-n", "default"]).await;
     assert!(none.starts_with("None of 0 autoscalers has a problem"), "{none}");
 }
 

@@ -57,16 +57,27 @@ fn steep_mornings_are_forecastable() {
     assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
     for part in [
         "Forecasts would have helped: ",
-        "Horizon: 4m. Pods are ready after 2m",
+        "at the same pod-hours, pods were overloaded for ",
+        "Forecasts are for 4m ahead (the horizon): pods are ready after 2m",
+        "from 2026-01-05 00:01 to 2026-02-01 23:56 (America/New_York)",
+        "   LOAD BEYOND CAPACITY\n",
+        "   FORECASTS HELP\n",
+        "   yes\n",
         "with perfect knowledge",
         "Recommended setting: horizon 240s, quantile ",
         "Assumptions:\n",
     ] {
         assert!(stdout.contains(part), "no {part:?} in\n{stdout}");
     }
+    assert!(
+        !stdout.contains('×') || stdout.matches('×').count() == 1,
+        "only of the target: {stdout}"
+    );
+    assert!(!stdout.contains("Forecasting"), "no name of an enum: {stdout}");
     let page = fs::read_to_string(html).unwrap();
     assert!(page.contains("The last week") && page.contains("Recommended setting"));
-    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains(">With forecasts: the load, its forecast"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{Form, Router, routing::any};
@@ -28,7 +28,10 @@ use hpa_tests::harness::{
     NAMESPACE, REQUEST_RULES, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
 };
 use serde_json::json;
-use tokio::process::{Child, Command};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
 
 const FLAGS: [&str; 4] = [
     "--horizontal-pod-autoscaler-sync-period=1s",
@@ -107,6 +110,34 @@ async fn requests_per_second_scale_both_ways() {
     cluster.replicas(6).await;
     load.store(5, Ordering::SeqCst);
     cluster.replicas(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_rule_is_refused_at_the_start_as_by_rules_check() {
+    let cluster = Cluster::new().await;
+    let rules = cluster.served.dir.path().join("rules.yaml");
+    // No API server is asked whether it has the resource of an override.
+    let invalid = REQUEST_RULES.to_owned()
+        + "\n- seriesQuery: b\n  resources: {overrides: {s: {group: example.com, resource: s}}}\n  \
+           name: {matches: '('}\n  metricsQuery: sum(<<.Series>>)\n";
+    fs::write(&rules, &invalid).unwrap();
+    let rules = rules.display().to_string();
+    let hpa = |arguments: &[&str]| cluster.served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
+    let flags = ["--metrics-port=0", "--leader-elect=false", "--prometheus-url=http://127.0.0.1:9"];
+    let flag = format!("--metrics-config={rules}");
+    let run = hpa(&["run", &flag]).args(flags).output();
+    let run = timeout(Duration::from_secs(100), run).await.expect("it ends").unwrap();
+    let log = String::from_utf8(run.stderr).unwrap();
+    let line = invalid.lines().position(|line| line.contains("matches: '('")).unwrap() + 1;
+    let problem = format!("line {line}, column 19: rules[1].name.matches: unable to generate");
+    assert_eq!(run.status.code(), Some(1), "{log}");
+    assert!(log.contains(&format!("--metrics-config {rules}: {problem}")), "{log}");
+    let without_override =
+        invalid.replace("example.com", "apps").replace("resource: s}", "resource: deployments}");
+    fs::write(&rules, without_override).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let check = check.args(["rules", "check", &rules]).output().await.unwrap();
+    assert!(String::from_utf8(check.stdout).unwrap().contains(&problem));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -138,15 +138,19 @@ async fn autoscalers_of_a_namespace_are_read_without_files() {
     let lint = async |arguments: &[&str]| {
         let output = served.command(env!("CARGO_BIN_EXE_hpa"), arguments).output().await;
         let output = output.expect("the program runs");
-        String::from_utf8(output.stdout).expect("UTF-8")
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (text(output.stdout), text(output.stderr), output.status.code())
     };
     for scope in [["-n", NAMESPACE].as_slice(), &["-A"]] {
-        let output = lint(&[&["lint"], scope].concat()).await;
+        let (output, ..) = lint(&[&["lint"], scope].concat()).await;
         assert!(output.contains("cluster: warning: shop/web: spec.minReplicas: "), "{output}");
         let missing = "shop/lost: spec.scaleTargetRef.name: Deployment lost doesn't exist";
         assert!(output.contains(missing), "{output}");
         assert!(output.contains("\n2 autoscalers, "), "{output}");
     }
-    let elsewhere = lint(&["lint", "-n", "elsewhere"]).await;
-    assert!(elsewhere.starts_with("0 autoscalers, "), "{elsewhere}");
+    let (empty, _, status) = lint(&["lint", "-n", "default"]).await;
+    assert!(empty.starts_with("0 autoscalers, ") && status == Some(0), "{empty}");
+    let (output, errors, status) = lint(&["lint", "-n", "elsewhere"]).await;
+    assert_eq!((&*output, status), ("", Some(2)), "{errors}");
+    assert_eq!(errors, "hpa: the namespace elsewhere doesn't exist\n");
 }

@@ -120,3 +120,12 @@ fn patch_is_for_the_namespace_of_the_scenario() {
     let patch = "kubectl patch hpa web -n shop --type merge -p '{";
     assert!(command("metadata: {name: web, namespace: shop}").starts_with(patch));
 }
+
+#[test]
+fn recommend_fails_with_another_status_than_without_a_suggestion() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("none.yaml");
+    let (status, _, errors) = hpa(&["recommend", &missing.to_string_lossy()]);
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("none.yaml"), "{errors}");
+}

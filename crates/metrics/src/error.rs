@@ -2,7 +2,10 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use hpa_calc::readings::{MetricsApi, ReadError};
+use hpa_calc::{
+    explain::counted,
+    readings::{MetricsApi, ReadError},
+};
 
 use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire::WireError};
 
@@ -154,8 +157,8 @@ pub enum NotFound {
     },
     /// The query has results, but none is for the object.
     #[error(
-        "the query {query} has {results} results, but none has the label {label} with the \
-         object's name"
+        "the query {query} has {}, but none has the label {label} with the object's name",
+        counted(*.results, "result")
     )]
     OtherObjects {
         /// The query.

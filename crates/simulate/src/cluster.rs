@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
+    other_pods::{OtherPods, RunningPods},
     readings::PodTemplate,
     workload::{
         model::{
@@ -47,6 +48,7 @@ pub(crate) struct Cluster {
     /// Whether the controllers have another step even if no pod changes.
     needs_reconcile: bool,
     template: PodTemplate,
+    other_pods: Vec<RunningPods>,
     containers: Vec<Container>,
     views: BTreeMap<u64, Arc<Pod>>,
 }
@@ -90,7 +92,7 @@ struct Revision {
 impl Cluster {
     /// The cluster at the start, with its pods. The scenario must have one workload, `spec`.
     pub(crate) fn new(scenario: &Scenario, spec: &WorkloadSpec, start: Timestamp) -> Self {
-        let profile = spec.profile.as_ref().unwrap_or(&scenario.default_profile);
+        let profile = scenario.profile(spec);
         let fields = spec.spec.as_ref();
         let field = |name: &str| fields.and_then(|fields| fields.get(name));
         let mut incidents = scenario.incidents.clone();
@@ -109,6 +111,7 @@ impl Cluster {
             incidents,
             needs_reconcile: false,
             template: PodTemplate::new(&spec.name, profile),
+            other_pods: Vec::new(),
             containers: containers(profile),
             views: BTreeMap::new(),
         };
@@ -157,9 +160,22 @@ impl Cluster {
         self.needs_reconcile = true;
     }
 
-    /// The pods as the controller sees them.
+    #[must_use]
+    pub(crate) fn with_other_pods(mut self, other_pods: &[OtherPods]) -> Self {
+        let pods = other_pods.iter().enumerate();
+        let pods = pods.map(|(index, one)| one.pods(index, &self.template, self.start));
+        self.other_pods = pods.collect();
+        self
+    }
+
+    /// The pods of the workload as the controller sees them.
     pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
         self.views.values().cloned().collect()
+    }
+
+    /// The pods of others that the selector matches and that run at a time.
+    pub(crate) fn other_pods(&self, second: f64) -> impl Iterator<Item = &RunningPods> {
+        self.other_pods.iter().filter(move |pods| pods.seconds.contains(&second))
     }
 
     /// The actual current state. Metrics are delayed and noisy.

@@ -6,22 +6,21 @@
 
 use std::collections::VecDeque;
 
-use hpa_calc::{
-    HorizontalPodAutoscaler, LoadForecast, MetricForecast, Plan, Readings, Settings, replicas::Load,
-};
+use hpa_calc::{HorizontalPodAutoscaler, MetricForecast, Plan, Readings, Settings, replicas::Load};
 use hpa_forecast::{
-    History, LEARNED_DAYS, Model, Question, Reason, Settings as GateSettings, Trace, Verdict,
+    HISTORY_DAYS, History, Model, Question, Reason, Settings as GateSettings, Trace, Verdict,
     Workload, gate,
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use crate::{
     file::Variant,
-    workload::seconds::{Seconds, timestamp_at},
+    workload::{
+        scenario::{PAST_MINUTES, PAST_SECONDS},
+        seconds::{Seconds, timestamp_at},
+    },
 };
 
-/// The time before the start that [`crate::workload::scenario::WorkloadSpec::past`] describes.
-const PAST_MINUTES: u32 = 28 * 24 * 60;
 const SECONDS_PER_MINUTE: f64 = 60.0;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
@@ -29,8 +28,7 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 pub(crate) struct Forecasts {
     /// The load of the workload, in order of time.
     loads: VecDeque<(Timestamp, f64)>,
-    startup: SignedDuration,
-    period: SignedDuration,
+    timing: Timing,
     /// `None` before the first reading of the metric.
     metrics: Vec<Option<Metric>>,
 }
@@ -64,8 +62,7 @@ impl Forecasts {
         }
         Some(Self {
             loads: past(variant, start).collect(),
-            startup: startup(variant),
-            period: span(variant.controller.sync_period.get()),
+            timing: Timing::of(variant),
             metrics: Vec::new(),
         })
     }
@@ -109,8 +106,8 @@ impl Forecasts {
         read: Load,
         reconcile: &Reconcile<'_>,
     ) -> Option<MetricForecast> {
-        let settings = self.gate_settings(read, reconcile);
-        let Reconcile { load, second, now, .. } = *reconcile;
+        let Reconcile { hpa, settings, load, second, now, .. } = *reconcile;
+        let settings = self.timing.gate_settings(hpa, settings, read.per_replica);
         let known = self.metrics.get_mut(index)?;
         let is_due = |metric: &Metric| second - metric.checked >= SECONDS_PER_DAY;
         if known.as_ref().is_none_or(is_due) {
@@ -124,12 +121,33 @@ impl Forecasts {
         }
         known.as_ref()?.forecast(read.total, &settings, now)
     }
+}
 
-    fn gate_settings(&self, read: Load, reconcile: &Reconcile<'_>) -> GateSettings {
-        let Reconcile { hpa, settings, .. } = *reconcile;
-        let workload = Workload::of(hpa, settings, read.per_replica);
-        let workload = Workload { startup: self.startup, ..workload };
-        let horizon = self.startup.saturating_add(workload.delay).saturating_add(self.period);
+/// The times on which the horizon depends.
+#[derive(Clone, Copy)]
+struct Timing {
+    startup: SignedDuration,
+    period: SignedDuration,
+}
+
+impl Timing {
+    fn of(variant: &Variant) -> Self {
+        let profile = variant.profile();
+        let startup = profile.scheduling.get() + profile.starting.get() + profile.readiness.get();
+        Self { startup: span(startup), period: span(variant.controller.sync_period.get()) }
+    }
+
+    /// The settings of forecasts for an autoscaler one of whose metrics aims at a load of `target`
+    /// for a pod.
+    fn gate_settings(
+        self,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        target: f64,
+    ) -> GateSettings {
+        let Self { startup, period } = self;
+        let workload = Workload { startup, ..Workload::of(hpa, settings, target) };
+        let horizon = startup.saturating_add(workload.delay).saturating_add(period);
         let forecasts = &settings.forecasts;
         GateSettings {
             horizon: forecasts.horizon.unwrap_or(horizon),
@@ -147,7 +165,7 @@ impl Metric {
         second: f64,
     ) -> Self {
         let trace = Trace::new(loads.iter().map(|(at, load)| (*at, load * per_load)));
-        let mut history = History::new(LEARNED_DAYS + 1);
+        let mut history = History::new(HISTORY_DAYS);
         for (at, load) in loads {
             history.add(*at, load * per_load);
         }
@@ -167,59 +185,31 @@ impl Metric {
     ) -> Option<MetricForecast> {
         let Self { verdict, history, .. } = self;
         let model = verdict.choice.map_or_else(Model::default, |choice| choice.model);
-        let (horizon, quantile) = (settings.horizon, settings.quantile);
-        let zone = &settings.zone;
+        let GateSettings { horizon, zone, .. } = settings;
         let measured = now.checked_sub(settings.workload.delay).ok()?;
-        let question = Question { now: measured, load, horizon, zone, model };
-        let forecast = history.forecast(&question).map(|forecast| LoadForecast {
-            at: forecast.at,
-            load: forecast.load(quantile),
-            quantile,
-            days: forecast.days,
-        });
-        Some(MetricForecast {
-            reason: verdict.reason.into(),
-            text: verdict.text().into(),
-            forecast,
-        })
+        let question = Question { now: measured, load, horizon: *horizon, zone, model };
+        let forecast = history.forecast(&question);
+        let forecast = forecast.map(|forecast| forecast.at_quantile(settings.quantile));
+        let (reason, text) = (verdict.reason.into(), verdict.text().into());
+        Some(MetricForecast { reason, text, forecast })
     }
 }
 
 /// Whether forecasts of the workload's load would have helped in the weeks before the start.
 pub(crate) fn would_help(variant: &Variant) -> bool {
-    let profile = variant.workload.profile.as_ref().unwrap_or(&variant.cluster.default_profile);
-    let spec = &variant.autoscaler.spec;
-    let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
-    let workload = Workload {
-        target: profile.target(),
-        min_replicas: bound(spec.effective_min_replicas()),
-        max_replicas: bound(spec.max_replicas),
-        startup: startup(variant),
-        ..Workload::default()
-    };
+    let target = variant.profile().target();
+    let settings =
+        Timing::of(variant).gate_settings(&variant.autoscaler, &variant.settings(), target);
     let trace = Trace::new(past(variant, Timestamp::UNIX_EPOCH));
-    workload.target > 0.0
-        && gate(&trace, &GateSettings::new(workload, TimeZone::UTC)).reason.is_active()
+    target > 0.0 && gate(&trace, &settings).reason.is_active()
 }
 
 /// The load in each minute before the start.
 fn past(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp, f64)> {
-    let workload = &variant.workload;
     (0..PAST_MINUTES).map(move |minute| {
-        let since = f64::from(minute) * SECONDS_PER_MINUTE;
-        let second = since - f64::from(PAST_MINUTES) * SECONDS_PER_MINUTE;
-        let load = match &workload.past {
-            Some(past) => past.at(since),
-            None => workload.load.at(second),
-        };
-        (timestamp_at(start, second), load)
+        let second = f64::from(minute) * SECONDS_PER_MINUTE - PAST_SECONDS;
+        (timestamp_at(start, second), variant.workload.load_at(second))
     })
-}
-
-/// The time from the creation of a pod until it is ready.
-fn startup(variant: &Variant) -> SignedDuration {
-    let profile = variant.workload.profile.as_ref().unwrap_or(&variant.cluster.default_profile);
-    span(profile.scheduling.get() + profile.starting.get() + profile.readiness.get())
 }
 
 fn span(seconds: f64) -> SignedDuration {
@@ -231,7 +221,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use super::*;
-    use crate::{Run, RunOptions, Study};
+    use crate::{Run, RunOptions, Study, run::ControllerSettings};
 
     fn morning() -> Study {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
@@ -260,6 +250,8 @@ mod tests {
     fn forecasts_are_recommended_only_if_they_would_have_helped() {
         let mut base = morning().variants.swap_remove(0);
         assert!(would_help(&base));
+        let tolerant = ControllerSettings { tolerance: 3.0, ..base.controller.clone() };
+        assert!(!would_help(&Variant { controller: tolerant, ..base.clone() }), "never scaled");
         base.workload.past = Some(crate::workload::load::Load::Constant(300.0));
         assert!(!would_help(&base));
     }

@@ -38,6 +38,7 @@ mod cluster;
 mod file;
 mod forecast;
 mod measure;
+mod other_pods;
 mod readings;
 pub mod recommend;
 pub mod report;
@@ -46,6 +47,7 @@ mod run;
 pub use self::{
     file::{BASE, Cost, Objective, Position, Study, StudyError, Variant, json_schema},
     measure::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
+    other_pods::OtherPods,
     run::{ControllerSettings, Point, Problem, Run, RunOptions, Step, map_parallel},
 };
 pub mod workload;

@@ -1,11 +1,11 @@
 //! The responses of the modelled metrics APIs to the queries of a decision.
 
-use std::sync::Arc;
-
 use hpa_calc::{
     MetricQuery, MilliValue, Pod, PodSample, PodSamples, ReadError, Reading, Sample as ApiSample,
     Selector,
-    api::{CrossVersionObjectReference, PodPhase, PodResources, ReadyCondition, ResourceName},
+    api::{
+        CrossVersionObjectReference, PodPhase, PodSpec, PodStatus, ReadyCondition, ResourceName,
+    },
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -145,6 +145,14 @@ impl<'a> MetricsApis<'a> {
                 samples.insert(pod.name.as_str(), self.pod_sample(sample, value));
             }
         }
+        for others in self.cluster.other_pods(self.now) {
+            let Some(value) = others.usage(resource, container) else { continue };
+            let sample = Sample { at: self.now, window: settings.resolution.get(), value };
+            for pod in &others.pods {
+                any = true;
+                samples.insert(&*pod.name, self.pod_sample(&sample, value));
+            }
+        }
         if any { Ok(Reading::Pods(samples)) } else { Err(ReadError::Empty(query.api())) }
     }
 
@@ -231,22 +239,19 @@ fn not_found(query: &MetricQuery) -> ReadError {
     ReadError::fetch(query.api(), message)
 }
 
-/// The parts that all pods of a workload share.
+/// What all pods of a workload share.
 pub(crate) struct PodTemplate {
-    labels: Arc<[(Box<str>, Box<str>)]>,
-    resources: Arc<PodResources>,
+    /// A pod without a name and status.
+    pub(crate) pod: Pod,
 }
 
 impl PodTemplate {
     pub(crate) fn new(workload: &str, profile: &PodProfile) -> Self {
-        let pod = json!({
-            "metadata": { "labels": { "app": workload } },
-            "spec": { "containers": profile.containers("") },
-        });
         // The containers are generated, so they decode.
-        let pod = serde_json::from_value::<Pod>(pod).ok();
-        let (labels, resources) = pod.map(|pod| (pod.labels, pod.resources)).unwrap_or_default();
-        Self { labels, resources }
+        let spec = serde_json::from_value(json!({ "containers": profile.containers("") }));
+        let spec: PodSpec = spec.unwrap_or_default();
+        let labels = [("app".to_owned(), workload.to_owned())];
+        Self { pod: Pod::new("".into(), labels, false, &spec, &PodStatus::default()) }
     }
 
     /// The object of a pod. Its times have whole seconds, as in the API.
@@ -265,13 +270,11 @@ impl PodTemplate {
         });
         Pod {
             name: pod.name.as_str().into(),
-            labels: Arc::clone(&self.labels),
             terminating: matches!(lifecycle.state, PodState::Terminating { .. }),
             phase,
             start_time: lifecycle.scheduled_at.map(at),
             ready,
-            resources: Arc::clone(&self.resources),
-            controller: None,
+            ..self.pod.clone()
         }
     }
 }

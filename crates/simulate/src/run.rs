@@ -11,7 +11,8 @@ use std::{
 
 use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
-    explain::Reason, settings::SettingPolicy,
+    explain::Reason,
+    settings::{PodSelection, SettingPolicy},
 };
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -116,6 +117,13 @@ impl Variant {
         self.run_with(RunOptions::default())
     }
 
+    /// The settings of the decisions. Variants are compared as given: no limits of an operator
+    /// apply.
+    pub(crate) fn settings(&self) -> Settings {
+        let settings = self.controller.engine();
+        settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
+    }
+
     /// Runs the variant to its end.
     pub fn run_with(&self, options: RunOptions<'_>) -> Run {
         Simulator::new(self, options).run()
@@ -124,13 +132,12 @@ impl Variant {
 
 impl<'a> Simulator<'a> {
     fn new(variant: &'a Variant, options: RunOptions<'a>) -> Self {
-        let cluster = Cluster::new(&variant.cluster, &variant.workload, START);
+        let cluster = Cluster::new(&variant.cluster, &variant.workload, START)
+            .with_other_pods(&variant.other_pods);
         let measure =
             Measure::new(variant.objective.clone(), variant.cost.clone(), &cluster.observe());
         let hpa = variant.autoscaler.clone();
-        // Variants are compared as given: no limits of an operator apply.
-        let settings = variant.controller.engine();
-        let settings = settings.for_autoscaler(&hpa, &SettingPolicy::default()).settings;
+        let settings = variant.settings();
         Self {
             variant,
             forecasts: Forecasts::new(variant, &settings, START),
@@ -200,9 +207,14 @@ impl<'a> Simulator<'a> {
             status_replicas: i32::try_from(self.cluster.status_replicas).unwrap_or(i32::MAX),
             selector: format!("app={}", self.variant.workload.name),
         };
-        let cluster = &self.cluster;
-        let plan =
-            Plan::new(&self.hpa, Ok(scale), &self.settings, |_| SelectedPods::new(cluster.pods()));
+        let (cluster, settings) = (&self.cluster, &self.settings);
+        let plan = Plan::new(&self.hpa, Ok(scale), settings, |_| {
+            let mut pods = cluster.pods();
+            if settings.pods == PodSelection::Selected {
+                pods.extend(cluster.other_pods(second).flat_map(|others| others.pods.clone()));
+            }
+            SelectedPods::new(pods)
+        });
         let namespace = &self.hpa.metadata.namespace;
         let apis = MetricsApis::new(cluster, namespace, START, second);
         let mut readings: Readings =

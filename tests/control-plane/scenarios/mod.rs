@@ -88,6 +88,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Shared concurrent_writes => steady_state_writes_nothing,
     Shared autoscalers => ambiguous_selector,
     Shared explain => explain_beside_this_controller,
+    Shared settings => every_setting_is_reported,
     PerScenario autoscalers => recreated_autoscaler_starts_without_recommendations,
     PerScenario lifecycle => spec_changes_are_reconciled_immediately,
     PerScenario lifecycle => successor_continues_after_sigterm,

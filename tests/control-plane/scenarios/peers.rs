@@ -167,7 +167,7 @@ pub(super) async fn shadow_report_is_inconclusive_if_too_short(env: TestEnv) -> 
     ensure!(status.code() == Some(2), "{status}\n{}", log());
     let warning = shadow.tail(1, "--for 10s may be too short");
     ensure!(warning.contains("Use at least --for 306s"), "{warning:?}\n{}", log());
-    let line = shadow.tail(1, "1 HPAs could not show a difference");
+    let line = shadow.tail(1, "1 HPA could not show a difference");
     ensure!(line.contains("(up to 5m)"), "{line:?}\n{}", log());
     let error = shadow.tail(1, "hpa: no difference could be found: --for is shorter");
     ensure!(!error.is_empty(), "{}", log());

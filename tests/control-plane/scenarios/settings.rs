@@ -1,10 +1,11 @@
-//! The settings that change a decision most often, where the reference decides wrongly: on the same
-//! objects, whose pods and rollouts the controllers of kube-controller-manager make.
+//! The settings of single autoscalers: each of them as a user sees it, and those that change a
+//! decision most often, where the reference decides wrongly: on the same objects, whose pods and
+//! rollouts the controllers of kube-controller-manager make.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hpa_calc::settings::DOMAIN;
+use hpa_calc::settings::{DOMAIN, SETTINGS};
 use hpa_tests::kube_apiserver::Process;
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
@@ -15,11 +16,47 @@ use super::{cpu, external};
 use crate::control_plane::from;
 use crate::metrics::Load;
 use crate::test_env::{
-    Hpa, Target, TestEnv, WAIT_LIMIT, condition, current_metric, has_replicas, message,
-    spec_replicas,
+    Hpa, Target, TestEnv, WAIT_LIMIT, condition, current_metric, has_condition, has_replicas,
+    message, spec_replicas,
 };
 use crate::wait;
 use crate::workload::container;
+
+/// Each setting is set, set to a value that is not allowed, and removed.
+pub(super) async fn every_setting_is_reported(env: TestEnv) -> Result<()> {
+    let web = env.deployment("web", 2).await?;
+    env.cpu("web", Load::PerPod(50));
+    let [resource, queue] = [cpu(50), external("queue", "10")];
+    let metrics = [resource.as_array(), queue.as_array()].into_iter().flatten().flatten();
+    env.hpa("web", web.hpa(1, 6, metrics.cloned().collect())).await?;
+    for setting in SETTINGS {
+        let name = setting.name;
+        // Those two have conditions of their own.
+        if !["pause", "dry-run"].contains(&name) {
+            set(&env, name, json!(setting.example())).await?;
+            let what = format!("{name} as it is set");
+            let applied = format!("{name}=");
+            let is_applied = |hpa: &Hpa| {
+                has_condition(hpa, "CustomSettings", "True", "SetOnAutoscaler")
+                    && message(hpa, "CustomSettings").starts_with(&applied)
+            };
+            env.wait_for_hpa("web", &what, is_applied).await?;
+            let text = env.explain("web", &[]).await?;
+            ensure!(text.contains(&applied), "{name}: {text}");
+        }
+        set(&env, name, json!("wrong")).await?;
+        let problem = format!("annotation {DOMAIN}/{name} must be ");
+        let is_invalid = |hpa: &Hpa| {
+            has_condition(hpa, "CustomSettings", "False", "InvalidSettings")
+                && message(hpa, "CustomSettings").starts_with(&problem)
+        };
+        env.wait_for_hpa("web", &format!("{name} as ignored"), is_invalid).await?;
+        set(&env, name, Value::Null).await?;
+        let is_gone = |hpa: &Hpa| condition(hpa, "CustomSettings").is_none();
+        env.wait_for_hpa("web", &format!("no settings after {name}"), is_gone).await?;
+    }
+    Ok(())
+}
 
 /// A busy Job has the labels of a Deployment that needs nothing. Only with `pods=owned`, the
 /// Deployment stays as it is.

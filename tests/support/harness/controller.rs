@@ -56,7 +56,7 @@ impl RunningController {
     }
 }
 
-/// The flags' defaults, with two workers and short deadlines.
+/// Two workers and short deadlines, and a status write in every reconcile; else the flags' defaults.
 pub fn options() -> Options {
     Options {
         settings: Settings::default(),

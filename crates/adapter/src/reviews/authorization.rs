@@ -87,7 +87,7 @@ impl Authorizer {
         user: &User,
         request: &RequestInfo,
     ) -> Result<Access, ReviewError> {
-        // An equal request may have been reviewed meanwhile.
+        // An equal request may have been reviewed while this one waited.
         if let Some(access) = self.cache.get(&key) {
             return Ok(access);
         }

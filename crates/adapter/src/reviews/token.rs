@@ -129,7 +129,7 @@ impl TokenAuthenticator {
     }
 
     async fn review(&self, token: String) -> Result<ReviewResult, ReviewError> {
-        // Another request may have reviewed the token meanwhile.
+        // Another request may have reviewed the token while this one waited.
         if let Some(reviewed) = self.cached(&token) {
             return Ok(reviewed);
         }

@@ -148,6 +148,8 @@ async fn measure_against(
     let mut process = Process::start(dir, name, controller.command(&flags))?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
     wait_until_decided(arguments, server, &mut process).await?;
+    let settled = Instant::now() + arguments.settle.unwrap_or_default();
+    run_until(settled, &mut process).await?;
     let begin = snapshot(server, &process, &own).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
     add_autoscalers(arguments, server, &mut process).await?;
@@ -185,9 +187,14 @@ async fn add_autoscalers(
         process.check()?;
         server.add().await?;
     }
-    while begin.elapsed() < arguments.duration {
+    run_until(begin + arguments.duration, process).await
+}
+
+/// Waits, and checks that the controller runs.
+async fn run_until(end: Instant, process: &mut Process) -> Result<()> {
+    while Instant::now() < end {
         process.check()?;
-        sleep(POLL.min(arguments.duration.saturating_sub(begin.elapsed()))).await;
+        sleep_until(end.min(Instant::now() + POLL)).await;
     }
     process.check()
 }

@@ -1,5 +1,6 @@
-//! A fake Prometheus: the series and values of the pods' metrics.
+//! A fake Prometheus: the series and values of the pods' metrics, and a past for forecasts.
 
+mod past;
 mod series;
 
 use std::{
@@ -64,7 +65,9 @@ impl FakePrometheus {
     pub(crate) fn router(&self) -> Router {
         let series = async |State(server): State<Self>, RawForm(form)| server.series(&form);
         let query = async |State(server): State<Self>, RawForm(form)| server.query(&form);
+        let range = async |State(server): State<Self>, RawForm(form)| server.query_range(&form);
         Router::new()
+            .route("/api/v1/query_range", get(range).post(range))
             .route("/api/v1/series", get(series).post(series))
             .route("/api/v1/query", get(query).post(query))
             .with_state(self.clone())
@@ -111,6 +114,17 @@ impl FakePrometheus {
         };
         let body = vector(namespace, &values, &query.labels);
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+
+    /// The CPU usage of an autoscaler's pods in the past, whatever the query is.
+    fn query_range(&self, form: &[u8]) -> Response {
+        let text = |name| parameter(form, name).unwrap_or_default();
+        let Some(range) = past::Range::parse(&text("start"), &text("end"), &text("step")) else {
+            return failure("hpa-bench answers range queries of at most 11000 points");
+        };
+        // Autoscalers have at most twice the pods.
+        let low = f64::from(self.load.pods() * objects::CPU_USAGE) / 1e3 / 2.0;
+        ([(header::CONTENT_TYPE, "application/json")], range.response(low)).into_response()
     }
 }
 

@@ -81,6 +81,9 @@ open_enum! {
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
         InvalidSelector = "InvalidSelector",
+        /// Annotations or fields of the autoscaler are ignored or not used as written. The reference
+        /// has no such reason.
+        InvalidSettings = "InvalidSettings",
         /// Pods lack the request or limit that a utilization is a percentage of, and are left out.
         /// The reference has no such reason.
         MissingRequests = "MissingRequests",

@@ -1,6 +1,6 @@
 //! Numbers, times and foreign texts for people.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Display};
 
 /// Formats seconds as minutes and seconds, with hours if there are any: `4:05`, `1:04:05`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
@@ -30,8 +30,9 @@ pub fn number(value: f64) -> String {
 }
 
 /// A number and a noun, which is plural unless the number is one: `1 pod`, `2 pods`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Escapes the control characters and line separators of a text. Names and messages of a cluster may
@@ -60,6 +61,13 @@ mod tests {
     #[case(3_845.0, "1:04:05")]
     fn minutes_have_hours_if_needed(#[case] seconds: f64, #[case] expected: &str) {
         assert_eq!(minutes(seconds), expected);
+    }
+
+    #[test]
+    fn noun_is_plural_unless_the_number_is_one() {
+        let all =
+            [counted(0, "pod"), counted(1_usize, "pod"), counted(-1, "pod"), counted(2, "pod")];
+        assert_eq!(all, ["0 pods", "1 pod", "-1 pods", "2 pods"]);
     }
 
     #[rstest]

@@ -7,10 +7,7 @@ use super::{
     format::{number, one_line},
 };
 use crate::{
-    api::{
-        HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricTargetType,
-        MetricValueStatus,
-    },
+    api::{HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricTargetType},
     quantity::{MilliValue, Quantity},
     settings::UtilizationOf,
 };
@@ -97,7 +94,7 @@ pub fn target_value(spec: &MetricSpec) -> Option<MilliValue> {
 
 /// The value that a status reports for a metric, in the unit of its target.
 pub fn status_value(spec: &MetricSpec, status: &MetricStatus) -> Option<MilliValue> {
-    let (target, current) = (spec.target()?, current(status)?);
+    let (target, current) = (spec.target()?, status.current()?);
     if spec.source_type != status.source_type {
         return None;
     }
@@ -109,15 +106,6 @@ pub fn status_value(spec: &MetricSpec, status: &MetricStatus) -> Option<MilliVal
         None => current.value.as_ref(),
     };
     value.map(Quantity::milli_value)
-}
-
-fn current(status: &MetricStatus) -> Option<&MetricValueStatus> {
-    let resource = status.resource.as_ref().map(|source| &source.current);
-    let container = status.container_resource.as_ref().map(|source| &source.current);
-    let pods = status.pods.as_ref().map(|source| &source.current);
-    let object = status.object.as_ref().map(|source| &source.current);
-    let external = status.external.as_ref().map(|source| &source.current);
-    resource.or(container).or(pods).or(object).or(external)
 }
 
 fn is_utilization(target: &MetricTarget) -> bool {

@@ -8,9 +8,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub(crate) use self::format::counted;
 pub use self::{
-    format::{minutes, number, one_line},
+    format::{counted, minutes, number, one_line},
     measurement::{Measurement, metric_name, status_value, target_value},
     sentence::Reason,
 };

@@ -12,7 +12,7 @@ use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
     decide::Decision,
-    explain::{MetricFailure, Reason},
+    explain::{MetricFailure, Reason, counted},
     history::Direction,
     pause::Pause,
     plan::{PlanKind, ScaleReadError, SelectorRejection},
@@ -321,9 +321,10 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     let is_by_replica = metrics.iter().any(|metric| metric.explanation.total.is_some());
     if is_by_replica && scale.status_replicas > scale.spec_replicas {
         advice.push(format!(
-            "The target has {} pods for {} replicas, as during a rolling update. An average by \
+            "The target has {} for {}, as during a rolling update. An average by \
              replica counts all of them, so it may ask for as many. Lower maxSurge to limit that.",
-            scale.status_replicas, scale.spec_replicas
+            counted(scale.status_replicas, "pod"),
+            counted(scale.spec_replicas, "replica")
         ));
     }
     let alive = metrics
@@ -333,8 +334,9 @@ fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
         (alive.max().unwrap_or(0), scale.status_replicas.max(scale.spec_replicas));
     if alive > usize::try_from(expected).unwrap_or(0) {
         advice.push(format!(
-            "The selector matches {alive} pods, but the target has {expected}: pods of other \
-             workloads, such as Jobs or canaries, count too. Give the target labels of its own."
+            "The selector matches {}, but the target has {expected}: pods of other workloads, such \
+             as Jobs or canaries, count too. Give the target labels of its own.",
+            counted(alive, "pod")
         ));
     }
     advice

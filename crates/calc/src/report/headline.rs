@@ -5,7 +5,7 @@ use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType},
     behavior::EffectiveBehavior,
     decide::Decision,
-    explain::{Measurement, MetricFailure, status_value, target_value},
+    explain::{Measurement, MetricFailure, counted, status_value, target_value},
     history::Direction,
     pause::Pause,
 };
@@ -75,8 +75,9 @@ fn of_reported_metrics(
     causes.dedup();
     let reported: Vec<_> = unseen.iter().map(|(_, reported)| reported.to_string()).collect();
     format!(
-        "has {replicas} replicas, {} desired: {}, as the controller last reported; this can't be \
+        "has {}, {} desired: {}, as the controller last reported; this can't be \
          read here: {}",
+        counted(replicas, "replica"),
         inputs.hpa.status.desired_replicas,
         reported.join(" and "),
         causes.join("; ")

@@ -316,6 +316,26 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
 }
 
 #[test]
+fn state_is_that_of_the_decision_and_not_of_the_stored_status() {
+    let mut inputs = inputs(json!({}));
+    // The stored status, or a rollout, looks like a scaling.
+    inputs.scale.as_mut().unwrap().status_replicas = 5;
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("stays at 4"), "{}", report.sentence);
+    assert_eq!(report.state(State::Scaling), State::Steady);
+    inputs.scale.as_mut().unwrap().spec_replicas = 2;
+    inputs.scale.as_mut().unwrap().status_replicas = 2;
+    let values = ["web-0", "web-1"].map(|name| (name, 900));
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let pods: Vec<_> =
+        inputs.selected.pods.iter().take(2).map(|pod| crate::Pod::clone(pod)).collect();
+    inputs.selected = SelectedPods::new(pods);
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("scales from 2 to 4"), "{}", report.sentence);
+    assert_eq!(report.state(State::Steady), State::Scaling);
+}
+
+#[test]
 fn sentence_explains_that_unready_pods_reverse_the_direction() {
     let mut inputs = inputs_with_pending_pod(500, 16);
     let mut pods: Vec<_> = inputs.selected.pods.iter().map(|pod| crate::Pod::clone(pod)).collect();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{ConditionType, MetricSourceType},
-    explain::{MetricExplanation, TargetValue, minutes, number, one_line},
+    explain::{MetricExplanation, TargetValue, counted, minutes, number, one_line},
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
@@ -80,7 +80,9 @@ impl Report {
         write!(f, "\nTarget\n  {}", self.target)?;
         match (self.current_replicas, self.status_replicas, &self.selector) {
             (Some(current), Some(status), Some(selector)) => {
-                writeln!(f, ": {current} replicas desired, {status} exist, selector {selector:?}")
+                let desired = counted(current, "replica");
+                let exist = if status == 1 { "exists" } else { "exist" };
+                writeln!(f, ": {desired} desired, {status} {exist}, selector {selector:?}")
             }
             _ => writeln!(f, ": its scale could not be read"),
         }
@@ -279,7 +281,9 @@ fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
                 ": only pods beyond the desired replicas would raise it, so nothing changes"
             )?;
         }
-        (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
+        (Some(Rule::Proportional), _, Some(pods)) => {
+            write!(f, ", times {}", counted(pods, "pod"))?;
+        }
         _ => {}
     }
     print_proposal(f, explanation)

@@ -156,10 +156,21 @@ impl Settings {
         spec: &HorizontalPodAutoscalerSpec,
         now: Timestamp,
     ) -> Option<BoundsChange> {
-        let entries = self.bounds.as_deref()?;
+        self.schedule_at(spec, now).1
+    }
+
+    /// [`Settings::bounds_at`] and [`Settings::next_bounds_change`] at once.
+    pub(crate) fn schedule_at(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        now: Timestamp,
+    ) -> (Bounds, Option<BoundsChange>) {
+        let Some(entries) = self.bounds.as_deref() else { return (Bounds::of_spec(spec), None) };
+        let within = |days| self.schedule_within(days, spec, entries, now);
         // Most schedules change within a day. A weekly entry may pause for a week, if the clocks
         // skip it: 15 days always have a change.
-        [2, 8, 15].into_iter().find_map(|days| self.change_within(days, spec, entries, now))
+        let (bounds, change) = within(2);
+        (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
     }
 
     /// All changes of the bounds after `from`, until `to`.
@@ -188,13 +199,13 @@ impl Settings {
         Bounds { min_replicas, max_replicas }
     }
 
-    fn change_within(
+    fn schedule_within(
         &self,
         days: i32,
         spec: &HorizontalPodAutoscalerSpec,
         entries: &[ScheduledBounds],
         now: Timestamp,
-    ) -> Option<BoundsChange> {
+    ) -> (Bounds, Option<BoundsChange>) {
         // The number of occurrences of each entry that hold. If the clocks skip its end, an entry
         // may start again before it ends.
         let mut open = vec![0_usize; entries.len()];
@@ -223,13 +234,13 @@ impl Settings {
                     *open = if *starts { *open + 1 } else { open.saturating_sub(1) };
                 }
             }
-            let (at, ..) = *edges.first().filter(|(at, ..)| *at <= limit)?;
+            let Some((at, ..)) = edges.first().filter(|(at, ..)| *at <= limit) else { break };
             let bounds = combined(&open);
             if bounds != current {
-                return Some(BoundsChange { at, bounds });
+                return (current, Some(BoundsChange { at: *at, bounds }));
             }
         }
-        None
+        (current, None)
     }
 }
 

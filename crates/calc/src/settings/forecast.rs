@@ -20,11 +20,11 @@ pub enum Forecasting {
 pub struct Forecasts {
     /// What is done with them.
     pub mode: Forecasting,
-    /// How far ahead; `None` for the measured time until pods of a scale-up are ready. Whoever
-    /// forecasts applies it.
+    /// How far ahead; `None` for the measured time until pods of a scale-up are ready. The
+    /// forecaster applies it.
     pub horizon: Option<SignedDuration>,
     /// The quantile of the forecast that is scaled for, from 0 to 1; `None` for the default of
-    /// whoever forecasts.
+    /// the forecaster.
     pub quantile: Option<f64>,
 }
 

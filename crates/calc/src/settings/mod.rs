@@ -27,7 +27,7 @@ pub use self::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
     resolve::{
-        AppliedSetting, MAX_ANNOTATION_LEN, Place, ProblemKind, Resolved, SettingPolicy,
+        MAX_ANNOTATION_LEN, OwnSettings, Place, ProblemKind, Resolved, SettingPolicy,
         SettingProblem, limited_annotation,
     },
     table::{DOMAIN, SETTINGS, Setting},
@@ -99,8 +99,8 @@ pub struct Settings {
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
-    /// What differs from the flags, for explanations.
-    pub applied: Arc<[AppliedSetting]>,
+    /// The settings that the autoscaler has itself, in words; `None` without them.
+    pub own: Option<Arc<OwnSettings>>,
 }
 
 /// What holds for a metric without settings of its own.
@@ -133,7 +133,7 @@ impl Default for Settings {
             zero_after: SignedDuration::ZERO,
             forecasts: Forecasts::OFF,
             metrics: None,
-            applied: Arc::default(),
+            own: None,
         }
     }
 }

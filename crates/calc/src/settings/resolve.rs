@@ -21,6 +21,10 @@ use crate::{
 pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 /// The maximum length of a message about a value, in characters.
 const MAX_MESSAGE_LEN: usize = 300;
+/// The maximum length of one setting in [`OwnSettings::applied`], in characters.
+const MAX_SETTING_LEN: usize = 100;
+/// The maximum length of [`OwnSettings::problems`], in characters: what an event's message can have.
+const MAX_PROBLEMS_LEN: usize = 1000;
 
 /// What the operator of the controller lets users set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,25 +45,15 @@ impl Default for SettingPolicy {
     }
 }
 
-/// A setting that differs from the flags.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AppliedSetting {
-    /// The setting's name.
-    pub name: &'static str,
-    /// The metric that it is set on; `None` if it is set on the autoscaler or on all metrics.
-    pub metric: Option<Box<str>>,
-    /// The value, as in an annotation.
-    pub value: Box<str>,
-}
-
-impl fmt::Display for AppliedSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, metric, value } = self;
-        match metric {
-            Some(metric) => write!(f, "{name}={value} for {metric}"),
-            None => write!(f, "{name}={value}"),
-        }
-    }
+/// The settings of one autoscaler in words, for the condition `CustomSettings` and for events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnSettings {
+    /// Those that replace the flags, as `NAME=VALUE`, except `pause` and `dry-run`, which have
+    /// conditions of their own.
+    pub applied: String,
+    /// Those that are ignored, or not used as written, and why.
+    pub problems: String,
 }
 
 /// A setting that is ignored, or not used as it is written.
@@ -151,7 +145,7 @@ impl Settings {
             policy,
             settings: self.clone(),
             metrics: vec![MetricSettings::default(); hpa.spec.metrics.len()],
-            applied: Vec::new(),
+            own: OwnSettings::default(),
             problems: Vec::new(),
         };
         for setting in SETTINGS {
@@ -169,7 +163,7 @@ struct Resolver<'a> {
     policy: &'a SettingPolicy,
     settings: Settings,
     metrics: Vec<MetricSettings>,
-    applied: Vec<AppliedSetting>,
+    own: OwnSettings,
     problems: Vec<SettingProblem>,
 }
 
@@ -192,7 +186,7 @@ impl<'a> Resolver<'a> {
         };
         if let Some(value) = self.checked(setting, place, value) {
             apply(&mut self.settings, &value);
-            self.add_applied(setting, None, &value);
+            self.add_applied(setting, "", &value);
         }
     }
 
@@ -277,7 +271,7 @@ impl<'a> Resolver<'a> {
                 }
             }
             if any {
-                self.add_applied(setting, None, &value);
+                self.add_applied(setting, "", &value);
             } else {
                 let message = format!("has no effect: {}", no_metric(types));
                 self.problem(place(), ProblemKind::NoSuchMetric, &message);
@@ -322,14 +316,20 @@ impl<'a> Resolver<'a> {
     ) {
         if let Some(settings) = self.metrics.get_mut(index) {
             apply(settings, value);
-            let name = self.hpa.spec.metrics.get(index).map(MetricSpec::metric_name);
-            self.add_applied(setting, name.map(Box::from), value);
+            let name = self.hpa.spec.metrics.get(index).map_or("", MetricSpec::metric_name);
+            self.add_applied(setting, name, value);
         }
     }
 
-    fn add_applied(&mut self, setting: &'static Setting, metric: Option<Box<str>>, value: &Value) {
-        let value = value.to_string().into();
-        self.applied.push(AppliedSetting { name: setting.name, metric, value });
+    /// Reports the value of a setting; `metric` is empty if it holds for the autoscaler or for all
+    /// metrics.
+    fn add_applied(&mut self, setting: &Setting, metric: &str, value: &Value) {
+        if matches!(setting.name, "pause" | "dry-run") {
+            return;
+        }
+        let of_metric = if metric.is_empty() { "" } else { " for " };
+        let text = format!("{}={value}{of_metric}{metric}", setting.name);
+        append(&mut self.own.applied, ", ", &go_text::cut(text, MAX_SETTING_LEN));
     }
 
     fn annotation(&self, setting: &Setting) -> Option<&'a str> {
@@ -352,12 +352,24 @@ impl<'a> Resolver<'a> {
     }
 
     fn finish(self) -> Resolved {
-        let Self { mut settings, metrics, applied, problems, .. } = self;
+        let Self { mut settings, metrics, mut own, problems, .. } = self;
         let is_default = metrics.iter().all(|metric| *metric == MetricSettings::default());
         settings.metrics = (!is_default).then(|| Arc::from(metrics));
-        settings.applied = applied.into();
+        // Which of an annotation and a field has precedence is for `hpa lint` to say.
+        for problem in problems.iter().filter(|problem| problem.kind != ProblemKind::Overridden) {
+            append(&mut own.problems, "; ", &problem.to_string());
+        }
+        own.problems = go_text::cut(own.problems, MAX_PROBLEMS_LEN);
+        settings.own = (own != OwnSettings::default()).then(|| Arc::new(own));
         Resolved { settings, problems }
     }
+}
+
+fn append(list: &mut String, separator: &str, text: &str) {
+    if !list.is_empty() {
+        list.push_str(separator);
+    }
+    list.push_str(text);
 }
 
 /// The unknown fields of the member that the metric's type names.

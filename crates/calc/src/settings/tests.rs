@@ -240,7 +240,8 @@ fn every_row_is_read_from_annotation_and_field() {
         let text = setting.example();
         let annotated = resolve(json!({ setting.name: text }), json!({}));
         assert_eq!(problems(&annotated), [""; 0], "{}", setting.name);
-        assert_eq!(annotated.settings.applied.len(), 1, "{}", setting.name);
+        let has_own_condition = ["pause", "dry-run"].contains(&setting.name);
+        assert_eq!(annotated.settings.own.is_none(), has_own_condition, "{}", setting.name);
         let field = setting.field_for(text).unwrap();
         let same = setting.annotation_for(&field).unwrap();
         let again = resolve(json!({ setting.name: same }), json!({}));
@@ -286,7 +287,9 @@ fn invalid_value_is_ignored_and_says_what_is_allowed(
     #[case] expected: &str,
 ) {
     let resolved = resolve(json!({ name: value }), json!({}));
-    assert_eq!(resolved.settings, Settings::default());
+    let reported = resolved.settings.own.as_deref().map(|own| own.problems.clone());
+    assert_eq!(reported, Some(problems(&resolved).join("; ")));
+    assert_eq!(Settings { own: None, ..resolved.settings.clone() }, Settings::default());
     let [problem] = resolved.problems.as_slice() else { panic!("{:?}", resolved.problems) };
     assert_eq!(problem.kind, ProblemKind::InvalidValue);
     assert_eq!(problem.place, Place::Annotation(format!("{DOMAIN}/{name}")));

@@ -104,7 +104,7 @@ async fn failing_pods_do_not_affect_others() {
     assert!(failures[0].contains("unable to connect to ::1"), "{failures:?}");
     assert_eq!(failures[1], "c: the pod has no IP address");
     let error = error(fetch(settings(), with_pods(&pods[2..]), &plan).await);
-    assert_eq!(error, "none of 1 pods has a value; c: the pod has no IP address");
+    assert_eq!(error, "none of 1 pod has a value; c: the pod has no IP address");
 }
 
 #[tokio::test]

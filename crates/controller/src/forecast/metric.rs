@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use hpa_calc::{ForecastReason, LoadForecast, MetricForecast, replicas::Load};
-use hpa_forecast::{Comparison, History, LEARNED_DAYS, Model, Question, Trace, Verdict};
+use hpa_calc::{ForecastReason, MetricForecast, replicas::Load};
+use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Verdict};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{MAX_CHECK_AGE, METRIC_DELAY, past::PastError};
 
-/// One day more than is learned from, because a forecast reads the time after a past day's.
-pub(super) const HISTORY_DAYS: usize = LEARNED_DAYS + 1;
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
 const LONGEST_RETRY_MINUTES: u64 = 60;
@@ -96,10 +94,7 @@ impl MetricState {
         let forecast = load.filter(|_| reason.is_active()).and_then(|load| {
             let question =
                 self.question(load.total, parameters, now.checked_sub(METRIC_DELAY).ok()?);
-            let forecast = self.history.forecast(&question)?;
-            let quantile = parameters.quantile;
-            let (at, load, days) = (forecast.at, forecast.load(quantile), forecast.days);
-            Some(LoadForecast { at, load, quantile, days })
+            Some(self.history.forecast(&question)?.at_quantile(parameters.quantile))
         });
         Some(MetricForecast { reason, text, forecast })
     }

@@ -240,12 +240,12 @@ impl HistoryStore {
         until: Option<StoredUntil>,
     ) -> bool {
         let Some(autoscaler) = self.autoscalers.get(key) else { return false };
-        let (object, effective) = autoscaler.object_with_settings(&self.settings);
+        let (object, settings) = autoscaler.object_with_settings(&self.settings);
         let now = self.clock.instants();
         let Some((written, snapshot)) = by_uid.remove(&object.metadata.uid) else { return false };
         let valid_until = until.map_or(written, |until| until.time.max(written));
         let (spec, status) = (&object.spec, &object.status);
-        let history = snapshot.restore(spec, status, &effective.settings, valid_until, now.wall);
+        let history = snapshot.restore(spec, status, &settings, valid_until, now.wall);
         debug!(hpa = %key, ?history, "restored the history");
         let is_complete = until.is_none_or(|until| until.is_complete);
         let replicas = is_complete.then_some(status.desired_replicas);

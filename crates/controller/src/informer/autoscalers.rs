@@ -191,7 +191,7 @@ impl Informers {
     pub(super) fn is_shadowed(&self, key: &HpaKey) -> bool {
         let has_annotation = || {
             let autoscaler = self.caches.autoscalers.get(key);
-            autoscaler.is_some_and(|it| it.settings(&self.settings).settings.dry_run)
+            autoscaler.is_some_and(|it| it.settings(&self.settings).dry_run)
         };
         self.dry_run || has_annotation()
     }
@@ -210,7 +210,7 @@ impl Informers {
         let count = keys.len();
         for (index, key) in keys.into_iter().enumerate() {
             let autoscaler = self.caches.autoscalers.get(&key);
-            let own = autoscaler.and_then(|it| it.settings(&self.settings).settings.sync_period);
+            let own = autoscaler.and_then(|it| it.settings(&self.settings).sync_period);
             let limit = own.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
             self.queue.add_after(key, initial_delay.delay(index, count).min(limit));
         }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures::{TryFutureExt, future::BoxFuture};
+use hpa_calc::explain::counted;
 use http::{Method, Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
@@ -57,7 +58,10 @@ pub(super) struct PageSize<S> {
 
 /// A page is too large. The next one has fewer objects.
 #[derive(Debug, thiserror::Error)]
-#[error("a page of {objects} objects is larger than {MAX_BYTES} bytes, retrying with fewer")]
+#[error(
+    "a page of {} is larger than {MAX_BYTES} bytes, retrying with fewer",
+    counted(*.objects, "object")
+)]
 struct PageTooLarge {
     objects: u32,
 }

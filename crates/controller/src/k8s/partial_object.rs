@@ -87,6 +87,10 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<String, String>, D::Error> {
     struct Known;
 
+    /// A text that is copied only if it has escapes.
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
     impl<'de> Visitor<'de> for Known {
         type Value = BTreeMap<String, String>;
 
@@ -96,10 +100,10 @@ fn known_annotations<'de, D: Deserializer<'de>>(
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut known = BTreeMap::new();
-            while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            while let Some(Text(name)) = map.next_key::<Text<'de>>()? {
                 if Setting::of_annotation(&name).is_none() {
                     map.next_value::<IgnoredAny>()?;
-                } else if let Some(value) = map.next_value::<Option<Cow<'de, str>>>()? {
+                } else if let Some(Text(value)) = map.next_value::<Option<Text<'de>>>()? {
                     known.insert(name.into_owned(), limited_annotation(&value).to_owned());
                 }
             }

@@ -7,7 +7,7 @@
 //! A queue of [`WorkQueue::not_started`] ignores keys until [`WorkQueue::start`]: no worker of a
 //! standby would take them.
 
-mod initial_delay;
+mod start_times;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub use initial_delay::InitialDelay;
+pub use start_times::InitialDelay;
+pub(crate) use start_times::next_slot;
 pub use state::QueueStats;
 use state::{Next, State};
 

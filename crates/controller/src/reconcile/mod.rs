@@ -43,7 +43,6 @@ pub use self::{
 use crate::{
     cache::{Autoscaler, desired_state_eq},
     key::HpaKey,
-    settings::EffectiveSettings,
 };
 
 impl Reconciler {
@@ -71,16 +70,15 @@ impl Reconciler {
     async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
-        let (hpa, effective) = autoscaler.object_with_settings(&self.settings);
-        let EffectiveSettings { settings, problems } = &*effective;
+        let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
         if settings.dry_run || self.dry_run {
             autoscaler.ignore_past_peer_writes();
             self.compare(key, &autoscaler, &hpa, slot).await;
             return false;
         }
         self.report_peer_write(key, &autoscaler, &hpa);
-        self.report_invalid_settings(key, &autoscaler, &hpa, problems.as_deref());
-        let attempt = Attempt::new(self, key, &hpa, &autoscaler, settings, started, slot);
+        self.report_invalid_settings(key, &autoscaler, &hpa, &settings);
+        let attempt = Attempt::new(self, key, &hpa, &autoscaler, &settings, started, slot);
         match attempt.run().await {
             Outcome::Finished(finished) => {
                 self.observer.finished(&finished);

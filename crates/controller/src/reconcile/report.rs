@@ -8,6 +8,7 @@ use hpa_calc::{
     decide::ReconcileError,
     event::{Event, EventReason, EventType},
     explain::Explanation,
+    settings::Settings,
 };
 use tracing::{debug, info, warn};
 
@@ -29,8 +30,10 @@ impl Reconciler {
         key: &HpaKey,
         autoscaler: &Autoscaler,
         hpa: &HorizontalPodAutoscaler,
-        problems: Option<&str>,
+        settings: &Settings,
     ) {
+        let problems = settings.own.as_ref().map(|own| own.problems.as_str());
+        let problems = problems.filter(|problems| !problems.is_empty());
         if autoscaler.set_invalid_annotations(problems) {
             let message = problems.unwrap_or_default().to_owned();
             self.record_warning(key, hpa, EventReason::InvalidAnnotation, message);

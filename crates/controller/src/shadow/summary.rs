@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hpa_calc::explain::one_line;
+use hpa_calc::explain::{counted, one_line};
 use jiff::{SignedDuration, Timestamp};
 
 use super::record::{ShadowRecords, Verdict};
@@ -123,18 +123,21 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { autoscalers, compared, decisions, different, unsettled, rows, .. } = self;
-        writeln!(f, "{autoscalers} HPAs, {decisions} decisions, {different} differences")?;
+        let differences = counted(*different, "difference");
+        let (hpas, decisions) = (counted(*autoscalers, "HPA"), counted(*decisions, "decision"));
+        writeln!(f, "{hpas}, {decisions}, {differences}")?;
         self.write_peer(f)?;
         if compared < autoscalers {
-            let missing = autoscalers - compared;
-            writeln!(f, "{missing} HPAs were not compared: the peer wrote no status for them")?;
+            let missing = counted(autoscalers - compared, "HPA");
+            writeln!(f, "{missing} not compared: the peer wrote no status")?;
         }
         if self.inconclusive_autoscalers > 0 {
             writeln!(
                 f,
-                "{} HPAs could not show a difference: their stabilization windows and policy \
+                "{} could not show a difference: their stabilization windows and policy \
                  periods (up to {:#}) had not passed since the start",
-                self.inconclusive_autoscalers, self.longest_past
+                counted(self.inconclusive_autoscalers, "HPA"),
+                self.longest_past
             )?;
         }
         if *unsettled > 0 {

@@ -353,7 +353,7 @@ fn summary_lists_the_autoscalers_with_differences() {
         text.starts_with(
             "3 HPAs, 18 decisions, 2 differences\n\
              The peer (kube-controller-manager) last wrote a status 7s ago\n\
-             1 HPAs were not compared"
+             1 HPA not compared"
         ),
         "{text}"
     );
@@ -391,7 +391,7 @@ fn comparison_with_an_inactive_peer_is_inconclusive() {
     assert!(!inactive.is_conclusive());
     assert_eq!(
         inactive.to_string(),
-        "1 HPAs, 5 decisions, 0 differences\n\
+        "1 HPA, 5 decisions, 0 differences\n\
          The peer (k3s) wrote no status during the comparison, the last one 4m 10s ago: it may \
          have stopped\n"
     );
@@ -399,7 +399,7 @@ fn comparison_with_an_inactive_peer_is_inconclusive() {
     assert!(active.is_conclusive());
     assert_eq!(
         active.to_string(),
-        "1 HPAs, 5 decisions, 0 differences\n\
+        "1 HPA, 5 decisions, 0 differences\n\
          The peer (k3s) last wrote a status 4m 10s ago: it may have stopped\n"
     );
 }
@@ -412,7 +412,7 @@ fn comparison_shorter_than_the_windows_is_inconclusive() {
     let text = short.to_string();
     assert!(
         text.ends_with(
-            "\n1 HPAs could not show a difference: their stabilization windows and policy periods \
+            "\n1 HPA could not show a difference: their stabilization windows and policy periods \
              (up to 1m 30s) had not passed since the start\n"
         ),
         "{text}"

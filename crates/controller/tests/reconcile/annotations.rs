@@ -60,6 +60,8 @@ async fn invalid_pause_annotation_is_reported_once_and_ignored() {
     let reported: Vec<_> =
         server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();
     assert_eq!(reported.len(), 1, "{:?}", server.events);
+    let conditions = conditions(&server);
+    assert!(conditions.contains("annotation autoscaling.hpa-rs.dev/pause must be"), "{conditions}");
 }
 
 #[tokio::test]

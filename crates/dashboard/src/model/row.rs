@@ -4,7 +4,7 @@ use std::fmt;
 
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
-    api::{ConditionStatus, ConditionType},
+    api::{ConditionReason, ConditionType},
     report::{ShortReport, State},
 };
 use hpa_controller::AutoscalerApi;
@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) target: String,
     pub(crate) state: State,
     pub(crate) sentence: String,
-    /// Absent before the first status.
+    /// Absent before the first status, and while the target's scale can't be read.
     pub(crate) current: Option<i32>,
     /// Absent before the first decision.
     pub(crate) desired: Option<i32>,
@@ -60,7 +60,6 @@ impl Row {
     ) -> Self {
         let bounds = settings.bounds_at(&hpa.spec, now);
         let custom = hpa.status.condition(&ConditionType::CustomSettings);
-        let custom = custom.filter(|condition| condition.status == ConditionStatus::True);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
         let ShortReport { state, sentence, load, .. } = ShortReport::new(hpa, settings);
         Self {
@@ -70,7 +69,7 @@ impl Row {
             target: format!("{}/{}", target.kind, target.name),
             state,
             sentence,
-            current: (state != State::New).then_some(status.current_replicas),
+            current: current_replicas(hpa).filter(|_| state != State::New),
             desired: desired_replicas(hpa),
             min: bounds.min_replicas,
             max: bounds.max_replicas,
@@ -91,12 +90,20 @@ impl Row {
     }
 }
 
+/// The replicas of the status. Unknown if the controller could not read the scale: it stores those
+/// that it knew before, or 0.
+pub(crate) fn current_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
+    let able = hpa.status.condition(&ConditionType::AbleToScale);
+    let is_unread = able.is_some_and(|one| one.reason == ConditionReason::FailedGetScale);
+    (!is_unread).then_some(hpa.status.current_replicas)
+}
+
 /// The desired replicas of the status. A controller that has never decided stores none, which is 0
 /// on the wire.
 pub(crate) fn desired_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     let status = &hpa.status;
     let is_active = status.is_true(&ConditionType::ScalingActive);
-    let is_known = status.desired_replicas != 0 || is_active || status.current_replicas == 0;
+    let is_known = status.desired_replicas != 0 || is_active || current_replicas(hpa) == Some(0);
     (is_known && !status.conditions.is_empty()).then_some(status.desired_replicas)
 }
 

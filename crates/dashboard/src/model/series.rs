@@ -11,7 +11,7 @@ use hpa_calc::{
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeTuple};
 
-use super::row::desired_replicas;
+use super::row::{current_replicas, desired_replicas};
 use crate::past::{PastSample, value};
 
 /// The unit of a metric's values.
@@ -51,7 +51,7 @@ pub(crate) struct MetricLine {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) at: Timestamp,
-    pub(crate) current: i32,
+    pub(crate) current: Option<i32>,
     pub(crate) desired: Option<i32>,
     /// The largest proposal of the metrics, before all limits. `None` in samples from a status.
     pub(crate) recommended: Option<i32>,
@@ -68,7 +68,7 @@ impl Sample {
             values.map(|(index, spec)| status_value(spec, status.current_metrics.get(index)?));
         Self {
             at,
-            current: status.current_replicas,
+            current: current_replicas(hpa),
             desired: desired_replicas(hpa),
             recommended: None,
             values: values.collect(),
@@ -79,7 +79,7 @@ impl Sample {
     /// decision may differ from the controller's; the desired replicas then come from the status.
     pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
         let values = report.metrics.iter().map(|metric| value(&metric.explanation));
-        let current = report.current_replicas?;
+        let current = Some(report.current_replicas?);
         let decided = report.desired_replicas.filter(|_| report.history_known);
         Some(Self {
             at: report.at,
@@ -100,7 +100,7 @@ impl Sample {
         });
         Self {
             at,
-            current,
+            current: Some(current),
             desired,
             recommended: proposed,
             values: if is_same { values.collect() } else { vec![None; metrics.len()].into() },

@@ -73,6 +73,19 @@ fn autoscaler_that_never_decided_has_no_desired_replicas() {
 }
 
 #[test]
+fn replicas_of_a_missing_target_are_unknown() {
+    let unread = [
+        condition("AbleToScale", "False", "FailedGetScale"),
+        condition("ScalingActive", "False", "FailedGetScale"),
+    ];
+    let missing = hpa(status(0, 0, &unread));
+    let row = Row::new(id("web"), &missing, &Settings::default(), at(0));
+    assert_eq!((row.state, row.current, row.desired), (State::Failing, None, None));
+    let sample = Sample::from_status(&missing, at(0));
+    assert_eq!((sample.current, sample.desired), (None, None));
+}
+
+#[test]
 fn load_is_that_of_the_largest_ratio() {
     let mut hpa = hpa(status(4, 4, &[]));
     hpa.spec.metrics.push(serde_json::from_value(cpu(30)).unwrap());
@@ -179,7 +192,13 @@ fn undecodable_object_is_a_row_with_its_error() {
 
 fn sample(second: i64, current: i32) -> Sample {
     let values = Box::new([Some(MilliValue::from_units(60))]);
-    Sample { at: at(second), current, desired: Some(current), recommended: None, values }
+    Sample {
+        at: at(second),
+        current: Some(current),
+        desired: Some(current),
+        recommended: None,
+        values,
+    }
 }
 
 fn times(series: &Series) -> Vec<i64> {

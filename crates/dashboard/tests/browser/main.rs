@@ -153,6 +153,56 @@ async fn autoscaler_is_explained_and_followed() {
     assert_no_errors(&tab);
 }
 
+/// Draws a chart whose second sample is a minute newer than its right edge. The x coordinates of its
+/// line, and the right edge of the grid.
+const AHEAD: &str = "import('/chart.js').then(({ createChart }) => {
+    const container = document.body.appendChild(document.createElement('div'));
+    const now = 10 * 60_000;
+    createChart(container)({
+        title: 'ahead', now, levels: [], whole: true, format: String,
+        lines: [{ name: 'current', className: 'current', points: [[0, 1], [now + 60_000, 2]] }],
+    });
+    const path = container.querySelector('path.line.current').getAttribute('d');
+    const grid = container.querySelector('path.grid').getAttribute('d');
+    const numbers = (text) => [...text.matchAll(/[MH]([0-9.]+)/g)].map(([, x]) => Number(x));
+    container.remove();
+    return [numbers(path), numbers(grid).at(-1)];
+})";
+
+#[tokio::test]
+async fn sample_that_is_newer_than_now_does_not_bend_the_line_back() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(0).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let drawn = tab.evaluate(AHEAD).await;
+    let line: Vec<f64> =
+        drawn[0].as_array().expect("a line").iter().filter_map(serde_json::Value::as_f64).collect();
+    assert!(line.len() > 2 && line.is_sorted(), "{drawn}");
+    assert_eq!(line.last().copied(), drawn[1].as_f64(), "the line ends at the right edge");
+}
+
+#[tokio::test]
+async fn target_that_is_missing_has_no_replicas() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(0).await;
+    let mut lost = other(0);
+    lost["metadata"]["name"] = json!("lost");
+    lost["status"] = json!({
+        "currentReplicas": 0, "desiredReplicas": 0,
+        "conditions": [{ "type": "AbleToScale", "status": "False", "reason": "FailedGetScale",
+            "message": "the HPA controller was unable to get the target's current scale" }],
+    });
+    cluster.testbed.apply_all([lost]);
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let cell = "[...document.querySelectorAll('#autoscalers tbody tr')]
+        .find((line) => line.querySelector('th').textContent === 'lost')
+        .querySelector('.replicas').textContent";
+    tab.wait_for(&format!("{cell} !== ''")).await;
+    assert_eq!(tab.evaluate(cell).await, "unknown (2 to 20)");
+}
+
 #[tokio::test]
 async fn five_thousand_autoscalers_are_shown() {
     const COUNT: usize = 5000;

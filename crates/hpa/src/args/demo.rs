@@ -21,6 +21,9 @@ Examples:
     hpa demo --print-scenario > mine.yaml
     hpa demo --scenario mine.yaml --speed 60
 
+  See forecasts scale before a load comes, and on a day that differs:
+    hpa demo --scenario examples/forecast/cluster.yaml
+
   Let a Prometheus scrape the demo, for hpa replay (docs/demo.md has the
   configuration of Prometheus):
     hpa demo --metrics-address 127.0.0.1:9101

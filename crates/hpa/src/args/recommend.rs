@@ -18,7 +18,8 @@ Examples:
 Risk is the share of the load beyond the capacity of the ready pods, in the
 worst run. docs/tuning.md explains the search and its assumptions.
 
-Exit status: 0 if there is a suggestion, 1 if the current settings are as good.";
+Exit status: 0 if there is a suggestion for each scenario, 1 if the current
+settings of one are as good, 2 if the command failed.";
 
 /// The arguments of `hpa recommend`.
 #[derive(Args, Debug)]

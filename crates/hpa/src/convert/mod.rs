@@ -7,6 +7,8 @@ mod settings;
 mod tests;
 pub(crate) mod versions;
 
+pub(crate) use self::settings::fields_to_annotations;
+
 use anyhow::bail;
 use serde_json::{Value, json};
 

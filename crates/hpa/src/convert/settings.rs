@@ -30,7 +30,7 @@ pub(super) fn annotations_to_fields(object: &mut Value) {
 }
 
 /// Turns fields into annotations.
-pub(super) fn fields_to_annotations(object: &mut Value) {
+pub(crate) fn fields_to_annotations(object: &mut Value) {
     for setting in SETTINGS {
         let annotation = match setting.metric_types() {
             None => {

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use hpa_calc::settings::{SETTINGS, SettingPolicy, Settings};
 use serde_json::{Value, json};
 
@@ -243,7 +241,7 @@ fn settings_become_fields_and_annotations_without_loss() {
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         assert!(resolved.problems.is_empty(), "{:?}", resolved.problems);
         let mut settings = resolved.settings;
-        settings.applied = Arc::default();
+        settings.own = None;
         settings
     };
     assert_eq!(effective(&back), effective(&core));

@@ -3,6 +3,7 @@
 
 use hpa_calc::{
     Settings,
+    explain::counted,
     report::{ShortReport, State},
 };
 use serde::Serialize;
@@ -29,7 +30,11 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let client = kubectl::clients(&arguments.cluster).await?.api;
     let api = arguments.autoscaler_api.into();
-    let all = status::list(&client, api, arguments.cluster.namespace.as_deref()).await?;
+    let namespace = arguments.cluster.namespace.as_deref();
+    let all = status::list(&client, api, namespace).await?;
+    if all.is_empty() {
+        kubectl::require_namespace(&client, namespace).await?;
+    }
     let policy = setting_policy(&arguments.autoscaling);
     let problems = all.iter().filter_map(|autoscaler| {
         let own = settings.for_autoscaler(&autoscaler.hpa, &policy).settings;
@@ -54,12 +59,17 @@ fn text(problems: &[Problem], count: usize) -> String {
         format!("{autoscaler:width$}  {}\n", escape_line(sentence))
     };
     let lines: String = problems.iter().map(line).collect();
+    let all = counted(count, "autoscaler");
     let source = "by the statuses that their controllers stored";
     match problems.len() {
-        0 => format!("None of {count} autoscalers has a problem, {source}.\n"),
+        0 => format!("None of {all} has a problem, {source}.\n"),
+        1 => format!(
+            "{lines}\n1 of {all} fails or can't do what its metrics ask for, {source}. hpa explain \
+             NAMESPACE/NAME reads the metrics and says more.\n"
+        ),
         found => format!(
-            "{lines}\n{found} of {count} autoscalers fail or can't do what their metrics ask for, \
-             {source}. hpa explain NAMESPACE/NAME reads the metrics and says more.\n"
+            "{lines}\n{found} of {all} fail or can't do what their metrics ask for, {source}. hpa explain \
+             NAMESPACE/NAME reads the metrics and says more.\n"
         ),
     }
 }

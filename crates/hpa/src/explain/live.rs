@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
@@ -30,11 +30,11 @@ use serde_json::Value;
 use super::subject::{Controller, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
+    autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
-    lint::is_similar,
     manifests::text,
     metric_reader::MetricReader,
     rules_provider,
@@ -43,8 +43,6 @@ use crate::{
 /// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
-/// If a namespace has more autoscalers, an error doesn't name them.
-const MAX_NAMES: usize = 5;
 /// The debug API is asked for at least this period, which has a value of every metric.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
@@ -66,9 +64,7 @@ pub(super) struct Cluster {
     metrics: MetricReader,
     /// The time when the series of rules were last read.
     relisted: Cell<Option<Instant>>,
-    api: TargetApi,
-    namespace: String,
-    name: String,
+    autoscaler: AutoscalerName,
     location: ControllerArguments,
     policy: SettingPolicy,
     since: Option<SignedDuration>,
@@ -78,14 +74,12 @@ impl Cluster {
     /// Sends no request, but starts the watches of collectors and schedules.
     pub(super) async fn new(arguments: &ExplainHpaArguments, name: &str) -> anyhow::Result<Self> {
         let clients = kubectl::clients(&arguments.cluster).await?;
-        let flag = arguments.cluster.namespace.as_deref();
-        let (namespace, name) = match (name.split_once('/'), flag) {
-            (Some((namespace, _)), Some(flag)) if namespace != flag => {
-                bail!("{name} is not in the namespace {flag} that --namespace names")
-            }
-            (Some((namespace, name)), _) => (namespace, name),
-            (None, flag) => (flag.unwrap_or(clients.api.default_namespace()), name),
-        };
+        let autoscaler = AutoscalerName::new(
+            arguments.autoscaler_api,
+            name,
+            arguments.cluster.namespace.as_deref(),
+            clients.api.default_namespace(),
+        )?;
         let timeout = to_std(arguments.cluster.request_timeout);
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
@@ -94,7 +88,7 @@ impl Cluster {
         let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
         let scope = Scope {
             groups: vec![collector_group(arguments.autoscaler_api)],
-            namespace: Some(namespace.to_owned()),
+            namespace: Some(autoscaler.namespace.clone()),
         };
         let sources = &arguments.sources;
         let metrics = MetricReader::new(&clients, mapper.clone(), sources, scope, timeout, sharing);
@@ -105,9 +99,7 @@ impl Cluster {
             relisted: Cell::default(),
             client: clients.api.clone(),
             mapper,
-            api: arguments.autoscaler_api,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            autoscaler,
             location: arguments.controller.clone(),
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
@@ -116,7 +108,7 @@ impl Cluster {
 
     /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
-        let object = self.autoscaler().await?;
+        let object = self.autoscaler.read(&self.client).await?;
         let controller = Controller::from_managed_fields(&object);
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
@@ -176,9 +168,10 @@ impl Cluster {
         let lease = LeaseName::choose(&self.location, manager);
         let api = DebugClient::find(&self.client, &self.location, &lease).await?;
         let window = self.since.unwrap_or_default().max(LAST_DECISION);
+        let AutoscalerName { api: autoscaler_api, namespace, name } = &self.autoscaler;
         let read = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();
-            api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await
+            api.autoscaler((*autoscaler_api).into(), namespace, name, since).await
         };
         let now = Timestamp::now();
         let mut detail = read(now).await?;
@@ -194,70 +187,12 @@ impl Cluster {
         }
     }
 
-    async fn autoscaler(&self) -> anyhow::Result<Value> {
-        let name = escape(&self.name);
-        let path = format!("{}/{name}", self.autoscalers_path());
-        let own_name = format!("{}/{}", self.namespace, self.name);
-        let error = match get::<Value>(&self.client, &path).await {
-            Ok(object) => return Ok(object),
-            Err(error) => error,
-        };
-        let (other, flag) = match self.api {
-            TargetApi::Core => (TargetApi::Custom, "custom"),
-            TargetApi::Custom => (TargetApi::Core, "core"),
-        };
-        let path = format!("{}/{name}", self.autoscalers_path_of(other));
-        if get::<Value>(&self.client, &path).await.is_ok() {
-            bail!(
-                "{own_name} is an autoscaler of {}, not of {}: add --autoscaler-api={flag}",
-                other.api_version(),
-                self.api.api_version()
-            );
-        }
-        if let Some(others) = self.others().await {
-            bail!("there is no autoscaler {own_name}{others}");
-        }
-        Err(error.context(format!("unable to read the autoscaler {own_name}")))
-    }
-
-    /// The autoscalers that may be meant, if those of the namespace can be listed and the name is
-    /// not among them.
-    async fn others(&self) -> Option<String> {
-        let list: Value = get(&self.client, &self.autoscalers_path()).await.ok()?;
-        let items = list.get("items")?.as_array()?;
-        let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
-        if names.contains(&self.name.as_str()) {
-            return None;
-        }
-        let namespace = &self.namespace;
-        let similar: Vec<_> =
-            names.iter().copied().filter(|name| is_similar(name, &self.name)).collect();
-        Some(match (names.as_slice(), similar.as_slice()) {
-            ([], _) => format!(": the namespace {namespace} has none"),
-            (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
-            (names, []) if names.len() <= MAX_NAMES => {
-                format!(". The namespace {namespace} has {}", names.join(", "))
-            }
-            (names, []) => format!(". The namespace {namespace} has {} others", names.len()),
-        })
-    }
-
-    fn autoscalers_path(&self) -> String {
-        self.autoscalers_path_of(self.api)
-    }
-
-    fn autoscalers_path_of(&self, api: TargetApi) -> String {
-        let namespace = escape(&self.namespace);
-        let (group, resource) = (api.api_version(), hpa_crd::PLURAL);
-        format!("/apis/{group}/namespaces/{namespace}/{resource}")
-    }
-
     async fn target(
         &self,
         hpa: &HorizontalPodAutoscaler,
     ) -> Result<ScaleObject, hpa_calc::ScaleReadError> {
         let target = &hpa.spec.scale_target_ref;
-        let read = read_scale(&self.mapper, &self.scales, &self.namespace, target).await;
+        let read = read_scale(&self.mapper, &self.scales, &self.autoscaler.namespace, target).await;
         read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
     }
 
@@ -271,7 +206,7 @@ impl Cluster {
         let pods = self.pods(selector).await?;
         let selected = match owner {
             Some((target, reference)) => {
-                self.owners.only_owned(&self.namespace, pods, target, reference).await
+                self.owners.only_owned(&self.autoscaler.namespace, pods, target, reference).await
             }
             None => SelectedPods::new(pods),
         };
@@ -282,7 +217,7 @@ impl Cluster {
         if pods.is_empty() {
             return Ok(SelectedPods::default());
         }
-        let list: Value = get(&self.client, &self.autoscalers_path())
+        let list: Value = get(&self.client, &self.autoscaler.list_path())
             .await
             .context("unable to list the autoscalers of the namespace")?;
         let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -291,7 +226,7 @@ impl Cluster {
         let others = others.map(|hpa: HorizontalPodAutoscaler| async move {
             let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
-            selects.then(|| format!("{}/{}", self.namespace, hpa.metadata.name))
+            selects.then(|| format!("{}/{}", self.autoscaler.namespace, hpa.metadata.name))
         });
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
@@ -300,7 +235,7 @@ impl Cluster {
     }
 
     async fn pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
-        let namespace = escape(&self.namespace);
+        let namespace = escape(&self.autoscaler.namespace);
         let selector = escape(&selector.to_string());
         let path = format!(
             "/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&limit={PAGE_SIZE}"

@@ -13,8 +13,6 @@ const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
 /// worth it.
 const LOW_OVERLOAD_RATIO: f64 = 0.25;
 const MINUTES_PER_DAY: usize = 24 * 60;
-/// Above this utilization, latency is assumed not to grow further.
-const MAX_UTILIZATION: f64 = 0.99;
 
 /// A load, and the autoscaler that has to follow it.
 pub(super) struct Subject {
@@ -42,7 +40,6 @@ pub(super) struct Runs {
     pub(super) reactive: Vec<Replicas>,
     pub(super) lowered: Vec<Replicas>,
     pub(super) forecast: Vec<Replicas>,
-    pub(super) perfect: Vec<Replicas>,
     /// The forecasts of each minute of the trace, for the load one horizon later.
     pub(super) forecasts: Vec<f32>,
 }
@@ -110,50 +107,12 @@ impl Runs {
             reactive: backtest.replicas(1.0, None),
             lowered: backtest.replicas(comparison.lowered_target, None),
             forecast: backtest.replicas(1.0, Some(&forecasts)),
-            perfect: backtest.replicas(1.0, Some(&backtest.perfect())),
             forecasts,
         }
     }
 }
 
-/// The 99th percentile of the latency, as a multiple of the latency on an idle pod. It is estimated
-/// from the utilization: 1 / (1 − utilization).
-pub(super) fn latency_p99(minutes: &[Replicas], pod_capacity: f64) -> f64 {
-    let latency = |one: &Replicas| {
-        let capacity = f64::from(one.ready) * pod_capacity;
-        let utilization = if capacity > 0.0 { one.load / capacity } else { 1.0 };
-        (1.0 / (1.0 - utilization.min(MAX_UTILIZATION)), one.load)
-    };
-    let mut latencies: Vec<(f64, f64)> = minutes.iter().map(latency).collect();
-    latencies.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let mut rest = latencies.iter().map(|(_, load)| load).sum::<f64>() * 0.01;
-    for (latency, load) in &latencies {
-        rest -= load;
-        if rest <= 0.0 {
-            return *latency;
-        }
-    }
-    1.0
-}
-
 /// Minutes and hours as `4m` or `1m30s`, as flags take them.
 pub(super) fn duration(time: SignedDuration) -> String {
     hpa_simulate::report::span(time.as_secs_f64())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn latency_is_that_of_the_busiest_hundredth() {
-        let minute = |load, ready| Replicas { minute: 0, load, replicas: ready, ready };
-        let mut minutes = vec![minute(50.0, 1); 99];
-        minutes.push(minute(50.0, 0));
-        let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
-        assert!(near(latency_p99(&minutes, 100.0), 100.0));
-        minutes.extend(vec![minute(50.0, 1); 10]);
-        assert!(near(latency_p99(&minutes, 100.0), 2.0));
-        assert!(near(latency_p99(&[], 100.0), 1.0));
-    }
 }

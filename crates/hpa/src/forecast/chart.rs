@@ -9,6 +9,9 @@ use super::analysis::{Analysis, Runs};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
 const MINUTES_PER_HOUR: usize = 60;
+const WITH: &str = "With forecasts: the load, its forecast, and the capacity of the ready pods";
+const WITHOUT: &str = "Without forecasts, with a lower target for the same pod-hours: the load, and \
+                       the capacity of the ready pods";
 
 /// The chart of the last days. `None` if nothing was measured.
 pub(super) fn of_last_days(analysis: &Analysis, days: usize) -> Option<String> {
@@ -68,13 +71,13 @@ fn draw(
             .map(|one| (second(one.minute), one.load, served(one)))
             .collect(),
     };
-    let mut with = plot("with forecasts: load, forecast, capacity of ready pods", &runs.forecast);
+    let mut with = plot(WITH, &runs.forecast);
     with.lines.insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, shown)));
     let all = [
-        plot("without forecasts, same pod-hours: load, capacity of ready pods", &runs.lowered),
+        plot(WITHOUT, &runs.lowered),
         with,
         Plot {
-            title: "replicas".to_owned(),
+            title: "Replicas with forecasts, and as it is without".to_owned(),
             lines: vec![
                 line("with forecasts", Style::Replicas, points(&runs.forecast, &replicas)),
                 line("without", Style::Before, points(&runs.reactive, &replicas)),

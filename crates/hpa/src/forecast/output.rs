@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use hpa_calc::settings::DOMAIN;
-use hpa_forecast::{Choice, Comparison, Outcome, Reason, Replicas, Season, Verdict};
+use hpa_forecast::{Choice, Comparison, Outcome, Reason, Season, Verdict};
 use hpa_simulate::report::{PagePart, page as html_page, percent, span};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    analysis::{Analysis, Subject, duration, latency_p99},
+    analysis::{Analysis, Subject, duration},
     chart,
 };
 
@@ -39,13 +40,21 @@ pub(super) fn text(analysis: &Analysis) -> String {
 pub(super) fn page(analysis: &Analysis) -> String {
     let mut parts = vec![PagePart::Text(head(analysis)), PagePart::Heading(answer(analysis))];
     parts.extend(details(analysis).into_iter().map(PagePart::Text));
-    parts
-        .extend(setting(analysis).map(|one| PagePart::Text(format!("Recommended setting: {one}"))));
+    if let Some(setting) = setting(analysis) {
+        parts.push(PagePart::Text(format!("Recommended setting: {setting}")));
+        let command = command(analysis).join("\n");
+        parts.extend((!command.is_empty()).then_some(PagePart::Text(command)));
+    }
     for (title, rows) in tables(analysis) {
         parts.extend([PagePart::Heading(title), PagePart::Table(rows)]);
     }
+    let best = if analysis.verdict.reason.is_active() {
+        "The six hours in which forecasts save the most overload"
+    } else {
+        "Six hours with and without forecasts"
+    };
     let charts = [
-        ("Six hours in which forecasts help most", chart::of_best_hours(analysis, 6)),
+        (best, chart::of_best_hours(analysis, 6)),
         ("The last week", chart::of_last_days(analysis, 7)),
     ];
     for (title, svg) in charts {
@@ -62,29 +71,31 @@ fn head(analysis: &Analysis) -> String {
     let of = subject.metric.as_ref().map(|metric| format!(", {metric}")).unwrap_or_default();
     let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
-    format!("Forecasts for {}{of}, from {from} to {to}, days in {zone}.", subject.name)
+    let (from, to) = (minute(analysis, from), minute(analysis, to));
+    format!("Forecasts for {}{of}, from {from} to {to} ({zone}).", subject.name)
+}
+
+/// A time in the zone of the days.
+fn minute(analysis: &Analysis, time: Timestamp) -> String {
+    time.to_zoned(analysis.settings.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 /// The answer in a sentence.
 fn answer(analysis: &Analysis) -> String {
     let Verdict { reason, comparison, .. } = &analysis.verdict;
     match (reason, comparison) {
-        (Reason::Forecasting, Some(comparison)) => format!(
-            "Forecasts would have helped: they leave {} of the overload that the same pod-hours \
-             had without them.",
-            percent(comparison.ratio())
-        ),
+        (Reason::Forecasting, Some(comparison)) => {
+            format!("Forecasts would have helped: {}.", effect(comparison))
+        }
         (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
             week says what the load does next."
             .to_owned(),
         (Reason::NoBenefit, Some(comparison)) if comparison.reactive.overload_minutes < 1.0 => {
             "No forecasts needed: without them, pods were never overloaded.".to_owned()
         }
-        (Reason::NoBenefit, Some(comparison)) => format!(
-            "Forecasts would have helped too little: they leave {} of the overload that the same \
-             pod-hours had without them.",
-            percent(comparison.ratio())
-        ),
+        (Reason::NoBenefit, Some(comparison)) => {
+            format!("Forecasts would not have helped enough: {}.", effect(comparison))
+        }
         _ => {
             let (known, days) = analysis.subject.trace.history().coverage();
             format!(
@@ -97,6 +108,20 @@ fn answer(analysis: &Analysis) -> String {
     }
 }
 
+/// The overload with and without forecasts.
+fn effect(comparison: &Comparison) -> String {
+    let Comparison { forecast, lowered, .. } = comparison;
+    format!(
+        "at the same pod-hours, pods were overloaded for {} with them and for {} without",
+        overload(forecast),
+        overload(lowered)
+    )
+}
+
+fn overload(outcome: &Outcome) -> String {
+    span(outcome.overload_minutes * SECONDS_PER_MINUTE)
+}
+
 /// A number with four significant digits.
 pub(super) fn figure(value: f64) -> String {
     format!("{value:.3e}").parse::<f64>().unwrap_or(value).to_string()
@@ -106,8 +131,8 @@ pub(super) fn figure(value: f64) -> String {
 fn details(analysis: &Analysis) -> Vec<String> {
     let workload = &analysis.subject.workload;
     let mut lines = vec![format!(
-        "Horizon: {}. Pods are ready after {}, the metric is {} old, and decisions are up to a \
-         minute apart.",
+        "Forecasts are for {} ahead (the horizon): pods are ready after {}, the metric is {} old, \
+         and decisions are up to a minute apart.",
         duration(analysis.settings.horizon),
         duration(workload.startup),
         duration(workload.delay)
@@ -154,58 +179,76 @@ fn tables(analysis: &Analysis) -> Vec<(String, Vec<Vec<String>>)> {
     let mut tables = Vec::new();
     if let Some((from, to)) = analysis.measured() {
         let title = format!(
-            "{from} to {to}. Overload: more than {} for a ready pod, {} of its target",
+            "{} to {}, simulated. A ready pod is overloaded above a load of {}, {} of its target",
+            minute(analysis, from),
+            minute(analysis, to),
             figure(comparison.capacity * analysis.subject.workload.target),
             percent(comparison.capacity)
         );
-        tables.push((title, runs(analysis, &comparison)));
+        tables.push((title, runs(&comparison)));
     }
     if analysis.verdicts.len() > 1 {
-        tables.push(("By quantile".to_owned(), quantiles(analysis)));
+        let title = "By quantile: the share of past changes of the load that a forecast covers";
+        tables.push((title.to_owned(), quantiles(analysis)));
     }
     tables
 }
 
-fn runs(analysis: &Analysis, comparison: &Comparison) -> Vec<Vec<String>> {
-    let Some(runs) = &analysis.runs else { return Vec::new() };
-    let pod_capacity = comparison.capacity * analysis.subject.workload.target;
+fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     let base = comparison.reactive.pod_hours;
-    let row = |name: String, outcome: Outcome, minutes: &[Replicas]| {
+    let row = |name: &str, outcome: Outcome| {
         vec![
-            name,
+            name.to_owned(),
             format!("{:.1}", outcome.pod_hours),
             format!("{:+.1} %", (outcome.pod_hours / base - 1.0) * 100.0),
-            span(outcome.overload_minutes * SECONDS_PER_MINUTE),
+            overload(&outcome),
             percent(outcome.overload()),
-            format!("{:.1}×", latency_p99(minutes, pod_capacity)),
+            percent(outcome.excess),
         ]
     };
-    let header = ["", "POD-HOURS", "", "OVERLOAD TIME", "", "LATENCY P99"];
-    let lowered = format!("target × {:.3}", comparison.lowered_target);
+    let header =
+        ["", "POD-HOURS", "CHANGE", "OVERLOADED FOR", "OF THE TIME", "LOAD BEYOND CAPACITY"];
+    let lowered = format!("target × {:.3}, no forecasts", comparison.lowered_target);
     vec![
         header.map(str::to_owned).to_vec(),
-        row("as it is".to_owned(), comparison.reactive, &runs.reactive),
-        row(lowered, comparison.lowered, &runs.lowered),
-        row("with forecasts".to_owned(), comparison.forecast, &runs.forecast),
-        row("with perfect knowledge".to_owned(), comparison.perfect, &runs.perfect),
+        row("as it is", comparison.reactive),
+        row(&lowered, comparison.lowered),
+        row("with forecasts", comparison.forecast),
+        row("with perfect knowledge", comparison.perfect),
     ]
 }
 
 fn quantiles(analysis: &Analysis) -> Vec<Vec<String>> {
-    let header = ["QUANTILE", "POD-HOURS", "OVERLOAD TIME", "WITHOUT, AT EQUAL POD-HOURS", "GATE"];
+    let header = [
+        "QUANTILE",
+        "POD-HOURS",
+        "OVERLOADED FOR",
+        "WITHOUT FORECASTS, AT EQUAL POD-HOURS",
+        "FORECASTS HELP",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for (quantile, verdict) in &analysis.verdicts {
         let Some(comparison) = verdict.comparison else { continue };
-        let time = |outcome: Outcome| span(outcome.overload_minutes * SECONDS_PER_MINUTE);
         rows.push(vec![
             quantile.to_string(),
             format!("{:.1}", comparison.forecast.pod_hours),
-            time(comparison.forecast),
-            time(comparison.lowered),
-            format!("{:?}", verdict.reason),
+            overload(&comparison.forecast),
+            overload(&comparison.lowered),
+            helps(verdict.reason).to_owned(),
         ]);
     }
     rows
+}
+
+/// Whether forecasts help, in a cell.
+fn helps(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Forecasting => "yes",
+        Reason::NoBenefit => "not enough",
+        Reason::NoSeason => "no: not forecastable",
+        Reason::NotEnoughHistory => "unknown: too little history",
+        Reason::SourceFailed => "unknown: the past can't be read",
+    }
 }
 
 fn aligned(rows: &[Vec<String>]) -> String {

@@ -41,7 +41,7 @@ const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
 pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace> {
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;
-    let namespace = arguments.cluster.namespace.as_ref().filter(|_| !arguments.all_namespaces);
+    let namespace = arguments.cluster.namespace.as_deref().filter(|_| !arguments.all_namespaces);
     let (mut objects, mut listed) = (Vec::new(), BTreeSet::new());
     for (index, (api, resource, kind)) in LISTS.into_iter().enumerate() {
         let scope = match namespace {
@@ -60,6 +60,9 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
             // Not served, or no right to read it: the checks that need it find nothing.
             Err(_) => {}
         }
+    }
+    if objects.is_empty() {
+        kubectl::require_namespace(&client, namespace).await?;
     }
     let mut served = served_by_apis(&client).await?;
     let mapper = Arc::new(DiscoveryMapper(client));

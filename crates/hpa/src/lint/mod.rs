@@ -22,7 +22,7 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
-pub(crate) use self::workspace::{is_autoscaler, is_similar};
+pub(crate) use self::workspace::is_autoscaler;
 use self::{
     finding::{Finding, Severity},
     workspace::{OwnSources, ServedMetrics, Workspace},

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use hpa_calc::explain::counted;
 use serde_json::{Value, json};
 
 use super::{
@@ -35,10 +36,6 @@ pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
         counted(count(Severity::Note), "note")
     );
     text
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {

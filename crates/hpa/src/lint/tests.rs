@@ -443,6 +443,18 @@ fn replicas_of_a_stored_object_are_not_advised_against() {
 }
 
 #[rstest]
+#[case::letter("paused", "Did you mean autoscaling.hpa-rs.dev/pause?")]
+#[case::field("maxSampleAge", "Did you mean autoscaling.hpa-rs.dev/max-sample-age?")]
+#[case::part("stabilization", "Did you mean autoscaling.hpa-rs.dev/downscale-stabilization?")]
+#[case::nearest("forecasts", "Did you mean autoscaling.hpa-rs.dev/forecast?")]
+#[case::unknown("owner", "Those of autoscaling.hpa-rs.dev are pause, dry-run, ")]
+fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] hint: &str) {
+    let findings = lint(set(&[(0, "/metadata/annotations", own(name, "true"))]));
+    let expected = format!("there is no such annotation; ignored, is \"true\". {hint}");
+    assert!(findings[0].message.starts_with(&expected), "{}", findings[0].message);
+}
+
+#[rstest]
 #[case::refused(&[(0, "/spec/maxReplicas", json!(1))], "spec.maxReplicas")]
 #[case::of_another_type(&[(0, "/spec/maxReplicas", json!("many"))], "spec.maxReplicas")]
 #[case::bad_quantity(
@@ -604,6 +616,31 @@ fn older_versions_are_checked_as_v2_and_reported_if_they_are_removed() {
     let v1 =
         YAML.replace("autoscaling/v2", "autoscaling/v1") + "  targetCPUUtilizationPercentage: 70\n";
     assert!(found(&v1).is_empty(), "{:?}", found(&v1));
+}
+
+#[rstest]
+#[case::removed_version(
+    &[(0, "/apiVersion", json!("autoscaling/v2beta2"))],
+    "autoscaling/v2beta2 was removed in Kubernetes 1.26: run hpa convert --to core "
+)]
+#[case::other_namespace(
+    &[(1, "/metadata/namespace", json!("bank"))],
+    ") is in namespace bank, and the autoscaler is in namespace shop"
+)]
+#[case::old_group(
+    &[(0, "/spec/scaleTargetRef/apiVersion", json!("extensions/v1beta1"))],
+    "the group extensions has no Deployment that can be scaled: use apps/v1"
+)]
+#[case::lower_case(
+    &[(0, KIND, json!("deployment"))],
+    "there is no kind deployment: use Deployment"
+)]
+fn finding_says_what_to_write_instead(
+    #[case] changes: &[(usize, &str, Value)],
+    #[case] text: &str,
+) {
+    let findings = lint(set(changes));
+    assert!(findings.iter().any(|one| one.message.contains(text)), "{findings:#?}");
 }
 
 #[rstest]

@@ -1,13 +1,14 @@
 //! The autoscaler, from a cluster or a file.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, bail};
-use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults};
+use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults, settings::Setting};
 use kube::Client;
 use serde_json::{Value, json};
 
 use crate::{
-    args::PastArguments,
-    kubectl::{self, escape, get},
+    args::PastArguments, autoscaler_name::AutoscalerName, convert::fields_to_annotations, kubectl,
     manifests,
 };
 
@@ -27,19 +28,31 @@ impl Autoscaler {
         } else {
             (from_files(arguments)?, None)
         };
+        let mut autoscaler = Self::new(object, client)?;
+        let namespace = &mut autoscaler.hpa.metadata.namespace;
+        if namespace.is_empty() {
+            let named = arguments.name.as_deref().and_then(|name| name.split_once('/'));
+            let flag = arguments.cluster.namespace.as_deref();
+            named
+                .map(|(namespace, _)| namespace)
+                .or(flag)
+                .unwrap_or("default")
+                .clone_into(namespace);
+        }
+        Ok(autoscaler)
+    }
+
+    fn new(mut object: Value, client: Option<Client>) -> anyhow::Result<Self> {
+        // The manifest of a scenario is one of autoscaling/v2.
+        fields_to_annotations(&mut object);
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object.clone()).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
-        if hpa.metadata.namespace.is_empty() {
-            let named = arguments.name.as_deref().and_then(|name| name.split_once('/'));
-            let flag = arguments.cluster.namespace.as_deref();
-            let namespace = named.map(|(namespace, _)| namespace).or(flag);
-            namespace.unwrap_or("default").clone_into(&mut hpa.metadata.namespace);
-        }
         Ok(Self { hpa, object, client })
     }
 
-    /// The manifest for a scenario, without the metrics of these names.
+    /// The manifest for a scenario: the spec without the metrics of these names, and the settings of
+    /// the autoscaler.
     pub(super) fn manifest(&self, ignored: &[String]) -> Value {
         let mut spec = self.object.get("spec").cloned().unwrap_or_default();
         if !ignored.is_empty() {
@@ -51,10 +64,15 @@ impl Autoscaler {
             }
         }
         let metadata = &self.hpa.metadata;
+        let settings = metadata.annotations.iter();
+        let settings = settings.filter(|(name, _)| Setting::of_annotation(name).is_some());
+        let annotations: BTreeMap<_, _> = settings.collect();
         json!({
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
-            "metadata": { "name": metadata.name, "namespace": metadata.namespace },
+            "metadata": {
+                "name": metadata.name, "namespace": metadata.namespace, "annotations": annotations,
+            },
             "spec": spec,
         })
     }
@@ -63,22 +81,13 @@ impl Autoscaler {
 async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Client)> {
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
     let client = kubectl::clients(&arguments.cluster).await?.api;
-    let flag = arguments.cluster.namespace.as_deref();
-    let (namespace, name) = match (name.split_once('/'), flag) {
-        (Some((namespace, _)), Some(flag)) if namespace != flag => {
-            bail!("{name} is not in the namespace {flag} that --namespace names")
-        }
-        (Some(both), _) => both,
-        (None, flag) => (flag.unwrap_or(client.default_namespace()), name.as_str()),
-    };
-    let group = arguments.autoscaler_api.api_version();
-    let resource = hpa_crd::PLURAL;
-    let path =
-        format!("/apis/{group}/namespaces/{}/{resource}/{}", escape(namespace), escape(name));
-    let object = get(&client, &path).await;
-    let object =
-        object.with_context(|| format!("unable to read the autoscaler {namespace}/{name}"));
-    Ok((object?, client))
+    let autoscaler = AutoscalerName::new(
+        arguments.autoscaler_api,
+        name,
+        arguments.cluster.namespace.as_deref(),
+        client.default_namespace(),
+    )?;
+    Ok((autoscaler.read(&client).await?, client))
 }
 
 /// Reads manifests and returns the autoscaler with the given name, or the only one.
@@ -96,5 +105,37 @@ fn from_files(arguments: &PastArguments) -> anyhow::Result<Value> {
         [one] => Ok(one.object.clone()),
         [] => bail!("the files have no such HorizontalPodAutoscaler"),
         _ => bail!("the files have several autoscalers: name one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifest_has_the_settings_of_annotations_and_fields() {
+        let cpu = json!({ "type": "Resource", "resource": {
+            "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 60 },
+            "aggregate": "p95",
+        } });
+        let object = json!({
+            "apiVersion": "autoscaling.hpa-rs.dev/v1alpha1",
+            "metadata": { "name": "web", "namespace": "shop", "annotations": {
+                "autoscaling.hpa-rs.dev/tolerance": "0.05", "team": "shop",
+            } },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "maxReplicas": 9, "syncPeriodSeconds": 30, "metrics": [cpu],
+            },
+        });
+        let manifest = Autoscaler::new(object, None).expect("an autoscaler").manifest(&[]);
+        let annotations = &manifest["metadata"]["annotations"];
+        assert_eq!(annotations["autoscaling.hpa-rs.dev/tolerance"], "0.05");
+        assert_eq!(annotations["autoscaling.hpa-rs.dev/sync-period"], "30s");
+        let aggregate = annotations["autoscaling.hpa-rs.dev/aggregate"].as_str();
+        assert!(aggregate.is_some_and(|text| text.contains("p95")), "{annotations}");
+        assert_eq!(annotations.as_object().map(serde_json::Map::len), Some(3), "{annotations}");
+        assert_eq!(manifest["spec"]["syncPeriodSeconds"], Value::Null);
+        assert_eq!(manifest["spec"]["metrics"][0]["resource"]["aggregate"], Value::Null);
     }
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use hpa_calc::{
     Settings,
+    explain::counted,
     report::{ShortReport, State},
     settings::SettingPolicy,
 };
 use jiff::SignedDuration;
 
 use super::{
-    check::{Check, Level, counted, named},
+    check::{Check, Level, named},
     cluster::{Observed, ObservedAutoscaler},
 };
 

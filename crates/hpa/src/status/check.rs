@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use hpa_calc::explain::counted;
 use serde::Serialize;
 
 use crate::terminal::escape_line;
@@ -103,12 +104,6 @@ impl Level {
         };
         if colored { format!("\x1b[{color}m{symbol}\x1b[0m") } else { symbol.to_owned() }
     }
-}
-
-/// `1 error`, `2 errors`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 /// The first names, and the number of further ones.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
+use super::built_in::KubeControllerManager;
 use crate::{
     args::StatusArguments,
     debug_client::{DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
@@ -32,6 +33,7 @@ pub(super) struct Observed {
     /// The URL of the debug API from a flag. If set, lease and pod are not read.
     pub(super) url: Option<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
+    pub(super) built_in: KubeControllerManager,
     /// The APIs whose group ends with `metrics.k8s.io`.
     /// `None` if the API server doesn't register APIs of others.
     pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
@@ -39,6 +41,7 @@ pub(super) struct Observed {
 
 /// An autoscaler.
 pub(crate) struct ObservedAutoscaler {
+    pub(super) api: AutoscalerApi,
     pub(crate) name: String,
     pub(crate) hpa: HorizontalPodAutoscaler,
     pub(super) created: Option<Timestamp>,
@@ -62,6 +65,9 @@ impl Observed {
         for api in arguments.autoscaler_api.apis() {
             autoscalers.extend(list(&client, api, namespace).await?);
         }
+        if autoscalers.is_empty() {
+            kubectl::require_namespace(&client, namespace).await?;
+        }
         let flags = &arguments.controller;
         let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
         let lease = LeaseName::choose(flags, managers);
@@ -82,7 +88,8 @@ impl Observed {
         };
         let metrics_apis = metrics_apis(&client).await.map_err(|error| format!("{error:#}"));
         let now = Timestamp::now();
-        Ok(Self { now, autoscalers, lease, holder, leader, url, status, metrics_apis })
+        let built_in = KubeControllerManager::read(&client).await;
+        Ok(Self { now, autoscalers, lease, holder, leader, url, status, built_in, metrics_apis })
     }
 }
 
@@ -102,7 +109,7 @@ pub(crate) async fn list(
             .with_context(|| format!("unable to list autoscalers of {version}"))?;
         let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
         for item in items {
-            autoscalers.push(ObservedAutoscaler::decode(item)?);
+            autoscalers.push(ObservedAutoscaler::decode(api, item)?);
         }
         match text(&page, "/metadata/continue") {
             "" => return Ok(autoscalers),
@@ -112,7 +119,7 @@ pub(crate) async fn list(
 }
 
 impl ObservedAutoscaler {
-    pub(super) fn decode(object: &Value) -> anyhow::Result<Self> {
+    pub(super) fn decode(api: AutoscalerApi, object: &Value) -> anyhow::Result<Self> {
         let (namespace, name) =
             (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
         let name = format!("{namespace}/{name}");
@@ -121,6 +128,7 @@ impl ObservedAutoscaler {
         Ok(Self {
             created: text(object, "/metadata/creationTimestamp").parse().ok(),
             manager: explain::status_manager(object),
+            api,
             name,
             hpa,
         })

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use hpa_calc::explain::counted;
 use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
 
 use super::{
-    check::{Check, Level, counted, named},
+    built_in,
+    check::{Check, Level, named},
     cluster::{Observed, ObservedAutoscaler},
 };
 use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
@@ -36,6 +38,7 @@ pub(super) fn check_lease(observed: &Observed) -> Vec<Check> {
         Err(error) if observed.leader.as_ref().err() == Some(error) => {}
         Err(error) => checks.push(unread("the debug API can't be read", error)),
     }
+    checks.push(built_in::check(observed));
     checks.extend(other_controllers(observed));
     checks
 }
@@ -235,6 +238,6 @@ fn graded(value: f64, warning: f64, error: f64) -> Level {
     }
 }
 
-fn seconds(seconds: f64) -> String {
+pub(super) fn seconds(seconds: f64) -> String {
     if seconds < 10.0 { format!("{seconds:.1}s") } else { format!("{seconds:.0}s") }
 }

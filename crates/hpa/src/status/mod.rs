@@ -1,6 +1,7 @@
 //! `hpa status`: checks of the controller and the autoscalers.
 
 mod autoscalers;
+mod built_in;
 mod check;
 mod cluster;
 mod controller;

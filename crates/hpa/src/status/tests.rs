@@ -1,8 +1,9 @@
-use hpa_controller::debug::ControllerStatus;
+use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
+    built_in::{Flags, KubeControllerManager},
     check::Check,
     cluster::{MetricsApiService, ObservedAutoscaler},
     *,
@@ -14,7 +15,7 @@ const NOW: &str = "2026-01-31T12:00:00Z";
 const EXPIRED: &str = "2026-01-31T11:59:44Z";
 
 fn autoscaler(name: &str, conditions: Value) -> ObservedAutoscaler {
-    ObservedAutoscaler::decode(&json!({
+    let object = json!({
         "metadata": {
             "namespace": "shop", "name": name, "creationTimestamp": "2026-01-31T11:00:00Z",
             "managedFields": [{
@@ -32,8 +33,8 @@ fn autoscaler(name: &str, conditions: Value) -> ObservedAutoscaler {
             }],
         },
         "status": { "conditions": conditions },
-    }))
-    .expect("an autoscaler")
+    });
+    ObservedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler")
 }
 
 fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -95,6 +96,16 @@ fn healthy() -> Observed {
         lease,
         url: None,
         status: Ok(controller_status()),
+        built_in: KubeControllerManager {
+            holder: Ok(LeaseHolder {
+                lease: LeaseName { namespace: "kube-system".into(), name: "k".into() },
+                identity: "cp-1_7d1f".into(),
+                renewed: "2026-01-31T11:59:59Z".parse().ok(),
+                duration: jiff::SignedDuration::from_secs(15),
+                transitions: 0,
+            }),
+            flags: Some(Flags { pod: "kube-system/k-cp-1".into(), has_hpa_controller: false }),
+        },
         metrics_apis: Ok(Some(vec![metrics_api("True", "")])),
     }
 }
@@ -116,6 +127,8 @@ fn healthy_controller_fits_on_one_screen() {
          √ lease scaling/hpa is held by hpa-1, renewed 2.0s ago, 1 leader change\n\
          √ pod scaling/hpa-1 is ready\n\
          √ hpa 0.1.0 (6f7a8b9) answers\n\
+         √ kube-controller-manager holds its lease (cp-1, renewed 1.0s ago); its HPA controller is \
+         off (flags of pod kube-system/k-cp-1)\n\
          \n\
          work\n\
          √ the leader reconciles\n\
@@ -132,6 +145,55 @@ fn healthy_controller_fits_on_one_screen() {
          \n\
          √ no problems found\n"
     );
+}
+
+/// The check of kube-controller-manager.
+fn built_in(observed: &Observed) -> (Level, String) {
+    let checks = check(observed).sections.into_iter().flat_map(|section| section.checks);
+    let mut checks = checks.filter(|check| check.text.contains("kube-controller-manager"));
+    let Check { level, text, .. } = checks.next().expect("a check");
+    (level, text)
+}
+
+#[rstest]
+#[case::beside(|_: &mut Observed| {}, Level::Warning, "is on (flags of pod kube-system/k-cp-1) beside this one")]
+#[case::only_the_custom_api(
+    |it: &mut Observed| it.autoscalers[0].api = AutoscalerApi::Custom, Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
+)]
+#[case::alone(
+    |it: &mut Observed| it.holder = Err(Unavailable::NotHeld(it.lease.clone())), Level::Ok, "is on (flags of pod kube-system/k-cp-1)"
+)]
+#[case::flags_unread(|it: &mut Observed| it.built_in.flags = None, Level::Skipped, "so its HPA controller may be on")]
+#[case::expired(
+    |it: &mut Observed| it.built_in.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
+    Level::Ok,
+    "no kube-controller-manager holds its lease: that of cp-1 has expired, renewed 16s ago"
+)]
+#[case::released(
+    |it: &mut Observed| it.built_in.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    Level::Ok,
+    "no kube-controller-manager holds its lease"
+)]
+#[case::no_lease(
+    |it: &mut Observed| it.built_in.holder = Err(Unavailable::NoLease(it.lease.clone())),
+    Level::Skipped,
+    "is unknown: there is no lease kube-system/kube-controller-manager"
+)]
+#[case::forbidden(
+    |it: &mut Observed| it.built_in.holder = Err(Unavailable::Forbidden { what: "get".into(), message: "no".into() }),
+    Level::Skipped,
+    "whether kube-controller-manager runs is unknown: no"
+)]
+fn built_in_controller_is_described_by_what_was_read(
+    #[case] change: fn(&mut Observed),
+    #[case] level: Level,
+    #[case] end: &str,
+) {
+    let mut observed = healthy();
+    observed.built_in.flags.as_mut().expect("flags").has_hpa_controller = true;
+    change(&mut observed);
+    let (found, text) = built_in(&observed);
+    assert!(found == level && text.ends_with(end), "{found:?} {text}");
 }
 
 #[rstest]

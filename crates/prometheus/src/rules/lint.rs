@@ -295,6 +295,10 @@ mod tests {
         "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: $1_rate}\n  metricsQuery: <<.Series>>\n",
         "4 rules[0].name.as: name.matches has no group `1_rate`: write ${1}_rate"
     )]
+    #[case::braces(
+        "  seriesQuery: m_total\n  name: {matches: ^(.*)_total$, as: '{$1}'}\n  metricsQuery: <<.Series>>\n",
+        "4 rules[0].name.as: braces are inside of the reference: write ${1}, not {$1}"
+    )]
     #[case::no_query("  seriesQuery: m\n", "2 rules[0].metricsQuery: the query is missing")]
     #[case::other_series(
         "  seriesQuery: m\n  metricsQuery: sum(n{<<.LabelMatchers>>}) by (<<.GroupBy>>)\n",

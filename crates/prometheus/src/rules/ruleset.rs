@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::rules::{
-    config::{Config, DiscoveryRule, Position},
+    config::{Config, DiscoveryRule, Overrides, Position},
     resource_metrics::{ResourceMetrics, ResourceRuleError},
     rule::{Rule, RuleError},
 };
@@ -90,6 +90,22 @@ impl RuleSet {
             external: compile("externalRules", &config.external_rules),
             resource,
         }
+    }
+
+    /// The rules with an invalid template, regular expression or name. Overrides are not checked:
+    /// the API server can have their resources later.
+    pub fn syntax_errors(config: &Config) -> Vec<InvalidRule> {
+        let mut config = config.clone();
+        let rules = config.rules.iter_mut().chain(&mut config.external_rules);
+        let mappings = rules.map(|rule| &mut rule.resources);
+        let usage = config
+            .resource_rules
+            .iter_mut()
+            .flat_map(|rules| [&mut rules.cpu.resources, &mut rules.memory.resources]);
+        for mapping in mappings.chain(usage) {
+            mapping.overrides = Overrides::default();
+        }
+        Self::compile(&config, &ApiResources::default()).errors().cloned().collect()
     }
 
     /// The first invalid rule, in the order in which the reference compiles them.

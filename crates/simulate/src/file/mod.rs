@@ -25,9 +25,11 @@ pub use self::{
     spec::{Cost, Objective, json_schema},
 };
 use crate::{
+    other_pods::OtherPods,
     run::ControllerSettings,
     workload::{
         load::parse_csv,
+        profile::PodProfile,
         scenario::{Scenario, ScenarioError, WorkloadSpec},
     },
 };
@@ -59,6 +61,8 @@ pub struct Variant {
     pub load_unit: String,
     /// The only workload of `cluster`.
     pub workload: WorkloadSpec,
+    /// Pods that its selector matches and that it doesn't own.
+    pub other_pods: Vec<OtherPods>,
     pub cluster: Scenario,
 }
 
@@ -66,11 +70,15 @@ impl Variant {
     /// The maximum load that a ready pod serves, in units per second. For a workload that only
     /// drains queues, the maximum rate at which a pod drains.
     pub fn pod_capacity(&self) -> f64 {
-        let profile = self.workload.profile.as_ref().unwrap_or(&self.cluster.default_profile);
         let drained = self.cluster.queues.iter().filter_map(|queue| queue.drain_per_pod);
         let drained = drained.fold(0.0, f64::max);
-        let capacity = profile.effective_capacity();
+        let capacity = self.profile().effective_capacity();
         if drained > 0.0 { capacity.min(drained) } else { capacity }
+    }
+
+    /// The profile of the workload's pods.
+    pub(crate) fn profile(&self) -> &PodProfile {
+        self.cluster.profile(&self.workload)
     }
 
     /// Multiplies the load and the arrivals of queues.
@@ -246,6 +254,7 @@ fn complete(
         cost: document.cost,
         load_unit: document.load_unit,
         workload,
+        other_pods: document.other_pods,
         cluster,
     };
     Ok((variant, document.variants))
@@ -308,6 +317,11 @@ fn check(variant: &Variant) -> Result<(), FieldProblem> {
         }
     }
     check_workload_spec(workload)?;
+    for (index, entry) in variant.other_pods.iter().enumerate() {
+        if let Some((field, message)) = entry.problem() {
+            return Err(FieldProblem::new(format!("otherPods[{index}].{field}"), message));
+        }
+    }
     if controller.sync_period.get() < 1.0 {
         return Err(FieldProblem::new("controller.syncPeriod", "must be at least 1s"));
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    other_pods::OtherPods,
     run::ControllerSettings,
     workload::{
         scenario::{
@@ -44,6 +45,10 @@ pub(super) struct Document {
     /// The target. By default, name, namespace and kind are those of the `scaleTargetRef`, and
     /// `replicas` is `minReplicas`.
     pub(super) workload: WorkloadSpec,
+    /// Pods that the workload's selector matches and that it doesn't own, such as those of a Job with
+    /// the same labels.
+    #[serde(default)]
+    pub(super) other_pods: Vec<OtherPods>,
     /// Queues that the workload drains.
     #[serde(default)]
     pub(super) queues: Vec<QueueSpec>,

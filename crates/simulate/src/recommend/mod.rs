@@ -8,6 +8,7 @@ mod tuning;
 
 use std::cmp::Ordering;
 
+use hpa_calc::explain::counted;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -179,8 +180,8 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
             percent(options.max_risk)
         ),
         format!(
-            "runs: {} seeds from {} on, each with {} of the scenario's load",
-            options.seeds,
+            "runs: {} from {} on, each with {} of the scenario's load",
+            counted(options.seeds, "seed"),
             base.cluster.seed,
             factors.join(", ")
         ),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hpa_calc::explain::{Reason, number};
+use hpa_calc::explain::{Reason, counted, number};
 use jiff::Timestamp;
 
 use super::{
@@ -400,13 +400,13 @@ fn describe(variant: &Variant, run: &Run, recorded: Option<&RecordedReplicas>) -
             percent(outcome.overload.share_of_load)
         ),
         format!(
-            "Replicas {} to {}, {} on average, of at least {} and at most {}; {} scalings.",
+            "Replicas {} to {}, {} on average, of at least {} and at most {}; {}.",
             outcome.replicas.min,
             outcome.replicas.max,
             number(outcome.replicas.mean),
             variant.autoscaler.spec.effective_min_replicas(),
             variant.autoscaler.spec.max_replicas,
-            run.steps.len()
+            counted(run.steps.len(), "scaling")
         ),
     ];
     if let Some((min, max)) = recorded.and_then(RecordedReplicas::range) {

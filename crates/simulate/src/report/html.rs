@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use hpa_calc::explain::counted;
+
 use super::{
     Result, chart,
     chart::{MAX_MARKS, RecordedReplicas, Scales},
@@ -132,13 +134,11 @@ fn scalings(run: &Run, times: Times) -> String {
 }
 
 fn summary(run: &Run) -> String {
-    let count =
-        |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let scalings = count(run.steps.len(), "scaling");
+    let scalings = counted(run.steps.len(), "scaling");
     match run.problems.len() {
         0 => format!("{scalings} and why"),
         problems => {
-            format!("{scalings} and {} without a decision, and why", count(problems, "time"))
+            format!("{scalings} and {} without a decision, and why", counted(problems, "time"))
         }
     }
 }

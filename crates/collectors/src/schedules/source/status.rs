@@ -46,7 +46,7 @@ impl Schedules {
             };
             match write(client, &key, &entry, is_active).await {
                 Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
-                // Changed or deleted meanwhile: the watch will deliver it.
+                // It has changed or was deleted: the watch will deliver that.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
                     if !has_failed && !fails {

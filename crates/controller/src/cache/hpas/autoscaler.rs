@@ -12,6 +12,7 @@ use std::{
 use hpa_calc::{
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod},
     history::{History, Recommendation},
+    settings::Settings,
 };
 use hpa_lease::Instants;
 use parking_lot::{Mutex, RwLock};
@@ -29,7 +30,7 @@ use crate::{
     forecast::AutoscalerForecasts,
     hash::HASHER,
     k8s::{StatusWrite, StoredHpa},
-    settings::{EffectiveSettings, SettingSource},
+    settings::SettingSource,
 };
 
 /// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
@@ -68,7 +69,7 @@ struct Latest {
     /// response with this spec.
     spec_hash: Option<u64>,
     /// Derived from the object when they are first needed.
-    settings: OnceLock<Arc<EffectiveSettings>>,
+    settings: OnceLock<Arc<Settings>>,
 }
 
 /// Where a version of an object comes from.
@@ -171,14 +172,14 @@ impl Autoscaler {
     pub fn object_with_settings(
         &self,
         source: &SettingSource,
-    ) -> (Arc<HorizontalPodAutoscaler>, Arc<EffectiveSettings>) {
+    ) -> (Arc<HorizontalPodAutoscaler>, Arc<Settings>) {
         let latest = self.latest.read();
         let settings = latest.settings.get_or_init(|| source.derive(&latest.object));
         (latest.object.clone(), settings.clone())
     }
 
     /// The effective settings of the latest known version.
-    pub fn settings(&self, source: &SettingSource) -> Arc<EffectiveSettings> {
+    pub fn settings(&self, source: &SettingSource) -> Arc<Settings> {
         self.object_with_settings(source).1
     }
 

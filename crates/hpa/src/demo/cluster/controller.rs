@@ -6,6 +6,7 @@ use hpa_calc::settings::{SettingPolicy, Settings};
 use hpa_controller::{
     Clock, Dependencies, Instants, Observer, Options, RunError, Telemetry,
     debug::{DebugView, DecisionRecorder, ViewSettings},
+    forecast::{ForecastSource, PastLoads},
     k8s::Clients,
 };
 use hpa_testbed::workload::clock::SimulatedClock;
@@ -34,6 +35,10 @@ impl DemoClock {
         Self { clock, start }
     }
 
+    pub(super) fn start(&self) -> Timestamp {
+        self.start
+    }
+
     /// Simulated seconds since the start.
     pub(super) fn second(&self) -> f64 {
         self.instants().monotonic.as_secs_f64()
@@ -54,6 +59,8 @@ pub(super) struct ControllerSetup {
     pub(super) clock: Arc<DemoClock>,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) telemetry: Arc<Telemetry>,
+    /// The loads before the start.
+    pub(super) past: Arc<dyn PastLoads>,
 }
 
 /// A running controller.
@@ -76,8 +83,10 @@ impl ControllerSetup {
     /// Starts a controller. `speed` is simulated seconds per real second.
     pub(super) fn start(&self, speed: f64) -> Controller {
         let options = options(speed);
+        let past = Some(self.past.clone());
         let dependencies = Dependencies {
             clock: self.clock.clone(),
+            forecasts: ForecastSource { past, ..ForecastSource::default() },
             observer: self.observer.clone(),
             ..Dependencies::with_telemetry(self.clients.clone(), &options, self.telemetry.clone())
         };

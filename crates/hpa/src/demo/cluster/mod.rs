@@ -1,6 +1,7 @@
 //! The testbed, the simulation and the controller, connected over HTTP.
 
 mod controller;
+mod loads;
 mod past;
 
 use std::{
@@ -36,6 +37,7 @@ use tracing::warn;
 
 use self::{
     controller::{Controller, ControllerSetup, DemoClock, REQUEST_TIMEOUT, sync_period},
+    loads::DemoPastLoads,
     past::DemoPast,
 };
 use super::model::Decision;
@@ -110,7 +112,9 @@ impl DemoCluster {
         }));
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), DECISION_MEMORY));
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(sender), recorder.clone()];
-        let setup = ControllerSetup { clients, clock, observer: Arc::new(observers), telemetry };
+        let past = Arc::new(DemoPastLoads::new(simulation.scenario(), clock.start()));
+        let setup =
+            ControllerSetup { clients, clock, observer: Arc::new(observers), telemetry, past };
         let past = Arc::new(DemoPast(setup.debug_view(recorder.clone())));
         let controller = setup.start(speed);
         Ok(Self {

@@ -39,7 +39,7 @@ impl Dashboard {
     pub(crate) fn new(testbed: &Testbed, scenario: &Scenario) -> Self {
         let workloads = scenario.workloads.iter().map(|workload| {
             let id = WorkloadId::new(&workload.namespace, &workload.kind, &workload.name);
-            let profile = workload.profile.as_ref().unwrap_or(&scenario.default_profile);
+            let profile = scenario.profile(workload);
             (id, profile.target_load.is_some())
         });
         let has_target_load: BTreeMap<WorkloadId, bool> = workloads.collect();

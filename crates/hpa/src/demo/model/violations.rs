@@ -1,7 +1,7 @@
 //! Checks whether the controller followed the load, by the data of the simulation instead of the
 //! controller's reports.
 
-use hpa_calc::explain::{minutes, number};
+use hpa_calc::explain::{counted, minutes, number};
 
 use super::history::{AutoscalerHistory, WorkloadSample};
 
@@ -94,7 +94,8 @@ fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<St
     let (min, max) = (history.bounds.min, history.bounds.max);
     let desired = i64::from(last.desired);
     let is_within = i64::from(min) <= desired && desired <= i64::from(max);
-    (!is_within).then(|| format!("it ended with {desired} replicas, outside {min}..{max}"))
+    (!is_within)
+        .then(|| format!("it ended with {}, outside {min}..{max}", counted(desired, "replica")))
 }
 
 /// The pods needed at each sample of the last `seconds`, clamped to the bounds.
@@ -111,7 +112,9 @@ fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<S
     }
     let needed = needed(history, REACTION).fold(f64::INFINITY, f64::min);
     let is_too_few = f64::from(last.desired) < needed * (1.0 - TOLERANCE) - 1.0;
-    is_too_few.then(|| format!("it ended with {} replicas, but {needed} were needed", last.desired))
+    is_too_few.then(|| {
+        format!("it ended with {}, but {needed} were needed", counted(last.desired, "replica"))
+    })
 }
 
 /// Replicas may be as many as were needed within the stabilization window. A recent scale-down
@@ -127,8 +130,8 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
     let is_too_many = f64::from(last.desired) > most * (1.0 + TOLERANCE) + 1.0;
     (is_too_many && !is_scaling_down).then(|| {
         format!(
-            "it ended with {} replicas, but at most {most} were needed in the last {}",
-            last.desired,
+            "it ended with {}, but at most {most} were needed in the last {}",
+            counted(last.desired, "replica"),
             minutes(window)
         )
     })

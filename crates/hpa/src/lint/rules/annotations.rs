@@ -10,7 +10,7 @@ use hpa_collectors::Environment;
 use hpa_crd::member_path;
 
 use super::{Subject, validity::DecodedAutoscaler};
-use crate::lint::finding::Report;
+use crate::{lint::finding::Report, similar::most_similar};
 
 const ANNOTATIONS: &str = "metadata.annotations";
 /// The prefix of annotations that configure collectors.
@@ -25,11 +25,8 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
         let Some(value) = value.as_str() else { continue };
         let is_own = name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
         if is_own && Setting::of_annotation(name).is_none() {
-            let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-            let message = format!(
-                "there is no such annotation; ignored, is {value:?}. Those of {DOMAIN} are {}",
-                names.join(", ")
-            );
+            let hint = annotation_hint(name);
+            let message = format!("there is no such annotation; ignored, is {value:?}. {hint}");
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
@@ -43,6 +40,16 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
             Place::Field(path) => path.clone(),
         };
         report.add(field, problem.consequence());
+    }
+}
+
+/// The annotation that an unknown one may be a misspelling of, or all of them.
+fn annotation_hint(annotation: &str) -> String {
+    let wanted = annotation.split_once('/').map_or(annotation, |(_, name)| name);
+    let names = SETTINGS.iter().map(|setting| setting.name);
+    match most_similar(wanted, names.clone()) {
+        Some(similar) => format!("Did you mean {DOMAIN}/{similar}?"),
+        None => format!("Those of {DOMAIN} are {}", names.collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -3,6 +3,7 @@
 use hpa_calc::{
     EffectiveBehavior, History,
     api::{PolicySelect, ScalingRules},
+    explain::counted,
     history::Direction,
     settings::Tolerances,
 };
@@ -84,8 +85,9 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
     let mut minimums = minimums.map(|bounds| bounds.min_replicas);
     if let Some(min) = minimums.find(|min| is_stuck(*min)) {
         let message = format!(
-            "at {min} replicas the policies don't allow a scale-up: a percentage of 0 is 0. Add a \
-             policy of type Pods"
+            "at {} the policies don't allow a scale-up: a percentage of 0 is 0. Add a \
+             policy of type Pods",
+            counted(min, "replica")
         );
         report.add("spec.behavior.scaleUp.policies", message);
     }

@@ -7,9 +7,10 @@ use super::{Subject, describe};
 use crate::{
     lint::{
         finding::{Report, name},
-        workspace::{Reference, group, is_similar, namespace, pod_template},
+        workspace::{Reference, group, namespace, pod_template},
     },
     manifests::{Manifest, text},
+    similar::is_similar,
 };
 
 pub(super) const REFERENCE: &str = "/spec/scaleTargetRef";

@@ -14,9 +14,10 @@ use crate::{
     lint::{
         finding::Report,
         kustomize_command,
-        workspace::{group, is_autoscaler, is_similar},
+        workspace::{group, is_autoscaler},
     },
     manifests::{Duplicate, Manifest, text},
+    similar::is_similar,
 };
 
 const UNKNOWN_FIELD: &str = "unknown field: the API server refuses a manifest of kubectl with it, \

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use hpa_calc::Quantity;
+use hpa_calc::{Quantity, explain::counted};
 use serde_json::Value;
 
 use super::{report::Api, server::Answer, values::Values};
@@ -65,8 +65,7 @@ pub(super) fn values(left: &Values, right: &Values, tolerance: f64) -> Vec<Strin
 
 fn describe(values: &Values) -> String {
     match values {
-        Ok(values) if values.len() == 1 => "has 1 value".to_owned(),
-        Ok(values) => format!("has {} values", values.len()),
+        Ok(values) => format!("has {}", counted(values.len(), "value")),
         Err((_, message)) => format!("answers {message}"),
     }
 }

@@ -11,7 +11,7 @@ mod values;
 use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, bail};
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{HorizontalPodAutoscaler, explain::counted};
 use serde_json::Value;
 
 use self::{
@@ -46,8 +46,7 @@ pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode>
             Ok(ExitCode::from(EXIT_INCONCLUSIVE))
         }
         0 => Ok(ExitCode::SUCCESS),
-        1 => bail!("1 difference"),
-        differences => bail!("{differences} differences"),
+        differences => bail!("{}", counted(differences, "difference")),
     }
 }
 

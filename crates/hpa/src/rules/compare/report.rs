@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hpa_calc::explain::counted;
+
 use super::requests::MetricRequest;
 
 #[derive(Default)]
@@ -62,10 +64,10 @@ impl fmt::Display for Report {
             self.requests.iter().filter(|request| !request.differences.is_empty()).count();
         writeln!(
             f,
-            "{} requests for the metrics of {} autoscalers, {} values: {different} differ",
-            self.requests.len(),
-            self.autoscalers,
-            self.values(),
+            "{} for the metrics of {}, {}: {different} differ",
+            counted(self.requests.len(), "request"),
+            counted(self.autoscalers, "autoscaler"),
+            counted(self.values(), "value"),
         )?;
         for Comparison { request, differences, .. } in &self.requests {
             if differences.is_empty() {
@@ -88,9 +90,9 @@ impl fmt::Display for Api {
         }
         writeln!(
             f,
-            "{}: both list {} metrics, only left {}, only right {}",
+            "{}: both list {}, only left {}, only right {}",
             self.name,
-            self.common,
+            counted(self.common, "metric"),
             self.only_left.len(),
             self.only_right.len()
         )?;

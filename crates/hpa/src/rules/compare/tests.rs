@@ -125,10 +125,10 @@ async fn equal_servers_have_no_differences() {
     assert_eq!((report.differences(), report.values()), (0, 2));
     assert_eq!(
         report.to_string(),
-        "custom.metrics.k8s.io/v1beta1: both list 1 metrics, only left 0, only right 0\n\
+        "custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 0, only right 0\n\
          external.metrics.k8s.io/v1beta1: neither server has it\n\
          metrics.k8s.io/v1beta1: neither server has it\n\
-         1 requests for the metrics of 1 autoscalers, 2 values: 0 differ\n"
+         1 request for the metrics of 1 autoscaler, 2 values: 0 differ\n"
     );
 }
 
@@ -146,9 +146,9 @@ async fn different_values_and_metrics_are_reported() {
     assert_eq!(report.differences(), 3);
     let text = report.to_string();
     let expected = [
-        "custom.metrics.k8s.io/v1beta1: both list 1 metrics, only left 1, only right 1\n",
+        "custom.metrics.k8s.io/v1beta1: both list 1 metric, only left 1, only right 1\n",
         "  only left: pods/old\n  only right: services/new\n",
-        "1 requests for the metrics of 1 autoscalers, 3 values: 1 differ\n",
+        "1 request for the metrics of 1 autoscaler, 3 values: 1 differ\n",
         "  /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps (shop/web)\n\
          \x20   pod web-1: left 20, right 30\n\
          \x20   pod web-2: left 0, right has no value (prometheus-adapter reports NaN as 0)\n\

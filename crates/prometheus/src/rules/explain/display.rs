@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt};
 
+use hpa_calc::explain::counted;
+
 use super::{Explanation, Refusal, RequestProblem, RuleOutcome, RuleReport, Warning};
 use crate::rules::query::QueryError;
 
@@ -62,11 +64,11 @@ impl fmt::Display for RuleOutcome {
                 )
             }
             Self::OtherMetrics { similar, count } if similar.is_empty() => {
-                write!(f, "it has none of that name among its {count} metrics")
+                write!(f, "it has none of that name among its {}", counted(*count, "metric"))
             }
             Self::OtherMetrics { similar, count } => {
-                let similar = similar.join(", ");
-                write!(f, "it has none of that name among its {count} metrics. Similar: {similar}")
+                let (all, similar) = (counted(*count, "metric"), similar.join(", "));
+                write!(f, "it has none of that name among its {all}. Similar: {similar}")
             }
             Self::OtherResources { resources, labels, expected } => {
                 f.write_str("it has the metric, but not for this resource")?;

@@ -119,7 +119,8 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
 #[case::no_namespace(
     with(|rule| rule.replace("namespace: {resource: namespace}, ", "")),
     "http_requests",
-    "can't be built: unable to convert resource namespaces into label"
+    "into label: no generic resource label form specified for this metric. Add an override or a \
+     template for it"
 )]
 #[case::template_typo(
     with(|rule| rule.replace(".LabelMatchers", ".LabelMatcher")),
@@ -149,6 +150,34 @@ fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] exp
 fn mistakes_are_explained(#[case] rules: String, #[case] metric: &str, #[case] expected: &str) {
     let text = explain(&rules, "pods", metric, "").to_string();
     assert!(text.contains(expected), "{text}");
+}
+
+#[rstest]
+#[case::without_objects(
+    "{namespaced: false}",
+    "applies with the series queue_depth: max(queue_depth)"
+)]
+#[case::without_label("{}", "or, in an external rule, set resources.namespaced to false")]
+fn external_metric_has_advice_about_namespaces_and_none_about_objects(
+    #[case] labels: &str,
+    #[case] end: &str,
+) {
+    let resources = resources();
+    let rule = format!(
+        "externalRules:\n- seriesQuery: queue_depth\n  resources: {labels}\n  \
+         metricsQuery: max(<<.Series>>)\n"
+    );
+    let rules = RuleSet::compile(&Config::parse(&rule).unwrap(), &resources);
+    let rule = rules.external[0].clone().unwrap();
+    let seen = [Series { name: "queue_depth".to_owned(), labels: Vec::new() }];
+    let series = RuleSeries::new(&rule, &resources, &seen).into();
+    let source = Source { index: 0, rule, series };
+    let candidates = [Candidate::Compiled(&source)];
+    let everything = Selector::everything();
+    let text =
+        explain_external("shop", "queue_depth", &everything, &candidates, &resources, Compat::Off);
+    let text = text.to_string();
+    assert!(text.trim_end().ends_with(end), "{text}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub use self::{
     incident::{Incident, IncidentError, IncidentKind, MetricsSource},
     spec::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
-        PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,
+        PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,
     },
     validate::{FieldError, ScenarioError},
 };

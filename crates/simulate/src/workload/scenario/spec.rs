@@ -64,6 +64,11 @@ pub struct Scenario {
     pub faults: Vec<Value>,
 }
 
+/// The time that [`WorkloadSpec::past`] describes: four weeks.
+pub const PAST_MINUTES: u32 = 28 * 24 * 60;
+/// [`PAST_MINUTES`] in seconds.
+pub const PAST_SECONDS: f64 = PAST_MINUTES as f64 * 60.0;
+
 /// An object with pods, and the load on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -271,9 +276,22 @@ impl WorkloadSpec {
             spec: None,
         }
     }
+
+    /// The load at a second after the start, or before it if negative.
+    pub fn load_at(&self, second: f64) -> f64 {
+        match &self.past {
+            Some(past) if second < 0.0 => past.at(second + PAST_SECONDS),
+            _ => self.load.at(second),
+        }
+    }
 }
 
 impl Scenario {
+    /// The profile of a workload's pods.
+    pub fn profile<'a>(&'a self, workload: &'a WorkloadSpec) -> &'a PodProfile {
+        workload.profile.as_ref().unwrap_or(&self.default_profile)
+    }
+
     /// Parses and validates a scenario. Files that it refers to aren't read: see
     /// [`Scenario::load`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {

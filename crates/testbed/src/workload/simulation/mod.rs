@@ -205,7 +205,7 @@ fn ensure_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
 fn workload_object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenario) -> Value {
     let name = &workload.name;
     let labels = json!({ "app": name });
-    let profile = workload.profile.as_ref().unwrap_or(&scenario.default_profile);
+    let profile = scenario.profile(workload);
     let selector = if workload.kind == "ReplicationController" {
         labels.clone()
     } else {

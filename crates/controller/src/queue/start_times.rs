@@ -1,6 +1,8 @@
-//! When each autoscaler is first reconciled.
+//! When autoscalers are reconciled: distributed over a period, and some of them together.
 
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Distributes the autoscalers of the first list over a sync period, so that they don't all send
 /// requests at the same time, at the start and in every later period.
@@ -33,11 +35,41 @@ impl InitialDelay {
     }
 }
 
+/// The start of the next slot, for autoscalers with a period of their own: it begins at the end of
+/// a reconcile, so without slots each of them would need a wake-up and a network packet of its own.
+/// Slots are counted from `epoch`.
+pub(crate) fn next_slot(at: Instant, epoch: Instant, period: Duration) -> Instant {
+    let (slots, period) = (u128::from(SLOTS), period.as_nanos().max(1));
+    let slot = (at.saturating_duration_since(epoch).as_nanos() * slots).div_ceil(period);
+    // Not a multiple of a rounded slot: then a period would not be a whole number of slots, and each
+    // period a slot longer.
+    u64::try_from(slot * period / slots).map_or(at, |nanos| epoch + Duration::from_nanos(nanos))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const DELAY: InitialDelay = InitialDelay { period: Duration::from_secs(15) };
+
+    #[test]
+    fn own_periods_end_together() {
+        let (epoch, period) = (Instant::now(), Duration::from_secs(15));
+        let next = |millis| {
+            let at = epoch + Duration::from_millis(millis);
+            (next_slot(at, epoch, period) - epoch).as_millis()
+        };
+        assert_eq!([0, 1, 99, 100, 101, 15_050].map(next), [0, 100, 100, 100, 200, 15_100]);
+    }
+
+    #[test]
+    fn period_is_a_whole_number_of_slots() {
+        let (epoch, period) = (Instant::now(), Duration::from_secs(7));
+        let first = next_slot(epoch + Duration::from_millis(10), epoch, period);
+        let second = next_slot(first + period, epoch, period);
+        let excess = (second - first).saturating_sub(period);
+        assert!(excess <= Duration::from_nanos(1), "{excess:?}");
+    }
 
     #[test]
     fn single_autoscaler_has_no_delay() {

@@ -1,0 +1,76 @@
+//! The past of each metric: an office, whose load triples from eight to eighteen o'clock.
+
+use std::fmt::Write as _;
+
+/// The minutes of the day in which the load rises, and in which it has fallen.
+const OPEN: i64 = 480;
+const CLOSED: i64 = 1080;
+const RISE_MINUTES: i64 = 10;
+const MINUTES_PER_DAY: i64 = 1440;
+/// The most points of a response, as in Prometheus.
+const MAX_POINTS: i64 = 11_000;
+
+/// The times of a range query, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) step: i64,
+}
+
+impl Range {
+    /// Parses parameters: times in seconds, and a step such as `60000ms`. `None` if there are too
+    /// many points.
+    pub(super) fn parse(start: &str, end: &str, step: &str) -> Option<Self> {
+        let seconds = |text: &str| text.split('.').next()?.parse::<i64>().ok();
+        let step = step.strip_suffix("ms")?.parse::<i64>().ok()? / 1000;
+        let range = Self { start: seconds(start)?, end: seconds(end)?, step };
+        let is_valid = range.step > 0 && (range.end - range.start) / range.step < MAX_POINTS;
+        is_valid.then_some(range)
+    }
+
+    /// The response with one series, whose load at night is `low`.
+    pub(super) fn response(self, low: f64) -> String {
+        let mut body = concat!(
+            r#"{"status":"success","data":{"resultType":"matrix","result":["#,
+            r#"{"metric":{},"values":["#
+        )
+        .to_owned();
+        let mut at = self.start;
+        while at <= self.end {
+            let comma = if at == self.start { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(body, r#"{comma}[{at},"{}"]"#, low * office(at / 60));
+            at += self.step;
+        }
+        body.push_str("]}]}}");
+        body
+    }
+}
+
+/// The load of a minute, as a multiple of that at night.
+fn office(minute: i64) -> f64 {
+    let minute = minute.rem_euclid(MINUTES_PER_DAY);
+    let (since, until) = (minute - OPEN, CLOSED - minute);
+    let share = since.clamp(0, RISE_MINUTES).min(until.clamp(0, RISE_MINUTES));
+    1.0 + 2.0 * share as f64 / RISE_MINUTES as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_has_the_load_of_its_times() {
+        let range = Range::parse("28500", "29100.000", "300000ms").unwrap();
+        let response: serde_json::Value = serde_json::from_str(&range.response(5.0)).unwrap();
+        let values = &response["data"]["result"][0]["values"];
+        assert_eq!(*values, serde_json::json!([[28500, "5"], [28800, "5"], [29100, "10"]]));
+    }
+
+    #[test]
+    fn long_range_is_refused() {
+        assert_eq!(Range::parse("0", "86400", "1000ms"), None);
+        assert_eq!(Range::parse("0", "86400", "0ms"), None);
+    }
+}

@@ -1,0 +1,86 @@
+use jiff::Timestamp;
+
+use super::*;
+
+const DAY: i64 = 1440;
+
+fn trace(days: i64, load: impl Fn(i64) -> Option<f64>) -> Trace {
+    let start: Timestamp = "2026-01-05T00:00:00Z".parse().unwrap();
+    let time = |minute| start + SignedDuration::from_mins(minute);
+    Trace::new((0..days * DAY).filter_map(|minute| Some((time(minute), load(minute)?))))
+}
+
+/// 20 pods, and 60 for ten hours of each day. Rise and fall take some minutes.
+fn hours(minute: i64, open: i64, rise: i64) -> f64 {
+    let minute = (minute - open).rem_euclid(DAY);
+    let share = minute.clamp(0, rise).min((600 - minute).clamp(0, rise));
+    20.0 + 40.0 * share as f64 / rise as f64
+}
+
+/// From eight to eighteen o'clock, with a rise of ten minutes.
+#[expect(clippy::unnecessary_wraps, reason = "other loads have gaps")]
+fn office(minute: i64) -> Option<f64> {
+    Some(hours(minute, 480, 10))
+}
+
+fn settings() -> Settings {
+    Settings::new(Workload::default(), TimeZone::UTC)
+}
+
+#[test]
+fn steep_mornings_open_the_gate() {
+    let verdict = gate(&trace(28, office), &settings());
+    assert_eq!(verdict.reason, Reason::Forecasting, "{verdict:?}");
+    let comparison = verdict.comparison.unwrap();
+    assert!(comparison.ratio() < 0.2, "{comparison:?}");
+    // At night, two surplus pods are within tolerance and stay.
+    assert!(comparison.forecast.pod_hours < comparison.reactive.pod_hours * 1.15);
+    assert!(comparison.perfect.overload_minutes <= comparison.forecast.overload_minutes);
+    assert_eq!(gate(&trace(28, office), &settings()), verdict, "deterministic");
+}
+
+#[test]
+fn short_rises_open_the_gate_at_any_time_of_day() {
+    for (rise, ratio) in [(5, 0.5), (10, 0.1), (20, 0.1)] {
+        for open in (480..510).step_by(3) {
+            let load = |minute| Some(hours(minute, open, rise));
+            let verdict = gate(&trace(28, load), &settings());
+            let name = format!("{rise} minutes from minute {open} on: {verdict:?}");
+            assert_eq!(verdict.reason, Reason::Forecasting, "{name}");
+            assert!(verdict.choice.is_some_and(|choice| choice.skill > 0.1), "{name}");
+            assert!(verdict.comparison.is_some_and(|it| it.ratio() < ratio), "{name}");
+        }
+    }
+}
+
+#[test]
+fn constant_load_needs_no_forecast() {
+    let verdict = gate(&trace(28, |_| Some(50.0)), &settings());
+    assert_eq!(verdict.reason, Reason::NoSeason);
+    let slow =
+        |minute: i64| Some(60.0 + 20.0 * (minute as f64 / 1440.0 * std::f64::consts::TAU).sin());
+    let verdict = gate(&trace(28, slow), &Settings { capacity: Some(1.4), ..settings() });
+    assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
+}
+
+#[test]
+fn ten_days_with_few_gaps_are_required() {
+    let reason = |trace: &Trace| gate(trace, &settings()).reason;
+    assert_eq!(reason(&trace(9, office)), Reason::NotEnoughHistory);
+    assert_eq!(reason(&trace(10, office)), Reason::Forecasting);
+    let recorded = |minute: i64| office(minute).filter(|_| minute % DAY > 360);
+    assert_eq!(reason(&trace(28, recorded)), Reason::NotEnoughHistory);
+    assert_eq!(reason(&Trace::new([])), Reason::NotEnoughHistory);
+}
+
+#[test]
+fn forecasts_do_not_depend_on_later_samples() {
+    let trace = trace(28, office);
+    let settings = settings();
+    let first = 14 * 1440;
+    let known = trace.part(0..first + 600);
+    let whole = Backtest::new(&trace, &settings, first).forecasts();
+    let part = Backtest::new(&known, &settings, first).forecasts();
+    let bits = |loads: &[f32]| loads.iter().map(|load| load.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&part[first..]), bits(&whole[first..first + 600]));
+}

@@ -1,0 +1,104 @@
+//! The autoscaler that a command names, as `NAME` or `NAMESPACE/NAME`.
+
+use anyhow::bail;
+use kube::Client;
+use serde_json::Value;
+
+use crate::{
+    args::TargetApi,
+    kubectl::{escape, get, missing_namespace},
+    manifests::text,
+    similar::is_similar,
+};
+
+/// If a namespace has more autoscalers, an error doesn't name them.
+const MAX_NAMES: usize = 5;
+
+/// An autoscaler of a cluster.
+pub(crate) struct AutoscalerName {
+    pub(crate) api: TargetApi,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl AutoscalerName {
+    /// The autoscaler of an argument and of `--namespace`, or else of the default namespace.
+    pub(crate) fn new(
+        api: TargetApi,
+        argument: &str,
+        flag: Option<&str>,
+        default: &str,
+    ) -> anyhow::Result<Self> {
+        let (namespace, name) = match (argument.split_once('/'), flag) {
+            (Some((namespace, _)), Some(flag)) if namespace != flag => {
+                bail!("{argument} is not in the namespace {flag} that --namespace names")
+            }
+            (Some(both), _) => both,
+            (None, flag) => (flag.unwrap_or(default), argument),
+        };
+        Ok(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// Reads the autoscaler. If it doesn't exist, the error names those that may be meant.
+    pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
+        let error = match get::<Value>(client, &self.path_in(self.api)).await {
+            Ok(object) => return Ok(object),
+            Err(error) => error,
+        };
+        let own_name = format!("{}/{}", self.namespace, self.name);
+        let (other, flag) = match self.api {
+            TargetApi::Core => (TargetApi::Custom, "custom"),
+            TargetApi::Custom => (TargetApi::Core, "core"),
+        };
+        if get::<Value>(client, &self.path_in(other)).await.is_ok() {
+            bail!(
+                "{own_name} is an autoscaler of {}, not of {}: add --autoscaler-api={flag}",
+                other.api_version(),
+                self.api.api_version()
+            );
+        }
+        if let Some(others) = self.others(client).await {
+            bail!("there is no autoscaler {own_name}{others}");
+        }
+        Err(error.context(format!("unable to read the autoscaler {own_name}")))
+    }
+
+    /// The path of all autoscalers of the namespace.
+    pub(crate) fn list_path(&self) -> String {
+        list_path(self.api, &self.namespace)
+    }
+
+    fn path_in(&self, api: TargetApi) -> String {
+        format!("{}/{}", list_path(api, &self.namespace), escape(&self.name))
+    }
+
+    /// The autoscalers that may be meant, if those of the namespace can be listed and the name is
+    /// not among them.
+    async fn others(&self, client: &Client) -> Option<String> {
+        let list: Value = get(client, &self.list_path()).await.ok()?;
+        let items = list.get("items")?.as_array()?;
+        let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
+        if names.contains(&self.name.as_str()) {
+            return None;
+        }
+        let namespace = &self.namespace;
+        let similar: Vec<_> =
+            names.iter().copied().filter(|name| is_similar(name, &self.name)).collect();
+        Some(match (names.as_slice(), similar.as_slice()) {
+            ([], _) => match missing_namespace(client, namespace).await {
+                Some(missing) => format!(": {missing}"),
+                None => format!(": the namespace {namespace} has none"),
+            },
+            (_, [_, ..]) => format!(". Similar: {}", similar.join(", ")),
+            (names, []) if names.len() <= MAX_NAMES => {
+                format!(". The namespace {namespace} has {}", names.join(", "))
+            }
+            (names, []) => format!(". The namespace {namespace} has {} others", names.len()),
+        })
+    }
+}
+
+fn list_path(api: TargetApi, namespace: &str) -> String {
+    let (group, resource) = (api.api_version(), hpa_crd::PLURAL);
+    format!("/apis/{group}/namespaces/{}/{resource}", escape(namespace))
+}

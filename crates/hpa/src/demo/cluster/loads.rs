@@ -1,0 +1,74 @@
+//! The weeks before the demo, for forecasts.
+
+use std::collections::BTreeMap;
+
+use futures::{FutureExt, future::BoxFuture};
+use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec};
+use hpa_controller::forecast::{PastError, PastLoads, PastRange};
+use hpa_testbed::workload::{
+    WorkloadId,
+    profile::PodProfile,
+    scenario::{Scenario, WorkloadSpec},
+};
+use jiff::{SignedDuration, Timestamp};
+
+/// The loads of the scenario's workloads, which have no noise.
+pub(super) struct DemoPastLoads {
+    start: Timestamp,
+    workloads: BTreeMap<WorkloadId, (WorkloadSpec, PodProfile)>,
+}
+
+impl DemoPastLoads {
+    pub(super) fn new(scenario: &Scenario, start: Timestamp) -> Self {
+        let workloads = scenario.workloads.iter().map(|workload| {
+            let profile = scenario.profile(workload);
+            let WorkloadSpec { namespace, kind, name, .. } = workload;
+            let id = WorkloadId::new(namespace, kind, name);
+            (id, (workload.clone(), profile.clone()))
+        });
+        Self { start, workloads: workloads.collect() }
+    }
+
+    fn samples(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        metric: usize,
+        range: PastRange,
+    ) -> Option<Vec<(Timestamp, f64)>> {
+        let target = &hpa.spec.scale_target_ref;
+        let id = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
+        let (workload, profile) = self.workloads.get(&id)?;
+        let per_load = per_load(workload, profile, hpa.spec.metrics.get(metric)?)?;
+        let step = SignedDuration::from_secs(i64::from(range.step.max(1)));
+        let times = std::iter::successors(Some(range.from), |at| at.checked_add(step).ok());
+        let sample = |at: Timestamp| {
+            let second = at.duration_since(self.start).as_secs_f64();
+            (at, per_load * workload.load_at(second))
+        };
+        Some(times.take_while(|at| *at < range.until).map(sample).collect())
+    }
+}
+
+impl PastLoads for DemoPastLoads {
+    fn load<'a>(
+        &'a self,
+        hpa: &'a HorizontalPodAutoscaler,
+        metric: usize,
+        range: PastRange,
+    ) -> BoxFuture<'a, Result<Vec<(Timestamp, f64)>, PastError>> {
+        let samples = self.samples(hpa, metric, range);
+        let unknown = || "the demo has the past of CPU and of pod metrics only".to_owned();
+        let samples = samples.ok_or_else(|| PastError::Unknown(unknown()));
+        std::future::ready(samples).boxed()
+    }
+}
+
+/// The total of a metric per unit of load.
+fn per_load(workload: &WorkloadSpec, profile: &PodProfile, metric: &MetricSpec) -> Option<f64> {
+    if metric.resource.as_ref().is_some_and(|resource| resource.name == "cpu") {
+        return Some(profile.cpu_per_unit.as_f64());
+    }
+    let name = &metric.pods.as_ref()?.metric.name;
+    let metric = workload.pod_metrics.iter().find(|metric| metric.name == *name)?;
+    Some(metric.per_unit)
+}

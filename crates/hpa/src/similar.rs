@@ -1,0 +1,50 @@
+//! Names that may be misspelled.
+
+/// Whether one name may be a misspelling of the other: it differs in case, by a part before or
+/// after a hyphen, or by up to two letters.
+pub(crate) fn is_similar(left: &str, right: &str) -> bool {
+    edits(left, right).is_some()
+}
+
+/// The similar name that differs in the fewest letters.
+pub(crate) fn most_similar<'a>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let similar = names.into_iter().filter_map(|name| Some((edits(wanted, name)?, name)));
+    similar.min().map(|(_, name)| name)
+}
+
+/// The edit distance of similar names in lower case.
+fn edits(left: &str, right: &str) -> Option<usize> {
+    let (left, right) = (left.to_ascii_lowercase(), right.to_ascii_lowercase());
+    let (short, long) = if left.len() <= right.len() { (&left, &right) } else { (&right, &left) };
+    if short.is_empty() {
+        return None;
+    }
+    let is_part = long.strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('-'))
+        || long.strip_suffix(short.as_str()).is_some_and(|rest| rest.ends_with('-'));
+    let allowed = if short.len() < 5 { 1 } else { 2 };
+    let distance = distance(short, long);
+    (is_part || distance <= allowed).then_some(distance)
+}
+
+/// The edit distance: the number of letters to insert, delete or replace.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, letter) in left.chars().enumerate() {
+        let mut diagonal = at;
+        let mut last = at + 1;
+        for (cell, other) in row.iter_mut().skip(1).zip(&right) {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = *cell;
+            last = replaced.min(*cell + 1).min(last + 1);
+            *cell = last;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = at + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}

@@ -1,0 +1,158 @@
+//! kube-controller-manager, which has the built-in HPA controller: its lease, and the flags of its
+//! pod.
+
+use hpa_controller::{AutoscalerApi, k8s::FieldManager};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+
+use super::{
+    check::{Check, Level},
+    cluster::Observed,
+    controller::seconds,
+};
+use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "kube-controller-manager";
+/// The names of the HPA controller in `--controllers`.
+const HPA_CONTROLLER: [&str; 2] =
+    ["horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"];
+
+/// The lease and the flags, as far as they can be read.
+pub(super) struct KubeControllerManager {
+    pub(super) holder: Result<LeaseHolder, Unavailable>,
+    /// `None` if the holder has no static pod, as on managed clusters, or it can't be read.
+    pub(super) flags: Option<Flags>,
+}
+
+/// The flags of the holder's pod.
+pub(super) struct Flags {
+    pub(super) pod: String,
+    pub(super) has_hpa_controller: bool,
+}
+
+impl KubeControllerManager {
+    pub(super) async fn read(client: &Client) -> Self {
+        let lease = LeaseName { namespace: NAMESPACE.to_owned(), name: NAME.to_owned() };
+        let holder = LeaseHolder::read(client, &lease).await;
+        let flags = match &holder {
+            Ok(holder) => Flags::read(client, holder.pod_name()).await,
+            Err(_) => None,
+        };
+        Self { holder, flags }
+    }
+}
+
+impl Flags {
+    /// Reads the static pod of a node, as kubeadm names it.
+    async fn read(client: &Client, node: &str) -> Option<Self> {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let pod = format!("{NAME}-{node}");
+        let found = pods.get_opt(&pod).await.ok()??;
+        let mut containers = found.spec?.containers.into_iter();
+        let container = containers.find(|container| container.name == NAME)?;
+        let words = container.command.into_iter().chain(container.args).flatten();
+        let has_hpa_controller = has_hpa_controller(&words.collect::<Vec<_>>());
+        Some(Self { pod: format!("{NAMESPACE}/{pod}"), has_hpa_controller })
+    }
+}
+
+/// Whether `--controllers` selects the HPA controller, which is on by default. The last flag counts,
+/// and in it the first entry for the controller.
+fn has_hpa_controller(words: &[String]) -> bool {
+    let mut values = words.iter().enumerate().filter_map(|(index, word)| {
+        let value = word.strip_prefix("--controllers")?;
+        match value.strip_prefix('=') {
+            Some(value) => Some(value),
+            None if value.is_empty() => words.get(index + 1).map(String::as_str),
+            None => None,
+        }
+    });
+    let Some(selected) = values.next_back() else { return true };
+    let entries = || selected.split(',').map(str::trim);
+    let own = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
+    own.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))
+}
+
+/// States who holds the lease, and whether the HPA controller is on.
+pub(super) fn check(observed: &Observed) -> Check {
+    let KubeControllerManager { holder, flags } = &observed.built_in;
+    let holder = match holder {
+        Ok(holder) => holder,
+        Err(Unavailable::NotHeld(_)) => {
+            return Check::new(Level::Ok, format!("no {NAME} holds its lease"));
+        }
+        Err(error) => return unknown(error),
+    };
+    let (host, renewed) = (holder.pod_name(), holder.renewed);
+    let age = renewed.map(|renewed| seconds(observed.now.duration_since(renewed).as_secs_f64()));
+    let age = age.map_or("never renewed".to_owned(), |age| format!("renewed {age} ago"));
+    if holder.is_expired(observed.now) {
+        let text = format!("no {NAME} holds its lease: that of {host} has expired, {age}");
+        return Check::new(Level::Ok, text);
+    }
+    let text = format!("{NAME} holds its lease ({host}, {age})");
+    match flags {
+        None => Check::new(
+            Level::Skipped,
+            format!("{text}; its flags can't be read here, so its HPA controller may be on"),
+        ),
+        Some(Flags { pod, has_hpa_controller: false }) => {
+            Check::new(Level::Ok, format!("{text}; its HPA controller is off (flags of pod {pod})"))
+        }
+        Some(Flags { pod, .. }) if handles_core_api(observed) => Check::new(
+            Level::Warning,
+            format!("{text}; its HPA controller is on (flags of pod {pod}) beside this one"),
+        )
+        .hint("both overwrite each other's decisions: docs/migration.md switches it off"),
+        Some(Flags { pod, .. }) => {
+            Check::new(Level::Ok, format!("{text}; its HPA controller is on (flags of pod {pod})"))
+        }
+    }
+}
+
+fn unknown(error: &Unavailable) -> Check {
+    let reason = match error {
+        Unavailable::NoLease(_) => format!("there is no lease {NAMESPACE}/{NAME}"),
+        Unavailable::Forbidden { message, .. } => message.clone(),
+        error => error.to_string(),
+    };
+    Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {reason}"))
+}
+
+/// Whether a controller of this project holds its lease and stored the status of an autoscaler of
+/// the API that the built-in controller handles.
+fn handles_core_api(observed: &Observed) -> bool {
+    let is_core = |api| matches!(api, AutoscalerApi::Core);
+    let mut managers = observed
+        .autoscalers
+        .iter()
+        .filter(|one| is_core(one.api))
+        .filter_map(|one| one.manager.as_deref());
+    observed.holder.is_ok() && managers.any(FieldManager::is_hpa_rs)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::default(&["kube-controller-manager"], true)]
+    #[case::all(&["--controllers=*"], true)]
+    #[case::off(&["--controllers=*,-horizontal-pod-autoscaler-controller"], false)]
+    #[case::old_name(&["--controllers=*,-horizontalpodautoscaling"], false)]
+    #[case::two_words(&["--controllers", "*,-horizontal-pod-autoscaler-controller"], false)]
+    #[case::only_others(&["--controllers=job-controller"], false)]
+    #[case::named(&["--controllers=horizontal-pod-autoscaler-controller"], true)]
+    #[case::last_counts(&["--controllers=-horizontalpodautoscaling,*", "--controllers=*"], true)]
+    #[case::other_flag(&["--controllers-x=job-controller"], true)]
+    fn flags_select_the_hpa_controller_as_in_the_reference(
+        #[case] words: &[&str],
+        #[case] expected: bool,
+    ) {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(has_hpa_controller(&words), expected);
+    }
+}

@@ -1,0 +1,152 @@
+//! Pods of others that the target's selector matches, such as those of a Job.
+
+use std::{ops::Range, sync::Arc};
+
+use hpa_calc::{
+    MilliValue, Pod,
+    api::{PodPhase, PodResources, ReadyCondition, ResourceName},
+};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    readings::{PodTemplate, whole_second},
+    workload::seconds::{Seconds, timestamp_at},
+};
+
+/// The maximum number of pods of one entry.
+const MAX_PODS: u32 = 10_000;
+
+/// Pods that the selector matches and the target doesn't own. They have the labels and the requests
+/// of the workload's pods, are ready at once, and have no custom metrics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OtherPods {
+    /// When they start, after the start of the simulation.
+    pub at: Seconds,
+    /// How long they run.
+    #[serde(rename = "for")]
+    pub duration: Seconds,
+    /// Their number.
+    pub pods: u32,
+    /// The CPU and memory that they use, in percent of their requests.
+    #[serde(default = "all")]
+    pub utilization: u32,
+}
+
+fn all() -> u32 {
+    100
+}
+
+impl OtherPods {
+    /// The field that is invalid, and why.
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+        (self.pods > MAX_PODS).then(|| ("pods", format!("must be at most {MAX_PODS}")))
+    }
+
+    /// The pods of the entry with this index.
+    pub(crate) fn pods(
+        &self,
+        index: usize,
+        template: &PodTemplate,
+        start: Timestamp,
+    ) -> RunningPods {
+        let since = whole_second(timestamp_at(start, self.at.get()));
+        let pod = |number| Pod {
+            name: format!("other-{index}-{number}").into(),
+            phase: PodPhase::Running,
+            start_time: Some(since),
+            ready: Some(ReadyCondition { status: Some(true), last_transition_time: since }),
+            ..template.pod.clone()
+        };
+        RunningPods {
+            seconds: self.at.get()..self.at.get() + self.duration.get(),
+            utilization: self.utilization,
+            resources: Arc::clone(&template.pod.resources),
+            pods: (0..self.pods).map(|number| Arc::new(pod(number))).collect(),
+        }
+    }
+}
+
+/// The pods of an entry.
+pub(crate) struct RunningPods {
+    /// When they run.
+    pub(crate) seconds: Range<f64>,
+    utilization: u32,
+    resources: Arc<PodResources>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+}
+
+impl RunningPods {
+    /// The usage of each pod or of one of its containers. `None` if that requests nothing.
+    pub(crate) fn usage(
+        &self,
+        resource: &ResourceName,
+        container: Option<&str>,
+    ) -> Option<MilliValue> {
+        let containers = self.resources.spec.containers.iter();
+        let counted = containers.filter(|one| container.is_none_or(|name| *one.name == *name));
+        let requests = counted.flat_map(|one| one.requests.iter());
+        let requests = requests.filter(|request| request.resource == *resource);
+        let amounts = requests.filter_map(|request| request.amount);
+        let total = amounts.reduce(MilliValue::saturating_add)?;
+        let used = total.as_milli().saturating_mul(i64::from(self.utilization)) / 100;
+        Some(MilliValue::from_milli(used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Study, StudyError};
+
+    const SCENARIO: &str = "
+        duration: 30m
+        autoscaler:
+          spec:
+            scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+            minReplicas: 2
+            maxReplicas: 20
+            metrics:
+            - type: Resource
+              resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}
+        workload:
+          profile: {cpuRequest: 100m, cpuPerUnit: 1m, sidecars: [{name: proxy, cpuRequest: 100m}]}
+          load: {constant: 120}
+        otherPods: [{at: 10m, for: 5m, pods: 4}]
+        variants:
+        - name: owned
+          patch:
+            autoscaler: {metadata: {annotations: {autoscaling.hpa-rs.dev/pods: owned}}}
+    ";
+
+    fn study(text: &str) -> Result<Study, StudyError> {
+        Study::parse(text, &|_| Err("there are no files".to_owned()))
+    }
+
+    #[test]
+    fn pods_of_others_count_while_they_run_unless_only_owned_ones_do() {
+        let study = study(SCENARIO).unwrap();
+        let [all, owned] = [0, 1].map(|variant| study.variants[variant].run());
+        let first = all.steps.first().expect("the Job's pods scale it up");
+        assert!((600.0..660.0).contains(&first.second) && first.to > 2, "{first:?}");
+        assert_eq!(all.steps.last().map(|step| step.to), Some(2), "{:?}", all.steps);
+        assert!(owned.steps.is_empty(), "{:?}", owned.steps);
+    }
+
+    /// Both containers request 100m, so the Job's pods use 200m each.
+    #[test]
+    fn usage_is_a_part_of_what_all_containers_request() {
+        let at_once = SCENARIO.replace("at: 10m, for: 5m", "at: 0, for: 1h, utilization: 45");
+        let study = study(&at_once).unwrap();
+        // 2 pods use 60m of 200m and 4 pods use 90m: 40 % of 6 pods, with a target of 60 %.
+        let first = study.variants[0].run().steps.first().map(|step| step.to);
+        assert_eq!(first, Some(4));
+    }
+
+    #[test]
+    fn too_many_pods_are_refused() {
+        let error = study(&SCENARIO.replace("pods: 4", "pods: 10001")).unwrap_err().to_string();
+        assert!(error.contains("otherPods[0].pods"), "{error}");
+    }
+}
