@@ -26,6 +26,9 @@ const MIN_SKILL: f64 = 0.01;
 /// Forecasts must avoid at least a fifth of the overload. Below that, they aren't worth their
 /// occasional errors.
 const MAX_OVERLOAD_RATIO: f64 = 0.8;
+/// Or they avoid half of the unserved load. Short rises have few minutes of overload, and whether
+/// the last of them counts depends on when in a minute the load rises.
+const MAX_EXCESS_RATIO: f64 = 0.5;
 /// With less overload than this share of the time, forecasts aren't worth it.
 const MIN_OVERLOAD: f64 = 0.0005;
 /// An unknown capacity of a pod is assumed to be the load that reactive autoscaling exceeds for
@@ -115,10 +118,17 @@ impl Verdict {
     pub fn text(&self) -> String {
         match self.reason {
             Reason::Forecasting => {
-                let share = self.comparison.as_ref().map_or(1.0, Comparison::ratio) * 100.0;
+                let (what, share) = match &self.comparison {
+                    Some(it) if it.ratio() > MAX_OVERLOAD_RATIO => {
+                        ("unserved load", it.excess_ratio())
+                    }
+                    Some(it) => ("overload", it.ratio()),
+                    None => ("overload", 1.0),
+                };
                 format!(
-                    "with forecasts, {share:.0} % of the overload that the same pod-hours had \
-                     without them in the past two weeks"
+                    "with forecasts, {:.0} % of the {what} that the same pod-hours had without \
+                     them in the past two weeks",
+                    share * 100.0
                 )
             }
             Reason::NotEnoughHistory => {
@@ -168,8 +178,14 @@ impl Comparison {
     fn has_benefit(&self) -> bool {
         self.is_steady
             && self.lowered.overload() >= MIN_OVERLOAD
-            && self.ratio() <= MAX_OVERLOAD_RATIO
             && self.forecast.excess <= self.lowered.excess
+            && (self.ratio() <= MAX_OVERLOAD_RATIO
+                || self.ratio() <= 1.0 && self.excess_ratio() <= MAX_EXCESS_RATIO)
+    }
+
+    /// The unserved load with forecasts as a share of that without them, at equal pod-hours.
+    fn excess_ratio(&self) -> f64 {
+        if self.lowered.excess > 0.0 { self.forecast.excess / self.lowered.excess } else { 1.0 }
     }
 }
 

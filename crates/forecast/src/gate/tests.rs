@@ -53,6 +53,33 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
     }
 }
 
+/// Overload is counted in minutes, and samples are a minute apart: with these few minutes of overload
+/// on each day, it matters when in a minute the load rises.
+#[test]
+fn short_rise_opens_the_gate_at_any_second() {
+    let workload = Workload { target: 0.06, ..Workload::default() };
+    let settings = Settings::new(workload, TimeZone::UTC);
+    let settings = Settings { horizon: SignedDuration::from_secs(135), ..settings };
+    for phase in (0..300).step_by(15) {
+        let load = |second: i64| {
+            let second = second.rem_euclid(86_400) - 28_900;
+            let (risen, left) = (second as f64 / 300.0, (36_000 - second) as f64 / 3600.0);
+            0.001 * (300.0 + 900.0 * risen.min(left).clamp(0.0, 1.0))
+        };
+        let start: Timestamp = "2026-01-05T00:00:00Z".parse().unwrap();
+        let samples = (0..28 * DAY).map(|minute| {
+            let at = start + SignedDuration::from_secs(minute * 60 + phase);
+            (at, load(at.as_second()))
+        });
+        let verdict = gate(&Trace::new(samples), &settings);
+        assert_eq!(verdict.reason, Reason::Forecasting, "second {phase}: {verdict:?}");
+        let text = verdict.text();
+        let comparison = verdict.comparison.unwrap();
+        let what = if comparison.ratio() > 0.8 { "unserved load" } else { "overload" };
+        assert!(text.contains(&format!(" % of the {what} that")), "{text} {comparison:?}");
+    }
+}
+
 #[test]
 fn constant_load_needs_no_forecast() {
     let verdict = gate(&trace(28, |_| Some(50.0)), &settings());
