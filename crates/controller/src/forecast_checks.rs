@@ -32,8 +32,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The days that are read: two weeks to run, and as many to learn from.
 const READ_DAYS: i64 = 28;
 const STEP_SECONDS: u32 = 60;
-/// How often to look for checks that are due: a new autoscaler has no load before its first
-/// reconcile, and settings may change.
+/// How often to look for checks that are due, at most: settings may change.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// The task of a leader.
@@ -51,18 +50,18 @@ impl ForecastChecks {
         loop {
             let keys = self.forecasts.keys();
             if keys.is_empty() {
-                self.forecasts.added().await;
+                self.forecasts.check_requested().await;
                 continue;
             }
             let checks = stream::iter(keys).map(|key| self.check_autoscaler(key, &calculations));
             checks.buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
             let next = self.next_check().max(Instant::now() + INTERVAL);
-            // It fails if nothing was added until then.
-            let _ = timeout_at(next, self.forecasts.added()).await;
+            // It fails if nothing was requested until then.
+            let _ = timeout_at(next, self.forecasts.check_requested()).await;
         }
     }
 
-    /// When to look again: soon, for autoscalers without a load so far.
+    /// When to look again.
     fn next_check(&self) -> Instant {
         let next = self.forecasts.keys().into_iter().filter_map(|key| {
             let autoscaler = self.autoscalers.get(&key)?;
@@ -173,7 +172,8 @@ mod tests {
 
     use futures::{FutureExt, future::BoxFuture};
     use hpa_calc::{
-        HorizontalPodAutoscaler, MilliValue, Plan, Reading, Readings, Scale, SelectedPods,
+        HorizontalPodAutoscaler, MetricsApi, MilliValue, Plan, ReadError, Reading, Readings, Scale,
+        SelectedPods,
         settings::{SettingPolicy, Settings},
     };
     use hpa_lease::SystemClock;
@@ -254,6 +254,15 @@ mod tests {
 
         /// Observes as a reconcile, and returns the reason and its text.
         fn observe(&self, name: &str) -> Option<(String, String)> {
+            let value = vec![MilliValue::from_units(2000)];
+            self.observe_reading(name, Ok(Reading::External(value.into())))
+        }
+
+        fn observe_reading(
+            &self,
+            name: &str,
+            reading: Result<Reading, ReadError>,
+        ) -> Option<(String, String)> {
             let ForecastChecks { forecasts, autoscalers, settings, clock } = &self.checks;
             let key = HpaKey::new("shop", name);
             let autoscaler = autoscalers.get(&key).unwrap();
@@ -261,8 +270,7 @@ mod tests {
             let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "a=b".into() };
             let select = |_: &_| SelectedPods::default();
             let plan = Plan::new(&hpa, Ok(scale), &own, select);
-            let value = vec![MilliValue::from_units(2000)];
-            let mut readings = Readings::from_iter([(0, Ok(Reading::External(value.into())))]);
+            let mut readings = Readings::from_iter([(0, reading)]);
             let observation =
                 Observation { hpa: &hpa, settings: &own, plan: &plan, pods: &[], now: clock.now() };
             let mut state = autoscaler.forecasts.lock();
@@ -324,6 +332,20 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             assert_eq!(fixture.requests(), checked, "{name}");
         }
+        task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_load_is_checked_at_once() {
+        let fixture = Fixture::new(|range| async move { Ok(office(range)) }.boxed());
+        let task = fixture.start();
+        fixture.add("web");
+        fixture.observe_reading("web", Err(ReadError::Empty(MetricsApi::External)));
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(fixture.requests(), 0);
+        fixture.observe("web");
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(fixture.requests(), 1);
         task.abort();
     }
 

@@ -69,6 +69,9 @@ impl AutoscalerForecasts {
             };
             let load = loads.get(index).copied().flatten();
             if let Some(load) = load {
+                if metric.load.is_none() {
+                    shared.request_check();
+                }
                 metric.add(load, now);
             }
             if let Some(forecast) = metric.forecast(load, &parameters, now) {

@@ -91,8 +91,8 @@ pub struct Forecasts {
     sync_period: Duration,
     /// The autoscalers that have forecasts.
     keys: Mutex<BTreeSet<HpaKey>>,
-    /// An autoscaler was added.
-    added: Notify,
+    /// A metric had its first load.
+    requested: Notify,
     histories: Arc<Semaphore>,
     pub(crate) counts: CheckCounts,
 }
@@ -124,16 +124,19 @@ impl Forecasts {
             source,
             sync_period,
             keys: Mutex::default(),
-            added: Notify::new(),
+            requested: Notify::new(),
             histories: Arc::new(Semaphore::new(MAX_HISTORIES)),
             counts: CheckCounts::default(),
         }
     }
 
     pub(crate) fn add(&self, key: &HpaKey) {
-        if self.keys.lock().insert(key.clone()) {
-            self.added.notify_one();
-        }
+        self.keys.lock().insert(key.clone());
+    }
+
+    /// Lets the checks look for a metric that has its first load.
+    pub(crate) fn request_check(&self) {
+        self.requested.notify_one();
     }
 
     pub(crate) fn remove(&self, key: &HpaKey) {
@@ -144,9 +147,9 @@ impl Forecasts {
         self.keys.lock().iter().cloned().collect()
     }
 
-    /// Returns when an autoscaler was added since the last call.
-    pub(crate) async fn added(&self) {
-        self.added.notified().await;
+    /// Returns when a metric had its first load since the last call.
+    pub(crate) async fn check_requested(&self) {
+        self.requested.notified().await;
     }
 
     fn zone(&self, settings: &Settings) -> TimeZone {

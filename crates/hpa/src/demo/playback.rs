@@ -121,10 +121,12 @@ impl Playback {
                     }
                 }
                 Some(decision) = self.cluster.decisions.recv() => {
+                    self.cluster.wait_for_checks(&decision);
                     let previous = self.dashboard.record_decision(decision.clone());
                     self.output.decision(&decision, previous.as_ref())?;
                 }
                 _ = frames.tick() => {
+                    self.cluster.adjust_speed();
                     self.dashboard.remove_deleted(&self.cluster.testbed);
                     self.output.draw(&self.dashboard)?;
                 }

@@ -5,17 +5,19 @@ mod loads;
 mod past;
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow};
 use hpa_calc::Settings;
 use hpa_controller::{
-    Observer, Reconciled, Telemetry, TelemetryOptions,
+    HpaKey, Observer, Reconciled, Telemetry, TelemetryOptions,
     debug::DecisionRecorder,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
@@ -32,7 +34,10 @@ use hpa_testbed::{
 };
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::Instant,
+};
 use tracing::warn;
 
 use self::{
@@ -50,6 +55,8 @@ const DECISION_MEMORY: usize = 16 << 20;
 const CLIENT: &str = "hpa-rs";
 /// The product in the dashboard's user agent.
 const DASHBOARD: &str = "hpa-dashboard";
+/// How long simulated time waits for the checks of forecasts.
+const MAX_CHECK_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) struct DemoCluster {
     pub(crate) testbed: Testbed,
@@ -58,11 +65,38 @@ pub(crate) struct DemoCluster {
     pub(crate) decisions: UnboundedReceiver<Decision>,
     pub(crate) controller: Controller,
     pub(crate) kubeconfig: PathBuf,
+    /// Simulated seconds per real second.
+    speed: f64,
+    unchecked: Unchecked,
     past: Arc<DemoPast>,
     setup: ControllerSetup,
     recorder: Arc<DecisionRecorder>,
     _server: ServerHandle,
     _running: RunningSimulation,
+}
+
+/// The autoscalers whose past is being checked. A check takes real time, so that meanwhile the
+/// simulated time must not run away.
+#[derive(Debug, Default)]
+struct Unchecked {
+    keys: BTreeSet<HpaKey>,
+    since: Option<Instant>,
+}
+
+impl Unchecked {
+    fn follow(&mut self, decision: &Decision) {
+        if decision.waits_for_forecast {
+            self.keys.insert(decision.key.clone());
+            self.since.get_or_insert_with(Instant::now);
+        } else {
+            self.keys.remove(&decision.key);
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        let has_time = |since: Instant| since.elapsed() < MAX_CHECK_TIME;
+        !self.keys.is_empty() && self.since.is_some_and(has_time)
+    }
 }
 
 /// Sends each decision to the playback.
@@ -123,6 +157,8 @@ impl DemoCluster {
             decisions,
             controller,
             kubeconfig,
+            speed,
+            unchecked: Unchecked::default(),
             past,
             setup,
             recorder,
@@ -131,10 +167,27 @@ impl DemoCluster {
         })
     }
 
+    /// Lets simulated time wait while the past of an autoscaler is being checked.
+    pub(crate) fn wait_for_checks(&mut self, decision: &Decision) {
+        self.unchecked.follow(decision);
+        self.adjust_speed();
+    }
+
+    /// Sets the speed, which is at most normal during checks.
+    pub(crate) fn adjust_speed(&self) {
+        let is_waiting = self.unchecked.is_waiting();
+        let speed = if is_waiting { self.speed.min(1.0) } else { self.speed };
+        let clock = self.simulation.clock();
+        if clock.speed().to_bits() != speed.to_bits() {
+            clock.set_speed(speed);
+        }
+    }
+
     /// Continues at normal speed. A controller can't change its sync period, so another one
     /// replaces it. Like any restarted controller, it uses the current replicas as the first
     /// recommendation of each autoscaler.
     pub(crate) async fn slow_down(&mut self) {
+        self.speed = 1.0;
         self.simulation.clock().set_speed(1.0);
         self.controller.stop().await;
         self.controller = self.setup.start(1.0);
@@ -244,9 +297,6 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) ->
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use hpa_controller::HpaKey;
     use hpa_dashboard::PastSource;
     use tokio::time::{sleep, timeout};
 

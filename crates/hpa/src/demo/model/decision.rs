@@ -2,7 +2,7 @@
 
 use hpa_calc::{
     EffectiveBehavior, Settings,
-    api::HorizontalPodAutoscaler,
+    api::{ConditionType, HorizontalPodAutoscaler},
     explain::{Measurement, Reason},
 };
 use hpa_controller::{HpaKey, Reconciled};
@@ -29,6 +29,8 @@ pub(crate) struct Decision {
     pub(crate) sentence: String,
     /// The metric with the largest proposal.
     pub(crate) measurement: Option<Measurement>,
+    /// Whether a load was measured whose past isn't checked yet.
+    pub(crate) waits_for_forecast: bool,
 }
 
 /// `minReplicas` and `maxReplicas`.
@@ -61,6 +63,7 @@ impl Decision {
             limit: explanation.limit(hpa),
             sentence: explanation.sentence(hpa),
             measurement: explanation.measurement(hpa),
+            waits_for_forecast: waits_for_forecast(reconciled),
         }
     }
 
@@ -71,6 +74,13 @@ impl Decision {
             None => format!("stays at {}", self.from),
         }
     }
+}
+
+/// Whether a load was measured whose past isn't checked yet.
+fn waits_for_forecast(Reconciled { settings, conclusion, .. }: &Reconciled<'_>) -> bool {
+    let has_load = conclusion.explanation.winner.is_some();
+    let is_checked = conclusion.status.condition(&ConditionType::ForecastActive).is_some();
+    settings.forecasts.is_on() && has_load && !is_checked
 }
 
 /// The stabilization window for scaling down, in seconds.

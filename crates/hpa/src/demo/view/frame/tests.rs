@@ -50,6 +50,7 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
         limit: None,
         sentence: "cpu is at 90% of requests, target 60%".to_owned(),
         measurement: None,
+        waits_for_forecast: false,
     }
 }
 
