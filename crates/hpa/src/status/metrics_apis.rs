@@ -1,6 +1,6 @@
 //! Checks of the metrics APIs that autoscalers need.
 
-use hpa_calc::api::{ConditionType, MetricSourceType};
+use hpa_calc::api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType};
 
 use super::{
     check::{Check, Level, named},
@@ -26,32 +26,29 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     for group in GROUPS {
         let needing: Vec<&ObservedAutoscaler> =
             observed.autoscalers.iter().filter(|one| needs(one, group)).collect();
-        let names: Vec<String> = needing.iter().map(|one| one.name.clone()).collect();
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
-            // The controller reads the metrics of the others itself.
-            let names = |is_affected: fn(&ObservedAutoscaler) -> bool| -> Vec<String> {
-                let affected = needing.iter().filter(|one| is_affected(one));
-                affected.map(|one| one.name.clone()).collect()
-            };
-            let failing = names(|one| one.hpa.status.is_false(&ConditionType::ScalingActive));
-            let new = names(|one| one.hpa.status.conditions.is_empty());
-            let (level, names) =
+            // The controller may read the metrics itself. So only autoscalers whose metrics fail, or
+            // that have no conditions yet, say that the API is missing.
+            let failing = names(needing.iter().filter(|one| lacks_metrics(one)));
+            let new = names(needing.iter().filter(|one| one.hpa.status.conditions.is_empty()));
+            let (level, affected) =
                 if failing.is_empty() { (Level::Warning, new) } else { (Level::Error, failing) };
-            if !names.is_empty() {
-                let text = format!("{group} is not installed, but needed by {}", named(&names));
+            if !affected.is_empty() {
+                let text = format!("{group} is not installed, but needed by {}", named(&affected));
                 checks.push(Check::new(level, text).hint(install_hint(group)));
             }
             continue;
         }
+        let needing = names(needing.iter());
         for service in versions {
             let (version, unavailable) = (&service.version, &service.unavailable);
             checks.push(match unavailable {
                 None => Check::new(Level::Ok, format!("{group}/{version} is available")),
                 Some(why) => {
                     let text = format!("{group}/{version} is not available: {why}");
-                    let level = if names.is_empty() { Level::Warning } else { Level::Error };
-                    let hint = match names.as_slice() {
+                    let level = if needing.is_empty() { Level::Warning } else { Level::Error };
+                    let hint = match needing.as_slice() {
                         [] => "no autoscaler needs it".to_owned(),
                         names => format!("needed by {}", named(names)),
                     };
@@ -64,6 +61,20 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         checks.push(Check::new(Level::Ok, "no required API is missing"));
     }
     checks
+}
+
+fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ObservedAutoscaler>) -> Vec<String> {
+    autoscalers.map(|one| one.name.clone()).collect()
+}
+
+/// Whether the metrics of an autoscaler fail. A target that was scaled to zero by hand doesn't count:
+/// nothing is read for it.
+fn lacks_metrics(autoscaler: &ObservedAutoscaler) -> bool {
+    let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
+    condition.is_some_and(|condition| {
+        condition.status == ConditionStatus::False
+            && condition.reason != ConditionReason::ScalingDisabled
+    })
 }
 
 fn needs(autoscaler: &ObservedAutoscaler, group: &str) -> bool {

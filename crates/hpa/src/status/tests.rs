@@ -320,6 +320,10 @@ fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     let mut observed = healthy();
     observed.metrics_apis = Ok(Some(Vec::new()));
     assert_eq!(problems(&observed), [], "the controller may read Prometheus itself");
+    let disabled = json!([condition("ScalingActive", "False", "ScalingDisabled", "0 replicas")]);
+    observed.autoscalers.push(autoscaler("off", disabled));
+    let is_of_the_api = |(_, text): &(Level, String)| text.contains("metrics.k8s.io");
+    assert!(!problems(&observed).iter().any(is_of_the_api), "nothing is read for 0 replicas");
     let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
     observed.autoscalers.push(autoscaler("api", healthy_conditions()));
     observed.autoscalers[0] = autoscaler("web", failed);
