@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use hpa_calc::explain::counted;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::{
@@ -12,6 +13,10 @@ use super::{
 use crate::{manifests::Problem, terminal::escape_line};
 
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+/// The characters of a path that a URI has as they are.
+const PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
 pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
     let mut text = String::new();
@@ -101,6 +106,12 @@ fn capitalized(text: &str) -> String {
     first.to_uppercase() + rest
 }
 
+/// A file as a URI reference.
+fn file_uri(file: &str) -> String {
+    let path = file.replace(std::path::MAIN_SEPARATOR, "/");
+    utf8_percent_encode(&path, PATH).to_string()
+}
+
 fn result(finding: &Finding) -> Value {
     let Finding { rule, file, position, autoscaler, field, message } = finding;
     json!({
@@ -109,7 +120,7 @@ fn result(finding: &Finding) -> Value {
         "message": { "text": format!("{autoscaler}: {field}: {message}") },
         "locations": [{
             "physicalLocation": {
-                "artifactLocation": { "uri": file },
+                "artifactLocation": { "uri": file_uri(file) },
                 // An object of a cluster has no line, and SARIF counts from 1.
                 "region": {
                     "startLine": position.line.max(1), "startColumn": position.column.max(1),

@@ -667,7 +667,7 @@ fn patch_gets_one_sentence() {
                  name: web\nspec:\n  maxReplicas: 9\n";
     assert_eq!(found(patch), ["5 invalid spec.scaleTargetRef"]);
     let directive = YAML.replace("spec:\n", "spec:\n  $patch: replace\n");
-    assert_eq!(found(&directive), ["7 invalid spec.scaleTargetRef"]);
+    assert_eq!(found(&directive), ["6 invalid spec.$patch"]);
     assert_eq!(kustomize_command("hpa.yaml"), "kustomize build DIRECTORY | hpa lint -");
 }
 
@@ -828,12 +828,15 @@ fn formats_name_rule_place_and_field() {
     let json: Value = serde_json::from_str(&output::json(&findings).unwrap()).unwrap();
     assert_eq!((&json[0]["severity"], &json[0]["line"]), (&json!("warning"), &json!(1)));
     let problem = Problem { place: "g.yaml:3".to_owned(), message: "not YAML".to_owned() };
+    let mut findings = findings;
+    findings[0].file = "./my charts/100%#1.yaml".to_owned();
     let sarif: Value =
         serde_json::from_str(&output::sarif(&findings, &[problem]).unwrap()).unwrap();
     let run = &sarif["runs"][0];
     assert_eq!(run["results"][0]["ruleId"], "fixed-size");
     assert_eq!(run["tool"]["driver"]["rules"].as_array().unwrap().len(), RULES.len());
     let place = &run["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "./my%20charts/100%25%231.yaml");
     assert_eq!(place["region"], json!({ "startLine": 1, "startColumn": 1 }));
     let invocation = &run["invocations"][0];
     assert_eq!(invocation["executionSuccessful"], false);

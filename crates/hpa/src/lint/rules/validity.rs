@@ -20,8 +20,8 @@ use crate::{
     similar::is_similar,
 };
 
-const UNKNOWN_FIELD: &str = "unknown field: the API server refuses a manifest of kubectl with it, \
-                             and drops it otherwise. Check its spelling and indentation";
+const UNKNOWN_FIELD: &str = "unknown field: the API server refuses it from kubectl, and drops it \
+                             from other clients. Check its spelling and indentation";
 /// The field that controls how a patch is merged.
 const PATCH_DIRECTIVE: &str = "$patch";
 
@@ -35,7 +35,7 @@ pub(super) struct DecodedAutoscaler {
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
-    /// With the default flags. `None` if the object can't be decoded.
+    /// The settings with the default flags. `None` if a value is invalid, or if this is a patch.
     pub(super) resolved: Option<Resolved>,
 }
 
@@ -55,13 +55,12 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
     };
     let is_directive = |field: &str| field.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
-    let is_patch = object.pointer("/spec/scaleTargetRef").is_none()
-        || fields.iter().any(|field| is_directive(field));
-    if is_patch {
-        let message = format!(
-            "Required value: if this is a patch, check the result: {}",
-            kustomize_command(&manifest.file)
-        );
+    let check_the_result = || format!("check the result: {}", kustomize_command(&manifest.file));
+    if let Some(field) = fields.iter().find(|field| is_directive(field)) {
+        let message = format!("this is a patch: {}", check_the_result());
+        decoded.invalid.push(FieldError { field: field.clone(), message });
+    } else if object.pointer("/spec/scaleTargetRef").is_none() {
+        let message = format!("Required value: if this is a patch, {}", check_the_result());
         decoded.invalid.push(FieldError { field: "spec.scaleTargetRef".to_owned(), message });
     }
     decoded.invalid.extend(incomplete_owners(&object));
