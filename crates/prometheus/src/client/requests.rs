@@ -189,7 +189,7 @@ impl Inner {
             TimeoutParameter::Absent => None,
         };
         let mut parameters = vec![("query", &*query.query)];
-        let now = time::parameter(Timestamp::now());
+        let now = time::format_seconds(Timestamp::now());
         if self.settings.compat == Compat::Reference {
             // By default, the time is left out: the server then uses its own clock, like its
             // samples.
@@ -208,7 +208,7 @@ impl Inner {
 
     async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
         let limit = self.settings.query_timeout;
-        let (start, end) = (time::parameter(query.start), time::parameter(query.end));
+        let (start, end) = (time::format_seconds(query.start), time::format_seconds(query.end));
         let step = format!("{}ms", query.step.as_millis());
         let timeout = format!("{}ms", limit.as_millis());
         let parameters = [
@@ -235,7 +235,7 @@ impl Inner {
         read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
     ) -> Result<T, QueryFailure> {
         let limit = self.settings.series_timeout;
-        let since = time::parameter(since);
+        let since = time::format_seconds(since);
         let parameters = [("match[]", selector), ("start", &since)];
         let result = async |deadline| {
             let _slot = self.slot(limit, deadline).await?;

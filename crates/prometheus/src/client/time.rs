@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 
 /// Formats a time for a URL parameter.
-pub(crate) fn parameter(time: Timestamp) -> String {
+pub(crate) fn format_seconds(time: Timestamp) -> String {
     let ms = time.as_millisecond();
-    let (seconds, fraction) = (ms.div_euclid(1000), ms.rem_euclid(1000));
-    let text = format!("{seconds}.{fraction:03}");
+    let sign = if ms < 0 { "-" } else { "" };
+    let ms = ms.unsigned_abs();
+    let text = format!("{sign}{}.{:03}", ms / 1000, ms % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -46,7 +47,10 @@ mod tests {
     #[case(1_700_000_000_123, "1700000000.123")]
     #[case(1_700_000_000_500, "1700000000.5")]
     #[case(1_700_000_000_000, "1700000000")]
+    #[case(0, "0")]
+    #[case(-1500, "-1.5")]
+    #[case(-500, "-0.5")]
     fn times_are_written(#[case] ms: i64, #[case] text: &str) {
-        assert_eq!(parameter(Timestamp::from_millisecond(ms).unwrap()), text);
+        assert_eq!(format_seconds(Timestamp::from_millisecond(ms).unwrap()), text);
     }
 }
