@@ -8,7 +8,7 @@ use std::{
 
 use tokio::process::Command;
 
-use crate::controller::without_settings;
+use crate::controller::remove_hpa_variables;
 
 /// An adapter to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) struct AdapterSettings<'a> {
     /// A directory for the certificate of the adapter.
     pub(crate) dir: &'a Path,
     /// Additional flags of `ours`.
-    pub(crate) more: &'a [String],
+    pub(crate) extra_flags: &'a [String],
 }
 
 const SYNTAX: &str = "must be ours=FILE or prometheus-adapter=FILE";
@@ -63,7 +63,7 @@ impl Adapter {
         }
     }
 
-    /// Returns its flags: one server, no client-side rate limit, a loopback port.
+    /// Returns its flags: one API server for all requests, no client-side rate limit, a loopback port.
     pub(crate) fn flags(&self, settings: &AdapterSettings<'_>) -> Vec<String> {
         let kubeconfig = settings.kubeconfig.display();
         let mut flags = vec![
@@ -78,7 +78,7 @@ impl Adapter {
             format!("--secure-port={}", settings.port),
         ];
         match self.kind {
-            AdapterKind::Ours => flags.extend_from_slice(settings.more),
+            AdapterKind::Ours => flags.extend_from_slice(settings.extra_flags),
             AdapterKind::PrometheusAdapter => {
                 let rates = ["--client-qps=100000", "--client-burst=100000"];
                 flags.extend(rates.map(ToOwned::to_owned));
@@ -92,7 +92,7 @@ impl Adapter {
         if self.kind == AdapterKind::Ours {
             command.arg("adapter");
         }
-        without_settings(&mut command);
+        remove_hpa_variables(&mut command);
         command.args(flags);
         command
     }

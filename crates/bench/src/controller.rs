@@ -30,7 +30,7 @@ pub(crate) struct Settings<'a> {
     /// From where `ours` reads metrics itself, if it does.
     pub(crate) prometheus: Option<RulesAndUrl<'a>>,
     /// Additional flags of `ours`.
-    pub(crate) more: &'a [String],
+    pub(crate) extra_flags: &'a [String],
 }
 
 /// A rules file, and the URL of the Prometheus that it is for.
@@ -115,7 +115,7 @@ impl Controller {
                     flags.push(format!("--metrics-config={}", rules.display()));
                     flags.push(format!("--prometheus-url={url}"));
                 }
-                flags.extend_from_slice(settings.more);
+                flags.extend_from_slice(settings.extra_flags);
             }
             Kind::Reference => flags.extend([
                 "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
@@ -138,14 +138,14 @@ impl Controller {
         if self.kind == Kind::Ours {
             command.arg("run");
         }
-        without_settings(&mut command);
+        remove_hpa_variables(&mut command);
         command.args(flags);
         command
     }
 }
 
 /// Settings in the environment of the caller must not apply to a program.
-pub(crate) fn without_settings(command: &mut Command) {
+pub(crate) fn remove_hpa_variables(command: &mut Command) {
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("HPA_") {
             command.env_remove(variable);

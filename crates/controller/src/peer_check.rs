@@ -16,8 +16,8 @@ pub struct ActivePeer {
     pub age: SignedDuration,
     /// How many other autoscalers have such a write.
     pub others: usize,
-    /// How long before the start a peer counts as active: two sync periods, of the longest one if
-    /// autoscalers have their own.
+    /// The maximum age of a status write that counts: two sync periods, or twice the longest own one
+    /// of these autoscalers.
     pub window: SignedDuration,
 }
 
@@ -27,13 +27,18 @@ impl fmt::Display for ActivePeer {
         let seconds = age.as_secs();
         write!(f, "{manager} wrote the status of autoscaler {key} {seconds}s ago ({at})")?;
         if *others > 0 {
-            write!(f, ", and another controller wrote {others} more within the last {window:#}")?;
+            write!(
+                f,
+                ", one of {} autoscalers with such a write within the last {window:#}",
+                others + 1
+            )?;
         }
         Ok(())
     }
 }
 
-/// The peer with the latest status write, if one is active. The autoscalers are as first listed.
+/// The peer with the latest status write, if one is active. Call this after the first list, before
+/// this controller writes a status.
 ///
 /// Autoscalers in shadow mode don't count: there a peer is expected. A peer writes no status while
 /// nothing changes, so one that is not found may still be active.
@@ -51,7 +56,7 @@ pub(crate) fn active_peer(
         let Some(write) = autoscaler.last_peer_write().filter(|_| !settings.dry_run) else {
             continue;
         };
-        // The peer may not know the setting, so that only a longer one counts.
+        // The peer may not know the setting, so a shorter one doesn't count.
         let own = settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
         if now.duration_since(write.at) <= own {
             window = window.max(own);
@@ -109,7 +114,7 @@ mod tests {
     #[test]
     fn latest_write_is_named_and_the_others_are_counted() {
         let text = "kube-controller-manager wrote the status of autoscaler shop/api 0s ago \
-                    (1970-01-01T00:01:45Z), and another controller wrote 1 more within the last \
+                    (1970-01-01T00:01:45Z), one of 2 autoscalers with such a write within the last \
                     30s";
         let writes = [("web", 100), ("api", 105), ("old", 10)];
         assert_eq!(found(&writes, 104).as_deref(), Some(text), "the API server's clock is ahead");

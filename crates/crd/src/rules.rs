@@ -25,7 +25,7 @@ struct Rule {
     expression: &'static str,
     message: &'static str,
     reason: &'static str,
-    /// The field to report if the rule is about several fields.
+    /// The member to report, if the rule needs several members or reports a missing one.
     member: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ const REQUIRED: &str = "FieldValueRequired";
 const FORBIDDEN: &str = "FieldValueForbidden";
 const INVALID: &str = "FieldValueInvalid";
 
-const fn on(
+const fn member_rule(
     member: &'static str,
     reason: &'static str,
     expression: &'static str,
@@ -42,18 +42,18 @@ const fn on(
     Rule { expression, message, reason, member: Some(member) }
 }
 
-const fn own(reason: &'static str, expression: &'static str, message: &'static str) -> Rule {
+const fn value_rule(reason: &'static str, expression: &'static str, message: &'static str) -> Rule {
     Rule { expression, message, reason, member: None }
 }
 
 const SPEC: &[Rule] = &[
-    on(
+    member_rule(
         ".maxReplicas",
         INVALID,
         "!has(self.minReplicas) || self.maxReplicas >= self.minReplicas",
         "must be greater than or equal to `minReplicas`",
     ),
-    on(
+    member_rule(
         ".metrics",
         FORBIDDEN,
         "!has(self.minReplicas) || self.minReplicas != 0 || (has(self.metrics) && \
@@ -64,27 +64,27 @@ const SPEC: &[Rule] = &[
 
 /// The rules for a segment of a URL path, such as a kind or the name of a metric.
 const SEGMENT: &[Rule] = &[
-    own(REQUIRED, "self != ''", "must not be empty"),
-    own(INVALID, "self != '.'", "may not be '.'"),
-    own(INVALID, "self != '..'", "may not be '..'"),
-    own(INVALID, "!self.contains('/')", "may not contain '/'"),
-    own(INVALID, "!self.contains('%')", "may not contain '%'"),
+    value_rule(REQUIRED, "self != ''", "must not be empty"),
+    value_rule(INVALID, "self != '.'", "may not be '.'"),
+    value_rule(INVALID, "self != '..'", "may not be '..'"),
+    value_rule(INVALID, "!self.contains('/')", "may not contain '/'"),
+    value_rule(INVALID, "!self.contains('%')", "may not contain '%'"),
 ];
 
 /// ReplicationController needs no group: it is the only core kind with a scale subresource.
 const SCALE_TARGET: &[Rule] = &[
-    on(
+    member_rule(
         ".apiVersion",
         INVALID,
         "self.kind == 'ReplicationController' || (has(self.apiVersion) && \
             self.apiVersion.matches('^[^/]+/'))",
         "apiVersion must specify API group",
     ),
-    on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
+    member_rule(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
 ];
 
 const DESCRIBED_OBJECT: &[Rule] =
-    &[on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
+    &[member_rule(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
 
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
@@ -92,45 +92,55 @@ const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one
 /// The member that `type` names must be set, and no other. If only a wrong member is set, the rules
 /// report the missing one.
 const METRIC: &[Rule] = &[
-    on(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
-    on(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
-    on(".resource", REQUIRED, "self.type != 'Resource' || has(self.resource)", SOURCE_MISSING),
-    on(".external", REQUIRED, "self.type != 'External' || has(self.external)", SOURCE_MISSING),
-    on(
+    member_rule(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
+    member_rule(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
+    member_rule(
+        ".resource",
+        REQUIRED,
+        "self.type != 'Resource' || has(self.resource)",
+        SOURCE_MISSING,
+    ),
+    member_rule(
+        ".external",
+        REQUIRED,
+        "self.type != 'External' || has(self.external)",
+        SOURCE_MISSING,
+    ),
+    member_rule(
         ".containerResource",
         REQUIRED,
         "self.type != 'ContainerResource' || has(self.containerResource)",
         SOURCE_MISSING,
     ),
-    on(
+    member_rule(
         ".object",
         FORBIDDEN,
         "self.type == 'Object' || !has(self.object) || !(has(self.pods) || has(self.resource) || \
             has(self.external) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
-    on(
+    member_rule(
         ".pods",
         FORBIDDEN,
         "self.type == 'Pods' || !has(self.pods) || !(has(self.object) || has(self.resource) || \
             has(self.external) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
-    on(
+    member_rule(
         ".resource",
         FORBIDDEN,
         "self.type == 'Resource' || !has(self.resource) || !(has(self.object) || has(self.pods) || \
             has(self.external) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
-    on(
+    member_rule(
         ".external",
         FORBIDDEN,
         "self.type == 'External' || !has(self.external) || !(has(self.object) || has(self.pods) || \
             has(self.resource) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
-    on(
+    member_rule(
         ".containerResource",
         FORBIDDEN,
         "self.type == 'ContainerResource' || !has(self.containerResource) || \
@@ -141,7 +151,7 @@ const METRIC: &[Rule] = &[
 const SOURCE_MISSING: &str = "must populate information for the given metric source";
 const SOURCE_TOO_MANY: &str = "must populate the given metric source only";
 
-const OBJECT_TARGET: &[Rule] = &[on(
+const OBJECT_TARGET: &[Rule] = &[member_rule(
     ".averageValue",
     REQUIRED,
     "has(self.value) || has(self.averageValue)",
@@ -149,13 +159,13 @@ const OBJECT_TARGET: &[Rule] = &[on(
 )];
 
 const EXTERNAL_TARGET: &[Rule] = &[
-    on(
+    member_rule(
         ".averageValue",
         REQUIRED,
         "has(self.value) || has(self.averageValue)",
         "must set either a target value for metric or a per-pod target",
     ),
-    on(
+    member_rule(
         ".value",
         FORBIDDEN,
         "!has(self.value) || !has(self.averageValue)",
@@ -163,7 +173,7 @@ const EXTERNAL_TARGET: &[Rule] = &[
     ),
 ];
 
-const PODS_TARGET: &[Rule] = &[on(
+const PODS_TARGET: &[Rule] = &[member_rule(
     ".averageValue",
     REQUIRED,
     "has(self.averageValue)",
@@ -171,13 +181,13 @@ const PODS_TARGET: &[Rule] = &[on(
 )];
 
 const RESOURCE_TARGET: &[Rule] = &[
-    on(
+    member_rule(
         ".averageUtilization",
         REQUIRED,
         "has(self.averageUtilization) || has(self.averageValue)",
         "must set either a target raw value or a target utilization",
     ),
-    on(
+    member_rule(
         ".averageValue",
         FORBIDDEN,
         "!has(self.averageUtilization) || !has(self.averageValue)",
@@ -185,22 +195,23 @@ const RESOURCE_TARGET: &[Rule] = &[
     ),
 ];
 
-/// A quantity is positive if it has no minus sign and a nonzero digit: because quantities are
+/// A quantity is positive if it has a nonzero digit and no minus sign: because quantities are
 /// rounded away from zero, such a text is never the number 0.
 const POSITIVE: &[Rule] =
-    &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
-const NOT_NEGATIVE: &[Rule] = &[own(
+    &[value_rule(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
+const NOT_NEGATIVE: &[Rule] = &[value_rule(
     INVALID,
     r"!string(self).matches('^\\s*-[0.]*[1-9]')",
     "must be greater than or equal to 0",
 )];
 
-const RESOURCE_NAME: &[Rule] = &[own(REQUIRED, "self != ''", "must specify a resource name")];
+const RESOURCE_NAME: &[Rule] =
+    &[value_rule(REQUIRED, "self != ''", "must specify a resource name")];
 
 const CONTAINER: &[Rule] = &[
-    own(REQUIRED, "self != ''", "must specify a container"),
-    own(INVALID, "size(self) <= 63", "must be no more than 63 characters"),
-    own(
+    value_rule(REQUIRED, "self != ''", "must specify a container"),
+    value_rule(INVALID, "size(self) <= 63", "must be no more than 63 characters"),
+    value_rule(
         INVALID,
         "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
@@ -212,21 +223,21 @@ const CONTAINER: &[Rule] = &[
 /// Quotas count extended resources with the prefix `requests.`, which limits the length of the
 /// domain.
 const CONTAINER_RESOURCE_NAME: &[Rule] = &[
-    own(REQUIRED, "self != ''", "must specify a resource name"),
-    own(
+    value_rule(REQUIRED, "self != ''", "must specify a resource name"),
+    value_rule(
         INVALID,
         "self == '' || self.contains('/') || self in ['cpu', 'memory', 'ephemeral-storage'] || \
             self.matches('^hugepages-([-A-Za-z0-9_.]{0,52}[A-Za-z0-9])$')",
         "must be a standard resource for containers",
     ),
-    own(
+    value_rule(
         INVALID,
         "!self.contains('/') || \
             (self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') \
             && self.matches('^[^/]{1,253}/'))",
         "must be a qualified name: a DNS subdomain, '/' and a name (e.g. 'example.com/gpu')",
     ),
-    own(
+    value_rule(
         INVALID,
         "!self.contains('/') || self.contains('kubernetes.io/') || \
             (!self.startsWith('requests.') && self.matches('^[^/]{1,244}/'))",

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::{
     follow::{Change, follow, message, status_code},
-    model::{Board, Controller, Identity, Observed, SourceState, Update},
+    model::{Board, Controller, Identity, ObservedAutoscaler, SourceState, Update},
 };
 
 /// Interval of checks for an API that the cluster doesn't serve.
@@ -124,10 +124,10 @@ fn identity(api: AutoscalerApi, object: &DynamicObject) -> Identity {
     Identity { api, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
 }
 
-fn observe(api: AutoscalerApi, object: DynamicObject) -> Observed {
+fn observe(api: AutoscalerApi, object: DynamicObject) -> ObservedAutoscaler {
     let (id, controller) = (identity(api, &object), controller(&object));
     let hpa = serde_json::to_value(object).and_then(serde_json::from_value);
-    Observed { id, hpa: hpa.map_err(|error| error.to_string()), controller }
+    ObservedAutoscaler { id, hpa: hpa.map_err(|error| error.to_string()), controller }
 }
 
 /// The field manager of the newest write of the status.

@@ -26,24 +26,24 @@ impl SelectPods for PodLookup {
 
 /// The pods that a command has read, by their selectors.
 #[derive(Default)]
-pub(crate) struct ReadPods(RwLock<Vec<Weak<Selected>>>);
+pub(crate) struct FetchedPods(RwLock<Vec<Weak<PodSelection>>>);
 
 /// The pods of a selector. They are cached until this is dropped.
-pub(crate) struct Selected {
+pub(crate) struct PodSelection {
     namespace: String,
     selector: Selector,
     pods: Vec<Arc<Pod>>,
 }
 
-impl ReadPods {
+impl FetchedPods {
     pub(crate) fn add(
         &self,
         namespace: &str,
         selector: &Selector,
         pods: Vec<Arc<Pod>>,
-    ) -> Arc<Selected> {
+    ) -> Arc<PodSelection> {
         let (namespace, selector) = (namespace.to_owned(), selector.clone());
-        let selected = Arc::new(Selected { namespace, selector, pods });
+        let selected = Arc::new(PodSelection { namespace, selector, pods });
         let mut all = self.0.write();
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&selected));
@@ -51,12 +51,14 @@ impl ReadPods {
     }
 }
 
-impl SelectPods for Arc<ReadPods> {
+impl SelectPods for Arc<FetchedPods> {
     fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
         let all = self.0.read();
         let mut newest_first = all.iter().rev().filter_map(Weak::upgrade);
-        let is_same = |own: &Arc<Selected>| own.namespace == namespace && own.selector == *selector;
-        newest_first.find(is_same).map(|own| own.pods.clone())
+        let is_same = |selection: &Arc<PodSelection>| {
+            selection.namespace == namespace && selection.selector == *selector
+        };
+        newest_first.find(is_same).map(|selection| selection.pods.clone())
     }
 }
 
@@ -105,7 +107,7 @@ impl<S: SelectPods> ObjectLister for CachedPods<S> {
 
     async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
         let pods = self.running_pods(&pod.namespace, &Selector::everything()).await?;
-        Ok(pods.into_iter().find(|own| own.key == *pod))
+        Ok(pods.into_iter().find(|running| running.key == *pod))
     }
 
     async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn read_pods_are_cached_by_namespace_and_selector_until_they_are_dropped() {
-        let read = Arc::new(ReadPods::default());
+        let read = Arc::new(FetchedPods::default());
         let selector = |text: &str| Selector::parse(text).unwrap();
         let pods = |names: &[&str]| {
             let pod = |name: &&str| {

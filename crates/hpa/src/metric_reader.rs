@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::{
     args::{ScalingScheduleArguments, SourceArguments},
-    cached_pods::{CachedPods, ReadPods},
+    cached_pods::{CachedPods, FetchedPods},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::RequestMetrics,
     rules_provider, terminal,
@@ -37,7 +37,7 @@ pub(crate) struct MetricReader {
     collectors: Option<Collectors>,
     schedules: Option<Arc<Schedules>>,
     /// The pods of the decisions, for rules.
-    pods: Arc<ReadPods>,
+    pods: Arc<FetchedPods>,
 }
 
 impl MetricReader {
@@ -57,7 +57,7 @@ impl MetricReader {
         let limits = ClientSettings::default().with_deadline(timeout);
         let apis = KubeMetricsClient::new(clients.metrics.clone(), limits);
         let kinds = KindMapper::new(mapper, timeout);
-        let pods = Arc::new(ReadPods::default());
+        let pods = Arc::new(FetchedPods::default());
         let rules = rules_provider::from_flags(
             &arguments.rules,
             Arc::new(DiscoveryMapper(clients.api.clone())),

@@ -23,19 +23,20 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 /// Whether a certificate in DER has version 1, which has no version field. `None` if malformed.
 pub(crate) fn has_version_1(der: &[u8]) -> Option<bool> {
     let (certificate, _) = element(der, SEQUENCE)?;
-    let (signed, _) = element(certificate, SEQUENCE)?;
-    Some(element(signed, VERSION).is_none())
+    let (tbs_certificate, _) = element(certificate, SEQUENCE)?;
+    Some(element(tbs_certificate, VERSION).is_none())
 }
 
 impl Subject {
-    /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or the
-    /// encoding of a name can't be compared reliably.
+    /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or if
+    /// a name isn't in UTF-8 or contains NUL.
     pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
         let (certificate, _) = element(der, SEQUENCE)?;
-        let (signed, _) = element(certificate, SEQUENCE)?;
-        let signed = element(signed, VERSION).map_or(signed, |(_, rest)| rest);
+        let (tbs_certificate, _) = element(certificate, SEQUENCE)?;
+        let tbs_certificate =
+            element(tbs_certificate, VERSION).map_or(tbs_certificate, |(_, rest)| rest);
         // Serial number, algorithm, issuer and validity.
-        let (_, rest) = any(signed)?;
+        let (_, rest) = any_element(tbs_certificate)?;
         let (_, rest) = element(rest, SEQUENCE)?;
         let (_, rest) = element(rest, SEQUENCE)?;
         let (_, rest) = element(rest, SEQUENCE)?;
@@ -77,7 +78,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     (found == tag).then_some((content, rest))
 }
 
-fn any(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn any_element(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, content, rest) = split(bytes)?;
     Some((content, rest))
 }

@@ -201,13 +201,12 @@ pub(super) fn encode(document: &Value) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Encodes a message.
 fn encode_message(object: &Value, fields: &[Field]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (number, name, kind) in fields {
+    for (number, name, field_type) in fields {
         let (number, value) = (*number, object.get(name).unwrap_or(&Value::Null));
         let text = value.as_str().unwrap_or_default();
-        match kind {
+        match field_type {
             OptionalInteger | OptionalMessage(_) if value.is_null() => {}
             Text => push_bytes(&mut bytes, number, text.as_bytes()),
             Integer | OptionalInteger => push_integer(&mut bytes, number, integer(value)),
@@ -228,8 +227,11 @@ fn encode_message(object: &Value, fields: &[Field]) -> Vec<u8> {
             TextMap | QuantityMap => {
                 for (key, value) in value.as_object().into_iter().flatten() {
                     let text = value.as_str().unwrap_or_default().as_bytes();
-                    let value =
-                        if matches!(kind, QuantityMap) { quantity(text) } else { text.to_vec() };
+                    let value = if matches!(field_type, QuantityMap) {
+                        quantity(text)
+                    } else {
+                        text.to_vec()
+                    };
                     let mut entry = Vec::new();
                     push_bytes(&mut entry, 1, key.as_bytes());
                     push_bytes(&mut entry, 2, &value);
@@ -263,7 +265,7 @@ fn quantity(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes seconds and nanoseconds. An unset time has neither.
+/// Encodes a time in whole seconds, as apimachinery does: its nanoseconds are 0. An unset time is empty.
 fn time(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(time) = text.parse::<Timestamp>() {

@@ -96,7 +96,7 @@ impl Connections {
     }
 
     /// Adds a connection. `None` if there are too many and none can be replaced.
-    pub fn open(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Connection>> {
+    pub fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
         if open.by_id.len() >= self.limits.connections && !open.replace_one(self.limits) {
             return None;
@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<Arc<Connection>> {
-        let open = |client: &u8| connections.open(address(*client)).unwrap();
+        let open = |client: &u8| connections.admit(address(*client)).unwrap();
         clients.iter().map(open).collect()
     }
 
@@ -346,21 +346,21 @@ mod tests {
         drop(open[3].start());
         let mut newer = Vec::new();
         for expected in [&[4][..], &[4, 5], &[3, 4, 5], &[2, 3, 4, 5]] {
-            newer.push(connections.open(address(1)).unwrap().start());
+            newer.push(connections.admit(address(1)).unwrap().start());
             assert_eq!(closed(&open), expected);
         }
-        assert!(connections.open(address(1)).is_none(), "all others are busy or protected");
+        assert!(connections.admit(address(1)).is_none(), "all others are busy or protected");
     }
 
     #[test]
     fn address_with_most_connections_loses_one() {
         let connections = Connections::new(LIMITS);
         let open = open(&connections, &[1, 2, 3, 3, 3, 4]);
-        let _next = connections.open(address(5)).unwrap();
+        let _next = connections.admit(address(5)).unwrap();
         assert_eq!(closed(&open), [2]);
-        let _next = connections.open(address(6)).unwrap();
+        let _next = connections.admit(address(6)).unwrap();
         assert_eq!(closed(&open), [2, 3]);
-        let _next = connections.open(address(7)).unwrap();
+        let _next = connections.admit(address(7)).unwrap();
         assert_eq!(closed(&open), [0, 2, 3], "the oldest if all have one");
     }
 
@@ -370,10 +370,10 @@ mod tests {
         let open = open(&connections, &[1, 2, 3, 4, 5, 6]);
         open[0].set_class(Class::Authenticated);
         open[1].set_class(Class::Authenticated);
-        let _next = connections.open(address(7)).unwrap();
+        let _next = connections.admit(address(7)).unwrap();
         assert_eq!(closed(&open), [2]);
         open[3].set_class(Class::Authenticated);
-        let _next = connections.open(address(8)).unwrap();
+        let _next = connections.admit(address(8)).unwrap();
         assert_eq!(closed(&open), [0, 2], "users have more than their share");
     }
 
@@ -394,7 +394,7 @@ mod tests {
     }
 
     fn connection() -> Arc<Connection> {
-        Connections::new(LIMITS).open(address(1)).unwrap()
+        Connections::new(LIMITS).admit(address(1)).unwrap()
     }
 
     #[tokio::test(start_paused = true)]

@@ -106,7 +106,7 @@ impl Server {
         stop: CancellationToken,
     ) {
         let tasks = TaskTracker::new();
-        let open = Connections::new(LIMITS);
+        let connections = Connections::new(LIMITS);
         let shared = Arc::new(ServerState { adapter, certificate, options, stop: stop.clone() });
         loop {
             let accepted = tokio::select! {
@@ -115,8 +115,8 @@ impl Server {
             };
             match accepted {
                 Ok((stream, client)) => {
-                    let Some(connection) = open.open(client.ip()) else {
-                        debug!(%client, "closed a new connection: all others have requests in progress");
+                    let Some(connection) = connections.admit(client.ip()) else {
+                        debug!(%client, "closed a new connection: no other one can be replaced");
                         continue;
                     };
                     let shared = shared.clone();
@@ -178,9 +178,9 @@ impl ServerState {
         if self.adapter.is_front_proxy(&peer) {
             connection.set_class(Class::Protected);
         }
-        let (adapter, requests) = (self.adapter.clone(), connection.clone());
+        let (adapter, tracked) = (self.adapter.clone(), connection.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (peer, adapter, connection) = (peer.clone(), adapter.clone(), requests.clone());
+            let (peer, adapter, connection) = (peer.clone(), adapter.clone(), tracked.clone());
             async move {
                 let running = connection.start();
                 let (head, _) = request.into_parts();
@@ -220,7 +220,8 @@ impl ServerState {
         }
     }
 
-    /// The protocol from ALPN. Detecting it by the first bytes would have no time limit.
+    /// A server for the protocol that ALPN chose. Detecting it by the first bytes would have no time
+    /// limit.
     fn protocol(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder

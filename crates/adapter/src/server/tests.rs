@@ -54,7 +54,7 @@ async fn connect(
     let (server, client) = duplex(4096);
     let task = tokio::spawn(async move {
         let stream = certificate.acceptor().accept(server).await.unwrap();
-        let connection = Connections::new(LIMITS).open([127, 0, 0, 1].into()).unwrap();
+        let connection = Connections::new(LIMITS).admit([127, 0, 0, 1].into()).unwrap();
         shared.serve_requests(stream, connection).await;
     });
     let mut roots = RootCertStore::empty();

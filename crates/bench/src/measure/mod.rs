@@ -142,7 +142,7 @@ async fn measure_against(
         protobuf: arguments.server != ApiServer::Testbed,
         dir,
         prometheus,
-        more: &arguments.flags,
+        extra_flags: &arguments.flags,
     });
     let started = server.progress().await?.now;
     let mut process = Process::start(dir, name, controller.command(&flags))?;

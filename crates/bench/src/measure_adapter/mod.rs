@@ -86,7 +86,7 @@ async fn measure(
         port,
         relist_interval: arguments.relist_interval,
         dir,
-        more: &arguments.flags,
+        extra_flags: &arguments.flags,
     });
     let start = Instant::now();
     let process = Process::start(dir, name, adapter.command(&flags))?;

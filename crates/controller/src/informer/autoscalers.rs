@@ -165,8 +165,8 @@ impl Informers {
         Some(change)
     }
 
-    /// Queues an autoscaler if the change requires a reconcile. In shadow mode that is the peer's
-    /// status write: before it, the peer's decision isn't known.
+    /// Queues an autoscaler if the change requires a reconcile. In shadow mode, a change of the spec
+    /// doesn't, and the status that the peer writes next does: only it shows the peer's decision.
     fn on_change(&self, key: &HpaKey, change: Change) {
         let needs_reconcile = match change {
             Change::Created => true,

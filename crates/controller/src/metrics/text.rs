@@ -47,12 +47,12 @@ fn histogram(text: &mut String, name: &str, metric: &Metric, values: &Histogram)
 fn series(text: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: f64) {
     text.push_str(name);
     let labels = metric.get_label().iter().map(|label: &LabelPair| (label.name(), label.value()));
-    let mut mark = '{';
+    let mut separator = '{';
     for (label, value) in labels.chain(bound.map(|bound| ("le", bound))) {
-        put(text, format_args!("{mark}{label}=\"{}\"", escaped(value, true)));
-        mark = ',';
+        put(text, format_args!("{separator}{label}=\"{}\"", escaped(value, true)));
+        separator = ',';
     }
-    let end = if mark == ',' { "}" } else { "" };
+    let end = if separator == ',' { "}" } else { "" };
     put(text, format_args!("{end} {}\n", go_float(value)));
 }
 

@@ -26,7 +26,7 @@ pub(super) const MAX_DELETIONS: usize = 1000;
 
 /// An autoscaler as a list or a watch returned it.
 #[derive(Clone, Debug)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedAutoscaler {
     pub(crate) id: Identity,
     pub(crate) hpa: Result<HorizontalPodAutoscaler, String>,
     pub(crate) controller: Controller,
@@ -36,8 +36,8 @@ pub(crate) struct Observed {
 #[derive(Clone, Debug)]
 pub(crate) enum Update {
     /// A new list. Autoscalers that it lacks were deleted.
-    Replace(AutoscalerApi, Vec<Observed>),
-    Apply(Box<Observed>),
+    Replace(AutoscalerApi, Vec<ObservedAutoscaler>),
+    Apply(Box<ObservedAutoscaler>),
     Delete(Identity),
 }
 
@@ -224,8 +224,8 @@ impl Board {
 }
 
 impl Inner {
-    fn apply(&mut self, observed: Observed, now: Timestamp) {
-        let Observed { id, hpa, controller } = observed;
+    fn apply(&mut self, observed: ObservedAutoscaler, now: Timestamp) {
+        let ObservedAutoscaler { id, hpa, controller } = observed;
         let (capacity, version) = (self.capacity(), self.version);
         let mut hpa = match hpa {
             Ok(hpa) => hpa,

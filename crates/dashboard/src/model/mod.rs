@@ -7,7 +7,7 @@ mod series;
 mod tests;
 
 pub(crate) use self::{
-    board::{Board, Entry, Observed, SourceState, Update},
+    board::{Board, Entry, ObservedAutoscaler, SourceState, Update},
     row::{Controller, Identity, Row},
     series::{Sample, Series},
 };

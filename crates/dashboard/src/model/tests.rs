@@ -7,7 +7,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    Board, Controller, Identity, Observed, Row, Sample, SourceState, Update, series::Series,
+    Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
+    series::Series,
 };
 use crate::past::PastSample;
 
@@ -111,8 +112,8 @@ fn identity_is_parsed_from_what_it_prints(#[case] text: &str, #[case] is_valid: 
     assert_eq!(parsed, is_valid.then(|| text.to_owned()));
 }
 
-fn observed(name: &str, status: Value) -> Observed {
-    Observed { id: id(name), hpa: Ok(hpa(status)), controller: Controller::default() }
+fn observed(name: &str, status: Value) -> ObservedAutoscaler {
+    ObservedAutoscaler { id: id(name), hpa: Ok(hpa(status)), controller: Controller::default() }
 }
 
 fn board(names: &[&str]) -> Board {
@@ -183,7 +184,7 @@ fn problems_last_until_the_source_works() {
 fn undecodable_object_is_a_row_with_its_error() {
     let board = board(&[]);
     let hpa = Err("invalid type: string".to_owned());
-    let observed = Observed { id: id("a"), hpa, controller: Controller::default() };
+    let observed = ObservedAutoscaler { id: id("a"), hpa, controller: Controller::default() };
     board.update(Update::Apply(Box::new(observed)), at(0));
     let rows = board.changes_since(0, at(0)).rows;
     assert_eq!(rows[0].state, State::Failing);
@@ -280,7 +281,7 @@ fn row_has_the_settings_that_the_controller_applies() {
         let mut hpa = hpa(status(4, 4, std::slice::from_ref(&applied)));
         hpa.metadata.annotations = serde_json::from_value(annotations).unwrap();
         let controller = Controller { name: Some(manager.to_owned()), at: None };
-        let observed = Observed { id: id("web"), hpa: Ok(hpa), controller };
+        let observed = ObservedAutoscaler { id: id("web"), hpa: Ok(hpa), controller };
         board.update(Update::Apply(Box::new(observed)), at(0));
         board.get(&id("web")).unwrap().row
     };

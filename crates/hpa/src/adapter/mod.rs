@@ -45,7 +45,7 @@ use crate::{
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
 /// The default time for which an authorization is cached, as in kube-apiserver's webhook
-/// authorizer. With the reference's 10 s, each request of an autoscaler would need a review.
+/// authorizer. With prometheus-adapter's 10 s, each request of an autoscaler would need a review.
 const AUTHORIZED_SECONDS: i64 = 300;
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
@@ -127,13 +127,13 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         probes.stop().await;
     }
     if let Some(leading) = leading {
-        // This releases the lease.
+        // The task releases the lease before it ends.
         leading.await.context("the leader's task failed")?;
     }
     Ok(())
 }
 
-/// The sources of metrics, and the leader's tasks.
+/// What the flags add: sources of metrics, and the tasks that need the lease.
 #[derive(Default)]
 struct Sources {
     sources: Vec<Arc<dyn MetricSource>>,
@@ -268,7 +268,7 @@ fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Con
 /// The maximum age must not be below the interval: series would disappear between discoveries.
 fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Result<()> {
     let flags = &arguments.prometheus;
-    // The reference checks it for custom metrics only.
+    // prometheus-adapter checks it for custom metrics only.
     if !config.rules.is_empty() && flags.max_age() < flags.relist_interval() {
         bail!("max age must not be less than relist interval (--metrics-max-age)");
     }
@@ -333,7 +333,7 @@ async fn provider(
     let compat = arguments.compat.mode();
     let mapper = Arc::new(DiscoveryMapper(clients.lister.clone()));
     if compat == Compat::Reference {
-        // The reference doesn't start with a rule that it can't use.
+        // prometheus-adapter doesn't start with a rule that it can't use.
         let resources = mapper.load().await.context("unable to construct RESTMapper")?;
         if let Some(rule) = RuleSet::compile(&config, &resources).first_error() {
             bail!("unable to construct the metrics provider: {rule}");
@@ -344,7 +344,7 @@ async fn provider(
         Compat::Off => objects,
         Compat::Reference => objects.listing_pods(),
     });
-    // Without rules, the chart's Role permits no watches of pods.
+    // External rules need no pods, and the chart may not permit to watch pods for them.
     if !config.rules.is_empty() || config.resource_rules.is_some() {
         let objects = objects.clone();
         tokio::spawn(async move { objects.watch_pods().await });
@@ -361,7 +361,7 @@ async fn provider(
     Ok(Arc::new(provider.context("unable to use the rules")?))
 }
 
-/// The API groups that have rules and are not disabled by a flag.
+/// The API groups that a source serves and no flag disables.
 fn groups(arguments: &AdapterArguments, source: &dyn MetricSource) -> ApiGroups {
     let groups = source.catalog().groups();
     ApiGroups {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     args::{PastArguments, to_std},
-    cached_pods::{CachedPods, ReadPods},
+    cached_pods::{CachedPods, FetchedPods},
     rules, rules_provider,
     simulate::progress::Progress,
 };
@@ -141,7 +141,7 @@ async fn rules(
         Some(client) => Arc::new(DiscoveryMapper(client.clone())),
         None => rules::builtin_mapper(),
     };
-    let pods = Arc::new(CachedPods(Arc::new(ReadPods::default())));
+    let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
     let provider = rules_provider::from_flags(&arguments.rules, mapper, pods).await?;
     if let Some(provider) = &provider {
         rules_provider::relist(provider).await?;

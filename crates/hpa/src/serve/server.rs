@@ -160,7 +160,7 @@ impl<E: Endpoints> Listening<E> {
                 () = self.stop.cancelled() => break,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, client)) => {
-                        let Some(connection) = self.connections.open(client.ip()) else { continue };
+                        let Some(connection) = self.connections.admit(client.ip()) else { continue };
                         let listening = self.clone();
                         tasks.spawn(async move {
                             tokio::select! {

@@ -49,7 +49,7 @@ impl IsolationSettings {
 /// A [`MetricSource`] that limits the requests to each metrics API.
 ///
 /// - The number of concurrent requests is limited for each API, and for each namespace of an API.
-///   Further requests wait. So autoscalers that read slow metrics delay neither other APIs nor all
+///   Further requests wait. So slow metrics of one namespace delay neither other APIs nor other
 ///   namespaces.
 /// - A circuit breaker stops waiting for an API that hangs. If requests time out and none gets a
 ///   response for [`IsolationSettings::unresponsive_after`], one request at a time is sent for each
@@ -80,7 +80,7 @@ impl Api {
     }
 
     /// Permits a request, unless the API is unresponsive and another request of the namespace is
-    /// being tried. The result belongs to the request until its end.
+    /// being tried. Hold the result until the request has ended.
     fn admit(&self, namespace: &Arc<str>) -> Result<Option<Trial<'_>>, MetricError> {
         let mut breaker = self.breaker.lock();
         if !breaker.is_open() {

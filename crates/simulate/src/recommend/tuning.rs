@@ -8,7 +8,8 @@ use crate::file::{Variant, decode_autoscaler};
 /// The annotation of the setting that turns forecasts on.
 const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
 
-/// Changes of the scenario's settings. `None` is the default of the API server or the controller.
+/// Changes of the scenario's settings. `None` keeps the scenario's value; in the rules of a replaced
+/// `behavior`, it is the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tuning {
     /// The targets of all metrics, in percent of the scenario's. `None` doesn't change them.
@@ -19,7 +20,7 @@ pub(super) struct Tuning {
     pub(super) replaces_behavior: bool,
     pub(super) up: Rules,
     pub(super) down: Rules,
-    /// Whether forecasts raise the answer.
+    /// Whether forecasts may raise the desired replicas.
     pub(super) forecasts: bool,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct Policy {
     pub(super) period: u32,
 }
 
-/// One of the settings.
+/// A setting that the search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dimension {
     Target,
@@ -153,7 +154,7 @@ impl Tuning {
         }
     }
 
-    /// Resets one of the settings.
+    /// Undoes the change of a setting.
     pub(super) fn reset(&mut self, dimension: Dimension) {
         match dimension {
             Dimension::Target => self.target_percent = None,
@@ -285,7 +286,7 @@ fn scale_utilization(target: &mut Map<String, Value>, percent: u32) {
     target.insert("averageUtilization".to_owned(), scaled.into());
 }
 
-/// A quantity in percent, rounded to two digits, and at least a thousandth.
+/// The given percentage of a quantity, rounded to two digits, at least a thousandth.
 fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
     let milli = quantity.milli_value().as_milli();
     let scaled = i128::from(milli) * i128::from(percent) / 100;

@@ -42,7 +42,7 @@ fn check<T: ScaleSource + DeserializeOwned + Debug>(
     paths: &ScalePaths,
     plain: Plain<(PlainMeta, Option<PlainScale>)>,
 ) -> bool {
-    // kube decodes text.
+    // kube decodes a body as text.
     let Ok(text) = std::str::from_utf8(body) else { return false };
     let decoded = serde_json::from_str::<T>(text);
     assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{decoded:?}\n{plain:?}");
@@ -51,11 +51,11 @@ fn check<T: ScaleSource + DeserializeOwned + Debug>(
     assert_eq!(decoded.name(), Some((&*meta.namespace, &*meta.name)), "{text}");
     assert_eq!(decoded.resource_version(), meta.resource_version, "{text}");
     let scale = decoded.scale(paths);
-    let versions = scale.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
+    let identity = scale.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
     let scale =
         scale.map(|it| (it.scale.spec_replicas, it.scale.status_replicas, it.scale.selector));
     assert_eq!(scale, plain, "{text}");
-    assert_eq!(versions, plain.map(|_| (meta.uid, meta.resource_version)), "{text}");
+    assert_eq!(identity, plain.map(|_| (meta.uid, meta.resource_version)), "{text}");
     scale.is_some()
 }
 
@@ -83,7 +83,7 @@ fn values<const N: usize>(document: Option<Document<'_>>, names: [&str; N]) -> P
                 *value = optional(field)?.unwrap_or_default();
             }
         }
-        // Skipped without a limit for the depth.
+        // The decoder skips a list at any depth; serde_json has a limit.
         Some(document) if document.is_list() => {}
         Some(document) => _ = document.decode::<Value>()?,
         None => {}

@@ -1,4 +1,4 @@
-//! Advances the simulation one simulated second at a time: incidents, model, objects.
+//! Advances the simulation one simulated second at a time: model, incidents, objects.
 
 use std::sync::Arc;
 
