@@ -211,6 +211,11 @@ mod tests {
             errors[3].to_string(),
             "spec.maxReplicas: must be an integer of 32 bits, is \"5\""
         );
+        assert_eq!(
+            errors[8].to_string(),
+            "spec.metrics[2].external.target.averageValue: must be a quantity such as 100, 500m \
+             or 1Gi, is \"5 0\""
+        );
     }
 
     #[test]

@@ -14,9 +14,9 @@ use hpa_tests::harness::{REQUEST_RULES, ServedTestbed, prometheus_success, serve
 use rstest::rstest;
 use serde_json::json;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     net::TcpStream,
-    process::{Child, Command},
+    process::{Child, ChildStderr, Command},
     time::timeout,
 };
 
@@ -26,6 +26,7 @@ const LIMIT: Duration = Duration::from_secs(100);
 /// An adapter that serves.
 struct Adapter {
     log: String,
+    lines: Lines<BufReader<ChildStderr>>,
     _process: Child,
     _served: ServedTestbed,
 }
@@ -33,13 +34,17 @@ struct Adapter {
 impl Adapter {
     /// Starts it with a flag, and waits until it serves.
     async fn start(flag: &str) -> Self {
-        let served = ServedTestbed::new(&Testbed::new(Config::default())).await;
-        let rules = served.dir.path().join("rules.yaml");
-        std::fs::write(&rules, REQUEST_RULES).expect("a file");
         let router = Router::new()
             .route("/api/v1/series", any(async || prometheus_success(json!([]))))
             .route("/api/v1/query", any(async || prometheus_success(json!({}))));
         let prometheus = serve(router).await;
+        Self::start_with(&[&format!("--prometheus-url=http://{prometheus}"), flag]).await
+    }
+
+    async fn start_with(flags: &[&str]) -> Self {
+        let served = ServedTestbed::new(&Testbed::new(Config::default())).await;
+        let rules = served.dir.path().join("rules.yaml");
+        std::fs::write(&rules, REQUEST_RULES).expect("a file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         command.current_dir(served.dir.path()).env_clear().kill_on_drop(true).args([
             "adapter",
@@ -50,21 +55,25 @@ impl Adapter {
             "--config=rules.yaml",
         ]);
         command.arg(format!("--lister-kubeconfig={}", served.kubeconfig.display()));
-        command.arg(format!("--prometheus-url=http://{prometheus}")).arg(flag);
+        command.args(flags);
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
-        let mut lines = BufReader::new(process.stderr.take().expect("a log")).lines();
-        let mut log = String::new();
+        let lines = BufReader::new(process.stderr.take().expect("a log")).lines();
+        let mut adapter = Self { log: String::new(), lines, _process: process, _served: served };
+        adapter.wait_for_line(|line| line.contains(" groups=") && line.contains("serving")).await;
+        adapter
+    }
+
+    async fn wait_for_line(&mut self, is_expected: impl Fn(&str) -> bool) -> String {
         let read = async {
-            while let Some(line) = lines.next_line().await.expect("UTF-8") {
-                log += &(line.clone() + "\n");
-                if line.contains(" groups=") && line.contains("serving") {
-                    return;
+            while let Some(line) = self.lines.next_line().await.expect("UTF-8") {
+                self.log += &(line.clone() + "\n");
+                if is_expected(&line) {
+                    return line;
                 }
             }
-            panic!("ended: {log}");
+            panic!("ended: {}", self.log);
         };
-        timeout(LIMIT, read).await.expect("in time");
-        Self { log, _process: process, _served: served }
+        timeout(LIMIT, read).await.expect("in time")
     }
 
     /// The port of the metrics APIs.
@@ -94,6 +103,17 @@ async fn unusual_value_starts_with_a_warning(#[case] flag: &str, #[case] warning
         Some(warning) => assert!(log.contains(warning), "{log}"),
         None => assert!(!log.contains(name), "{log}"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_says_what_was_read_of_prometheus() {
+    let mut adapter = Adapter::start_with(&["--prometheus-url=http://127.0.0.1:1"]).await;
+    let refused = "no rule of this Prometheus could be read";
+    let line = adapter.wait_for_line(|line| line.contains(refused)).await;
+    assert!(line.contains(" WARN ") && line.contains("http://127.0.0.1:1"), "{line}");
+    let mut adapter = Adapter::start("--metrics-relist-interval=1h").await;
+    let line = adapter.wait_for_line(|line| line.contains("Prometheus is reachable")).await;
+    assert!(line.contains(" INFO ") && line.contains("rules=1"), "{line}");
 }
 
 /// Sends a request over plain HTTP, and returns the response.

@@ -271,6 +271,15 @@ mod tests {
     }
 
     #[test]
+    fn scope_of_an_external_metric_is_listed() {
+        for is_namespaced in [true, false] {
+            let resources = [Resource::external("queue", is_namespaced)];
+            let listed = serde_json::to_value(&resources).unwrap();
+            assert_eq!(listed[0]["namespaced"], is_namespaced);
+        }
+    }
+
+    #[test]
     fn paths_are_sorted() {
         let installed = ApiGroups { resource: true, ..ApiGroups::default() };
         let expected = ["/apis", "/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/livez"];
