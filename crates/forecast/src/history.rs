@@ -9,11 +9,12 @@ pub const BUCKET_SECONDS: i64 = 300;
 const BUCKETS_PER_DAY: usize = 288;
 /// The maximum number of days in a history: four weeks to measure and four weeks before them.
 pub const MAX_DAYS: usize = 56;
-/// An additional hour, because a forecast also reads the time after the same time of the first day.
-const EXTRA_BUCKETS: usize = 12;
+/// Five hours more: a forecast also reads the time around the same time of the first day, which the
+/// change of a clock moves. With them, 14 days take 8 KiB, which is a size of allocators.
+const EXTRA_BUCKETS: usize = 64;
 
-/// The newest means of a load, in buckets of five minutes. A bucket takes two bytes: 15 days take
-/// 9 KB.
+/// The newest means of a load, in buckets of five minutes. A bucket takes two bytes: 14 days take
+/// 8 KiB.
 ///
 /// A bucket without samples is missing; it doesn't count as 0.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@
 //! - `autoscaler`: the metrics of an autoscaler
 //! - `view`: what the debug API says of it
 //!
-//! Memory: 9 KB for each metric, at most [`MAX_HISTORIES`] metrics, and
+//! Memory: 8 KiB for each metric, at most [`MAX_HISTORIES`] metrics, and
 //! [`MAX_METRICS`] of an autoscaler.
 
 mod autoscaler;
