@@ -139,7 +139,7 @@ impl ForecastChecks {
         let from = now.checked_sub(SignedDuration::from_hours(READ_DAYS * 24)).unwrap_or(now);
         let range = PastRange { from, until: now, step: STEP_SECONDS };
         match timeout(READ_TIMEOUT, source.load(hpa, metric, range)).await {
-            Ok(Ok(samples)) => Ok(Ok(Trace::new(samples))),
+            Ok(Ok(past)) => Ok(Ok(past)),
             Ok(Err(PastError::Unknown(reason))) => Ok(Err(reason)),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(PastError::Failed(format!("not read within {READ_TIMEOUT:?}"))),
@@ -186,7 +186,7 @@ mod tests {
         forecast::{ForecastSource, Observation, PastLoads},
     };
 
-    type Answer = fn(PastRange) -> BoxFuture<'static, Result<Vec<(Timestamp, f64)>, PastError>>;
+    type Answer = fn(PastRange) -> BoxFuture<'static, Result<Trace, PastError>>;
 
     /// Answers as the test says, and counts the requests.
     struct Source {
@@ -200,7 +200,7 @@ mod tests {
             _: &'a HorizontalPodAutoscaler,
             _: usize,
             range: PastRange,
-        ) -> BoxFuture<'a, Result<Vec<(Timestamp, f64)>, PastError>> {
+        ) -> BoxFuture<'a, Result<Trace, PastError>> {
             self.requests.fetch_add(1, Ordering::Relaxed);
             (self.answer)(range)
         }
@@ -299,14 +299,14 @@ mod tests {
 
     /// A load that triples for ten hours of each day. The days begin at the end of the range, so that
     /// the result doesn't depend on the time of the run.
-    fn office(range: PastRange) -> Vec<(Timestamp, f64)> {
+    fn office(range: PastRange) -> Trace {
         let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
         let load = |minute: i64| {
             let minute = (minute - until).rem_euclid(1440);
             let share = (minute - 480).clamp(0, 10).min((1080 - minute).clamp(0, 10));
             2000.0 + 400.0 * share as f64
         };
-        (from..until).map(|at| (Timestamp::from_second(at * 60).unwrap(), load(at))).collect()
+        Trace::new((from..until).map(|at| (Timestamp::from_second(at * 60).unwrap(), load(at))))
     }
 
     const HOUR: Duration = Duration::from_hours(1);

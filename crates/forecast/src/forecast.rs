@@ -16,12 +16,9 @@ const DAY: i64 = 86_400;
 /// A past day contributes three changes: at the same time, a bucket earlier, and a bucket later.
 /// The load of people varies by some minutes from day to day.
 const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
-/// The number of past days that a forecast uses.
-const LEARNED_DAYS: usize = 14;
-/// The days of a history to forecast from. One more, because a forecast reads the time after a past
-/// day's.
-pub const HISTORY_DAYS: usize = LEARNED_DAYS + 1;
-const MAX_CHANGES: usize = LEARNED_DAYS * SHIFTS.len();
+/// The number of past days that a forecast uses: the days of a history to forecast from.
+pub const HISTORY_DAYS: usize = 14;
+const MAX_CHANGES: usize = HISTORY_DAYS * SHIFTS.len();
 /// The half hour before a reading.
 const SMOOTHED_BUCKETS: usize = 6;
 /// With fewer past days, there is no forecast.
@@ -207,7 +204,7 @@ impl History {
 
     /// The number of days before a time that the history can have.
     fn days_before(&self, second: i64) -> i64 {
-        let max = i64::try_from(LEARNED_DAYS).unwrap_or(i64::MAX);
+        let max = i64::try_from(HISTORY_DAYS).unwrap_or(i64::MAX);
         (second.saturating_sub(self.start_second()) / DAY + 1).clamp(0, max)
     }
 }

@@ -16,7 +16,7 @@
 //! - `autoscaler`: the metrics of an autoscaler
 //! - `view`: what the debug API says of it
 //!
-//! Memory: 17 KB for each metric, at most [`MAX_HISTORIES`] metrics, and
+//! Memory: 8 KiB for each metric, at most [`MAX_HISTORIES`] metrics, and
 //! [`MAX_METRICS`] of an autoscaler.
 
 mod autoscaler;
@@ -52,7 +52,7 @@ pub use self::{
 };
 use crate::key::HpaKey;
 
-/// The metrics of all autoscalers that can have a history: 70 MB.
+/// The metrics of all autoscalers that can have a history: 35 MB.
 pub const MAX_HISTORIES: usize = 4000;
 /// The metrics of one autoscaler that are forecast: the first ones of its spec.
 pub const MAX_METRICS: usize = 8;

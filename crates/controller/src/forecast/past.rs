@@ -2,6 +2,7 @@
 
 use futures::future::BoxFuture;
 use hpa_calc::HorizontalPodAutoscaler;
+use hpa_forecast::Trace;
 use jiff::Timestamp;
 
 /// The time to read.
@@ -26,12 +27,12 @@ pub enum PastError {
 
 /// The past loads of metrics, in the unit of [`hpa_calc::Plan::loads`].
 pub trait PastLoads: Send + Sync {
-    /// The load of the metric at an index of `spec.metrics`, in order of time. The number of
-    /// samples and the bytes that are read for them must be limited.
+    /// The load of the metric at an index of `spec.metrics`. The number of samples and the bytes
+    /// that are read for them must be limited.
     fn load<'a>(
         &'a self,
         hpa: &'a HorizontalPodAutoscaler,
         metric: usize,
         range: PastRange,
-    ) -> BoxFuture<'a, Result<Vec<(Timestamp, f64)>, PastError>>;
+    ) -> BoxFuture<'a, Result<Trace, PastError>>;
 }

@@ -42,10 +42,10 @@ fn office(minute: i64) -> f64 {
     2000.0 + 400.0 * share as f64
 }
 
-fn past(days: i64) -> Vec<(Timestamp, f64)> {
+fn past(days: i64) -> Trace {
     let end = now().as_second() / 60;
     let minutes = (end - days * MINUTES_PER_DAY)..end;
-    minutes.map(|at| (Timestamp::from_second(at * 60).unwrap(), office(at))).collect()
+    Trace::new(minutes.map(|at| (Timestamp::from_second(at * 60).unwrap(), office(at))))
 }
 
 fn settings(hpa: &HorizontalPodAutoscaler) -> Settings {
@@ -81,14 +81,11 @@ fn check(
     forecasts: &mut AutoscalerForecasts,
     shared: &Forecasts,
     hpa: &HorizontalPodAutoscaler,
-    result: Result<Vec<(Timestamp, f64)>, PastError>,
+    result: Result<Trace, PastError>,
     now: Timestamp,
 ) {
     let check = forecasts.due_check(shared, hpa, &settings(hpa)).expect("a check is due");
-    let result = result.map(|samples| {
-        let trace = Trace::new(samples);
-        (gate(&trace, &check.settings), Past::Read(trace))
-    });
+    let result = result.map(|past| (gate(&past, &check.settings), Past::Read(past)));
     forecasts.checked(&check, result, 0.5, now);
 }
 
@@ -96,7 +93,7 @@ fn reason(readings: &Readings) -> Option<ForecastReason> {
     readings.forecast(0).map(|forecast| forecast.reason)
 }
 
-fn failure() -> Result<Vec<(Timestamp, f64)>, PastError> {
+fn failure() -> Result<Trace, PastError> {
     Err(PastError::Failed("connection refused".to_owned()))
 }
 

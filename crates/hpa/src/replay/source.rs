@@ -5,16 +5,15 @@ use std::sync::Arc;
 use futures::{FutureExt, future::BoxFuture};
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::forecast::{PastError, PastLoads, PastRange};
+use hpa_forecast::Trace;
 use hpa_prometheus::{client::Client, source::PrometheusProvider};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::{
     fetch::Reader,
     metric::{Metric, Target},
-    past::Recorded,
     query::TargetRef,
     read::rate_window,
-    series::Series,
     window::Window,
 };
 
@@ -31,7 +30,7 @@ impl PastLoads for PrometheusPast {
         hpa: &'a HorizontalPodAutoscaler,
         metric: usize,
         range: PastRange,
-    ) -> BoxFuture<'a, Result<Vec<(Timestamp, f64)>, PastError>> {
+    ) -> BoxFuture<'a, Result<Trace, PastError>> {
         self.read(hpa, metric, range).boxed()
     }
 }
@@ -42,7 +41,7 @@ impl PrometheusPast {
         hpa: &HorizontalPodAutoscaler,
         index: usize,
         range: PastRange,
-    ) -> Result<Vec<(Timestamp, f64)>, PastError> {
+    ) -> Result<Trace, PastError> {
         let unknown = |text: &str| PastError::Unknown(text.to_owned());
         let spec = hpa.spec.metrics.get(index).ok_or_else(|| unknown("no such metric"))?;
         let metric = Metric::new(index, spec).map_err(|error| unknown(&format!("{error:#}")))?;
@@ -58,13 +57,11 @@ impl PrometheusPast {
             None => PastError::Unknown(message),
         })?;
         let is_shared = matches!(metric.target, Target::Value(_)) && !metric.source.is_of_pods();
-        let replicas = if is_shared {
-            reader.read(&target.replicas(None)).await.map_err(failed)?
-        } else {
-            Series::default()
-        };
-        let value = reader.read(&query).await.map_err(failed)?;
-        let load = Recorded { metric, value }.total(&replicas);
+        let mut load = reader.read(&query).await.map_err(failed)?;
+        if is_shared {
+            let replicas = reader.read(&target.replicas(None)).await.map_err(failed)?;
+            load = load.zip(&replicas, |value, replicas| value * replicas);
+        }
         if load.is_empty() {
             let text = format!("Prometheus has no samples of {}", query.what);
             return Err(PastError::Unknown(text));
@@ -74,7 +71,7 @@ impl PrometheusPast {
             let at = window.start.checked_add(SignedDuration::from_secs(offset)).ok()?;
             Some((at, (*load)?))
         });
-        Ok(samples.collect())
+        Ok(Trace::new(samples))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures::{FutureExt, future::BoxFuture};
 use hpa_calc::{HorizontalPodAutoscaler, api::MetricSpec};
 use hpa_controller::forecast::{PastError, PastLoads, PastRange};
+use hpa_forecast::Trace;
 use hpa_testbed::workload::{
     WorkloadId,
     profile::PodProfile,
@@ -29,12 +30,12 @@ impl DemoPastLoads {
         Self { start, workloads: workloads.collect() }
     }
 
-    fn samples(
+    fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,
         metric: usize,
         range: PastRange,
-    ) -> Option<Vec<(Timestamp, f64)>> {
+    ) -> Option<Trace> {
         let target = &hpa.spec.scale_target_ref;
         let id = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
         let (workload, profile) = self.workloads.get(&id)?;
@@ -45,7 +46,7 @@ impl DemoPastLoads {
             let second = at.duration_since(self.start).as_secs_f64();
             (at, per_load * workload.load_at(second))
         };
-        Some(times.take_while(|at| *at < range.until).map(sample).collect())
+        Some(Trace::new(times.take_while(|at| *at < range.until).map(sample)))
     }
 }
 
@@ -55,11 +56,10 @@ impl PastLoads for DemoPastLoads {
         hpa: &'a HorizontalPodAutoscaler,
         metric: usize,
         range: PastRange,
-    ) -> BoxFuture<'a, Result<Vec<(Timestamp, f64)>, PastError>> {
-        let samples = self.samples(hpa, metric, range);
+    ) -> BoxFuture<'a, Result<Trace, PastError>> {
+        let past = self.past(hpa, metric, range);
         let unknown = || "the demo has the past of CPU and of pod metrics only".to_owned();
-        let samples = samples.ok_or_else(|| PastError::Unknown(unknown()));
-        std::future::ready(samples).boxed()
+        std::future::ready(past.ok_or_else(|| PastError::Unknown(unknown()))).boxed()
     }
 }
 
