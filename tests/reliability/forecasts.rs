@@ -12,6 +12,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::forecast::{ForecastSource, PastError, PastLoads, PastRange};
+use hpa_forecast::Trace;
 use jiff::Timestamp;
 use rstest::rstest;
 
@@ -22,12 +23,12 @@ const MAX: i64 = 150;
 /// What a pod of `web` should use.
 const CORES_PER_POD: f64 = 0.5;
 
-type Samples = Result<Vec<(Timestamp, f64)>, PastError>;
+type PastResult = Result<Trace, PastError>;
 
 /// A source with a fault.
 struct Source {
     reads: AtomicUsize,
-    answer: fn(PastRange, usize) -> Option<Samples>,
+    answer: fn(PastRange, usize) -> Option<PastResult>,
 }
 
 impl PastLoads for Source {
@@ -36,20 +37,20 @@ impl PastLoads for Source {
         _: &'a HorizontalPodAutoscaler,
         _: usize,
         range: PastRange,
-    ) -> BoxFuture<'a, Samples> {
+    ) -> BoxFuture<'a, PastResult> {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
         match (self.answer)(range, reads) {
-            Some(samples) => std::future::ready(samples).boxed(),
+            Some(past) => std::future::ready(past).boxed(),
             None => std::future::pending().boxed(),
         }
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other faults fail")]
-fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> Samples {
+fn minutes(range: PastRange, load: impl Fn(i64) -> f64) -> PastResult {
     let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
     let at = |minute: i64| Timestamp::from_second(minute * 60).expect("a time in range");
-    Ok((from..until).map(|minute| (at(minute), load(minute))).collect())
+    Ok(Trace::new((from..until).map(|minute| (at(minute), load(minute)))))
 }
 
 /// A load that needs 20 pods, and 120 for an hour in each 96 minutes. It rises in six minutes, so
@@ -61,13 +62,13 @@ fn pods(minute: i64) -> f64 {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn lies(range: PastRange, _: usize) -> Option<Samples> {
+fn lies(range: PastRange, _: usize) -> Option<PastResult> {
     Some(minutes(range, |minute| CORES_PER_POD * pods(minute)))
 }
 
 /// As [`lies`], but times and loads differ from answer to answer.
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn jumps(range: PastRange, reads: usize) -> Option<Samples> {
+fn jumps(range: PastRange, reads: usize) -> Option<PastResult> {
     let shift = i64::try_from(reads).unwrap_or(0) * 17;
     let factor = if reads.is_multiple_of(2) { 1.0 } else { 1e6 };
     Some(minutes(range, |minute| CORES_PER_POD * factor * pods(minute + shift)))
@@ -75,10 +76,10 @@ fn jumps(range: PastRange, reads: usize) -> Option<Samples> {
 
 /// Times and values that no load has.
 #[expect(clippy::unnecessary_wraps, reason = "other faults have no answer")]
-fn garbage(range: PastRange, _: usize) -> Option<Samples> {
+fn garbage(range: PastRange, _: usize) -> Option<PastResult> {
     let values = [f64::NAN, f64::INFINITY, -5.0, f64::MAX, 1e-300];
     let times = [Timestamp::MAX, Timestamp::MIN, range.from, range.until, range.from];
-    Some(Ok(times.into_iter().cycle().zip(values).take(10_000).collect()))
+    Some(Ok(Trace::new(times.into_iter().cycle().zip(values).take(10_000))))
 }
 
 /// What every period has: the replicas of the autoscaler with forecasts, and of the others.
@@ -89,7 +90,7 @@ struct Run {
 }
 
 /// The load rises and falls for three hours, then is low.
-async fn run(answer: Option<fn(PastRange, usize) -> Option<Samples>>) -> Run {
+async fn run(answer: Option<fn(PastRange, usize) -> Option<PastResult>>) -> Run {
     let source = answer.map(|answer| Arc::new(Source { reads: AtomicUsize::new(0), answer }));
     let past = source.clone().map(|source| source as Arc<dyn PastLoads>);
     let forecasts = ForecastSource { past, ..ForecastSource::default() };
@@ -130,12 +131,12 @@ async fn run(answer: Option<fn(PastRange, usize) -> Option<Samples>>) -> Run {
 #[case::lies(lies, true)]
 #[case::jumps(jumps, true)]
 #[case::garbage(garbage, false)]
-#[case::empty(|_, _| Some(Ok(Vec::new())), false)]
+#[case::empty(|_, _| Some(Ok(Trace::new([]))), false)]
 #[case::fails(|_, _| Some(Err(PastError::Failed("refused".to_owned()))), false)]
 #[case::hangs(|_, _| None, false)]
 #[tokio::test(start_paused = true)]
 async fn wrong_past_costs_at_most_pods_up_to_the_maximum(
-    #[case] answer: fn(PastRange, usize) -> Option<Samples>,
+    #[case] answer: fn(PastRange, usize) -> Option<PastResult>,
     #[case] costs_pods: bool,
 ) {
     let expected = run(None).await;
