@@ -126,8 +126,8 @@ impl Verdict {
                     None => ("overload", 1.0),
                 };
                 format!(
-                    "with forecasts, {:.0} % of the {what} that the same pod-hours had without \
-                     them in the past two weeks",
+                    "with forecasts, the past two weeks would have had {:.0} % of the {what} that \
+                     the same pod-hours had without them",
                     share * 100.0
                 )
             }

@@ -4,7 +4,7 @@
 
 use std::{fs, process::Stdio, sync::Arc, time::Duration};
 
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use serde_json::{Value, json};
 use tokio::{
@@ -561,6 +561,85 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     let line = status().await;
     let off = "is off (flags of pod kube-system/kube-controller-manager-cp-1)";
     assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
+}
+
+/// `web` should have twice its pods, and this controller has stored its status.
+fn controlled_by(manager: &str) -> Vec<Value> {
+    let status = |all: &mut Vec<Value>| {
+        all[1]["metadata"]["managedFields"] = json!([{
+            "manager": manager, "operation": "Update", "subresource": "status",
+            "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+            "time": "2026-01-01T00:00:00Z",
+        }]);
+    };
+    changed(2, objects::cpu_metric(30), status)
+}
+
+fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "holderIdentity": "a_1", "leaseDurationSeconds": 3600,
+            "renewTime": format!("{renewed:.6}"),
+        },
+    })
+}
+
+#[tokio::test]
+async fn dead_controller_scales_nothing() {
+    let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
+    let held = |manager, leases: &[Value]| {
+        Cluster::new(controlled_by(manager).into_iter().chain(leases.to_vec()))
+    };
+    let own = |renewed| lease("shop", "hpa", renewed);
+    let built_in = |renewed| lease("kube-system", "kube-controller-manager", renewed);
+    let dead = "shop/web would scale from 2 to 4: cpu is at 60% of requests, target 30%; no \
+                controller has renewed the lease ";
+    let cluster = held("hpa-controller:shop/hpa", &[own(old)]).await;
+    let advice = "Nobody acts on this autoscaler: no controller has renewed the lease shop/hpa";
+    cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
+    let cluster = held("kube-controller-manager", &[built_in(old)]).await;
+    cluster.expect(&[&format!("{dead}kube-system/kube-controller-manager for ")]).await;
+
+    let successor = lease("kube-system", "hpa-controller", now);
+    for (manager, leases) in [
+        ("hpa-controller:shop/hpa", [own(now)].as_slice()),
+        ("kube-controller-manager", &[built_in(now)]),
+        ("kube-controller-manager", &[built_in(old), successor]),
+        // Its lease has another name, or it has none.
+        ("k3s", &[]),
+        ("hpa-controller", &[]),
+    ] {
+        let output = held(manager, leases).await.explain(&["shop/web"]).await;
+        assert!(!output.contains("has renewed"), "{manager}: {output}");
+    }
+}
+
+#[tokio::test]
+async fn missing_right_of_the_user_is_no_decision_of_the_controller() {
+    let message = "deployments.apps \"web\" is forbidden: User \"ann\" cannot get resource \
+                   \"deployments/scale\" in API group \"apps\" in the namespace \"shop\"";
+    let faults = Faults::new(1);
+    let forbidden = Effect::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: message.into(),
+        retry_after_seconds: None,
+    };
+    faults.add(Fault::on(Match::verb("get").resource("deployments")).effect(forbidden));
+    let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+    let testbed = Testbed::new(config);
+    testbed.apply_all([objects::namespace()]);
+    testbed.apply_all(web(2, vec![objects::cpu_metric(30)]));
+    let served = ServedTestbed::new(&testbed).await;
+    let output = served.command(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web"]).output().await;
+    let output = output.expect("the program runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected =
+        format!("unable to explain shop/web: {message}. The controller has rights of its own");
+    assert!(error.contains(&expected) && !error.contains("can't decide"), "{error}");
+    assert_eq!((output.stdout, output.status.code()), (Vec::new(), Some(1)));
 }
 
 #[tokio::test]

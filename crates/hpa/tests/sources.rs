@@ -166,7 +166,7 @@ async fn explain_reads_by_the_flags_of_the_controller() {
                 && first.contains("as the controller last reported; this can't be read here: "),
             "{first}"
         );
-        assert!(output.contains("from a source that was not read here"), "{output}");
+        assert!(output.contains("If it reads a source of its own, use its flags here"), "{output}");
         let output = run(&served, &["explain", &name], &flags).await;
         let first = output.lines().next().unwrap_or_default();
         assert!(first.starts_with(&format!("{name} scales from 2 to ")), "{output}");

@@ -30,6 +30,9 @@ const UNKNOWN_METRIC: &str = "could not find the metric";
 /// In errors of metrics that are read from Prometheus without a metrics API.
 const PROMETHEUS: &str = "the request to Prometheus at ";
 
+/// In errors of the API server about the reader's rights.
+const FORBIDDEN: &str = " is forbidden: User ";
+
 /// In errors of metrics while the series of rules are unknown.
 const NOT_DISCOVERED: &str = "are not discovered yet";
 
@@ -45,12 +48,7 @@ pub(super) fn advise(
         let failure = metric.explanation.failure?;
         let is_unseen = unseen.iter().any(|(unseen, _)| *unseen == index);
         Some(if is_unseen {
-            format!(
-                "The controller reads {} from a source that was not read here. Use the flags of \
-                 the controller (--metrics-config, --prometheus-url, --collectors, \
-                 --scaling-schedule), or its debug API (hpa run --debug-port).",
-                metric.name
-            )
+            about_unseen(inputs, metric)
         } else {
             about_failure(inputs, index, metric, failure)
         })
@@ -131,6 +129,26 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
         }
         PlanKind::AboveMax | PlanKind::BelowMin | PlanKind::Metrics(_) => return None,
     })
+}
+
+/// A metric that the controller has read by its status, and that could not be read here.
+fn about_unseen(inputs: &Inputs, metric: &MetricReport) -> String {
+    let name = &metric.name;
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    if error.contains(FORBIDDEN) {
+        return format!(
+            "You may not read {name}, as the message says. The controller has rights of its own, \
+             and its last status has a value."
+        );
+    }
+    let or_debug_api =
+        if inputs.history.is_some() { "" } else { ", or its debug API (hpa run --debug-port)" };
+    format!(
+        "The controller had a value of {name} in its last status. If it reads a source of its own, \
+         use its flags here (--metrics-config, --prometheus-url, --collectors, \
+         --scaling-schedule){or_debug_api}. If it reads the API of the message, that has failed \
+         since."
+    )
 }
 
 fn about_failure(

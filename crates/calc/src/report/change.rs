@@ -69,6 +69,14 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    fn max_replicas(to: i32) -> Self {
+        Self::MaxReplicas { to }
+    }
+
+    fn min_replicas(to: i32) -> Self {
+        Self::MinReplicas { to }
+    }
+
     /// The inputs with this change.
     #[must_use]
     pub fn apply(&self, inputs: &Inputs) -> Inputs {
@@ -118,14 +126,16 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     };
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
     let bound = match explanation.limited_by {
-        Some(ConditionReason::TooManyReplicas) => Some(Trigger::MaxReplicas { to: stabilized }),
+        Some(ConditionReason::TooManyReplicas) => Some(Trigger::max_replicas as fn(i32) -> Trigger),
         // Zero replicas need more than a bound.
-        Some(ConditionReason::TooFewReplicas) if stabilized > 0 => {
-            Some(Trigger::MinReplicas { to: stabilized })
-        }
+        Some(ConditionReason::TooFewReplicas) if stabilized > 0 => Some(Trigger::min_replicas as _),
         _ => None,
     };
-    let bound = bound.map(|trigger| trigger.into_change(inputs));
+    // Policies may permit less: the nearest bound with the same effect.
+    let bound = bound.map(|trigger| {
+        let permitted = trigger(stabilized).apply(inputs).answer();
+        trigger(permitted).into_change(inputs)
+    });
     // Another limit may lead to the same answer.
     let bound = bound.filter(|change| change.replicas != answer);
     let mut changes: Vec<_> = unpause.into_iter().chain(bound).collect();

@@ -77,7 +77,13 @@ impl Inputs {
 
     /// Reports the decision.
     pub fn report(&self) -> Report {
-        Report::new(self).in_lines()
+        self.doubted_report(None)
+    }
+
+    /// Reports the decision. `doubt` says why nobody may act on it, if something other than the
+    /// inputs says so: for example, that no controller runs.
+    pub fn doubted_report(&self, doubt: Option<String>) -> Report {
+        Report::new(self, doubt).in_lines()
     }
 
     fn effective_history(&self) -> History {
@@ -106,8 +112,8 @@ pub struct Report {
     pub at: Timestamp,
     /// What happens and why, in one sentence.
     pub sentence: String,
-    /// Why the scaling that the inputs ask for may not happen: a condition that the controller
-    /// reported last, or a past that is not known.
+    /// Why the scaling that the inputs ask for may not happen: no controller runs, a condition that
+    /// the controller reported last, or a past that is not known.
     pub doubt: Option<String>,
     /// What determined the desired replicas.
     pub reason: Reason,
@@ -151,12 +157,13 @@ pub struct Report {
 }
 
 impl Report {
-    fn new(inputs: &Inputs) -> Self {
+    fn new(inputs: &Inputs, doubt: Option<String>) -> Self {
         let Inputs { hpa, scale, history, now, .. } = inputs;
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
-        let doubt = headline::doubt(inputs, &decision);
+        let doubt = doubt.filter(|_| decision.scale_to().is_some());
+        let doubt = doubt.or_else(|| headline::doubt(inputs, &decision));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::report(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {

@@ -137,6 +137,9 @@ fn unknown_history_is_reported_and_does_not_stabilize() {
         "would scale from 4 to 2: cpu is at 1% of requests, target 66%; minReplicas is 2, metrics \
          ask for 1; the controller last reported ScaleDownStabilized"
     );
+    contains(&report, "\nWhat would change it, unless the past holds it\n");
+    let idle = inputs.doubted_report(Some("no controller runs".to_owned()));
+    assert!(idle.sentence.ends_with("metrics ask for 1; no controller runs"), "{}", idle.sentence);
     contains(&report, "past recommendations are not known");
     contains(&report, "It reports ScaleDownStabilized");
 }
@@ -305,10 +308,17 @@ fn metric_that_only_the_controller_can_read_is_not_a_failure() {
         "has 4 replicas, 4 desired: queue is at 7, target 5, as the controller last reported; this \
          can't be read here: the server could not find the metric queue"
     );
-    contains(&report, "The controller reads queue from a source that was not read here.");
+    contains(&report, "If it reads a source of its own, use its flags here");
     let text = report.to_string();
     assert!(!text.contains("has no metric") && !text.contains("kubectl get apiservices"), "{text}");
     assert_eq!(report.state(State::Steady), State::Steady);
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
+    let error = ReadError::fetch(MetricsApi::External, forbidden);
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let report = inputs.report();
+    contains(&report, "You may not read queue, as the message says.");
+    assert!(!report.to_string().contains("source of its own"), "{report}");
     // The controller can't read the metric either.
     let report = inputs_with_unreadable_metric("False").report();
     assert!(report.sentence.starts_with("stays at 4: queue cannot be read: "));
@@ -378,7 +388,7 @@ fn bound_and_pause_are_listed_as_possible_changes() {
     let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
     let report = inputs.report();
-    let expected = Change { trigger: Trigger::MaxReplicas { to: 10 }, replicas: 8 };
+    let expected = Change { trigger: Trigger::MaxReplicas { to: 8 }, replicas: 8 };
     assert_eq!(report.changes, [expected]);
     contains(&report, "Raise spec.maxReplicas");
     inputs.hpa.spec.max_replicas = 6;

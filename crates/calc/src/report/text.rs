@@ -34,7 +34,10 @@ impl Display for Report {
         }
         self.print_limits(f)?;
         if !self.changes.is_empty() {
-            writeln!(f, "\nWhat would change it")?;
+            // The changes are found without the past too.
+            let is_held = self.doubt.is_some() && !self.history_known;
+            let unless = if is_held { ", unless the past holds it" } else { "" };
+            writeln!(f, "\nWhat would change it{unless}")?;
         }
         for change in &self.changes {
             self.print_change(f, change)?;

@@ -26,6 +26,11 @@ pub(crate) struct LeaseName {
 }
 
 impl LeaseName {
+    /// That of kube-controller-manager.
+    pub(crate) fn built_in() -> Self {
+        Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: "kube-controller-manager".to_owned() }
+    }
+
     /// The lease from the flags, or else the one that most field managers of statuses name.
     pub(crate) fn choose<'a>(
         arguments: &ControllerArguments,
@@ -95,6 +100,14 @@ impl LeaseHolder {
     /// Whether the holder has let the lease expire.
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
+    }
+
+    /// `no controller has renewed the lease a/b for 47s`.
+    pub(crate) fn describe_expiry(&self, now: Timestamp) -> String {
+        let LeaseName { namespace, name } = &self.lease;
+        let since = self.renewed.map(|renewed| now.duration_since(renewed).as_secs());
+        let since = since.map_or_else(|| " yet".to_owned(), |since| format!(" for {since}s"));
+        format!("no controller has renewed the lease {namespace}/{name}{since}")
     }
 
     /// The name of the holder's pod, which is its host name.

@@ -17,7 +17,7 @@ use hpa_metrics::wire::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::subject::{Controller, Subject, usable_selector};
+use super::subject::{StatusController, Subject, usable_selector};
 use crate::{
     debug_client::Unavailable,
     manifests::{self, Manifest, text},
@@ -49,7 +49,7 @@ impl Dump {
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
         let object = self.autoscaler(name)?;
-        let controller = Controller::from_managed_fields(object);
+        let controller = StatusController::from_managed_fields(object);
         let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
             .with_context(|| format!("unable to decode {}", describe(object)))?;
         apply_defaults(&mut hpa.spec);
@@ -85,7 +85,7 @@ impl Dump {
             .filter_map(|(index, query)| Some((index, self.reading(query, selected)?)))
             .collect();
         let inputs = Inputs { readings, ..inputs.clone() };
-        Ok(Subject { inputs, controller, past, read_by_controller: Vec::new() })
+        Ok(Subject { inputs, controller, past, read_by_controller: Vec::new(), idle: None })
     }
 
     /// The document of the debug API about an autoscaler.

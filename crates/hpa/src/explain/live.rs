@@ -6,12 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
     api::CrossVersionObjectReference,
     defaults::apply_defaults,
+    report::ShortReport,
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_collectors::collection::AutoscalerGroup;
@@ -27,13 +28,13 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
-use super::subject::{Controller, Subject, usable_selector};
+use super::subject::{StatusController, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{DebugClient, LeaseName, Unavailable},
+    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::text,
     metric_reader::MetricReader,
@@ -45,6 +46,8 @@ const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
 /// The debug API is asked for at least this period, which has a value of every metric.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
+/// In errors of the API server about the user's rights.
+const FORBIDDEN: &str = " is forbidden: User ";
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
 
@@ -109,7 +112,7 @@ impl Cluster {
     /// Reads all inputs of a decision.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.autoscaler.read(&self.client).await?;
-        let controller = Controller::from_managed_fields(&object);
+        let controller = StatusController::from_managed_fields(&object);
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
@@ -118,7 +121,12 @@ impl Cluster {
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let target = self.target(&hpa).await;
-        let is_reference = controller.is_reference();
+        if let Err(error) = &target {
+            self.require_rights(&hpa, &settings, error)?;
+        }
+        let idle = if past.is_ok() { None } else { self.idle(&controller).await };
+        // A controller that has a record of the autoscaler may not have stored its status yet.
+        let is_reference = controller.is_reference() && past.is_err();
         let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
@@ -151,22 +159,77 @@ impl Cluster {
         let read_by_controller = fill_readings(&mut inputs, &values);
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
-        Ok(Subject { inputs, controller, past, read_by_controller })
+        Ok(Subject { inputs, controller, past, read_by_controller, idle })
+    }
+
+    /// Fails if the user, unlike the controller, may not read the target's scale.
+    fn require_rights(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        error: &hpa_calc::ScaleReadError,
+    ) -> anyhow::Result<()> {
+        let error = error.to_string();
+        if error.contains(FORBIDDEN) {
+            let AutoscalerName { namespace, name, .. } = &self.autoscaler;
+            bail!(
+                "unable to explain {namespace}/{name}: {error}. The controller has rights of its \
+                 own; by its last status: {}",
+                ShortReport::new(hpa, settings).sentence
+            );
+        }
+        Ok(())
+    }
+
+    /// Why nobody acts, if the lease of the controller that stored the status says so. `None` if
+    /// it has no lease, or one that can't be read.
+    async fn idle(&self, controller: &StatusController) -> Option<String> {
+        let manager = controller.name.as_deref()?;
+        let has_own_lease = FieldManager::parse_lease(manager).is_some();
+        let own = LeaseName::choose(&self.location, [manager]);
+        let leases = match has_own_lease {
+            true => vec![own],
+            // It may have been replaced since.
+            false if controller.is_reference() => vec![LeaseName::built_in(), own],
+            false => return None,
+        };
+        let mut expired = None;
+        for lease in leases {
+            let now = Timestamp::now();
+            match LeaseHolder::read(&self.client, &lease).await {
+                Ok(holder) if holder.is_expired(now) => {
+                    expired.get_or_insert_with(|| holder.describe_expiry(now));
+                }
+                Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_)) => {}
+                Ok(_) | Err(_) => return None,
+            }
+        }
+        expired
     }
 
     /// The record of the leader's debug API.
     async fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,
-        controller: &Controller,
+        controller: &StatusController,
     ) -> Result<AutoscalerDetail, Unavailable> {
         let manager = controller.name.as_deref();
-        let is_other = manager.is_some_and(|manager| !FieldManager::is_hpa_rs(manager));
-        if let (true, None, Some(name)) = (is_other, &self.location.controller_url, manager) {
-            return Err(Unavailable::OtherController(name.to_owned()));
-        }
+        let other = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
         let lease = LeaseName::choose(&self.location, manager);
-        let api = DebugClient::find(&self.client, &self.location, &lease).await?;
+        let record = self.record(hpa, &lease).await;
+        match other.filter(|_| self.location.controller_url.is_none()) {
+            // Its successor may have the autoscaler, whose status hasn't changed since.
+            Some(name) => record.map_err(|_| Unavailable::OtherController(name.to_owned())),
+            None => record,
+        }
+    }
+
+    async fn record(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        lease: &LeaseName,
+    ) -> Result<AutoscalerDetail, Unavailable> {
+        let api = DebugClient::find(&self.client, &self.location, lease).await?;
         let window = self.since.unwrap_or_default().max(LAST_DECISION);
         let AutoscalerName { api: autoscaler_api, namespace, name } = &self.autoscaler;
         let read = async |now: Timestamp| {

@@ -14,11 +14,8 @@ use hpa_calc::{Report, Settings};
 use hpa_controller::debug::AutoscalerDetail;
 use serde::Serialize;
 
-use self::{
-    dump::Dump,
-    live::Cluster,
-    subject::{Controller, Subject},
-};
+pub(crate) use self::subject::StatusController;
+use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
     controller_options::{setting_policy, settings},
@@ -31,15 +28,10 @@ use crate::{
 struct Output<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    controller: &'a Controller,
+    controller: &'a StatusController,
     past: Option<&'a AutoscalerDetail>,
     /// The reason why the past is missing.
     past_missing: Option<String>,
-}
-
-/// The field manager that stored an autoscaler's status last.
-pub(crate) fn status_manager(object: &serde_json::Value) -> Option<String> {
-    Controller::from_managed_fields(object).name
 }
 
 /// Explains an autoscaler from a cluster or from files.
@@ -76,7 +68,7 @@ async fn explain(
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let subject = cluster.read(settings.clone()).await?;
     print(&subject, arguments)?;
-    let (mut sentence, mut failure) = (subject.inputs.report().sentence, None);
+    let (mut sentence, mut failure) = (subject.report().sentence, None);
     if !arguments.watch {
         return Ok(());
     }
@@ -85,7 +77,7 @@ async fn explain(
         match cluster.read(settings.clone()).await {
             Ok(subject) => {
                 failure = None;
-                let new = subject.inputs.report().sentence;
+                let new = subject.report().sentence;
                 if sentence != new {
                     print_separator(arguments.output)?;
                     print(&subject, arguments)?;
@@ -123,7 +115,7 @@ fn render(
     arguments: &ExplainHpaArguments,
     colored: bool,
 ) -> anyhow::Result<String> {
-    let report = subject.inputs.report();
+    let report = subject.report();
     let output = Output {
         report: &report,
         controller: &subject.controller,

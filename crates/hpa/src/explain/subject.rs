@@ -1,6 +1,6 @@
 //! The autoscaler to explain.
 
-use hpa_calc::{Inputs, Scale, Selector};
+use hpa_calc::{Inputs, Report, Scale, Selector};
 use hpa_controller::debug::AutoscalerDetail;
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -12,23 +12,34 @@ use crate::{debug_client::Unavailable, manifests::text, terminal::escape_line};
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
     pub(super) inputs: Inputs,
-    pub(super) controller: Controller,
+    pub(super) controller: StatusController,
     /// The record of the controller's debug API.
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
+    /// Why no controller acts on the autoscaler, if a lease says so.
+    pub(super) idle: Option<String>,
 }
 
 /// The controller that stored the status last, as its field manager says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Controller {
+pub(crate) struct StatusController {
     /// The name of the field manager. Absent if no status was stored.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The time of its last write.
-    pub(super) at: Option<String>,
+    pub(crate) at: Option<String>,
 }
 
 impl Subject {
+    pub(super) fn report(&self) -> Report {
+        let mut report = self.inputs.doubted_report(self.idle.clone());
+        if let Some(idle) = &self.idle {
+            let advice = format!("Nobody acts on this autoscaler: {idle}. hpa status says more.");
+            report.advice.insert(0, advice);
+        }
+        report
+    }
+
     /// Describes the values that this command has not read itself.
     pub(super) fn describe_source(&self) -> String {
         if self.read_by_controller.is_empty() {
@@ -54,9 +65,9 @@ impl Subject {
     }
 }
 
-impl Controller {
+impl StatusController {
     /// The newest entry of `managedFields` for the status.
-    pub(super) fn from_managed_fields(object: &Value) -> Self {
+    pub(crate) fn from_managed_fields(object: &Value) -> Self {
         let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
         let entries = entries.into_iter().flatten();
         let of_status = entries.filter(|entry| text(entry, "/subresource") == "status");

@@ -85,16 +85,16 @@ fn answer(analysis: &Analysis) -> String {
     let Verdict { reason, comparison, .. } = &analysis.verdict;
     match (reason, comparison) {
         (Reason::Forecasting, Some(comparison)) => {
-            format!("Forecasts would have helped: {}.", effect(comparison))
+            format!("Forecasts would have helped: {}.", effect(analysis, comparison))
         }
         (Reason::NoSeason, _) => "Not forecastable: neither the time of day nor the day of the \
             week says what the load does next."
             .to_owned(),
         (Reason::NoBenefit, Some(comparison)) if comparison.reactive.overload_minutes < 1.0 => {
-            "No forecasts needed: without them, pods were never overloaded.".to_owned()
+            "No forecasts needed: without them, simulated pods were never overloaded.".to_owned()
         }
         (Reason::NoBenefit, Some(comparison)) => {
-            format!("Forecasts would not have helped enough: {}.", effect(comparison))
+            format!("Forecasts would not have helped enough: {}.", effect(analysis, comparison))
         }
         _ => {
             let (known, days) = analysis.subject.trace.history().coverage();
@@ -109,10 +109,15 @@ fn answer(analysis: &Analysis) -> String {
 }
 
 /// The overload with and without forecasts.
-fn effect(comparison: &Comparison) -> String {
+fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
     let Comparison { forecast, lowered, .. } = comparison;
+    let capacity = match analysis.settings.capacity {
+        Some(_) => "",
+        None => " (with an assumed capacity)",
+    };
     format!(
-        "at the same pod-hours, pods were overloaded for {} with them and for {} without",
+        "at the same pod-hours, simulated pods were overloaded for {} with them and for {} \
+         without{capacity}",
         overload(forecast),
         overload(lowered)
     )

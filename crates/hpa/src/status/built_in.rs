@@ -33,7 +33,7 @@ pub(super) struct Flags {
 
 impl KubeControllerManager {
     pub(super) async fn read(client: &Client) -> Self {
-        let lease = LeaseName { namespace: NAMESPACE.to_owned(), name: NAME.to_owned() };
+        let lease = LeaseName::built_in();
         let holder = LeaseHolder::read(client, &lease).await;
         let flags = match &holder {
             Ok(holder) => Flags::read(client, holder.pod_name()).await,

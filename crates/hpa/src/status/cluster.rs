@@ -14,7 +14,7 @@ use super::built_in::KubeControllerManager;
 use crate::{
     args::StatusArguments,
     debug_client::{DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
-    explain,
+    explain::StatusController,
     kubectl::{self, escape, get},
     manifests::text,
 };
@@ -47,6 +47,8 @@ pub(crate) struct ObservedAutoscaler {
     pub(super) created: Option<Timestamp>,
     /// The field manager that stored the status last.
     pub(super) manager: Option<String>,
+    /// The time of its last write.
+    pub(super) stored: Option<Timestamp>,
 }
 
 /// A registered metrics API.
@@ -125,9 +127,11 @@ impl ObservedAutoscaler {
         let name = format!("{namespace}/{name}");
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
             .with_context(|| format!("unable to decode the autoscaler {name}"))?;
+        let controller = StatusController::from_managed_fields(object);
         Ok(Self {
             created: text(object, "/metadata/creationTimestamp").parse().ok(),
-            manager: explain::status_manager(object),
+            manager: controller.name,
+            stored: controller.at.and_then(|at| at.parse().ok()),
             api,
             name,
             hpa,

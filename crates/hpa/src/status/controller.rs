@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hpa_calc::explain::counted;
 use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
+use jiff::SignedDuration;
 
 use super::{
     built_in,
@@ -98,17 +99,24 @@ fn build(status: &ControllerStatus) -> Check {
 fn other_controllers(observed: &Observed) -> Vec<Check> {
     let own = FieldManager::for_lease(&observed.lease.namespace, &observed.lease.name);
     let has_leader = observed.holder.is_ok();
-    let mut by_manager = BTreeMap::<&str, Vec<String>>::new();
+    let mut by_manager = BTreeMap::<&str, Vec<&ObservedAutoscaler>>::new();
     for autoscaler in &observed.autoscalers {
         let manager = autoscaler.manager.as_deref().filter(|manager| *manager != own.as_str());
         if let Some(manager) = manager {
-            by_manager.entry(manager).or_default().push(autoscaler.name.clone());
+            by_manager.entry(manager).or_default().push(autoscaler);
         }
     }
     let is_single = by_manager.len() == 1 && !has_leader;
-    let check = |(manager, names): (&str, Vec<String>)| {
+    let check = |(manager, autoscalers): (&str, Vec<&ObservedAutoscaler>)| {
+        let names: Vec<_> = autoscalers.iter().map(|one| one.name.clone()).collect();
+        let newest = autoscalers.iter().filter_map(|one| one.stored).max();
+        let age = newest.map(|newest| {
+            let seconds = observed.now.duration_since(newest).as_secs().max(0);
+            format!("{:#}", SignedDuration::from_secs(seconds))
+        });
+        let age = age.map(|age| format!(", most recently {age} ago")).unwrap_or_default();
         let text = format!(
-            "{manager} stored the status of {} last: {}",
+            "{manager} stored the status of {} last{age}: {}",
             counted(names.len(), "autoscaler"),
             named(&names)
         );

@@ -255,7 +255,8 @@ fn built_in_controller_is_described_by_what_was_read(
 )]
 #[case::other_controller(
     |it: &mut Observed| it.autoscalers[0].manager = Some("kube-controller-manager".into()),
-    Level::Warning, "kube-controller-manager stored the status of 1 autoscaler last: shop/web"
+    Level::Warning,
+    "kube-controller-manager stored the status of 1 autoscaler last, most recently 10s ago: shop/web"
 )]
 #[case::paused(
     |it: &mut Observed| it.autoscalers[0] = autoscaler("web", json!([
