@@ -22,15 +22,17 @@ pub struct Finding {
     pub message: String,
     /// `true`: the metric can't be collected. `false`: a setting has no effect.
     pub is_error: bool,
+    /// Whether the problem is that no collector reads such a metric.
+    pub has_no_collector: bool,
 }
 
 impl Finding {
     pub(crate) fn error(subject: String, message: String) -> Self {
-        Self { subject, message, is_error: true }
+        Self { subject, message, is_error: true, has_no_collector: false }
     }
 
     fn warning(subject: String, message: String) -> Self {
-        Self { subject, message, is_error: false }
+        Self { subject, message, is_error: false, has_no_collector: false }
     }
 }
 
@@ -109,7 +111,9 @@ pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Opti
         ConfigError::Annotation(_) => config.is_annotation_invalid(),
         _ => false,
     };
-    (!is_of_another_source).then(|| Finding::error(subject(config), error.to_string()))
+    let has_no_collector = matches!(error, ConfigError::NoCollector(_));
+    (!is_of_another_source)
+        .then(|| Finding { has_no_collector, ..Finding::error(subject(config), error.to_string()) })
 }
 
 /// Unknown settings, and queries with invalid syntax.

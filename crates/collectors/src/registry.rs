@@ -100,6 +100,13 @@ pub enum MetricSelector {
 }
 
 impl MetricSelector {
+    fn external_types(&self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::ExternalType(types) => Some(types),
+            _ => None,
+        }
+    }
+
     fn matches(self, metric: &MetricConfig) -> bool {
         let kind = metric.object.as_ref().map(|object| object.kind.as_str());
         match (self, metric.metric_type) {
@@ -138,11 +145,8 @@ impl Registration {
 
     /// Whether the collector reads external metrics of this type.
     pub(crate) fn is_type(&self, name: &str) -> bool {
-        let has_type = |selector: &MetricSelector| match selector {
-            ExternalType(types) => types.contains(&name),
-            _ => false,
-        };
-        self.selectors.iter().any(has_type)
+        let mut types = self.selectors.iter().filter_map(MetricSelector::external_types);
+        types.any(|types| types.contains(&name))
     }
 
     /// Whether the collector knows a setting.
@@ -152,6 +156,12 @@ impl Registration {
             None => key == *known,
         })
     }
+}
+
+/// The types of external metrics that collectors read.
+pub fn external_types() -> impl Iterator<Item = &'static str> {
+    let selectors = COLLECTORS.iter().flat_map(|collector| collector.selectors);
+    selectors.filter_map(MetricSelector::external_types).flatten().copied()
 }
 
 use MetricSelector::{ExternalType, ObjectAnnotation, ObjectKind, Pods};

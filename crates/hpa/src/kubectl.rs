@@ -1,6 +1,6 @@
 //! Clients for commands that take the flags of kubectl.
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
 use hpa_metrics::describe;
 use http::Request;
@@ -42,13 +42,29 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
 /// Gets an object or a list by its path. The error is the API server's message, or the reason why
 /// there was no response.
 pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
+    let response = client.request(Request::get(path).body(Vec::new())?).await;
+    response.map_err(|error| failure(&error, path))
+}
+
+/// As [`get`]. `None` if there is nothing at the path.
+pub(crate) async fn get_if_served<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+) -> anyhow::Result<Option<T>> {
     match client.request(Request::get(path).body(Vec::new())?).await {
-        Err(kube::Error::Api(status)) if status.message.is_empty() => {
-            bail!("the server answered {} without a message to {path}", status.code)
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(failure(&error, path)),
+        Ok(object) => Ok(Some(object)),
+    }
+}
+
+fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if status.message.is_empty() => {
+            anyhow!("the server answered {} without a message to {path}", status.code)
         }
-        Err(kube::Error::Api(status)) => bail!("{}", status.message),
-        Err(error) => bail!("{}", describe(&error)),
-        Ok(object) => Ok(object),
+        kube::Error::Api(status) => anyhow!("{}", status.message),
+        error => anyhow!("{}", describe(error)),
     }
 }
 

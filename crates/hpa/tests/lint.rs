@@ -3,9 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, sync::Arc};
 
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 
 const SOUND: &str = "\
@@ -17,6 +17,30 @@ spec:
   minReplicas: 2
   maxReplicas: 5
 ";
+
+/// Output, errors and exit status of a command with standard input.
+fn with_input(arguments: &[&str], input: &str) -> (String, String, Option<i32>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("input");
+    fs::write(&path, input).expect("a file");
+    let input = fs::File::open(&path).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    let output = command.args(arguments).stdin(input).output().expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+#[test]
+fn rules_are_checked_from_standard_input() {
+    let rule = "{seriesQuery: up, metricsQuery: up, resources: {namespaced: false}}";
+    let (output, errors, status) =
+        with_input(&["rules", "check", "-"], &format!("externalRules: [{rule}]\n"));
+    assert!(output.starts_with("valid: 1 external rule\n"), "{output}{errors}");
+    assert_eq!(status, Some(0));
+    let (_, errors, status) = with_input(&["rules", "check", "-"], "rule: []\n");
+    assert!(errors.contains("standard input: line 1, column 1: unknown field"), "{errors}");
+    assert_eq!(status, Some(1));
+}
 
 /// Output, errors and exit status for files of a directory.
 fn lint(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
@@ -153,4 +177,32 @@ async fn autoscalers_of_a_namespace_are_read_without_files() {
     let (output, errors, status) = lint(&["lint", "-n", "elsewhere"]).await;
     assert_eq!((&*output, status), ("", Some(2)), "{errors}");
     assert_eq!(errors, "hpa: the namespace elsewhere doesn't exist\n");
+}
+
+#[tokio::test]
+async fn kinds_that_may_not_be_listed_are_named_with_the_rules_that_need_them() {
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+    testbed.apply_all([objects::namespace()]);
+    let hpa = objects::hpa("web", 2..=3, vec![objects::cpu_metric(60)]);
+    testbed.apply_all([objects::running_deployment("web", 3), hpa]);
+    let message = "deployments.apps is forbidden: User \"u\" cannot list resource".to_owned();
+    let effect = Effect::Status {
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        message,
+        retry_after_seconds: None,
+    };
+    faults.add(Fault::on(Match::any().resource("deployments")).effect(effect));
+    let served = ServedTestbed::new(&testbed).await;
+    let arguments = ["lint", "-A", "--warnings-as-notes"];
+    let output = served.command(env!("CARGO_BIN_EXE_hpa"), &arguments).output().await;
+    let output = output.expect("the program runs");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    let expected = "hpa: unable to list deployments.apps: deployments.apps is forbidden: User \
+                    \"u\" cannot list resource: missing-target, ";
+    assert!(errors.starts_with(expected), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert_eq!(output.status.code(), Some(0), "{errors}");
 }

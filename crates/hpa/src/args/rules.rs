@@ -64,7 +64,7 @@ pub(crate) enum RulesCommand {
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct CheckArguments {
-    /// The rules file, or a ConfigMap or Helm values with rules
+    /// The rules file, or a ConfigMap or Helm values with rules; "-" is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Connect to the `servers` of the rules file. Implied by --prometheus-url
@@ -89,7 +89,7 @@ pub(crate) struct ExplainArguments {
     /// The name of an object; can be repeated [default: all objects that have series]
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// The rules file
+    /// The rules file; "-" is standard input
     #[arg(long, value_name = "FILE", default_value = "rules.yaml")]
     pub(crate) config: PathBuf,
     /// The namespace of the request

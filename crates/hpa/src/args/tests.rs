@@ -186,6 +186,15 @@ fn leader_election_defaults_match_kube_controller_manager() {
 }
 
 #[test]
+fn adapter_takes_kubeconfig_as_the_kubeconfig_of_lists() {
+    let arguments = Arguments::try_parse_from(["hpa", "adapter", "--kubeconfig", "k"]);
+    let Command::Adapter(arguments) = arguments.expect("an alias").command else {
+        panic!("another command")
+    };
+    assert_eq!(arguments.cluster.lister_kubeconfig, Some("k".into()));
+}
+
+#[test]
 fn adapter_has_the_lease_flags_of_run_with_its_own_variables_and_lease() {
     let command = Arguments::command();
     let lease_flags = |subcommand: &str| -> Vec<_> {

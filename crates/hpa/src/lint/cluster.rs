@@ -2,39 +2,90 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use hpa_metrics::DiscoveryMapper;
 use kube::Client;
 use serde_json::Value;
 
 use super::{
+    rules::REFERENCE,
     served::{self, CUSTOM, EXTERNAL, METRICS_APIS},
-    workspace::{ServedMetrics, Workspace, group},
+    workspace::{Reference, ServedMetrics, Workspace, group, is_autoscaler},
 };
 use crate::{
     args::LintArguments,
     kubectl,
     manifests::{Manifest, text},
+    terminal::warn,
 };
 
 /// The name that KEDA lists instead of its metrics.
 const PLACEHOLDER: &str = "externalmetrics";
 
-/// The kinds that are listed: group and version, resource, and kind. All but the first may be
-/// missing or forbidden.
-const LISTS: [(&str, &str, &str); 9] = [
-    ("apis/autoscaling/v2", hpa_crd::PLURAL, hpa_crd::KIND),
-    ("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND),
-    ("apis/apps/v1", "deployments", "Deployment"),
-    ("apis/apps/v1", "statefulsets", "StatefulSet"),
-    ("apis/batch/v1", "cronjobs", "CronJob"),
-    ("api/v1", "limitranges", "LimitRange"),
-    ("apis/autoscaling.k8s.io/v1", "verticalpodautoscalers", "VerticalPodAutoscaler"),
-    ("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject"),
-    ("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"),
+/// A kind that is listed.
+struct List {
+    /// Group and version, as in a path.
+    api: &'static str,
+    resource: &'static str,
+    kind: &'static str,
+    /// What is missing if the user may not list it.
+    consequence: &'static str,
+}
+
+/// The list that lint can't do without.
+const AUTOSCALERS: &str = "apis/autoscaling/v2";
+const WORKLOADS: &str = "missing-target, missing-container, missing-request and \
+                         overlapping-selectors report nothing about them";
+
+/// The kinds that are listed. All but the first may be missing or forbidden.
+#[rustfmt::skip]
+const LISTS: [List; 9] = [
+    List::new(AUTOSCALERS, hpa_crd::PLURAL, hpa_crd::KIND, ""),
+    List::new("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL, hpa_crd::KIND, "they are not checked, and shared-target doesn't see them"),
+    List::new("apis/apps/v1", "deployments", "Deployment", WORKLOADS),
+    List::new("apis/apps/v1", "statefulsets", "StatefulSet", WORKLOADS),
+    List::new("apis/batch/v1", "cronjobs", "CronJob", "overlapping-selectors doesn't see their pods"),
+    List::new("api/v1", "limitranges", "LimitRange", "missing-request doesn't see their default requests"),
+    List::new("apis/autoscaling.k8s.io/v1", "verticalpodautoscalers", "VerticalPodAutoscaler", "vpa-conflict reports nothing"),
+    List::new("apis/keda.sh/v1alpha1", "scaledobjects", "ScaledObject", "shared-target doesn't see them"),
+    List::new("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "missing-selector reports nothing"),
 ];
 /// The kind without a namespace.
 const CLUSTER_SCOPED: &str = "CustomResourceDefinition";
+
+impl List {
+    const fn new(
+        api: &'static str,
+        resource: &'static str,
+        kind: &'static str,
+        consequence: &'static str,
+    ) -> Self {
+        Self { api, resource, kind, consequence }
+    }
+
+    /// The API group; empty for the core group.
+    fn group(&self) -> &'static str {
+        group(self.api.trim_start_matches("apis/").trim_start_matches("api/"))
+    }
+
+    fn path(&self, namespace: Option<&str>) -> String {
+        let Self { api, resource, .. } = self;
+        match namespace {
+            Some(name) if self.kind != CLUSTER_SCOPED => {
+                format!("/{api}/namespaces/{name}/{resource}")
+            }
+            _ => format!("/{api}/{resource}"),
+        }
+    }
+
+    /// Reports that the objects can't be listed, and what isn't checked therefore.
+    fn report_unlisted(&self, error: &anyhow::Error) {
+        let Self { resource, consequence, .. } = self;
+        let separator = if self.group().is_empty() { "" } else { "." };
+        let group = self.group();
+        warn(format_args!("unable to list {resource}{separator}{group}: {error:#}: {consequence}"));
+    }
+}
 
 /// Lists the autoscalers of one or all namespaces, their usual targets, and the metrics of the
 /// metrics APIs.
@@ -42,29 +93,33 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
     let clients = kubectl::clients(&arguments.cluster).await?;
     let client = clients.api;
     let namespace = arguments.cluster.namespace.as_deref().filter(|_| !arguments.all_namespaces);
+    let groups: Value =
+        kubectl::get(&client, "/apis").await.context("unable to list the API groups")?;
+    let groups = groups.get("groups").and_then(Value::as_array).cloned().unwrap_or_default();
+    // The API server refuses a list of a group that it doesn't have to a user without the right.
+    let is_served = |list: &&List| {
+        let has_name = |group: &Value| text(group, "/name") == list.group();
+        list.api == AUTOSCALERS || list.group().is_empty() || groups.iter().any(has_name)
+    };
     let (mut objects, mut listed) = (Vec::new(), BTreeSet::new());
-    for (index, (api, resource, kind)) in LISTS.into_iter().enumerate() {
-        let scope = match namespace {
-            Some(name) if kind != CLUSTER_SCOPED => format!("namespaces/{name}/"),
-            _ => String::new(),
-        };
-        match list(&client, &format!("/{api}/{scope}{resource}"), kind).await {
-            Ok(found) => {
+    for kind in LISTS.iter().filter(is_served) {
+        match list(&client, &kind.path(namespace), kind.kind).await {
+            Ok(Some(found)) => {
                 objects.extend(found);
-                let group = group(api.trim_start_matches("apis/"));
-                listed.insert((group.to_owned(), kind.to_owned()));
+                listed.insert((kind.group().to_owned(), kind.kind.to_owned()));
             }
-            Err(error) if index == 0 => {
+            Ok(None) if kind.api == AUTOSCALERS => bail!("{AUTOSCALERS} is not served"),
+            Err(error) if kind.api == AUTOSCALERS => {
                 return Err(error).context("unable to list the autoscalers");
             }
-            // Not served, or no right to read it: the checks that need it find nothing.
-            Err(_) => {}
+            Err(error) if is_needed(kind, &objects) => kind.report_unlisted(&error),
+            Ok(None) | Err(_) => {}
         }
     }
     if objects.is_empty() {
         kubectl::require_namespace(&client, namespace).await?;
     }
-    let mut served = served_by_apis(&client).await?;
+    let mut served = served_by_apis(&client, &groups).await;
     let mapper = Arc::new(DiscoveryMapper(client));
     if let Some(of_rules) = served::by_rules(&arguments.sources.rules, mapper).await? {
         served.add(of_rules);
@@ -72,10 +127,20 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
     Ok(Workspace::from_cluster(objects, listed, served))
 }
 
-async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Vec<Manifest>> {
+/// Whether a check of these objects needs the kind. Definitions are of custom resources only, and
+/// few users may list them.
+fn is_needed(list: &List, objects: &[Manifest]) -> bool {
+    let mut autoscalers = objects.iter().filter(|object| is_autoscaler(object));
+    list.kind != CLUSTER_SCOPED
+        || autoscalers.any(|one| Reference::at(&one.object, REFERENCE).group.contains('.'))
+}
+
+/// The objects of a list. `None` if the API server doesn't serve the kind.
+async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Option<Vec<Manifest>>> {
     let (mut objects, mut token) = (Vec::new(), String::new());
     loop {
-        let page: Value = kubectl::get(client, &format!("{path}?limit=500{token}")).await?;
+        let page = kubectl::get_if_served(client, &format!("{path}?limit=500{token}")).await?;
+        let Some(page): Option<Value> = page else { return Ok(None) };
         let api_version = text(&page, "/apiVersion").to_owned();
         let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
         objects.extend(items.map(|item| {
@@ -87,32 +152,29 @@ async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Vec<Man
             Manifest::new("cluster", 0, object)
         }));
         match text(&page, "/metadata/continue") {
-            "" => return Ok(objects),
+            "" => return Ok(Some(objects)),
             next => token = format!("&continue={}", kubectl::escape(next)),
         }
     }
 }
 
 /// The metrics APIs with the metrics of their discovery.
-async fn served_by_apis(client: &Client) -> anyhow::Result<ServedMetrics> {
-    let groups: Value =
-        kubectl::get(client, "/apis").await.context("unable to list the API groups")?;
-    let groups = groups.get("groups").and_then(Value::as_array).cloned().unwrap_or_default();
+async fn served_by_apis(client: &Client, groups: &[Value]) -> ServedMetrics {
     let mut served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
     for group in groups {
-        let name = text(&group, "/name");
+        let name = text(group, "/name");
         if !METRICS_APIS.contains(&name) {
             continue;
         }
         served.groups.insert(name.to_owned());
-        let version = text(&group, "/preferredVersion/groupVersion");
+        let version = text(group, "/preferredVersion/groupVersion");
         match name {
             CUSTOM => served.custom = listed(client, version).await,
             EXTERNAL => served.external = listed(client, version).await,
             _ => {}
         }
     }
-    Ok(served)
+    served
 }
 
 /// The metrics that the discovery of an API lists. `None` if the API is down, or if its server

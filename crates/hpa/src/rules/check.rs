@@ -13,7 +13,7 @@ use hpa_metrics::{
 use hpa_prometheus::rules::{
     Config, RuleSet,
     explain::RuleOutcome,
-    lint::{Finding, lint},
+    lint::{Finding, advice, lint},
 };
 use hpa_prometheus::source::{InspectedMetric, PrometheusProvider, RuleInspection};
 
@@ -68,6 +68,7 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     let findings = lint(config, &rules, resources);
     let mut lines: Vec<String> = rules.errors().map(|error| with_causes(error)).collect();
     lines.extend(findings.iter().map(display));
+    lines.extend(advice(config, &rules, resources).iter().map(display));
     let labels = rules.custom.iter().chain(&rules.external).flatten();
     lines.extend(labels.flat_map(|rule| rule.labels().ambiguous().to_vec()).map(|ambiguous| {
         let (resource, used) = (&ambiguous.resource, &ambiguous.used);

@@ -9,7 +9,11 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
@@ -19,7 +23,8 @@ use hpa_prometheus::source::PrometheusProvider;
 
 use crate::{
     args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
-    rules_provider::{self, read_config},
+    manifests::read_file,
+    rules_provider,
 };
 
 /// Runs a subcommand. Reports go to standard output.
@@ -45,6 +50,14 @@ fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     // An invalid label prefix would result in an invalid file.
     Config::parse(&text).with_context(|| format!("--label-prefix {label_prefix}"))?;
     Ok(text)
+}
+
+/// Reads rules from a file, or from standard input for `-`.
+fn read_config(path: &Path) -> anyhow::Result<Config> {
+    if path == Path::new("-") {
+        return Config::from_manifest(&read_file(path)?).context("standard input");
+    }
+    rules_provider::read_config(path)
 }
 
 /// The resources of Kubernetes itself.

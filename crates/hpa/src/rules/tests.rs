@@ -65,7 +65,49 @@ async fn check_without_a_server_finds_mistakes_in_helm_values() {
     assert!(report.starts_with("line 4, column 18: rules[0].seriesQuery: it must be a selector"));
     std::fs::write(&path, values.replace("sum(a) / sum(b)", "a")).unwrap();
     let (report, is_good) = check_file(&path).await.unwrap();
-    assert!(is_good && report.starts_with("valid: 1 rule\n"), "{report}");
+    assert!(is_good && report.contains("\nvalid: 1 rule\n"), "{report}");
+}
+
+#[tokio::test]
+async fn check_without_a_server_warns_of_queries_for_all_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    let check = async |query: &str| {
+        let rules = format!(
+            "rules:\n- seriesQuery: a\n  resources: {{overrides: {{namespace: {{resource: \
+             namespace}}, service: {{resource: service}}}}}}\n  metricsQuery: '{query}'\n"
+        );
+        std::fs::write(&path, rules).unwrap();
+        let (report, is_good) = check_file(&path).await.unwrap();
+        assert!(is_good, "{report}");
+        let warnings = report.split_once("valid: 1 rule\n").unwrap().0;
+        warnings.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let unmatched =
+        "line 4, column 17: rules[0].metricsQuery: warning: the query selects no objects";
+    let ungrouped = "line 4, column 17: rules[0].metricsQuery: warning: the query aggregates, but \
+                     not by `";
+    let warnings = check("avg(<<.Series>>) by (<<.GroupBy>>)").await;
+    assert!(warnings.len() == 1 && warnings[0].starts_with(unmatched), "{warnings:?}");
+    let warnings = check("sum(<<.Series>>{<<.LabelMatchers>>})").await;
+    assert!(warnings.len() == 1 && warnings[0].starts_with(ungrouped), "{warnings:?}");
+    for sound in [
+        "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+        "sum(<<.Series>>{<<.LabelMatchers>>}) by (service)",
+        "<<.Series>>{<<.LabelMatchers>>}",
+    ] {
+        assert_eq!(check(sound).await, [""; 0], "{sound}");
+    }
+}
+
+#[tokio::test]
+async fn check_refuses_an_unknown_section_of_helm_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("values.yaml");
+    std::fs::write(&path, "rules:\n  default: false\n  externals: [{seriesQuery: up}]\n").unwrap();
+    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let expected = "line 3, column 3: rules: unknown field `externals`: did you mean `external`?";
+    assert!(error.ends_with(expected), "{error}");
 }
 
 #[tokio::test]

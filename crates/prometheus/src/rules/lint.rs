@@ -9,6 +9,7 @@ use crate::{
     rules::{
         Compat, Config, RuleSet,
         config::{DiscoveryRule, Position},
+        explain::object_warnings,
         query::{Objects, QueryError},
         resource_metrics::{ResourceMetrics, UsageResource},
         rule::{Naming, Rule},
@@ -47,6 +48,18 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
     }
     if let Some(Ok(metrics)) = &rules.resource {
         linter.resource_rules(metrics);
+    }
+    linter.findings
+}
+
+/// Likely mistakes in the queries of `rules`, for one kind of objects each. `explain` finds them in
+/// the query of a request.
+pub fn advice(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
+    let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
+    for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
+        let Ok(rule) = rule else { continue };
+        linter.rule = format!("rules[{index}]");
+        linter.advise(definition, rule);
     }
     linter.findings
 }
@@ -104,6 +117,33 @@ impl Linter<'_> {
             if self.findings.len() > count {
                 return;
             }
+        }
+    }
+
+    fn advise(&mut self, definition: &DiscoveryRule, rule: &Rule) {
+        let series = match promql::parse(&definition.series_query) {
+            Ok(Expr { node: Node::Selector(selector), .. }) => selector.series(),
+            _ => None,
+        };
+        let pods = GroupResource::pods();
+        let Some(resource) = resource(rule, self.resources, &pods) else { return };
+        let namespace = if resource.has_namespaced_metrics() { "shop" } else { "" };
+        let objects = Objects { resource, namespace, names: &["web".to_owned()] };
+        let name = series.unwrap_or(ANY_SERIES);
+        let selector = Selector::everything();
+        let query = rule.custom_query(name, objects, &selector, self.resources, Compat::Off);
+        let (Ok(query), Ok(label)) = (query, rule.labels().label(resource, self.resources)) else {
+            return;
+        };
+        if promql::parse(&query).is_err() {
+            return;
+        }
+        let overridden = rule.labels().overridden().into_iter();
+        let others: Vec<String> = overridden
+            .filter_map(|other| rule.labels().label(other, self.resources).ok())
+            .collect();
+        for warning in object_warnings(&definition.metrics_query, &query, &label, &others) {
+            self.warning("metricsQuery", warning.to_string());
         }
     }
 

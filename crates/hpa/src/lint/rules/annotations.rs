@@ -6,7 +6,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler,
     settings::{DOMAIN, Place, SETTINGS, Setting},
 };
-use hpa_collectors::Environment;
+use hpa_collectors::{Environment, registry::external_types};
 use hpa_crd::member_path;
 
 use super::{Subject, validity::DecodedAutoscaler};
@@ -60,12 +60,50 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     if !annotations.keys().any(|name| name.starts_with(COLLECTED)) {
         return;
     }
+    let untyped = metrics_of_unknown_type(subject.hpa);
     for finding in hpa_collectors::findings(subject.hpa, &environment(subject.hpa)) {
+        let is_external = finding.subject.starts_with("annotations metric-config.external.");
+        if finding.has_no_collector && is_external && !untyped.is_empty() {
+            // Reported below, with the field to change.
+            continue;
+        }
         report.add(
             annotation_field(annotations, &finding.subject, &finding.message),
             finding.message,
         );
     }
+    for (field, message) in untyped {
+        report.add(field, message);
+    }
+}
+
+/// External metrics with annotations of a collector, whose type is none of a collector: the field
+/// and a message.
+fn metrics_of_unknown_type(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String)> {
+    let metrics = hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
+        let metric = &metric.external.as_ref()?.metric;
+        let prefix = format!("{COLLECTED}external.{}.", metric.name);
+        let mut names = hpa.metadata.annotations.keys();
+        let annotated = names.find_map(|name| name.strip_prefix(&prefix)?.split('/').next())?;
+        let labels = metric.selector.as_ref().map(|selector| &selector.match_labels);
+        let label = labels.and_then(|labels| labels.get("type")).filter(|one| !one.is_empty());
+        let is_known = |wanted: &str| external_types().any(|known| known == wanted);
+        if is_known(label.unwrap_or(&metric.name)) {
+            return None;
+        }
+        let problem = match label {
+            Some(label) => format!("there is no collector {label:?}"),
+            None => "the label that names the collector is missing".to_owned(),
+        };
+        let similar = label.and_then(|label| most_similar(label, external_types()));
+        let advice = match similar.or(Some(annotated).filter(|name| is_known(name))) {
+            Some(name) => format!("set type: {name}"),
+            None => format!("set it to one of {}", external_types().collect::<Vec<_>>().join(", ")),
+        };
+        let field = format!("spec.metrics[{index}].external.metric.selector.matchLabels.type");
+        Some((field, format!("{problem}, so nothing reads {}: {advice}", metric.name)))
+    });
+    metrics.collect()
 }
 
 /// The environment of an operator with all collectors, and with all servers and regions that the

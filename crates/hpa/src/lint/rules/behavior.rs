@@ -5,8 +5,9 @@ use hpa_calc::{
     api::{PolicySelect, ScalingRules},
     explain::counted,
     history::Direction,
-    settings::Tolerances,
+    settings::{DOMAIN, Tolerances},
 };
+use hpa_crd::member_path;
 use jiff::Timestamp;
 
 use super::Subject;
@@ -118,7 +119,23 @@ pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
                 "between {min} and {max} replicas, every step is within the tolerance of \
                  {tolerance}: the autoscaler reacts only to a load that is beyond its bounds"
             );
-            report.add(format!("spec.behavior.{member}.tolerance"), message);
+            report.add(tolerance_field(subject, member), message);
         }
+    }
+}
+
+/// The field of a direction's tolerance. Findings of both directions are equal, and reported once,
+/// if both tolerances are those of one setting or of the controller.
+fn tolerance_field(subject: &Subject<'_>, member: &str) -> String {
+    let annotation = format!("{DOMAIN}/tolerance");
+    let object = &subject.manifest.object;
+    if object.pointer(&format!("/spec/behavior/{member}/tolerance")).is_some() {
+        format!("spec.behavior.{member}.tolerance")
+    } else if object.pointer("/spec/tolerance").is_some() {
+        "spec.tolerance".to_owned()
+    } else if subject.hpa.metadata.annotations.contains_key(&annotation) {
+        member_path("metadata.annotations", &annotation)
+    } else {
+        "spec.behavior".to_owned()
     }
 }

@@ -3,6 +3,7 @@
 
 mod annotations;
 mod behavior;
+mod bounds;
 mod metrics;
 mod pods;
 mod target;
@@ -12,6 +13,7 @@ use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Bounds};
 
 use jiff::{SignedDuration, Timestamp};
 
+pub(super) use self::target::REFERENCE;
 use self::{
     Check::{Any, Decoded, Valid},
     validity::DecodedAutoscaler,
@@ -88,6 +90,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("missing-selector", Warning, "the target's scale has no selector", Valid(target::missing_selector)),
     Rule::new("shared-target", Warning, "several autoscalers have the same target", Valid(target::shared_target)),
     Rule::new("replicas-in-manifest", Warning, "the manifest of the target sets `spec.replicas`", Valid(target::replicas_in_manifest)),
+    Rule::new("raised-maximum", Warning, "a minimum is above the maximum while scheduled bounds hold", Valid(bounds::raised_maximum)),
     Rule::new("fixed-size", Warning, "`minReplicas` equals `maxReplicas`", Valid(target::fixed_size)),
     Rule::new("overlapping-selectors", Warning, "the target's selector matches pods of another workload", Valid(pods::overlapping_selectors)),
     Rule::new("missing-container", Warning, "the target has no container of this name", Valid(pods::missing_container)),
@@ -102,11 +105,12 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("unused-behavior", Warning, "a part of `behavior` never acts", Valid(behavior::unused_behavior)),
     Rule::new("wide-tolerance", Warning, "the tolerance is wider than every step between the bounds", Valid(behavior::wide_tolerance)),
     Rule::new("short-window", Note, "a window or a period is shorter than the sync period", Valid(behavior::short_window)),
+    Rule::new("scale-to-zero", Note, "`minReplicas: 0` needs Kubernetes 1.37 or a feature gate", Valid(bounds::scale_to_zero)),
 ];
 
 impl<'a> Subject<'a> {
     fn target_reference(&self) -> Reference {
-        Reference::at(&self.manifest.object, target::REFERENCE)
+        Reference::at(&self.manifest.object, REFERENCE)
     }
 
     /// The bounds of the spec, or all those of a week by the schedule.
@@ -131,6 +135,12 @@ impl<'a> Subject<'a> {
 /// A kind and a name for messages: `Deployment web`.
 fn describe(manifest: &Manifest) -> String {
     format!("{} {}", manifest.kind(), text(&manifest.object, "/metadata/name"))
+}
+
+/// Whether a manifest is an object that an API server has stored, such as the output of
+/// `kubectl get`.
+fn is_stored(manifest: &Manifest) -> bool {
+    manifest.object.pointer("/metadata/uid").is_some()
 }
 
 /// Runs the checks that apply to an object.

@@ -3,10 +3,13 @@
 use hpa_calc::{Selector, api::MetricSpec, api::MetricTarget, selector::LabelSelector};
 use serde_json::Value;
 
-use super::{Subject, describe, target::REFERENCE};
+use super::{
+    Subject, describe,
+    target::{REFERENCE, api_group, described_by_api},
+};
 use crate::{
     lint::{
-        finding::{Report, name},
+        finding::Report,
         workspace::{Reference, containers, namespace, pod_template},
     },
     manifests::{Manifest, text},
@@ -192,7 +195,16 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
                 && Reference::at(&hpa.object, REFERENCE) == Reference::to(other)
         };
         let effect = match workspace.autoscalers().find(is_its_target) {
-            Some(hpa) => format!("the autoscaler {} scales it, so neither acts", name(hpa)),
+            Some(hpa) => {
+                let is_of_own_api = api_group(hpa) == api_group(subject.manifest);
+                let hpa = described_by_api(hpa, subject.manifest);
+                let effect = if is_of_own_api {
+                    "neither acts"
+                } else {
+                    "a controller of both acts on neither"
+                };
+                format!("the autoscaler {hpa} scales it, so {effect}")
+            }
             None => "they count in its metrics and replicas".to_owned(),
         };
         let message = format!(

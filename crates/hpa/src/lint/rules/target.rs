@@ -3,7 +3,7 @@
 use hpa_calc::settings::Bounds;
 use serde_json::Value;
 
-use super::{Subject, describe};
+use super::{Subject, describe, is_stored};
 use crate::{
     lint::{
         finding::{Report, name},
@@ -13,9 +13,13 @@ use crate::{
     similar::is_similar,
 };
 
-pub(super) const REFERENCE: &str = "/spec/scaleTargetRef";
+pub(in crate::lint) const REFERENCE: &str = "/spec/scaleTargetRef";
 const FIELD: &str = "spec.scaleTargetRef";
 const KEDA: &str = "keda.sh";
+/// The effect of autoscalers of both APIs on one target.
+const TWO_APIS: &str = "a controller of both APIs (--autoscaler-api=both) scales it by neither; \
+                        two controllers, each of one API, may undo each other's changes. Keep one \
+                        autoscaler";
 /// The kinds with a scale in API groups without a dot. Groups of custom resources have a dot.
 const SCALABLE: [(&str, &str); 4] = [
     ("apps", "Deployment"),
@@ -142,21 +146,23 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let is_of_target = |other: &&Manifest| {
         namespace(other) == namespace(manifest) && Reference::at(&other.object, REFERENCE) == own
     };
+    let is_of_own_api = |other: &&Manifest| api_group(other) == api_group(manifest);
     // Manifests of several environments may have the same autoscaler.
-    let is_other = |other: &&Manifest| {
-        name(other) != name(manifest)
-            || text(&other.object, "/apiVersion") != text(&manifest.object, "/apiVersion")
-    };
+    let is_other = |other: &&Manifest| !is_of_own_api(other) || name(other) != name(manifest);
     let others = workspace.autoscalers().filter(is_of_target).filter(is_other);
-    let others: Vec<String> = others.map(name).collect();
-    if !others.is_empty() {
-        let message = format!(
-            "{} {} is the target of {} too: none of them scales it",
-            own.kind,
-            own.name,
-            others.join(", ")
-        );
-        report.add(FIELD, message);
+    let (of_own_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_of_own_api);
+    for (others, effect) in [(of_own_api, "none of them scales it"), (of_other_api, TWO_APIS)] {
+        if !others.is_empty() {
+            let others: Vec<String> =
+                others.iter().map(|other| described_by_api(other, manifest)).collect();
+            let message = format!(
+                "{} {} is the target of {} too: {effect}",
+                own.kind,
+                own.name,
+                others.join(", ")
+            );
+            report.add(FIELD, message);
+        }
     }
     let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let is_of_keda =
@@ -173,15 +179,31 @@ pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             && or("/kind", "Deployment") == own.kind
             && group(or("/apiVersion", "apps/v1")) == own.group
     });
+    let (created, effect) = if api_group(manifest) == hpa_crd::GROUP {
+        ("autoscaling/v2 autoscaler", TWO_APIS)
+    } else {
+        ("autoscaler", "none of them scales it")
+    };
     for object in scaled.filter(|_| !is_of_keda) {
         let message = format!(
-            "{} ({}) has the same target, and KEDA creates an autoscaler for it: none of them \
-             scales it",
+            "{} ({}) has the same target, and KEDA creates an {created} for it: {effect}",
             describe(object),
             place(object)
         );
         report.add(FIELD, message);
     }
+}
+
+pub(super) fn api_group(manifest: &Manifest) -> &str {
+    group(text(&manifest.object, "/apiVersion"))
+}
+
+/// The name of an autoscaler, with its API if that isn't the API of `beside`.
+pub(super) fn described_by_api(autoscaler: &Manifest, beside: &Manifest) -> String {
+    if api_group(autoscaler) == api_group(beside) {
+        return name(autoscaler);
+    }
+    format!("{} ({})", name(autoscaler), text(&autoscaler.object, "/apiVersion"))
 }
 
 /// A custom resource needs a selector in its scale.
@@ -209,8 +231,8 @@ pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 pub(super) fn replicas_in_manifest(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target().filter(|_| subject.workspace.is_files()) else { return };
-    if target.object.pointer("/metadata/uid").is_some() {
-        // The output of `kubectl get` has the replicas that the autoscaler set.
+    if is_stored(target) {
+        // It has the replicas that the autoscaler set.
         return;
     }
     if let Some(replicas) = target.object.pointer("/spec/replicas").filter(|one| !one.is_null()) {

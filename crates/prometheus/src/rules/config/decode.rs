@@ -26,12 +26,21 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
+/// The sections of `rules` in the values of prometheus-adapter's chart.
+const SECTIONS: [&str; 5] = ["default", "custom", "external", "resource", "existing"];
+
+/// The section that a name is, or may be a misspelling of.
+pub(super) fn similar_section(name: &str) -> Option<&'static str> {
+    let is_meant = |known: &&str| is_similar(name, known) || name.starts_with(known);
+    SECTIONS.into_iter().find(is_meant)
+}
+
 /// Decodes `rules` of a chart's values. Returns whether the chart adds its own rules.
 pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError> {
     let mut decoder = Decoder::default();
     let mut config = Config::default();
     let mut default = None;
-    decoder.members(values, &mut |decoder, name, _, value| match name {
+    decoder.members(values, &mut |decoder, name, key, value| match name {
         "custom" => decoder.member("rules", &mut config.rules, value),
         "external" => decoder.member("externalRules", &mut config.external_rules, value),
         // The chart's default is an empty mapping. Templates of the chart treat an empty list
@@ -39,7 +48,8 @@ pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError
         "resource" if is_empty(value) => {}
         "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
         "default" => decoder.member("default", &mut default, value),
-        _ => {}
+        "existing" => {}
+        _ => decoder.unknown_section(key, name),
     });
     if !decoder.issues.is_empty() {
         return Err(ConfigError::Fields(Issues(decoder.issues)));
@@ -91,6 +101,21 @@ impl Decoder {
             Content::Mapping(_) => "a mapping".to_owned(),
         };
         self.issue(node, format!("must be {expected}, not {got}"));
+    }
+
+    /// Reports an unknown member of `rules` in a chart's values, which the chart ignores.
+    fn unknown_section(&mut self, key: &Node, name: &str) {
+        self.path.push_str("rules");
+        self.unknown_field(key, name, similar_section(name), &SECTIONS);
+        self.path.clear();
+    }
+
+    fn unknown_field(&mut self, key: &Node, name: &str, similar: Option<&str>, known: &[&str]) {
+        let hint = similar.map_or_else(
+            || format!("expected one of {}", known.join(", ")),
+            |similar| format!("did you mean `{similar}`?"),
+        );
+        self.issue(key, format!("unknown field `{name}`: {hint}"));
     }
 
     /// Decodes a member of the current path.
@@ -180,11 +205,7 @@ fn decode_fields<T: Fields>(value: &mut T, decoder: &mut Decoder, node: &Node) {
             value.field(name, decoder, member);
         } else {
             let similar = T::NAMES.iter().find(|known| is_similar(name, known));
-            let hint = similar.map_or_else(
-                || format!("expected one of {}", T::NAMES.join(", ")),
-                |similar| format!("did you mean `{similar}`?"),
-            );
-            decoder.issue(key, format!("unknown field `{name}`: {hint}"));
+            decoder.unknown_field(key, name, similar.copied(), T::NAMES);
         }
     });
 }

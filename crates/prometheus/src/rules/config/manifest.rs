@@ -3,7 +3,10 @@
 
 use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
 
-use super::{Config, ConfigError, decode::decode_values};
+use super::{
+    Config, ConfigError,
+    decode::{decode_values, similar_section},
+};
 use crate::rules::generate::default_rules;
 
 /// The maximum nesting of a chart's values in those of a parent chart, or in a `HelmRelease`.
@@ -41,8 +44,11 @@ fn config(text: &str, document: &Node) -> Option<Result<Config, ConfigError>> {
 fn values(node: &Node, depth: usize) -> Option<&Node> {
     let Content::Mapping(members) = &node.content else { return None };
     if let Some(rules) = node.member("rules") {
-        let names = ["default", "custom", "external", "resource", "existing"];
-        if names.iter().any(|name| rules.member(name).is_some()) {
+        let is_section =
+            |key: &Node| key.text().is_some_and(|name| similar_section(name).is_some());
+        if matches!(&rules.content, Content::Mapping(sections)
+            if sections.iter().any(|(key, _)| is_section(key)))
+        {
             return Some(rules);
         }
     }
@@ -143,6 +149,28 @@ mod tests {
         assert_eq!(config.rules.len(), 7);
         assert_eq!(config.rules[6].series_query, "up");
         assert_eq!(config.positions.get("rules[6].seriesQuery").unwrap().line, 5);
+    }
+
+    #[rstest]
+    #[case::letter(
+        "{custom: [], externals: []}",
+        "1, column 21: rules: unknown field `externals`: did you mean `external`?"
+    )]
+    #[case::word(
+        "{default: false, resourceRules: {}}",
+        "1, column 25: rules: unknown field `resourceRules`: did you mean `resource`?"
+    )]
+    #[case::alone(
+        "{Customs: [{seriesQuery: up}]}",
+        "1, column 9: rules: unknown field `Customs`: did you mean `custom`?"
+    )]
+    #[case::other(
+        "{default: false, more: []}",
+        "1, column 25: rules: unknown field `more`: expected one of default, custom, external, resource, existing"
+    )]
+    fn unknown_section_of_values_is_an_error(#[case] rules: &str, #[case] expected: &str) {
+        let error = parse(&format!("rules: {rules}")).unwrap_err().to_string();
+        assert_eq!(error, format!("line {expected}"));
     }
 
     #[rstest]

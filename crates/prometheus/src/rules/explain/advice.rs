@@ -32,21 +32,34 @@ pub(super) fn warnings(
     if let Some((_, unit, hint)) = unit {
         warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
     }
-    let template = source.rule.query_template().text();
     // External metrics have no objects.
+    if let Some(label) = label {
+        let template = source.rule.query_template().text();
+        warnings.extend(object_warnings(template, query, label, &[]));
+    }
+    warnings
+}
+
+/// Likely mistakes in a query for objects that `label` names. A query that groups by one of
+/// `others` is for other objects.
+pub(in crate::rules) fn object_warnings(
+    template: &str,
+    query: &str,
+    label: &str,
+    others: &[String],
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let selects = ["LabelMatchers", "LabelValuesByName"].iter().any(|own| template.contains(own));
-    if label.is_some() && !selects {
+    if !selects {
         warnings.push(Warning::NoMatchers);
     }
     let aggregations = ["sum", "avg", "max", "min", "count"];
     let words = || query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
     let aggregates = words().any(|word| aggregations.contains(&word));
-    let has_grouping = words().any(|word| word == "without");
-    if let Some(label) = label
-        && aggregates
-        && !has_grouping
-        && !is_grouped_by(query, label)
-    {
+    let has_grouping = words().any(|word| word == "without")
+        || is_grouped_by(query, label)
+        || others.iter().any(|other| is_grouped_by(query, other));
+    if aggregates && !has_grouping {
         warnings.push(Warning::NotGroupedBy { label: label.to_owned() });
     }
     warnings

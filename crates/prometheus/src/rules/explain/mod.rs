@@ -16,6 +16,7 @@ use crate::rules::{
     series::{MetricSeries, RuleSeries},
     shape::NotPerObject,
 };
+pub(super) use advice::object_warnings;
 use advice::{most_similar, warnings};
 use hpa_metrics::resource::{ApiResources, GroupResource, ResourceError};
 

@@ -1,0 +1,91 @@
+//! Checks of the bounds: of the spec, and of the schedule.
+
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings,
+    settings::{DOMAIN, ScheduledBounds},
+};
+use hpa_crd::member_path;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Subject, is_stored};
+use crate::{
+    lint::{finding::Report, workspace::group},
+    manifests::text,
+};
+
+const CORE_GROUP: &str = "autoscaling";
+
+/// `minReplicas: 0` in a manifest of the core API. The API server has accepted a stored object.
+pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let object = &subject.manifest.object;
+    let is_core = group(text(object, "/apiVersion")) == CORE_GROUP;
+    let is_zero = subject.hpa.spec.min_replicas == Some(0);
+    if !is_zero || !is_core || !subject.workspace.is_files() || is_stored(subject.manifest) {
+        return;
+    }
+    let message = format!(
+        "API servers before Kubernetes 1.37 refuse 0, unless their feature gate HPAScaleToZero is \
+         on. {} allows it on every version",
+        hpa_crd::API_VERSION
+    );
+    report.add("spec.minReplicas", message);
+}
+
+/// An entry of the schedule that lets the minimum exceed the maximum, which is raised then.
+pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let Subject { hpa, settings, .. } = subject;
+    let Some(entries) = settings.bounds.as_deref() else { return };
+    let mut reported = Vec::new();
+    for (min, max) in raised_maximums(hpa, settings, entries) {
+        // The entry whose minimum is too high, or whose maximum is too low.
+        let with_min = entries.iter().position(|entry| entry.min_replicas == Some(min));
+        let with_max = entries.iter().position(|entry| entry.max_replicas == Some(max));
+        let Some(index) = with_min.or(with_max).filter(|index| !reported.contains(index)) else {
+            continue;
+        };
+        reported.push(index);
+        let owner = |entry: Option<usize>, member: &str| match entry {
+            Some(index) => format!("{member} of entry {index}"),
+            None => format!("spec.{member}"),
+        };
+        let message = format!(
+            "entry {index}: the {} is {min}, above the {} of {max}: while both hold, maxReplicas is \
+             raised to {min}",
+            owner(with_min, "minReplicas"),
+            owner(with_max.filter(|_| max != hpa.spec.max_replicas), "maxReplicas"),
+        );
+        report.add(schedule_field(subject, index), message);
+    }
+}
+
+/// The minimums of a week by the schedule that are above the maximum of that time.
+fn raised_maximums(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+    entries: &[ScheduledBounds],
+) -> Vec<(i32, i32)> {
+    let without_minimum =
+        entries.iter().map(|entry| ScheduledBounds { min_replicas: None, ..entry.clone() });
+    let mut maximums = settings.clone();
+    maximums.bounds = Some(without_minimum.collect());
+    let mut spec = hpa.spec.clone();
+    spec.min_replicas = Some(0);
+    let from = Timestamp::UNIX_EPOCH;
+    let to = from + SignedDuration::from_hours(7 * 24);
+    let changes = settings.bounds_changes(&hpa.spec, from, to);
+    let times = std::iter::once(from).chain(changes.into_iter().map(|change| change.at));
+    let both = times.map(|at| {
+        let min = settings.bounds_at(&hpa.spec, at).min_replicas;
+        (min, maximums.bounds_at(&spec, at).max_replicas)
+    });
+    both.filter(|(min, max)| min > max).collect()
+}
+
+/// The field of an entry in the custom API, or the annotation, which has one line for all.
+fn schedule_field(subject: &Subject<'_>, index: usize) -> String {
+    if subject.manifest.object.pointer("/spec/bounds").is_some() {
+        format!("spec.bounds[{index}]")
+    } else {
+        member_path("metadata.annotations", &format!("{DOMAIN}/bounds"))
+    }
+}

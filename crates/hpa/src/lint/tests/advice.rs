@@ -1,0 +1,87 @@
+//! Findings that name what to change.
+
+use super::*;
+
+#[test]
+fn autoscalers_of_both_apis_are_named_with_their_api() {
+    let mut other = manifests().remove(0);
+    other["apiVersion"] = json!(hpa_crd::API_VERSION);
+    let findings = lint(with(other));
+    assert_eq!(ids(&findings), ["shared-target"; 2]);
+    let effect = "too: a controller of both APIs (--autoscaler-api=both) scales it by neither; two \
+                  controllers, each of one API, may undo each other's changes. Keep one autoscaler";
+    for (finding, api) in findings.iter().zip([hpa_crd::API_VERSION, "autoscaling/v2"]) {
+        let expected = format!("Deployment web is the target of shop/web ({api}) {effect}");
+        assert_eq!(finding.message, expected);
+    }
+}
+
+#[test]
+fn scaled_object_has_an_autoscaler_of_the_core_api() {
+    let mut objects = with(json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "scaleTargetRef": { "name": "web" } },
+    }));
+    let message = |objects: &[Value]| lint(objects.to_vec()).remove(0).message;
+    assert!(
+        message(&objects).ends_with("KEDA creates an autoscaler for it: none of them scales it")
+    );
+    objects[0]["apiVersion"] = json!(hpa_crd::API_VERSION);
+    let text = message(&objects);
+    assert!(
+        text.contains("KEDA creates an autoscaling/v2 autoscaler for it: a controller"),
+        "{text}"
+    );
+}
+
+#[test]
+fn versions_of_one_autoscaler_share_no_target() {
+    let mut other = manifests().remove(0);
+    other["apiVersion"] = json!("autoscaling/v1");
+    other["spec"]["metrics"] = Value::Null;
+    other["spec"]["behavior"] = Value::Null;
+    assert_eq!(ids(&lint(with(other))), [""; 0]);
+}
+
+#[test]
+fn autoscaler_of_another_workload_and_api_is_named_with_its_api() {
+    let mut objects = with(workload("Deployment", "canary", json!({ "app": "web", "t": "c" })));
+    objects.push(other_autoscaler("canary"));
+    objects[3]["apiVersion"] = json!(hpa_crd::API_VERSION);
+    objects[3]["spec"]["metrics"] = Value::Null;
+    let findings = lint(objects);
+    assert_eq!(ids(&findings), ["overlapping-selectors"]);
+    let expected = format!(
+        "the autoscaler shop/other ({}) scales it, so a controller of both acts on neither",
+        hpa_crd::API_VERSION
+    );
+    assert!(findings[0].message.contains(&expected), "{}", findings[0].message);
+}
+
+#[rstest]
+#[case::missing(json!({}), "prometheus", "the label that names the collector is missing, so nothing reads rps: set type: prometheus")]
+#[case::empty(json!({ "type": "" }), "prometheus", "the label that names the collector is missing")]
+#[case::misspelled(json!({ "type": "promethius" }), "promethius", "there is no collector \"promethius\", so nothing reads rps: set type: prometheus")]
+#[case::unknown(json!({ "type": "kafka" }), "kafka", "there is no collector \"kafka\", so nothing reads rps: set it to one of prometheus, prometheus-query, requests-per-second, ")]
+fn type_of_an_external_metric_names_a_collector(
+    #[case] labels: Value,
+    #[case] annotated: &str,
+    #[case] expected: &str,
+) {
+    let name = format!("metric-config.external.rps.{annotated}/query");
+    let findings = lint(set(&[
+        (0, "/metadata/annotations", json!({ name: "sum(x)" })),
+        (
+            0,
+            "/spec/metrics",
+            json!([{ "type": "External", "external": {
+            "metric": { "name": "rps", "selector": { "matchLabels": labels } },
+            "target": { "type": "AverageValue", "averageValue": "1" },
+        } }]),
+        ),
+    ]));
+    assert_eq!(ids(&findings), ["metric-config"], "{findings:?}");
+    assert_eq!(findings[0].field, "spec.metrics[0].external.metric.selector.matchLabels.type");
+    assert!(findings[0].message.starts_with(expected), "{}", findings[0].message);
+}
