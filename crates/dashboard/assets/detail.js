@@ -60,7 +60,7 @@ function show(view, charts) {
     return;
   }
   byId("detail").classList.remove("absent");
-  byId("detail-state").replaceChildren(badge(row.state));
+  byId("detail-state").replaceChildren(badge(row.state), ...silenceOf(view));
   showSentence(view);
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
@@ -74,6 +74,17 @@ function show(view, charts) {
   showDecisions(view);
   showEvents(view);
   setItems(byId("missing"), notShown(view));
+}
+
+/** A note if the controller made its last decision long ago. */
+function silenceOf({ lastDecision, now }) {
+  if (lastDecision === undefined) {
+    return [];
+  }
+  const text = `No decision of the controller for ${duration(Date.parse(now) - Date.parse(lastDecision))}`;
+  const note = element("span", { className: "badge", textContent: text });
+  note.dataset.state = "silent";
+  return [" ", note];
 }
 
 function showSentence({ row, report }) {
