@@ -18,6 +18,8 @@ use serde::Serialize;
 /// The controller's records of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
+    /// The time by the controller's clock. `None` if it is the dashboard's.
+    pub now: Option<Timestamp>,
     /// Recommendations and scale events. `None` if that instance has not recorded them.
     pub history: Option<History>,
     /// The controller's settings, on which decisions depend.
@@ -98,6 +100,7 @@ pub fn silence_limit(sync_period: Duration) -> SignedDuration {
 impl From<AutoscalerDetail> for Past {
     fn from(detail: AutoscalerDetail) -> Self {
         Self {
+            now: Some(detail.now),
             values: detail.last_values(),
             forecasts: detail.forecasts,
             history: detail.history,

@@ -14,7 +14,7 @@ use hpa_controller::{
     HpaKey,
     debug::{effective_settings, fill_forecasts, fill_readings, settings_of_controller},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::DynamicObject, runtime::watcher};
 use tokio::{
@@ -108,7 +108,9 @@ impl Detail {
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
         // If the controller can't be read any more, the last one that it said stays known.
-        self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
+        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
+        let decided_at = decisions.last().and_then(|last| last.until.checked_add(ahead).ok());
+        self.decided_at = decided_at.or(self.decided_at);
         let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;
         missing.extend(not_read);
