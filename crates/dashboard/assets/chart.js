@@ -1,4 +1,4 @@
-// Line charts as SVG: steps, because a value holds until the next one is known.
+// Line charts as SVG: steps, because a value holds until the next one is known, or slopes and areas.
 
 import { drawn, element, setText } from "./dom.js";
 import { clock, duration } from "./format.js";
@@ -17,9 +17,10 @@ const TIME_STEPS = [
 /**
  * A chart in `container`. `draw` takes
  * - `title`: what it shows, for screen readers
- * - `now`: the right edge, in milliseconds
- * - `edge`: its label; "now" by default
- * - `lines`: `{ name, className, points: [[time, value or null]] }`
+ * - `now`: the present, in milliseconds
+ * - `end`: the right edge, if it is later than the present
+ * - `lines`: `{ name, className, points: [[time, value or null]], isSloped }`; an area between two
+ *   lines has values `[low, high]`
  * - `levels`: horizontal lines, `{ name, className, value }`
  * - `base`: what the values count in, for round labels
  * - `format`: from a value to a text
@@ -58,10 +59,10 @@ export function createChart(container) {
     }
     const box = picture.getBoundingClientRect();
     const width = picture.viewBox.baseVal.width;
-    const { from, x } = scales(last, width);
+    const { from, end, x } = scales(last, width);
     const share = ((event.clientX - box.left) / box.width * width - MARGIN.left)
       / (width - MARGIN.left - MARGIN.right);
-    const time = Math.min(last.now, Math.max(from, from + share * (last.now - from)));
+    const time = Math.min(end, Math.max(from, from + share * (end - from)));
     setText(readout, readoutOf(last, time));
     picture.lastChild.replaceWith(cursorOf(x(time)));
   });
@@ -80,19 +81,20 @@ function cursorOf(x) {
   return x === null ? drawn("g") : drawn("path", { class: "cursor", d: line });
 }
 
-function scales({ now, lines, levels, whole, base = 1 }, width) {
+function scales({ now, end = now, lines, levels, whole, base = 1 }, width) {
   const times = lines.flatMap(({ points }) => points.slice(0, 1).map(([time]) => time));
   const from = Math.min(now - MIN_SPAN, ...times);
-  const values = lines.flatMap(({ points }) => points.map(([, value]) => value));
+  const values = lines.flatMap(({ points }) => points.flatMap(([, value]) => value));
   const known = [...values, ...levels.map(({ value }) => value)].filter((value) => value !== null);
   const top = niceCeiling(Math.max(1e-9, ...known) * 1.05 / base, whole) * base;
   const innerWidth = width - MARGIN.left - MARGIN.right;
   const innerHeight = HEIGHT - MARGIN.top - MARGIN.bottom;
   return {
     from,
+    end,
     top,
     // A sample can be newer than the right edge, if the clock of its source is ahead.
-    x: (time) => round(MARGIN.left + (Math.min(time, now) - from) / (now - from) * innerWidth),
+    x: (time) => round(MARGIN.left + (Math.min(time, end) - from) / (end - from) * innerWidth),
     y: (value) => round(MARGIN.top + (1 - value / top) * innerHeight),
   };
 }
@@ -109,7 +111,7 @@ function niceCeiling(value, whole) {
   return candidates.find((candidate) => candidate >= value && (!whole || candidate % 4 === 0));
 }
 
-function grid({ now, edge = "now", format, whole }, { from, top, x, y }, width) {
+function grid({ now, format, whole }, { from, end, top, x, y }, width) {
   const parts = [];
   const steps = whole && top < 4 ? top : 4;
   for (let step = 0; step <= steps; step++) {
@@ -118,13 +120,21 @@ function grid({ now, edge = "now", format, whole }, { from, top, x, y }, width) 
     parts.push(drawn("path", { class: "grid", d: line }));
     parts.push(label(format(value), MARGIN.left - 6, y(value) + 4, "end"));
   }
-  parts.push(label(edge, x(now), HEIGHT - 6, "end"));
-  const step = timeStep(now - from, width < 420 ? 2 : 5);
-  for (let age = step; age <= now - from; age += step) {
-    const place = x(now - age);
-    const anchor = place < MARGIN.left + 20 ? "start" : "middle";
-    parts.push(label(`−${duration(age)}`, place, HEIGHT - 6, anchor));
+  const step = timeStep(end - from, width < 420 ? 2 : 5);
+  const times = (sign, limit) => Array.from({ length: Math.floor(limit / step) },
+    (_, index) => [(index + 1) * step, now + sign * (index + 1) * step]);
+  for (const [distance, time] of times(-1, now - from)) {
+    const anchor = x(time) < MARGIN.left + 20 ? "start" : "middle";
+    parts.push(label(`−${duration(distance)}`, x(time), HEIGHT - 6, anchor));
   }
+  for (const [distance, time] of times(1, end - now)) {
+    const anchor = x(time) > width - MARGIN.right - 20 ? "end" : "middle";
+    parts.push(label(`+${duration(distance)}`, x(time), HEIGHT - 6, anchor));
+  }
+  if (end > now) {
+    parts.push(drawn("path", { class: "now", d: `M${x(now)} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` }));
+  }
+  parts.push(label("now", x(now), HEIGHT - 6, x(now) > width - MARGIN.right - 16 ? "end" : "middle"));
   return parts;
 }
 
@@ -143,21 +153,61 @@ function drawLevels({ levels }, { y }, width) {
     drawn("path", { class: `line ${className}`, d: `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}` }));
 }
 
-function drawLines({ lines, now }, { x, y }) {
-  return lines.map(({ className, points }) => {
-    let path = "";
-    let isOpen = false;
-    for (const [time, value] of points) {
-      if (value === null) {
-        path += isOpen ? `H${x(time)}` : "";
-      } else {
-        path += isOpen ? `H${x(time)}V${y(value)}` : `M${x(time)} ${y(value)}`;
-      }
-      isOpen = value !== null;
+function drawLines({ lines, now }, scale) {
+  return lines.map(({ className, points, isSloped }) => {
+    if (points.some(([, value]) => Array.isArray(value))) {
+      return drawn("path", { class: `area ${className}`, d: areaOf(points, scale) });
     }
-    path += isOpen ? `H${x(now)}` : "";
+    const path = isSloped ? slopesOf(points, scale) : stepsOf(points, now, scale);
     return drawn("path", { class: `line ${className}`, d: path });
   });
+}
+
+function stepsOf(points, now, { x, y }) {
+  let path = "";
+  let isOpen = false;
+  for (const [time, value] of points) {
+    if (value === null) {
+      path += isOpen ? `H${x(time)}` : "";
+    } else {
+      path += isOpen ? `H${x(time)}V${y(value)}` : `M${x(time)} ${y(value)}`;
+    }
+    isOpen = value !== null;
+  }
+  return path + (isOpen ? `H${x(now)}` : "");
+}
+
+function slopesOf(points, { x, y }) {
+  const runs = runsOf(points);
+  return runs.map((run) => `M${run.map(([time, value]) => `${x(time)} ${y(value)}`).join("L")}`).join("");
+}
+
+function areaOf(points, { x, y }) {
+  return runsOf(points).map((run) => {
+    const edge = (index) => run.map(([time, values]) => `${x(time)} ${y(values[index])}`);
+    return `M${[...edge(1), ...edge(0).reverse()].join("L")}Z`;
+  }).join("");
+}
+
+/** Consecutive points that have a value. */
+function runsOf(points) {
+  const runs = [[]];
+  for (const point of points) {
+    if (point[1] !== null) {
+      runs.at(-1).push(point);
+    } else if (runs.at(-1).length > 0) {
+      runs.push([]);
+    }
+  }
+  return runs.filter((run) => run.length > 0);
+}
+
+/** A value, or those of an area, as text. */
+function textOf(value, format) {
+  if (value === null) {
+    return "none";
+  }
+  return Array.isArray(value) ? `${format(value[0])} to ${format(value[1])}` : format(value);
 }
 
 function legendItems({ lines, levels, format }) {
@@ -166,9 +216,11 @@ function legendItems({ lines, levels, format }) {
     ...levels.map(({ name, className, value }) => [name, className, value]),
   ];
   return items.map(([name, className, value]) => {
-    const sample = drawn("svg", { viewBox: "0 0 24 8", width: 24, height: 8, "aria-hidden": "true" },
-      drawn("path", { class: `line ${className}`, d: "M1 4H23" }));
-    return element("li", {}, sample, value === null ? `${name}: none` : `${name}: ${format(value)}`);
+    const mark = Array.isArray(value)
+      ? drawn("path", { class: `area ${className}`, d: "M1 0H23V8H1Z" })
+      : drawn("path", { class: `line ${className}`, d: "M1 4H23" });
+    const sample = drawn("svg", { viewBox: "0 0 24 8", width: 24, height: 8, "aria-hidden": "true" }, mark);
+    return element("li", {}, sample, `${name}: ${textOf(value, format)}`);
   });
 }
 
@@ -184,25 +236,30 @@ function valueAt(points, time) {
   return found;
 }
 
-function readoutOf({ lines, now, edge, format }, time) {
-  const values = lines.map(({ name, points }) => {
-    const value = valueAt(points, time);
-    return `${name} ${value === null ? "none" : format(value)}`;
+function readoutOf({ lines, now, format }, time) {
+  const values = lines.map(({ name, points, isSloped }) => {
+    // A slope ends with its last point; a step holds.
+    const isOver = isSloped && time > (points.at(-1)?.[0] ?? 0);
+    return `${name} ${textOf(isOver ? null : valueAt(points, time), format)}`;
   });
-  const when = time >= now ? "Now" : `${duration(now - time)} ago`;
-  // If the right edge is not now, the time of day says more.
-  const at = edge === undefined ? `${when} (${clock(time)})` : clock(time);
-  return `${at}: ${values.join(", ")}`;
+  const distance = Math.round((time - now) / 1000) * 1000;
+  const when = distance === 0 ? "Now"
+    : distance < 0 ? `${duration(-distance)} ago` : `In ${duration(distance)}`;
+  return `${when} (${clock(time)}): ${values.join(", ")}`;
 }
 
 function describe({ title, lines, levels, format }) {
   const parts = lines.map(({ name, points }) => {
-    const values = points.map(([, value]) => value).filter((value) => value !== null);
-    if (values.length === 0) {
+    const known = points.map(([, value]) => value).filter((value) => value !== null);
+    if (known.length === 0) {
       return `${name} has no value`;
     }
+    const values = known.flat();
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    return `${name} is ${format(values.at(-1))}, from ${format(low)} to ${format(high)}`;
+    const range = `from ${format(low)} to ${format(high)}`;
+    return Array.isArray(known[0])
+      ? `${name} is ${textOf(known.at(-1), format)} at the end, ${range} over the time`
+      : `${name} is ${format(known.at(-1))}, ${range}`;
   });
   const marks = levels.map(({ name, value }) => `${name} is ${format(value)}`);
   return `${title}: ${[...parts, ...marks].join("; ")}`;
@@ -215,9 +272,10 @@ function fillTable({ lines, format }, head, body) {
   const times = [...new Set(lines.flatMap(({ points }) => points.map(([time]) => time)))];
   times.sort((a, b) => b - a);
   const rows = times.slice(0, MAX_ROWS).map((time) => {
-    const values = lines.map(({ points }) => valueAt(points, time));
+    const values = lines.map(({ points, isSloped }) =>
+      (isSloped ? points.find(([at]) => at === time)?.[1] ?? null : valueAt(points, time)));
     return element("tr", {}, element("th", { scope: "row", textContent: clock(time) }),
-      ...values.map((value) => element("td", { textContent: value === null ? "none" : format(value) })));
+      ...values.map((value) => element("td", { textContent: textOf(value, format) })));
   });
   body.replaceChildren(...rows, ...moreRows(times.length - rows.length, names.length));
 }

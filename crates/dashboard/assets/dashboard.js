@@ -77,6 +77,8 @@ addEventListener("beforeprint", () => {
 
 openStream("/api/autoscalers", (changes) => {
   list.update(changes);
+  // The states are then those of old statuses.
+  document.body.classList.toggle("silent", changes.silent);
   showProblems(changes.problems);
 }, showState);
 

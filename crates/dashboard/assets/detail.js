@@ -2,7 +2,7 @@
 
 import { createChart, moreRows } from "./chart.js";
 import { breakable, byId, element, setItems, setText } from "./dom.js";
-import { ago, base, clock, count, duration, number, quantity } from "./format.js";
+import { ago, base, clock, count, duration, load as loadText, number, quantity } from "./format.js";
 import { badge } from "./list.js";
 import { openStream } from "./stream.js";
 
@@ -31,7 +31,16 @@ export function openDetail(id, showProblems) {
   return close;
 }
 
+/** A list that failed may lack the autoscaler. */
+function absence({ id, problems }) {
+  const [, namespace, name] = id.split("/");
+  return problems.length === 0
+    ? `There is no autoscaler ${name} in the namespace ${namespace}. It may have been deleted.`
+    : `The autoscaler ${name} in the namespace ${namespace} is not among those that could be read.`;
+}
+
 function clear() {
+  byId("detail").classList.remove("absent");
   byId("decisions-section").hidden = true;
   const lists = ["facts", "advice", "changes", "metrics", "limits", "conditions", "decisions", "events", "missing"];
   for (const list of [...lists, "detail-state"]) {
@@ -46,12 +55,12 @@ function show(view, charts) {
   const { row, report, words } = view;
   if (row === undefined) {
     clear();
-    setText(byId("detail-sentence"), view.isKnown
-      ? "There is no such autoscaler. It may have been deleted."
-      : "Reading the autoscaler");
+    byId("detail").classList.toggle("absent", view.isKnown);
+    setText(byId("detail-sentence"), view.isKnown ? absence(view) : "Reading the autoscaler");
     return;
   }
-  byId("detail-state").replaceChildren(badge(row.state));
+  byId("detail").classList.remove("absent");
+  byId("detail-state").replaceChildren(badge(row.state), ...silenceOf(view));
   showSentence(view);
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
@@ -65,6 +74,17 @@ function show(view, charts) {
   showDecisions(view);
   showEvents(view);
   setItems(byId("missing"), notShown(view));
+}
+
+/** A note if the controller made its last decision long ago. */
+function silenceOf({ lastDecision, now }) {
+  if (lastDecision === undefined) {
+    return [];
+  }
+  const text = `No decision of the controller for ${duration(Date.parse(now) - Date.parse(lastDecision))}`;
+  const note = element("span", { className: "badge", textContent: text });
+  note.dataset.state = "silent";
+  return [" ", note];
 }
 
 function showSentence({ row, report }) {
@@ -169,39 +189,59 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
   });
 }
 
-/** The load of all pods over the past day, and what was forecast for it. */
-function showForecast({ card, text, draw }, forecast, now) {
+/** The load of all pods and its forecast: in detail around now, and over the past day. */
+function showForecast({ card, text, draw, day, drawDay }, forecast, now) {
   card.hidden = forecast === undefined;
   if (card.hidden) {
     return;
   }
+  const { metric, points, recent, unit } = forecast;
   setText(text, describeForecast(forecast));
-  const { points } = forecast;
+  day.hidden = points.length === 0;
   if (points.length === 0) {
     return;
   }
-  const line = (name, className, value) => ({
-    name, className, points: points.map((point) => [Date.parse(point.at), value(point)]),
-  });
-  const end = Date.parse(points.at(-1).at);
+  const isDetailed = recent.length > 0;
+  const load = unit === null ? `Load of ${metric}` : `Load of ${metric} in ${unit}`;
+  const chart = { now: Date.parse(now), levels: [], base: unit === "bytes" ? base("bytes") / 1000 : 1,
+    format: (value) => loadText(value, unit) };
   draw({
-    title: `Load of ${forecast.metric} and its forecast over the past day`,
-    now: end,
-    edge: `in ${duration(end - Date.parse(now))}`,
-    lines: [
-      line("exceeded in 1 of 10 cases", "band", (point) => point.high),
-      line("exceeded in 9 of 10 cases", "band", (point) => point.low),
-      line(`forecast (${number(forecast.quantile * 100)}%)`, "forecast", (point) => point.forecast),
-      line("load", "value", (point) => point.load ?? null),
-    ],
-    levels: [],
-    format: number,
+    ...chart,
+    title: `${load} and its forecast`,
+    end: Date.parse((isDetailed ? recent : points).at(-1).at),
+    lines: forecastLines(forecast, isDetailed ? recent : points, "load, then its last reading"),
+  });
+  drawDay({
+    ...chart,
+    title: `${load} and its forecast over the past day`,
+    end: Date.parse(points.at(-1).at),
+    lines: forecastLines(forecast, points, "load"),
   });
 }
 
-function describeForecast({ reason, text, yesterday, horizonSeconds }) {
+/** The band first: the lines are drawn over it. */
+function forecastLines({ quantile, read }, points, loadName) {
+  const line = (value) => points.map((point) => [Date.parse(point.at), value(point)]);
+  const load = line((point) => point.load ?? null);
+  while (load.length > 0 && load.at(-1)[1] === null) {
+    load.pop();
+  }
+  if (read !== null) {
+    load.push([Date.parse(read.at), read.load]);
+  }
+  return [
+    { name: "8 of 10 cases", className: "band", points: line(({ low, high }) => [low, high]), isSloped: true },
+    { name: `forecast (${number(quantile * 100)}% of cases stay below)`, className: "forecast",
+      points: line((point) => point.forecast), isSloped: true },
+    { name: loadName, className: "value", points: load, isSloped: true },
+  ];
+}
+
+function describeForecast({ reason, text, yesterday, horizonSeconds, unit, metric }) {
   const parts = [reason === null ? "Not checked yet." : `${reason}: ${text}.`];
-  parts.push(`Forecast ${duration(horizonSeconds * 1000)} ahead.`);
+  const counted = unit === null ? `in the unit of ${metric}` : `in ${unit}`;
+  parts.push(`The load is that of all pods, ${counted}: means of five minutes, and last the newest reading. `
+    + `A forecast is shown at the time that it is for; it was made ${duration(horizonSeconds * 1000)} before.`);
   if (yesterday !== null) {
     const { covered, error } = yesterday;
     parts.push(`In the past day, the load stayed below the forecast in ${number(covered * 100)}% of the time, `
@@ -224,14 +264,17 @@ function newMetric(charts) {
   const details = element("details", { hidden: true }, summary, region);
   const forecastText = element("p");
   const forecastPicture = element("div");
+  const dayPicture = element("div");
+  const day = element("details", {}, element("summary", { textContent: "The past day" }), dayPicture);
   const forecastCard = element("section", { hidden: true },
-    element("h4", { textContent: "Forecast" }), forecastText, forecastPicture);
+    element("h4", { textContent: "Forecast" }), forecastText, forecastPicture, day);
   const card = element("section", { className: "card" }, title, text, picture, forecastCard, details);
   charts.push({
     title,
     text,
     draw: createChart(picture),
-    forecast: { card: forecastCard, text: forecastText, draw: createChart(forecastPicture) },
+    forecast: { card: forecastCard, text: forecastText, draw: createChart(forecastPicture),
+      day, drawDay: createChart(dayPicture) },
     pods: { details, summary, body, region },
   });
   return card;

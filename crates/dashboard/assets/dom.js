@@ -29,7 +29,7 @@ export function drawn(name, attributes = {}, ...children) {
 
 /** A name whose lines may end at its separators, and not within a word. */
 export function breakable(name) {
-  return name.split(/(?<=[/.-])/).flatMap((part) => [part, element("wbr")]).slice(0, -1);
+  return name.split(/(?<=[/.=-])/).flatMap((part) => [part, element("wbr")]).slice(0, -1);
 }
 
 /** Sets the text of an element if it differs, so that nothing is announced twice. */

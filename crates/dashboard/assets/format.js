@@ -19,6 +19,15 @@ export function quantity(milli, unit) {
   }
 }
 
+/** A load with its unit; `unit` is null if the metric has its own. */
+export function load(value, unit) {
+  switch (unit) {
+    case "cores": return `${number(value)} cores`;
+    case "bytes": return quantity(value * 1000, "bytes");
+    default: return number(value);
+  }
+}
+
 /** What the axis of a unit counts in, in thousandths. */
 export const base = (unit) => (unit === "bytes" ? 1000 * MEBIBYTE : 1000);
 

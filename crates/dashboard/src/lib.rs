@@ -38,6 +38,7 @@ use hpa_controller::{AutoscalerApi, Clock, SystemClock, k8s::Clients};
 use tokio::{
     net::TcpListener,
     task::{JoinError, JoinSet},
+    time::{MissedTickBehavior, interval},
 };
 
 use crate::{
@@ -45,8 +46,11 @@ use crate::{
 };
 pub use crate::{
     metrics::MetricReader,
-    past::{Past, PastDecision, PastSample, PastSource},
+    past::{Past, PastDecision, PastSample, PastSource, silence_limit},
 };
+
+/// The shortest time between two questions whether the controller makes decisions.
+const MIN_SILENCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options of a dashboard.
 #[derive(Clone)]
@@ -98,6 +102,18 @@ pub enum StartError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
+/// Keeps the board's sentence about a controller that makes no decisions up to date.
+async fn follow_silence(source: Arc<dyn PastSource>, board: Arc<Board>, sync_period: Duration) {
+    let mut period = interval(sync_period.max(MIN_SILENCE_INTERVAL));
+    period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        period.tick().await;
+        board.synced().await;
+        let silence = source.silence(&board.managers(), silence_limit(sync_period)).await;
+        board.set_silence(silence);
+    }
+}
+
 /// A running dashboard. Dropping it ends it.
 #[derive(Debug)]
 pub struct Dashboard {
@@ -131,6 +147,9 @@ impl Dashboard {
                 clock: options.clock.clone(),
             };
             tasks.spawn(feed.run());
+        }
+        if let Some(source) = options.past.clone() {
+            tasks.spawn(follow_silence(source, board.clone(), options.sync_period));
         }
         let title = options.title.clone();
         let cluster = Cluster::new(clients, options);

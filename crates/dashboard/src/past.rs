@@ -1,5 +1,7 @@
 //! The past of autoscalers, which their controller records.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use hpa_calc::{
     Explanation, History, MilliValue, Settings,
@@ -10,12 +12,14 @@ use hpa_controller::{
     debug::{AutoscalerDetail, Run, Sample},
     forecast::ForecastView,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 /// The controller's records of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
+    /// The time by the controller's clock. `None` if it is the dashboard's.
+    pub now: Option<Timestamp>,
     /// Recommendations and scale events. `None` if that instance has not recorded them.
     pub history: Option<History>,
     /// The controller's settings, on which decisions depend.
@@ -75,11 +79,28 @@ pub trait PastSource: Send + Sync {
         manager: Option<&str>,
         after: Option<Timestamp>,
     ) -> Result<Past, String>;
+
+    /// A sentence about a controller that has made no decisions for longer than `limit`. `None` if
+    /// it makes some, or if that can't be read.
+    ///
+    /// `managers` are the field managers of the statuses.
+    async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
+}
+
+/// A controller is reported if it made no decision for this time and this number of sync periods.
+const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(2);
+const SILENT_PERIODS: i32 = 4;
+
+/// The longest time without decisions that isn't reported.
+pub fn silence_limit(sync_period: Duration) -> SignedDuration {
+    let period = SignedDuration::try_from(sync_period).unwrap_or(SILENT_AFTER);
+    period.saturating_mul(SILENT_PERIODS).max(SILENT_AFTER)
 }
 
 impl From<AutoscalerDetail> for Past {
     fn from(detail: AutoscalerDetail) -> Self {
         Self {
+            now: Some(detail.now),
             values: detail.last_values(),
             forecasts: detail.forecasts,
             history: detail.history,

@@ -27,6 +27,7 @@ pub(super) struct MetricState {
     pub(super) history: History,
     /// The last load that was read.
     pub(super) load: Option<Load>,
+    pub(super) read_at: Option<Timestamp>,
     /// The last check that succeeded.
     pub(super) checked: Option<Checked>,
     /// Why the checks since then have failed.
@@ -67,6 +68,7 @@ impl MetricState {
         Self {
             history: History::new(HISTORY_DAYS),
             load: None,
+            read_at: None,
             checked: None,
             failure: None,
             next_check: Instant::now(),
@@ -81,6 +83,7 @@ impl MetricState {
             self.history.add(measured, load.total);
         }
         self.load = Some(load);
+        self.read_at = Some(now);
     }
 
     /// The forecast, if the metric was read. `None` until the first check has ended.

@@ -48,7 +48,7 @@ pub(crate) use self::{
 };
 pub use self::{
     past::{PastError, PastLoads, PastRange},
-    view::{ForecastPoint, ForecastView, Yesterday},
+    view::{ForecastPoint, ForecastView, LoadReading, Yesterday},
 };
 use crate::key::HpaKey;
 

@@ -218,6 +218,46 @@ async fn view_says_how_good_yesterday_was() {
     let newest = view.newest().unwrap();
     assert_eq!(newest.forecast.map(|it| it.at), view.points.last().map(|point| point.at));
     assert!(newest.forecast.is_some());
+    let read = view.read.unwrap();
+    assert_eq!((read.at, read.load, view.unit.as_deref()), (now(), 2000.0, None));
     let json = serde_json::to_value(view).unwrap();
     assert_eq!(serde_json::from_value::<ForecastView>(json).unwrap(), *view);
+}
+
+#[tokio::test(start_paused = true)]
+async fn view_has_the_past_hour_and_the_horizon_in_detail() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let mut forecasts = AutoscalerForecasts::default();
+    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    let views = forecasts.view(now());
+    let recent = &views.first().unwrap().recent;
+    let (first, last) = (recent.first().unwrap(), recent.last().unwrap());
+    assert_eq!(last.at, now() + SignedDuration::from_secs(135), "the horizon");
+    assert_eq!(last.load, None);
+    assert!(first.at <= now() - SignedDuration::from_mins(58), "{first:?}");
+    assert_eq!(first.load.map(f64::round), Some(2000.0));
+    assert!((55..=64).contains(&recent.len()), "{}", recent.len());
+    assert!(recent.is_sorted_by_key(|point| point.at));
+    assert!(recent.iter().any(|point| point.load.is_none() && point.at > now()), "{last:?}");
+    // The same forecast as in the past day, which decisions use.
+    assert_eq!(Some(last), views.first().unwrap().points.last());
+}
+
+#[test]
+fn loads_of_resources_are_in_cores_or_bytes() {
+    let unit = |metric: Value| {
+        let spec = serde_json::from_value(metric).unwrap();
+        view::unit(&spec)
+    };
+    let target = json!({ "type": "Utilization", "averageUtilization": 60 });
+    let resource =
+        |name| json!({ "type": "Resource", "resource": { "name": name, "target": target } });
+    assert_eq!(unit(resource("cpu")), Some("cores"));
+    assert_eq!(unit(resource("memory")), Some("bytes"));
+    assert_eq!(unit(resource("ephemeral-storage")), None);
+    let pods = json!({ "type": "Pods", "pods": { "metric": { "name": "cpu" },
+        "target": { "type": "AverageValue", "averageValue": "1" } } });
+    assert_eq!(unit(pods), None);
 }

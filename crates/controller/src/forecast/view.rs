@@ -1,6 +1,9 @@
 //! What the debug API says of the forecasts of an autoscaler.
 
-use hpa_calc::{ForecastReason, LoadForecast, MetricForecast, api::MetricSpec};
+use hpa_calc::{
+    ForecastReason, LoadForecast, MetricForecast,
+    api::{MetricSourceType, MetricSpec},
+};
 use hpa_forecast::{Level, Outcome, Season};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,6 +17,10 @@ const STEP: SignedDuration = SignedDuration::from_mins(10);
 const DAY_STEPS: i32 = 144;
 /// The quantiles of the band.
 const BAND: (f64, f64) = (0.1, 0.9);
+/// The past that is shown in detail.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
+/// The most points in detail; they are at least a minute apart.
+const MAX_RECENT: i64 = 120;
 
 /// The forecasts of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +52,26 @@ pub struct ForecastView {
     pub yesterday: Option<Yesterday>,
     /// The past day and the horizon, every ten minutes.
     pub points: Vec<ForecastPoint>,
+    /// The past hour and the horizon, every minute or at 120 times. Absent in documents of older
+    /// versions.
+    #[serde(default)]
+    pub recent: Vec<ForecastPoint>,
+    /// The newest reading of the load. The loads of the points are means of five minutes.
+    #[serde(default)]
+    pub read: Option<LoadReading>,
+    /// What the load counts: `cores` or `bytes`. Absent if only the metric says so.
+    #[serde(default)]
+    pub unit: Option<String>,
+}
+
+/// A load that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadReading {
+    /// When the controller read it. The metrics API measured it up to a minute before.
+    pub at: Timestamp,
+    /// The load of all pods.
+    pub load: f64,
 }
 
 /// How good the forecasts of the past day were, or would have been with the present model.
@@ -100,7 +127,7 @@ impl AutoscalerForecasts {
         let Some(parameters) = &self.parameters else { return Vec::new() };
         let metrics = self.metrics().enumerate();
         let view = |(index, (spec, state)): (usize, (&MetricSpec, Option<&MetricState>))| {
-            Some(view(index, spec.metric_name(), state?, parameters, now))
+            Some(view(index, spec, state?, parameters, now))
         };
         metrics.filter_map(view).collect()
     }
@@ -108,7 +135,7 @@ impl AutoscalerForecasts {
 
 fn view(
     index: usize,
-    name: &str,
+    spec: &MetricSpec,
     state: &MetricState,
     parameters: &Parameters,
     now: Timestamp,
@@ -119,7 +146,7 @@ fn view(
     let (points, yesterday) = points(state, parameters, now);
     ForecastView {
         index,
-        metric: name.to_owned(),
+        metric: spec.metric_name().to_owned(),
         reason: reason.as_ref().map(|(reason, _)| reason.as_str().to_owned()),
         text: reason.map(|(_, text)| text.to_string()),
         checked_at: checked.map(|checked| checked.at),
@@ -140,6 +167,22 @@ fn view(
             .map(|comparison| (overload(comparison.forecast), overload(comparison.lowered))),
         yesterday,
         points,
+        recent: recent(state, parameters, now),
+        read: state.read_at.zip(state.load).map(|(at, load)| LoadReading { at, load: load.total }),
+        unit: unit(spec).map(ToOwned::to_owned),
+    }
+}
+
+/// What a load of the metric counts, if its kind says so.
+pub(super) fn unit(spec: &MetricSpec) -> Option<&'static str> {
+    let is_resource = matches!(
+        spec.source_type,
+        MetricSourceType::Resource | MetricSourceType::ContainerResource
+    );
+    match spec.metric_name() {
+        "cpu" if is_resource => Some("cores"),
+        "memory" if is_resource => Some("bytes"),
+        _ => None,
     }
 }
 
@@ -150,31 +193,18 @@ fn points(
     now: Timestamp,
 ) -> (Vec<ForecastPoint>, Option<Yesterday>) {
     let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return (Vec::new(), None) };
+    let made = (0..=DAY_STEPS).rev().map(|step| newest.checked_sub(STEP.saturating_mul(step)));
     let mut points = Vec::new();
     let (mut covered, mut compared, mut errors, mut loads) = (0_usize, 0_usize, 0.0, 0.0);
-    for step in (0..=DAY_STEPS).rev() {
-        let Ok(made) = newest.checked_sub(STEP.saturating_mul(step)) else { continue };
-        // The newest bucket is not complete.
-        let read = if step == 0 { state.load.map(|load| load.total) } else { None };
-        let Some(level) = read.or_else(|| state.history.load(made)) else { continue };
-        let question = state.question(level, parameters, made);
-        let Some(forecast) = state.history.forecast(&question) else { continue };
-        let load = state.history.load(forecast.at);
-        let expected = forecast.load(parameters.quantile);
-        if let Some(load) = load {
+    for (point, median) in made.flatten().filter_map(|made| point(state, parameters, made, newest))
+    {
+        if let Some(load) = point.load {
             compared += 1;
-            covered += usize::from(load <= expected);
-            errors += (load - forecast.load(0.5)).abs();
+            covered += usize::from(load <= point.forecast);
+            errors += (load - median).abs();
             loads += load;
         }
-        points.push(ForecastPoint {
-            at: forecast.at,
-            load,
-            forecast: expected,
-            days: forecast.days,
-            low: forecast.load(BAND.0),
-            high: forecast.load(BAND.1),
-        });
+        points.push(point);
     }
     let yesterday = (compared > 0 && loads > 0.0).then(|| Yesterday {
         compared,
@@ -182,4 +212,40 @@ fn points(
         error: errors / loads,
     });
     (points, yesterday)
+}
+
+/// The past hour and the time until the horizon.
+fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<ForecastPoint> {
+    let span = RECENT.saturating_add(parameters.horizon);
+    let step = SignedDuration::from_secs((span.as_secs() / MAX_RECENT).max(60));
+    let Ok(newest) = now.checked_sub(METRIC_DELAY) else { return Vec::new() };
+    let Ok(first) = newest.checked_sub(span) else { return Vec::new() };
+    let ages = std::iter::successors(Some(SignedDuration::ZERO), |age| age.checked_add(step));
+    let made = ages.map_while(|age| newest.checked_sub(age).ok().filter(|made| *made >= first));
+    let mut points: Vec<_> =
+        made.filter_map(|made| Some(point(state, parameters, made, newest)?.0)).collect();
+    points.reverse();
+    points
+}
+
+/// The forecast that was made at a time, and its median. `newest` is the time of the last reading.
+fn point(
+    state: &MetricState,
+    parameters: &Parameters,
+    made: Timestamp,
+    newest: Timestamp,
+) -> Option<(ForecastPoint, f64)> {
+    // The newest bucket is not complete.
+    let read = if made == newest { state.load.map(|load| load.total) } else { None };
+    let level = read.or_else(|| state.history.load(made))?;
+    let forecast = state.history.forecast(&state.question(level, parameters, made))?;
+    let point = ForecastPoint {
+        at: forecast.at,
+        load: state.history.load(forecast.at),
+        forecast: forecast.load(parameters.quantile),
+        days: forecast.days,
+        low: forecast.load(BAND.0),
+        high: forecast.load(BAND.1),
+    };
+    Some((point, forecast.load(0.5)))
 }

@@ -14,7 +14,7 @@ use hpa_controller::{
     HpaKey,
     debug::{effective_settings, fill_forecasts, fill_readings, settings_of_controller},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::DynamicObject, runtime::watcher};
 use tokio::{
@@ -30,7 +30,7 @@ use crate::{
     cluster::{Cluster, usable_selector},
     follow::{Follower, Objects},
     model::{Board, Entry, Identity, Sample},
-    past::Past,
+    past::{Past, silence_limit},
 };
 
 /// Changes within this time are sent together.
@@ -53,6 +53,8 @@ pub(crate) struct Detail {
     pods: Option<(String, Follower<Pod>)>,
     /// The time of the last sample from the controller.
     past_until: Option<Timestamp>,
+    /// The time of the last decision of the controller.
+    decided_at: Option<Timestamp>,
 }
 
 impl Detail {
@@ -60,7 +62,7 @@ impl Detail {
         let events: Api<Event> = Api::namespaced(cluster.client.clone(), &id.namespace);
         let config = watcher::Config::default().fields(&field_selector(&id.name));
         let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
-        Self { id, cluster, board, events, pods: None, past_until: None }
+        Self { id, cluster, board, events, pods: None, past_until: None, decided_at: None }
     }
 
     /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
@@ -105,6 +107,10 @@ impl Detail {
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
+        // If the controller can't be read any more, the last one that it said stays known.
+        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
+        let decided_at = decisions.last().and_then(|last| last.until.checked_add(ahead).ok());
+        self.decided_at = decided_at.or(self.decided_at);
         let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;
         missing.extend(not_read);
@@ -119,8 +125,12 @@ impl Detail {
         missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
         // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
-        View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
+        let now = self.cluster.clock.now();
+        let limit = silence_limit(self.cluster.sync_period);
+        let is_late = |at: &Timestamp| now.duration_since(*at) > limit;
+        View::new(entry, report, events.items.into_values(), now)
             .with_decisions(decisions)
+            .with_last_decision(self.decided_at.filter(is_late))
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
     }

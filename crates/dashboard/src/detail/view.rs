@@ -44,6 +44,9 @@ pub(super) struct View {
     decisions: Vec<PastDecision>,
     /// The number of older decisions.
     more_decisions: usize,
+    /// The last decision that the controller is known to have made, if that is long ago.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_decision: Option<Timestamp>,
     /// The forecasts of its metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forecasts: Vec<ForecastView>,
@@ -74,6 +77,7 @@ impl View {
             series: Series::default(),
             decisions: Vec::new(),
             more_decisions: 0,
+            last_decision: None,
             forecasts: Vec::new(),
             problems,
             missing: Vec::new(),
@@ -105,6 +109,10 @@ impl View {
         let more_decisions = decisions.len().saturating_sub(MAX_DECISIONS);
         decisions.truncate(MAX_DECISIONS);
         Self { decisions, more_decisions, ..self }
+    }
+
+    pub(super) fn with_last_decision(self, last_decision: Option<Timestamp>) -> Self {
+        Self { last_decision, ..self }
     }
 
     pub(super) fn with_forecasts(self, forecasts: Vec<ForecastView>) -> Self {

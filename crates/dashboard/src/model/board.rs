@@ -77,6 +77,8 @@ pub(crate) struct Changes {
     pub(crate) synced: bool,
     /// Sentences about data that can't be read or is not shown.
     pub(crate) problems: Vec<String>,
+    /// Whether `problems` says that the controller makes no decisions.
+    pub(crate) silent: bool,
     /// The clock that times refer to.
     pub(crate) now: Timestamp,
     #[serde(skip)]
@@ -97,6 +99,8 @@ struct Inner {
     forgotten: u64,
     sources: BTreeMap<AutoscalerApi, SourceState>,
     notes: Vec<String>,
+    /// Why the controller makes no decisions, as a sentence.
+    silence: Option<String>,
     version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
@@ -139,6 +143,29 @@ impl Board {
     /// Adds a sentence about what the page doesn't show.
     pub(crate) fn add_note(&self, note: String) {
         self.change(|state| state.notes.push(note));
+    }
+
+    /// Sets the sentence about a controller that makes no decisions.
+    pub(crate) fn set_silence(&self, silence: Option<String>) {
+        if self.state.read().silence != silence {
+            self.change(|state| state.silence = silence);
+        }
+    }
+
+    /// The field managers of the statuses, one for each autoscaler.
+    pub(crate) fn managers(&self) -> Vec<String> {
+        let state = self.state.read();
+        state.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
+    }
+
+    /// Waits until the first list of every API is complete.
+    pub(crate) async fn synced(&self) {
+        let mut changes = self.subscribe();
+        while !self.is_synced() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Adds the sample of a decision. The version of the autoscaler doesn't change.
@@ -208,6 +235,7 @@ impl Board {
             deleted: deleted.map(|(_, id)| id.clone()).collect(),
             synced: state.is_synced(),
             problems: state.problems(),
+            silent: state.silence.is_some(),
             now,
             version: state.version,
         }
@@ -289,6 +317,7 @@ impl Inner {
             SourceState::Failed(sentence) => Some(sentence.clone()),
             _ => None,
         });
-        failed.chain(self.notes.iter().cloned()).collect()
+        let silence = self.silence.iter().cloned();
+        silence.chain(failed).chain(self.notes.iter().cloned()).collect()
     }
 }

@@ -31,6 +31,10 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// `shop/web`, which has pods, and this number of others.
     pub(crate) async fn new(others: usize) -> Self {
+        Self::with_options(others, Options::default()).await
+    }
+
+    pub(crate) async fn with_options(others: usize, options: Options) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
         let testbed = Testbed::new(Config { metrics: Some(metrics.clone()), ..Config::default() });
         for name in NAMESPACES {
@@ -48,7 +52,7 @@ impl Cluster {
         testbed.apply_all([failed, web, event()]);
         testbed.apply_all((0..others).map(other));
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
-        let options = Options { title: "production-eu".to_owned(), ..Options::default() };
+        let options = Options { title: "production-eu".to_owned(), ..options };
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
         Self { testbed, url: dashboard.url(), metrics, _dashboard: dashboard }
     }

@@ -14,6 +14,7 @@
 
 mod chromium;
 mod cluster;
+mod forecast;
 
 use std::{fs, path::Path};
 
@@ -148,7 +149,7 @@ async fn autoscaler_is_explained_and_followed() {
         .testbed
         .delete("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web")
         .expect("deleted");
-    tab.wait_for("document.getElementById('detail-sentence').textContent.includes('no such')")
+    tab.wait_for("document.getElementById('detail-sentence').textContent.includes('There is no autoscaler web in ')")
         .await;
     assert_no_errors(&tab);
 }

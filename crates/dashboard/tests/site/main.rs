@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
 mod http;
+mod silence;
 
 use std::{sync::Arc, time::Duration};
 
@@ -318,6 +319,10 @@ impl PastSource for Controller {
         let settings = Some(Settings::default().with_tolerance(0.5));
         Ok(Past { history, settings, samples, decisions: vec![decision], ..Past::default() })
     }
+
+    async fn silence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+        None
+    }
 }
 
 #[tokio::test]
@@ -354,6 +359,10 @@ impl PastSource for ScheduleController {
     ) -> Result<Past, String> {
         let settings = Some(Settings::default().with_exact_schedules(true));
         Ok(Past { settings, ..Past::default() })
+    }
+
+    async fn silence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+        None
     }
 }
 

@@ -3,6 +3,7 @@
 mod browser;
 mod metrics;
 mod past;
+mod silence;
 
 use std::{process::ExitCode, sync::Arc};
 

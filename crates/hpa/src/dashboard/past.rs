@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 
 use crate::{
     args::ControllerArguments,
-    debug_client::{DebugClient, LeaseName, Unavailable},
+    dashboard::silence,
+    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
 };
 
 /// The time for which the result of a search for the leader is used.
@@ -27,6 +28,8 @@ pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
     found: Mutex<Option<Found>>,
+    /// When the lease was first seen without a holder, if it has had none since.
+    released: Mutex<Option<Timestamp>>,
 }
 
 /// The debug API of a controller, or the reason why there is none.
@@ -39,7 +42,26 @@ struct Found {
 
 impl ControllerPast {
     pub(super) fn new(client: Client, location: &ControllerArguments) -> Self {
-        Self { client, location: location.clone(), found: Mutex::default() }
+        Self {
+            client,
+            location: location.clone(),
+            found: Mutex::default(),
+            released: Mutex::default(),
+        }
+    }
+
+    /// When the lease was first seen without a holder. `None` if it has one or can't be read.
+    async fn released_since(
+        &self,
+        holder: &Result<LeaseHolder, Unavailable>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let mut since = self.released.lock().await;
+        *since = match holder {
+            Err(Unavailable::NotHeld(_) | Unavailable::NoLease(_)) => since.or(Some(now)),
+            _ => None,
+        };
+        *since
     }
 
     async fn api(&self, lease: LeaseName) -> Result<Arc<DebugClient>, Unavailable> {
@@ -86,5 +108,34 @@ impl PastSource for ControllerPast {
         let mut past = past.map_err(|unavailable| unavailable.to_string())?;
         past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
         Ok(past)
+    }
+
+    async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
+        let managers = || managers.iter().map(String::as_str);
+        let lease = LeaseName::choose(&self.location, managers());
+        // A lease that no status names may be left from a controller that was removed.
+        let statuses = silence::statuses_of(&lease, managers());
+        if self.location.controller_url.is_none() && statuses > 0 {
+            let holder = LeaseHolder::read(&self.client, &lease).await;
+            let now = Timestamp::now();
+            let since = self.released_since(&holder, now).await;
+            let sentence = match &holder {
+                Ok(holder) => silence::of_lease(holder, statuses, now, limit),
+                Err(_) => silence::of_released(&lease, statuses, since?, now, limit),
+            };
+            if sentence.is_some() || holder.is_err() {
+                return sentence;
+            }
+        }
+        let status = match self.api(lease).await {
+            Ok(api) => api.status().await,
+            Err(error) => Err(error),
+        };
+        match (status, &self.location.controller_url) {
+            (Ok(status), _) => silence::of_status(&status, limit),
+            (Err(error), Some(url)) => Some(silence::of_url(&url.to_string(), &error)),
+            // The lease is renewed, and the page of an autoscaler says why the rest is unknown.
+            (Err(_), None) => None,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, debug::DebugView};
 use hpa_dashboard::{Past, PastSource};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// The past from the documents of the debug API, without a request.
 pub(super) struct DemoPast(pub(super) DebugView);
@@ -20,5 +20,10 @@ impl PastSource for DemoPast {
         let mut past = Past::from(detail);
         past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
         Ok(past)
+    }
+
+    /// The controller is part of this process.
+    async fn silence(&self, _: &[String], _: SignedDuration) -> Option<String> {
+        None
     }
 }

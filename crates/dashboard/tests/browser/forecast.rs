@@ -1,0 +1,177 @@
+//! The chart of a forecast, and the notes about a controller that makes no decisions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hpa_controller::{
+    HpaKey,
+    forecast::{ForecastPoint, ForecastView, LoadReading, Yesterday},
+};
+use hpa_dashboard::{Options, Past, PastDecision, PastSource};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    EXPLAINED, LOADED, assert_no_errors,
+    chromium::{Tab, program},
+    cluster::Cluster,
+    text,
+};
+
+/// A controller that forecasts the load of the first metric, three minutes ahead.
+struct Forecaster {
+    last_decision: SignedDuration,
+}
+
+#[async_trait]
+impl PastSource for Forecaster {
+    async fn past(
+        &self,
+        _: &HpaKey,
+        _: Option<&str>,
+        _: Option<Timestamp>,
+    ) -> Result<Past, String> {
+        let now = Timestamp::now();
+        let until = now - self.last_decision;
+        let decision = PastDecision {
+            from: until,
+            until,
+            current: Some(5),
+            scaled_to: None,
+            sentence: "stays".to_owned(),
+        };
+        Ok(Past { decisions: vec![decision], forecasts: vec![forecast(now)], ..Past::default() })
+    }
+
+    async fn silence(&self, _: &[String], limit: SignedDuration) -> Option<String> {
+        (self.last_decision > limit).then(|| "No controller makes decisions.".to_owned())
+    }
+}
+
+fn forecast(now: Timestamp) -> ForecastView {
+    let points = |first: i32, step: i32| -> Vec<_> {
+        let minutes = (first..=3).filter(|minute| (minute - 3) % step == 0);
+        minutes.map(|minute| point(now, minute)).collect()
+    };
+    ForecastView {
+        index: 0,
+        metric: "cpu".to_owned(),
+        reason: Some("Forecasting".to_owned()),
+        text: Some("half of the overload".to_owned()),
+        checked_at: Some(now),
+        season: Some("daily".to_owned()),
+        is_smoothed: false,
+        horizon_seconds: 180,
+        quantile: 0.8,
+        load_per_replica: Some(0.06),
+        overload_minutes: None,
+        yesterday: Some(Yesterday { compared: 144, covered: 0.9, error: 0.1 }),
+        points: points(-1440, 10),
+        recent: points(-57, 1),
+        read: Some(LoadReading { at: now, load: 1.26 }),
+        unit: Some("cores".to_owned()),
+    }
+}
+
+/// A load that has risen for ten minutes.
+fn point(now: Timestamp, minute: i32) -> ForecastPoint {
+    let forecast = 0.3 + 0.09 * f64::from((minute + 10).max(0));
+    ForecastPoint {
+        at: now + SignedDuration::from_mins(minute.into()),
+        load: (minute < -1).then_some(forecast - 0.05),
+        forecast,
+        days: 14,
+        low: forecast * 0.8,
+        high: forecast * 1.2,
+    }
+}
+
+async fn open(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
+    let past: Option<Arc<dyn PastSource>> = Some(Arc::new(Forecaster { last_decision }));
+    let cluster = Cluster::with_options(0, Options { past, ..Options::default() }).await;
+    tab.set_appearance(1280, 1000, "light").await;
+    tab.open(&cluster.url, LOADED).await;
+    tab.evaluate("document.querySelector('#autoscalers a').click()").await;
+    tab.wait_for(EXPLAINED).await;
+    cluster
+}
+
+/// The picture of the last hour, which is before that of the past day.
+const PICTURE: &str = "document.querySelector('#metrics section section svg[role=img]')";
+
+#[tokio::test]
+async fn forecast_is_drawn_around_now_with_its_band_and_the_newest_reading() {
+    let Some(program) = program() else { return };
+    let mut tab = Tab::new(&program).await;
+    let _cluster = open(&mut tab, SignedDuration::ZERO).await;
+    let card = "document.querySelector('#metrics section section')";
+    let legend = tab.evaluate(&format!("{card}.querySelector('.legend').textContent")).await;
+    let legend = legend.as_str().expect("text");
+    assert!(legend.contains("last reading: 1.26 cores"), "{legend}");
+    assert!(!legend.contains("none"), "{legend}");
+    let described = tab.evaluate(&format!("{PICTURE}.getAttribute('aria-label')")).await;
+    let described = described.as_str().expect("text");
+    assert!(described.starts_with("Load of cpu in cores and its forecast: "), "{described}");
+    assert!(described.contains("8 of 10 cases is 1.18 cores to 1.76 cores at"), "{described}");
+    // The band is closed and filled, and the hour fills the picture: now is near its right edge.
+    let band = format!("{PICTURE}.querySelector('.area.band').getAttribute('d')");
+    assert!(tab.evaluate(&band).await.as_str().is_some_and(|path| path.ends_with('Z')));
+    let share = format!(
+        "(() => {{ const numbers = (name) => [...{PICTURE}.querySelector(name).getAttribute('d')
+            .matchAll(/[MH]([0-9.]+)/g)].map(([, x]) => Number(x));
+            const [left, right] = numbers('path.grid');
+            return (numbers('path.now')[0] - left) / (right - left); }})()"
+    );
+    let share = tab.evaluate(&share).await.as_f64().expect("a share");
+    assert!((0.93..0.97).contains(&share), "{share}");
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn silent_controller_is_seen_at_once() {
+    let Some(program) = program() else { return };
+    let mut tab = Tab::new(&program).await;
+    let _cluster = open(&mut tab, SignedDuration::from_secs(190)).await;
+    let state = text(&mut tab, "detail-state").await;
+    assert!(state.contains("No decision of the controller for 3m "), "{state}");
+    assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
+    tab.wait_for("document.body.classList.contains('silent')").await;
+    tab.evaluate("document.querySelector('#back').click()").await;
+    tab.wait_for(LOADED).await;
+    let steady = "getComputedStyle(document.querySelector('.badge[data-state=steady]')).color
+        === getComputedStyle(document.querySelector('.quiet')).color";
+    assert_eq!(tab.evaluate(steady).await, true, "the state is not green");
+    assert_eq!(text(&mut tab, "problems").await, "No controller makes decisions.");
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn page_of_an_autoscaler_that_does_not_exist_has_no_panels() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(0).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let url = "history.pushState(null, '', '/?autoscaler=core/shop/none');
+        dispatchEvent(new PopStateEvent('popstate'))";
+    tab.evaluate(url).await;
+    tab.wait_for("document.getElementById('detail').classList.contains('absent')").await;
+    let sentence = text(&mut tab, "detail-sentence").await;
+    assert!(
+        sentence.starts_with("There is no autoscaler none in the namespace shop."),
+        "{sentence}"
+    );
+    let visible = "[...document.querySelectorAll('#detail > *')]
+        .filter((part) => part.offsetHeight > 0).map((part) => part.tagName).join()";
+    assert_eq!(tab.evaluate(visible).await, "P,H1,P");
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn setting_may_break_after_its_equals_sign_only() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(0).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    let parts = "import('/dom.js').then(({ breakable }) => breakable('forecast=scale')
+        .filter((part) => typeof part === 'string').join('|'))";
+    assert_eq!(tab.evaluate(parts).await, "forecast=|scale");
+}

@@ -1,0 +1,141 @@
+//! Sentences about a controller that makes no decisions.
+
+use hpa_calc::explain::counted;
+use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
+
+/// What follows for the rest of the page.
+const OLD: &str = "What is shown of the autoscalers may be old.";
+
+/// The number of statuses whose field manager names this lease.
+pub(super) fn statuses_of<'a>(lease: &LeaseName, managers: impl Iterator<Item = &'a str>) -> usize {
+    let name = (lease.namespace.as_str(), lease.name.as_str());
+    managers.filter_map(FieldManager::parse_lease).filter(|named| *named == name).count()
+}
+
+/// About a lease that its holder has not renewed for longer than `limit`.
+pub(super) fn of_lease(
+    holder: &LeaseHolder,
+    statuses: usize,
+    now: Timestamp,
+    limit: SignedDuration,
+) -> Option<String> {
+    let age = holder.renewed.map(|renewed| now.duration_since(renewed));
+    if !holder.is_expired(now) || age.is_some_and(|age| age <= limit) {
+        return None;
+    }
+    let pod = holder.pod_name();
+    let renewed = match age {
+        Some(age) => format!("has not renewed it for {}", in_minutes(age)),
+        None => "has never renewed it".to_owned(),
+    };
+    Some(of_cause(&holder.lease, statuses, &format!("{pod} {renewed}")))
+}
+
+/// About a lease that has had no holder for longer than `limit`.
+pub(super) fn of_released(
+    lease: &LeaseName,
+    statuses: usize,
+    since: Timestamp,
+    now: Timestamp,
+    limit: SignedDuration,
+) -> Option<String> {
+    let age = now.duration_since(since);
+    let cause = || format!("no instance has held it for at least {}", in_minutes(age));
+    (age > limit).then(|| of_cause(lease, statuses, &cause()))
+}
+
+fn of_cause(LeaseName { namespace, name }: &LeaseName, statuses: usize, cause: &str) -> String {
+    let named = counted(statuses, "autoscaler");
+    format!(
+        "No controller makes decisions with the lease {namespace}/{name}, whose holder stored the \
+         status of {named}: {cause}. {OLD}"
+    )
+}
+
+/// About a leader whose oldest reconcile is longer ago than `limit` and four of its sync periods.
+pub(super) fn of_status(status: &ControllerStatus, limit: SignedDuration) -> Option<String> {
+    let oldest = status.oldest_reconcile_seconds?;
+    let limit = limit.as_secs_f64().max(4.0 * status.sync_period_seconds);
+    if oldest <= limit {
+        return None;
+    }
+    let oldest = in_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
+    Some(format!(
+        "The controller answers, but has made no decision for {oldest} about at least one \
+         autoscaler. {OLD}"
+    ))
+}
+
+/// About a debug API that the user has named.
+pub(super) fn of_url(url: &str, error: &Unavailable) -> String {
+    format!("Whether the controller at {url} makes decisions is unknown: {error}. {OLD}")
+}
+
+/// `3m` or `2h 5m`. The sentence changes once a minute at most, because each change is sent to all
+/// pages.
+fn in_minutes(age: SignedDuration) -> String {
+    let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
+    match hours {
+        0 => format!("{minutes}m"),
+        _ => format!("{hours}h {minutes}m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const LIMIT: SignedDuration = SignedDuration::from_mins(2);
+
+    #[rstest]
+    #[case::renewed(Some(5), None)]
+    #[case::just_expired(Some(40), None)]
+    #[case::dead(Some(200), Some("hpa-1 has not renewed it for 3m."))]
+    #[case::dead_for_hours(Some(7500), Some("hpa-1 has not renewed it for 2h 5m."))]
+    #[case::never_renewed(None, Some("hpa-1 has never renewed it."))]
+    fn lease_that_is_not_renewed_is_reported(
+        #[case] age: Option<i64>,
+        #[case] expected: Option<&str>,
+    ) {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let holder = LeaseHolder {
+            lease: LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() },
+            identity: "hpa-1_x".to_owned(),
+            renewed: age.map(|age| now - SignedDuration::from_secs(age)),
+            duration: SignedDuration::from_secs(15),
+            transitions: 0,
+        };
+        let sentence = of_lease(&holder, 3, now, LIMIT);
+        assert_eq!(sentence.is_some(), expected.is_some(), "{sentence:?}");
+        if let (Some(sentence), Some(expected)) = (sentence, expected) {
+            let lease = "No controller makes decisions with the lease scaling/hpa, ";
+            assert!(sentence.starts_with(lease), "{sentence}");
+            assert!(sentence.contains("the status of 3 autoscalers: "), "{sentence}");
+            assert!(sentence.contains(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn lease_without_a_holder_is_reported_after_the_limit() {
+        let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let sentence =
+            |age| of_released(&lease, 1, now - SignedDuration::from_secs(age), now, LIMIT);
+        assert_eq!(sentence(100), None);
+        let sentence = sentence(200).unwrap();
+        assert!(sentence.contains("no instance has held it for at least 3m. "), "{sentence}");
+    }
+
+    #[test]
+    fn only_statuses_that_name_the_lease_count() {
+        let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
+        let managers =
+            ["hpa-controller:scaling/hpa", "hpa-controller:a/hpa", "kube-controller-manager"];
+        assert_eq!(statuses_of(&lease, managers.into_iter()), 1);
+    }
+}
