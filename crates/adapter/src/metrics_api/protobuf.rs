@@ -265,7 +265,8 @@ fn quantity(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a time in whole seconds, as apimachinery does: its nanoseconds are 0. An unset time is empty.
+/// Encodes a time in whole seconds, as apimachinery does: its nanoseconds are 0. An unset time is
+/// empty.
 fn time(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(time) = text.parse::<Timestamp>() {

@@ -69,14 +69,6 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    fn max_replicas(to: i32) -> Self {
-        Self::MaxReplicas { to }
-    }
-
-    fn min_replicas(to: i32) -> Self {
-        Self::MinReplicas { to }
-    }
-
     /// The inputs with this change.
     #[must_use]
     pub fn apply(&self, inputs: &Inputs) -> Inputs {
@@ -125,17 +117,17 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         return unpause.into_iter().chain(by_time).collect();
     };
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
-    let bound = match explanation.limited_by {
-        Some(ConditionReason::TooManyReplicas) => Some(Trigger::max_replicas as fn(i32) -> Trigger),
+    let bound = |to| match explanation.limited_by {
+        Some(ConditionReason::TooManyReplicas) => Some(Trigger::MaxReplicas { to }),
         // Zero replicas need more than a bound.
-        Some(ConditionReason::TooFewReplicas) if stabilized > 0 => Some(Trigger::min_replicas as _),
+        Some(ConditionReason::TooFewReplicas) if stabilized > 0 => {
+            Some(Trigger::MinReplicas { to })
+        }
         _ => None,
     };
     // Policies may permit less: the nearest bound with the same effect.
-    let bound = bound.map(|trigger| {
-        let permitted = trigger(stabilized).apply(inputs).answer();
-        trigger(permitted).into_change(inputs)
-    });
+    let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).answer());
+    let bound = permitted.and_then(bound).map(|trigger| trigger.into_change(inputs));
     // Another limit may lead to the same answer.
     let bound = bound.filter(|change| change.replicas != answer);
     let mut changes: Vec<_> = unpause.into_iter().chain(bound).collect();

@@ -80,8 +80,8 @@ impl Inputs {
         self.doubted_report(None)
     }
 
-    /// Reports the decision. `doubt` says why nobody may act on it, if something other than the
-    /// inputs says so: for example, that no controller runs.
+    /// Reports the decision. `doubt` is a reason that is not in the inputs why the decision may not
+    /// be carried out: for example, that no controller is running.
     pub fn doubted_report(&self, doubt: Option<String>) -> Report {
         Report::new(self, doubt).in_lines()
     }

@@ -69,7 +69,7 @@ impl AutoscalerForecasts {
             };
             let load = loads.get(index).copied().flatten();
             if let Some(load) = load {
-                if metric.load.is_none() {
+                if metric.read.is_none() {
                     shared.request_check();
                 }
                 metric.add(load, now);
@@ -147,7 +147,8 @@ impl AutoscalerForecasts {
         for (index, metric) in self.metrics.iter_mut().enumerate() {
             let Some(metric) = metric.as_mut().filter(|metric| is_due(metric)) else { continue };
             // Its target is known with its first reading.
-            let Some(load) = metric.load.filter(|load| load.per_replica > 0.0) else { continue };
+            let load = metric.read.map(|(_, load)| load).filter(|load| load.per_replica > 0.0);
+            let Some(load) = load else { continue };
             let Some(spec) = self.specs.get(index).cloned() else { continue };
             let workload = Workload {
                 startup,

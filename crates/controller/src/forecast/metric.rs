@@ -25,9 +25,8 @@ pub(crate) struct Parameters {
 #[derive(Debug)]
 pub(super) struct MetricState {
     pub(super) history: History,
-    /// The last load that was read.
-    pub(super) load: Option<Load>,
-    pub(super) read_at: Option<Timestamp>,
+    /// The last load that was read, and when.
+    pub(super) read: Option<(Timestamp, Load)>,
     /// The last check that succeeded.
     pub(super) checked: Option<Checked>,
     /// Why the checks since then have failed.
@@ -67,8 +66,7 @@ impl MetricState {
     pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
         Self {
             history: History::new(HISTORY_DAYS),
-            load: None,
-            read_at: None,
+            read: None,
             checked: None,
             failure: None,
             next_check: Instant::now(),
@@ -82,8 +80,7 @@ impl MetricState {
         if let Ok(measured) = now.checked_sub(METRIC_DELAY) {
             self.history.add(measured, load.total);
         }
-        self.load = Some(load);
-        self.read_at = Some(now);
+        self.read = Some((now, load));
     }
 
     /// The forecast, if the metric was read. `None` until the first check has ended.

@@ -161,14 +161,14 @@ fn view(
         is_smoothed: checked.is_some_and(|checked| checked.model.level == Level::Smoothed),
         horizon_seconds: parameters.horizon.as_secs(),
         quantile: parameters.quantile,
-        load_per_replica: state.load.map(|load| load.per_replica),
+        load_per_replica: state.read.map(|(_, load)| load.per_replica),
         overload_minutes: checked
             .and_then(|checked| checked.comparison)
             .map(|comparison| (overload(comparison.forecast), overload(comparison.lowered))),
         yesterday,
         points,
         recent: recent(state, parameters, now),
-        read: state.read_at.zip(state.load).map(|(at, load)| LoadReading { at, load: load.total }),
+        read: state.read.map(|(at, load)| LoadReading { at, load: load.total }),
         unit: unit(spec).map(ToOwned::to_owned),
     }
 }
@@ -236,7 +236,7 @@ fn point(
     newest: Timestamp,
 ) -> Option<(ForecastPoint, f64)> {
     // The newest bucket is not complete.
-    let read = if made == newest { state.load.map(|load| load.total) } else { None };
+    let read = state.read.filter(|_| made == newest).map(|(_, load)| load.total);
     let level = read.or_else(|| state.history.load(made))?;
     let forecast = state.history.forecast(&state.question(level, parameters, made))?;
     let point = ForecastPoint {

@@ -245,6 +245,8 @@ pub struct ScaleUnavailable {
     pub error: ScaleReadError,
     /// The target doesn't exist, as opposed to a failed request.
     pub is_gone: bool,
+    /// The API server forbids the request.
+    pub is_forbidden: bool,
 }
 
 /// Reads the scale of a target, from the first resource of its kind that has an object of that
@@ -257,10 +259,11 @@ pub async fn read_scale(
 ) -> Result<(ScaleObject, Mapping), ScaleUnavailable> {
     let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| {
         let error = ScaleReadError::InvalidApiVersion(error.to_string());
-        ScaleUnavailable { is_gone: true, error }
+        ScaleUnavailable { is_gone: true, is_forbidden: false, error }
     })?;
     let mappings = mapper.mappings(&kind).await.map_err(|error| ScaleUnavailable {
         is_gone: matches!(error, MapperError::NoMatch { .. }),
+        is_forbidden: false,
         error: ScaleReadError::UnknownKind(error.to_string()),
     })?;
     match scales.find(namespace, &mappings, &target.name).await {
@@ -272,7 +275,11 @@ pub async fn read_scale(
                 mapper.invalidate(&kind.group);
             }
             let is_gone = !is_served || matches!(error, ScaleError::NotFound(_));
-            Err(ScaleUnavailable { is_gone, error: ScaleReadError::Read(error.to_string()) })
+            let refusal =
+                if let ScaleError::Request(error) = &error { error.status() } else { None };
+            let is_forbidden = refusal.is_some_and(Status::is_forbidden);
+            let error = ScaleReadError::Read(error.to_string());
+            Err(ScaleUnavailable { error, is_gone, is_forbidden })
         }
     }
 }

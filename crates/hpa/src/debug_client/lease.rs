@@ -13,6 +13,9 @@ use crate::args::ControllerArguments;
 /// The name of the container port of the debug API.
 const PORT_NAME: &str = "debug";
 
+/// The field manager and the lease of kube-controller-manager.
+pub(crate) const BUILT_IN: &str = "kube-controller-manager";
+
 /// The default name of the lease.
 const DEFAULT_LEASE: &str = "hpa-controller";
 /// The default namespace of the lease.
@@ -28,7 +31,7 @@ pub(crate) struct LeaseName {
 impl LeaseName {
     /// That of kube-controller-manager.
     pub(crate) fn built_in() -> Self {
-        Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: "kube-controller-manager".to_owned() }
+        Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: BUILT_IN.to_owned() }
     }
 
     /// The lease from the flags, or else the one that most field managers of statuses name.

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use self::token::DebugToken;
 pub(crate) use self::{
-    lease::{Leader, LeaseHolder, LeaseName},
+    lease::{BUILT_IN, Leader, LeaseHolder, LeaseName},
     unavailable::Unavailable,
 };
 use crate::{

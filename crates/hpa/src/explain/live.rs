@@ -21,7 +21,9 @@ use hpa_controller::{
         AutoscalerDetail, effective_settings, fill_forecasts, fill_readings, settings_of_controller,
     },
     k8s::FieldManager,
-    scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
+    scale_target::{
+        MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, ScaleUnavailable, read_scale,
+    },
 };
 use hpa_metrics::CoalescingSettings;
 use jiff::{SignedDuration, Timestamp};
@@ -46,8 +48,6 @@ const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
 /// The debug API is asked for at least this period, which has a value of every metric.
 const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
-/// In errors of the API server about the user's rights.
-const FORBIDDEN: &str = " is forbidden: User ";
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
 
@@ -121,14 +121,15 @@ impl Cluster {
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
         let target = self.target(&hpa).await;
-        if let Err(error) = &target {
-            self.require_rights(&hpa, &settings, error)?;
+        if let Err(unavailable) = &target {
+            self.require_rights(&hpa, &settings, unavailable)?;
         }
         let idle = if past.is_ok() { None } else { self.idle(&controller).await };
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let is_reference = controller.is_reference() && past.is_err();
         let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
-        let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
+        let scale = target.as_ref().map(|target| target.scale.clone());
+        let scale = scale.map_err(|unavailable| unavailable.error.clone());
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let selected = match (&selector, &target) {
             (Some(selector), Ok(target)) => {
@@ -167,10 +168,9 @@ impl Cluster {
         &self,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
-        error: &hpa_calc::ScaleReadError,
+        ScaleUnavailable { error, is_forbidden, .. }: &ScaleUnavailable,
     ) -> anyhow::Result<()> {
-        let error = error.to_string();
-        if error.contains(FORBIDDEN) {
+        if *is_forbidden {
             let AutoscalerName { namespace, name, .. } = &self.autoscaler;
             bail!(
                 "unable to explain {namespace}/{name}: {error}. The controller has rights of its \
@@ -181,17 +181,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// Why nobody acts, if the lease of the controller that stored the status says so. `None` if
-    /// it has no lease, or one that can't be read.
+    /// The reason why no controller is running, by the lease of the one that stored the status.
+    /// `None` if one is running, or if there is no lease that says so.
     async fn idle(&self, controller: &StatusController) -> Option<String> {
         let manager = controller.name.as_deref()?;
-        let has_own_lease = FieldManager::parse_lease(manager).is_some();
         let own = LeaseName::choose(&self.location, [manager]);
-        let leases = match has_own_lease {
-            true => vec![own],
+        let leases = if FieldManager::parse_lease(manager).is_some() {
+            vec![own]
+        } else if controller.is_reference() {
             // It may have been replaced since.
-            false if controller.is_reference() => vec![LeaseName::built_in(), own],
-            false => return None,
+            vec![LeaseName::built_in(), own]
+        } else {
+            return None;
         };
         let mut expired = None;
         for lease in leases {
@@ -250,13 +251,10 @@ impl Cluster {
         }
     }
 
-    async fn target(
-        &self,
-        hpa: &HorizontalPodAutoscaler,
-    ) -> Result<ScaleObject, hpa_calc::ScaleReadError> {
+    async fn target(&self, hpa: &HorizontalPodAutoscaler) -> Result<ScaleObject, ScaleUnavailable> {
         let target = &hpa.spec.scale_target_ref;
         let read = read_scale(&self.mapper, &self.scales, &self.autoscaler.namespace, target).await;
-        read.map(|(object, _)| object).map_err(|unavailable| unavailable.error)
+        read.map(|(object, _)| object)
     }
 
     /// The pods of the selector (and of the owner, if one is given), and the autoscalers that

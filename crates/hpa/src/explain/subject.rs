@@ -7,7 +7,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::past;
-use crate::{debug_client::Unavailable, manifests::text, terminal::escape_line};
+use crate::{
+    debug_client::{BUILT_IN, Unavailable},
+    manifests::text,
+    terminal::escape_line,
+};
 
 /// The inputs of the decision to explain, and the controller of the autoscaler.
 pub(super) struct Subject {
@@ -17,7 +21,7 @@ pub(super) struct Subject {
     pub(super) past: Result<AutoscalerDetail, Unavailable>,
     /// The metrics whose values are the controller's, not read by this command.
     pub(super) read_by_controller: Vec<String>,
-    /// Why no controller acts on the autoscaler, if a lease says so.
+    /// The reason why no controller is running, if a lease says so.
     pub(super) idle: Option<String>,
 }
 
@@ -89,7 +93,7 @@ impl StatusController {
 
     /// Whether it is kube-controller-manager, which doesn't support pause annotations.
     pub(super) fn is_reference(&self) -> bool {
-        self.name.as_deref() == Some("kube-controller-manager")
+        self.name.as_deref() == Some(BUILT_IN)
     }
 }
 

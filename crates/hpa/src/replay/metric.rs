@@ -8,6 +8,8 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, MetricIdentifier, MetricSpec, MetricTarget},
 };
 
+use super::series::Series;
+
 const MEBI: f64 = 1_048_576.0;
 
 /// A metric of the spec.
@@ -62,6 +64,20 @@ impl Source {
 }
 
 impl Metric {
+    /// Whether the value is one for all pods, which falls as replicas are added.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.target, Target::Value(_)) && !self.source.is_of_pods()
+    }
+
+    /// A value of the metric summed up over the pods.
+    pub(super) fn total(&self, value: Series, replicas: &Series) -> Series {
+        if self.is_shared() {
+            value.zip(replicas, |value, replicas| value * replicas)
+        } else {
+            value
+        }
+    }
+
     /// The metrics of an autoscaler without those to ignore.
     pub(super) fn all(
         hpa: &HorizontalPodAutoscaler,

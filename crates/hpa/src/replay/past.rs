@@ -69,12 +69,7 @@ impl Past {
 impl Recorded {
     /// The metric summed up over the pods.
     pub(super) fn total(&self, replicas: &Series) -> Series {
-        match (&self.metric.source, self.metric.target) {
-            (source, Target::Value(_)) if !source.is_of_pods() => {
-                self.value.zip(replicas, |value, replicas| value * replicas)
-            }
-            _ => self.value.clone(),
-        }
+        self.metric.total(self.value.clone(), replicas)
     }
 
     /// The target for a pod, in units of the metric.

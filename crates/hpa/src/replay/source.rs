@@ -10,10 +10,7 @@ use hpa_prometheus::{client::Client, source::PrometheusProvider};
 use jiff::SignedDuration;
 
 use super::{
-    fetch::Reader,
-    metric::{Metric, Target},
-    query::TargetRef,
-    read::rate_window,
+    fetch::Reader, metric::Metric, query::TargetRef, read::rate_window, series::Series,
     window::Window,
 };
 
@@ -56,12 +53,13 @@ impl PrometheusPast {
             Some(_) => PastError::Failed(message),
             None => PastError::Unknown(message),
         })?;
-        let is_shared = matches!(metric.target, Target::Value(_)) && !metric.source.is_of_pods();
-        let mut load = reader.read(&query).await.map_err(failed)?;
-        if is_shared {
-            let replicas = reader.read(&target.replicas(None)).await.map_err(failed)?;
-            load = load.zip(&replicas, |value, replicas| value * replicas);
-        }
+        let replicas = if metric.is_shared() {
+            reader.read(&target.replicas(None)).await.map_err(failed)?
+        } else {
+            Series::default()
+        };
+        let value = reader.read(&query).await.map_err(failed)?;
+        let load = metric.total(value, &replicas);
         if load.is_empty() {
             let text = format!("Prometheus has no samples of {}", query.what);
             return Err(PastError::Unknown(text));

@@ -10,10 +10,9 @@ use super::{
     cluster::Observed,
     controller::seconds,
 };
-use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
+use crate::debug_client::{BUILT_IN as NAME, LeaseHolder, LeaseName, Unavailable};
 
 const NAMESPACE: &str = "kube-system";
-const NAME: &str = "kube-controller-manager";
 /// The names of the HPA controller in `--controllers`.
 const HPA_CONTROLLER: [&str; 2] =
     ["horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"];

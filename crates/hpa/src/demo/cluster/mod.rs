@@ -75,8 +75,8 @@ pub(crate) struct DemoCluster {
     _running: RunningSimulation,
 }
 
-/// The autoscalers whose past is being checked. A check takes real time, so that meanwhile the
-/// simulated time must not run away.
+/// The autoscalers whose past is being checked. A check takes real time, so simulated time slows
+/// down until it ends.
 #[derive(Debug, Default)]
 struct Unchecked {
     keys: BTreeSet<HpaKey>,
