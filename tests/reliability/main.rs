@@ -3,7 +3,7 @@
 //! Named scenarios and random ones run twice, with faults and without. Soon after the faults end,
 //! both runs must agree, and the [`invariants`] must hold throughout.
 //!
-//! Random scenarios run for a few dozen seeds, for 500 with `HPA_LONG_TESTS=1`, or for
+//! Random scenarios run for a few dozen seeds, for 300 with `HPA_LONG_TESTS=1`, or for
 //! `RELIABILITY_SEEDS` (a count, or `FROM..TO`). `RELIABILITY_SEED=N` runs one seed and prints
 //! its journal. `RELIABILITY_JOURNAL=1` makes named scenarios print their journal.
 

@@ -48,7 +48,7 @@ const OTHER_WRITES: u64 = 500;
 /// Real-time limit of a seed.
 const LIMIT: Duration = Duration::from_mins(2);
 
-fn number(variable: &str) -> Option<u64> {
+pub(crate) fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
 }
 

@@ -9,13 +9,12 @@ pub(crate) mod versions;
 
 pub(crate) use self::settings::fields_to_annotations;
 
-use anyhow::bail;
 use serde_json::{Value, json};
 
 use self::document::Document;
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
-    manifests::read_file,
+    manifests::{combined_error, read_file},
 };
 
 /// Converts a manifest to standard output. Writes nothing if any object fails to convert.
@@ -42,7 +41,7 @@ fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String>
         }
     }
     if !errors.is_empty() {
-        bail!(errors.join("\n"));
+        return Err(combined_error(&errors));
     }
     match format {
         Format::Yaml => yaml(&converted),

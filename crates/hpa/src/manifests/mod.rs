@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 use self::yaml::Fields;
@@ -173,6 +173,14 @@ pub(crate) fn parse(file: &str, stream: &str) -> anyhow::Result<Vec<Manifest>> {
     match input.problems.first() {
         Some(problem) => bail!("{problem}"),
         None => Ok(input.manifests),
+    }
+}
+
+/// The error of objects with several mistakes: the only one, or their number and a line for each.
+pub(crate) fn combined_error(errors: &[String]) -> anyhow::Error {
+    match errors {
+        [only] => anyhow!("{only}"),
+        several => anyhow!("{} errors:\n{}", several.len(), several.join("\n")),
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, anyhow};
 use hpa_collectors::schedules::{
-    Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window,
+    Change, Problem, ScalingScheduleSpec, Schedule, ScheduledMetric, Settings, Window,
 };
 use jiff::{Timestamp, tz::TimeZone};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::chart;
-use crate::manifests::{Manifest, text};
+use crate::manifests::{Manifest, combined_error, text};
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 pub(super) const API_VERSION: &str = "zalando.org/v1";
@@ -29,28 +29,55 @@ pub(super) struct Preview {
     pub(super) problems: Vec<Problem>,
 }
 
-/// The schedules of some manifests.
+/// The schedules of some manifests. The error has a line for each invalid entry of each schedule.
 pub(super) fn read(
     manifests: &[Manifest],
     settings: &Settings,
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<Vec<Preview>> {
-    let mut previews = Vec::new();
+    let (mut previews, mut errors) = (Vec::new(), Vec::new());
     for Manifest { object, .. } in manifests {
         if text(object, "/apiVersion") != API_VERSION || !KINDS.contains(&text(object, "/kind")) {
             continue;
         }
         let name = name(object);
-        let spec = object.get("spec").cloned().unwrap_or_default();
-        let preview = serde_path_to_error::deserialize::<_, ScalingScheduleSpec>(spec)
-            .map_err(|error| anyhow!("spec.{}: {}", error.path(), error.inner()))
-            .and_then(|spec| Ok(ScheduledMetric::new(&spec, settings)?))
-            .and_then(|metric| Preview::new(name.clone(), &metric, settings, from, to))
-            .with_context(|| name)?;
-        previews.push(preview);
+        let preview = parse(object.get("spec").cloned().unwrap_or_default()).and_then(|spec| {
+            let metric =
+                ScheduledMetric::new(&spec, settings).map_err(|it| vec![it.to_string()])?;
+            Preview::new(name.clone(), &metric, settings, from, to)
+                .map_err(|error| vec![error.to_string()])
+        });
+        match preview {
+            Ok(preview) => previews.push(preview),
+            Err(found) => errors.extend(found.into_iter().map(|it| format!("{name}: {it}"))),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(combined_error(&errors));
     }
     Ok(previews)
+}
+
+/// The spec of a schedule, or the first error of each invalid entry.
+fn parse(spec: Value) -> Result<ScalingScheduleSpec, Vec<String>> {
+    let entries = spec.get("schedules").and_then(Value::as_array).cloned().unwrap_or_default();
+    deserialize("spec", spec).map_err(|error| {
+        let invalid = |(index, entry)| {
+            deserialize::<Schedule>(&format!("spec.schedules[{index}]"), entry).err()
+        };
+        let invalid: Vec<_> = entries.into_iter().enumerate().filter_map(invalid).collect();
+        if invalid.is_empty() { vec![error] } else { invalid }
+    })
+}
+
+/// The error names the field below `path`.
+fn deserialize<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = error.path().to_string();
+        let dot = if field == "." { "" } else { "." };
+        format!("{path}{dot}{}: {}", field.trim_start_matches('.'), error.inner())
+    })
 }
 
 /// Kind, namespace and name.

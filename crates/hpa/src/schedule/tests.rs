@@ -123,6 +123,25 @@ fn error_names_the_object_and_the_field() {
     assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");
 }
 
+#[test]
+fn each_invalid_entry_of_each_schedule_is_named() {
+    let two = MANIFEST.replace("[Fri]", "[Friday]").replace("value: 25", "value: x");
+    let manifest = format!("{MANIFEST}---{two}---{}", two.replace("evening", "night"));
+    let error = week(&manifest).err().expect("an error").to_string();
+    let lines: Vec<_> =
+        error.lines().map(|line| line.split(": ").take(2).collect::<Vec<_>>()).collect();
+    assert_eq!(
+        lines,
+        [
+            vec!["4 errors:"],
+            vec!["ScalingSchedule shop/evening", "spec.schedules[0].period.days[0]"],
+            vec!["ScalingSchedule shop/evening", "spec.schedules[1].value"],
+            vec!["ScalingSchedule shop/night", "spec.schedules[0].period.days[0]"],
+            vec!["ScalingSchedule shop/night", "spec.schedules[1].value"],
+        ]
+    );
+}
+
 const BOUNDS: &str = r#"
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
