@@ -125,6 +125,7 @@ async fn churn(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
     longest
 }
 
+#[expect(clippy::print_stdout, reason = "the progress of a long run")]
 async fn warm_up_and_measure() {
     let faults = Faults::new(3);
     let cluster = Cluster::start_with(hpa_testbed::Config {
