@@ -25,6 +25,9 @@ fn minutes() -> u32 {
 
 /// Rounds of the measurement, unless `RELIABILITY_ROUNDS` says otherwise.
 const ROUNDS: u64 = 1;
+/// Rounds after which the memory of the event correlator is full, with the smallest [`minutes`]:
+/// 80 autoscalers in each, and 4096 remembered.
+const CORRELATOR_ROUNDS: u64 = 60;
 
 /// The number of autoscalers created and deleted each minute, and of those that coexist.
 const CHURN: usize = 4;
@@ -138,9 +141,11 @@ async fn warm_up_and_measure() {
         faults.add(fault);
     }
     let mut short_lived = ShortLived::default();
-    churn(&cluster, &mut short_lived).await;
-    let (series_before, resident_before) = (series(&cluster.telemetry.render()), resident());
     let rounds = number("RELIABILITY_ROUNDS").unwrap_or(ROUNDS);
+    for _ in 0..rounds.min(CORRELATOR_ROUNDS) {
+        churn(&cluster, &mut short_lived).await;
+    }
+    let (series_before, resident_before) = (series(&cluster.telemetry.render()), resident());
     let mut longest = 0;
     for round in 0..rounds {
         longest = longest.max(churn(&cluster, &mut short_lived).await);

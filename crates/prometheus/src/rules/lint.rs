@@ -1,18 +1,24 @@
 //! Finds mistakes in rules without a server: each query is rendered for typical requests and
 //! parsed.
 
+use std::iter;
+
 use hpa_calc::Selector;
-use hpa_metrics::resource::{ApiResources, GroupResource};
+use hpa_metrics::{
+    resource::{ApiResources, GroupResource},
+    with_causes,
+};
 
 use crate::{
     promql::{self, Expr, Node, SyntaxError, Type},
     rules::{
         Compat, Config, RuleSet,
-        config::{DiscoveryRule, Position},
+        config::{DiscoveryRule, NameMapping, Position, RegexFilter},
         explain::object_warnings,
+        labels::MappingError,
         query::{Objects, QueryError},
         resource_metrics::{ResourceMetrics, UsageResource},
-        rule::{Naming, Rule},
+        rule::{Naming, Rule, RuleError},
     },
 };
 
@@ -30,9 +36,10 @@ pub struct Finding {
 /// Replaces the series' name if `seriesQuery` has no constant one.
 const ANY_SERIES: &str = "series_name";
 
+const LABEL_TEMPLATE: &str = "<<.Resource>>";
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
-/// Finds mistakes in rules that compile, in the order of the file.
+/// Finds mistakes in rules, in the order of the file, except for those in [`RuleSet::errors`].
 pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
     let lists = [
@@ -41,9 +48,12 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
     ];
     for (list, definitions, compiled) in lists {
         for (index, (definition, rule)) in definitions.iter().zip(compiled).enumerate() {
-            let Ok(rule) = rule else { continue };
             linter.rule = format!("{list}[{index}]");
-            linter.rule(definition, rule, list == "externalRules");
+            let is_external = list == "externalRules";
+            match rule {
+                Ok(rule) => linter.rule(definition, rule, is_external),
+                Err(_) => linter.invalid_rule(definition, is_external),
+            }
         }
     }
     if let Some(Ok(metrics)) = &rules.resource {
@@ -62,6 +72,27 @@ pub fn advice(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec
         linter.advise(definition, rule);
     }
     linter.findings
+}
+
+/// Replaces the invalid field by a valid one.
+fn replace(rule: &mut DiscoveryRule, error: &RuleError) {
+    match error {
+        RuleError::Mapping(error) => {
+            LABEL_TEMPLATE.clone_into(&mut rule.resources.template);
+            if let MappingError::Override { label, .. } = error {
+                rule.resources.overrides.remove(label);
+            }
+        }
+        RuleError::Query { .. } => METRICS_QUERY.clone_into(&mut rule.metrics_query),
+        RuleError::Filter { index, .. } => {
+            if let Some(filter) = rule.series_filters.get_mut(*index) {
+                *filter = RegexFilter { is: ".*".to_owned(), is_not: String::new() };
+            }
+        }
+        RuleError::NameMatches { .. } | RuleError::NameTemplate { .. } => {
+            rule.name = NameMapping::default();
+        }
+    }
 }
 
 struct Linter<'a> {
@@ -116,6 +147,26 @@ impl Linter<'_> {
             self.query("metricsQuery", query, series);
             if self.findings.len() > count {
                 return;
+            }
+        }
+    }
+
+    /// Finds what else is wrong in a rule that doesn't compile, with valid fields in place of the
+    /// invalid ones.
+    fn invalid_rule(&mut self, definition: &DiscoveryRule, is_external: bool) {
+        let mut definition = definition.clone();
+        let fields =
+            3 + definition.series_filters.len() + definition.resources.overrides.iter().count();
+        // The first error is in `RuleSet::errors`.
+        for is_first in iter::once(true).chain(iter::repeat_n(false, fields)) {
+            match Rule::new(&definition, self.resources) {
+                Ok(rule) => return self.rule(&definition, &rule, is_external),
+                Err(error) => {
+                    if !is_first {
+                        self.error(&error.field(), with_causes(&error));
+                    }
+                    replace(&mut definition, &error);
+                }
             }
         }
     }
@@ -294,7 +345,6 @@ mod tests {
     fn findings(rules: &str) -> Vec<String> {
         let config = Config::parse(rules).unwrap();
         let compiled = RuleSet::compile(&config, &resources());
-        assert_eq!(compiled.first_error(), None);
         let findings = lint(&config, &compiled, &resources()).into_iter();
         findings
             .map(|finding| {
@@ -364,6 +414,32 @@ mod tests {
     fn mistakes_are_reported_with_line_and_advice(#[case] rule: &str, #[case] expected: &str) {
         let findings = findings(&custom(rule)).join("\n");
         assert!(findings.contains(expected), "{findings}");
+    }
+
+    #[test]
+    fn other_mistakes_of_an_invalid_rule_are_found() {
+        let rule = "rules:
+- seriesQuery: sum(m)
+  seriesFilters: [{is: ^m}, {is: '('}]
+  resources: {template: <<.Resourc>>, overrides: {a: {resource: as}, b: {resource: bs}}}
+  name: {matches: ^(.*, as: x}
+  metricsQuery: sum(m
+";
+        let config = Config::parse(rule).unwrap();
+        let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
+        assert_eq!(first, "rules[0].resources.template");
+        let found = findings(rule);
+        let fields: Vec<_> = found.iter().filter_map(|it| it.split(": ").next()).collect();
+        let expected = [
+            "4 rules[0].resources.overrides.a",
+            "4 rules[0].resources.overrides.b",
+            "3 rules[0].seriesFilters[1]",
+            "5 rules[0].name.matches",
+            "2 rules[0].seriesQuery",
+            "6 rules[0].metricsQuery",
+        ];
+        assert_eq!(fields, expected, "{found:#?}");
+        assert_eq!(findings(&rule.replace("sum(m\n", "'<<'\n")).len(), expected.len(), "template");
     }
 
     #[test]

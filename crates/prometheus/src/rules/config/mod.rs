@@ -190,6 +190,10 @@ impl Overrides {
             None => self.0.push((label, target)),
         }
     }
+
+    pub(super) fn remove(&mut self, label: &str) {
+        self.0.retain(|(own, _)| own != label);
+    }
 }
 
 impl FromIterator<(String, OverrideTarget)> for Overrides {
