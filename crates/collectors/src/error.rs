@@ -255,9 +255,9 @@ pub enum HttpError {
     /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Tls(#[source] io::Error),
-    /// There is no CA certificate to verify the server.
-    #[error("there are no certificates of authorities")]
-    Authorities(#[source] SettingsError),
+    /// TLS could not be set up with the CA certificates.
+    #[error("unable to use the CA certificates")]
+    CaCertificates(#[source] SettingsError),
     /// All connections are in use.
     #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
     Busy(Duration),

@@ -102,17 +102,17 @@ pub(crate) fn annotation_findings(
 /// belongs to another source.
 pub(crate) fn config_finding(config: &MetricConfig, error: &ConfigError) -> Option<Finding> {
     let is_unannotated = config.collector.is_empty();
-    let is_of_another_source = match error {
+    let is_omitted = match error {
         ConfigError::NoCollector(_) | ConfigError::SkipperMetric(_) => is_unannotated,
         ConfigError::PodFormat(_) | ConfigError::TargetKind(_) => {
             is_unannotated && config.metric_type == MetricType::Pods
         }
-        // The error of an invalid label isn't reported with an annotation.
+        // An invalid annotation is already a finding. An invalid label is not.
         ConfigError::Annotation(_) => config.is_annotation_invalid(),
         _ => false,
     };
     let has_no_collector = matches!(error, ConfigError::NoCollector(_));
-    (!is_of_another_source)
+    (!is_omitted)
         .then(|| Finding { has_no_collector, ..Finding::error(subject(config), error.to_string()) })
 }
 

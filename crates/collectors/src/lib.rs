@@ -10,8 +10,8 @@
 //! [`collection::Collection`] watches autoscalers and reads metrics on request. The table
 //! [`registry::COLLECTORS`] has the [`registry::Collector`] of each metric. A collector is one file
 //! in `collectors`: it parses the settings of a metric, lists its servers, and reads values.
-//! Tenants write the settings, and the operator's process connects: `guarded_http` opens all
-//! connections and checks every address, [`jsonpath`] evaluates expressions within a budget, and
+//! Tenants write the settings, and the operator's process connects: `guarded_http` checks the
+//! addresses of tenants' URLs and of pods, [`jsonpath`] evaluates expressions within a budget, and
 //! errors contain no part of a response.
 //!
 //! [`schedules`] computes the values of `ScalingSchedule` objects.

@@ -55,12 +55,12 @@ pub trait Collector: fmt::Debug + Send + Sync {
 
     /// The time limit of [`Self::read`], with all its requests.
     fn time_limit(&self, limits: &Limits) -> Duration {
-        limits.request_timeout * MAX_REQUESTS
+        limits.request_timeout * REQUEST_TIMEOUTS_PER_READ
     }
 }
 
 /// The default time limit of a read, in request timeouts.
-pub(crate) const MAX_REQUESTS: u32 = 4;
+pub(crate) const REQUEST_TIMEOUTS_PER_READ: u32 = 4;
 
 /// A server that a collector sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -105,7 +105,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The source of a bearer token.
+/// The source of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// The token itself.

@@ -25,8 +25,8 @@ impl Slots {
         Self { all: Arc::new(Semaphore::new(count)), namespaces }
     }
 
-    /// Waits for a permit: first the namespace's, then a common one. Requests that wait for the
-    /// first hold none of the others. Never `None`, because no semaphore is closed.
+    /// Waits for a permit: first the namespace's, then a common one. A request that waits for its
+    /// namespace holds no common permit. Never `None`, because no semaphore is closed.
     pub(crate) async fn acquire(&self, namespace: &str) -> Option<Slot> {
         let own = self.namespaces.of(namespace).acquire_owned().await.ok()?;
         let all = self.all.clone().acquire_owned().await.ok()?;

@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use crate::trace::Trace;
 
-/// The target of a pod, as an integer for the engine: loads are fractions of it.
-const POD: i64 = 1_000_000;
-const SECONDS_PER_MINUTE: i64 = 60;
+/// A pod's target in the integers of the engine. Large, to keep rounding errors small.
+const MILLI_PER_POD: i64 = 1_000_000;
+const MINUTES_PER_HOUR: f64 = 60.0;
 /// Longer times are not modelled.
 const MAX_MINUTES: usize = 24 * 60;
 /// The time between two decisions of a run.
 const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
 /// Differences of the load below this are rounding errors.
-const EPSILON: f64 = 1e-6;
+pub(crate) const EPSILON: f64 = 1e-6;
 
 /// The workload and its autoscaler. A metric is compared with the target for each pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,7 @@ impl<'a> Runner<'a> {
             }
             see(Measurement { minute, load, replicas, ready });
         }
-        outcome.pod_hours /= SECONDS_PER_MINUTE as f64;
+        outcome.pod_hours /= MINUTES_PER_HOUR;
         outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
         outcome
     }
@@ -196,7 +196,7 @@ pub(crate) struct Measurement {
 
 #[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]
 fn milli(pods: f64) -> MilliValue {
-    MilliValue::from_milli((pods * POD as f64).round() as i64)
+    MilliValue::from_milli((pods * MILLI_PER_POD as f64).round() as i64)
 }
 
 /// Rounds up.

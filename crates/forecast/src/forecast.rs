@@ -16,7 +16,7 @@ const DAY: i64 = 86_400;
 /// A past day contributes three changes: at the same time, a bucket earlier, and a bucket later.
 /// The load of people varies by some minutes from day to day.
 const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
-/// The number of past days that a forecast uses: the days of a history to forecast from.
+/// The maximum number of past days that a forecast uses. More history has no effect.
 pub const HISTORY_DAYS: usize = 14;
 const MAX_CHANGES: usize = HISTORY_DAYS * SHIFTS.len();
 /// The half hour before a reading.

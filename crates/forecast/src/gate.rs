@@ -8,7 +8,7 @@ use jiff::{SignedDuration, tz::TimeZone};
 use serde::Serialize;
 
 use crate::{
-    autoscaler::{Outcome, Runner, Workload, minutes},
+    autoscaler::{EPSILON, Outcome, Runner, Workload, minutes},
     history::History,
     model::{Choice, Comparisons, Task},
     trace::Trace,
@@ -281,7 +281,7 @@ impl<'a> Backtest<'a> {
             let mut halves = [0_u32; 2];
             let capacity = self.runner.capacity;
             let outcome = self.runner.observe(factor, forecasts, |seen| {
-                let is_overload = seen.load > f64::from(seen.ready) * capacity + 1e-6;
+                let is_overload = seen.load > f64::from(seen.ready) * capacity + EPSILON;
                 let half = usize::from(seen.minute >= mid);
                 if let (true, Some(count)) = (is_overload, halves.get_mut(half)) {
                     *count += 1;

@@ -98,7 +98,7 @@ impl Trace {
         self.loads.get(minute).filter(|load| !load.is_nan()).map(|load| f64::from(*load))
     }
 
-    /// The first minute that starts at this time or later.
+    /// The minute that contains this time, or 0 if the trace starts later.
     pub fn minute_at(&self, at: Timestamp) -> usize {
         let since = at.as_second().div_euclid(MINUTE) - self.start;
         as_index(since as f64).unwrap_or_default()

@@ -3,7 +3,7 @@
 //! ```text
 //!  rules file ──► template (text/template, fmt) ──► queries, labels      hpa-prometheus
 //!             ──► regex (regexp, RE2 syntax)    ──► names of metrics     hpa-prometheus, jsonpath
-//!             ──► yaml (YAML 1.1)            ──► trees with positions hpa-prometheus, hpa lint
+//!             ──► yaml (YAML 1.1)               ──► trees with positions hpa-prometheus, hpa lint
 //!  HTTPS_PROXY, NO_PROXY, proxy-url ──► proxy   ──► direct, or a proxy   every client of a server
 //! ```
 //!

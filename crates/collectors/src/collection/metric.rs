@@ -44,9 +44,9 @@ type Flight = Shared<BoxFuture<'static, Result<Arc<CollectedValues>, Arc<FetchEr
 
 /// The samples of one collection.
 pub(super) struct CollectedValues {
-    /// The start of the collection by the monotonic clock, which stops during suspension, and below
-    /// by the system clock, which may be set.
+    /// The start by the monotonic clock, which stops during suspension.
     at: Instant,
+    /// The start by the system clock, which may be set.
     time: Timestamp,
     pub(super) samples: Vec<Sample>,
 }

@@ -121,7 +121,8 @@ impl Collection {
         all
     }
 
-    /// Waits for the first lists of autoscalers. [`Self::watch`] must run.
+    /// Waits until all first lists of autoscalers are complete, or one of them has failed.
+    /// [`Self::watch`] must run.
     pub async fn listed(&self) {
         self.state.first_outcome().await;
     }

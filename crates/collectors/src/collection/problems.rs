@@ -47,8 +47,7 @@ impl Problems {
         }
     }
 
-    /// The message of the event. Metrics without a collector are first, with the text of the
-    /// reference.
+    /// The message of the event. Errors are first, with the text of the reference.
     fn message(&self) -> Option<String> {
         let joined = |texts: &BTreeSet<String>, prefix: &str| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

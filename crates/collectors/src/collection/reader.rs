@@ -14,7 +14,7 @@ pub trait CollectionObserver: Send + Sync {
     /// Called after each collection.
     fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool);
 
-    /// Called after each list of autoscalers.
+    /// Called after each list of autoscalers, and after each error of their watch.
     fn updated(&self, has_failed: bool);
 }
 
@@ -50,7 +50,7 @@ impl Reader {
         (self.now)()
     }
 
-    /// Reads the values of a plan for an autoscaler. Also returns the start times.
+    /// Reads the values of a plan for an autoscaler. Also returns the start of the read.
     pub(super) async fn read(
         &self,
         plan: &Plan,

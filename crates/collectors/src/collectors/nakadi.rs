@@ -211,7 +211,7 @@ async fn stats(
     service: &OperatorService,
     id: &str,
 ) -> Result<Stats, FetchError> {
-    // It becomes part of a path, requested with the operator's token.
+    // The ID becomes part of a path that is requested with the operator's token.
     let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !id.bytes().all(is_id) {
         return Err(FetchError::Setting { key: "subscription-id", value: id.to_owned() });
@@ -253,7 +253,7 @@ async fn attempt<T: DeserializeOwned>(context: &Context<'_>, call: &Call) -> Att
     let status = reply.status;
     if status == StatusCode::OK {
         let decoded = serde_json::from_slice(&reply.body);
-        return Attempt::Done(decoded.map_err(|_| unexpected("it is not one of its API")));
+        return Attempt::Done(decoded.map_err(|_| unexpected("the body can't be decoded")));
     }
     let error = at(&call.uri, HttpError::Status(status));
     let retry_after = reply.headers.get(header::RETRY_AFTER);

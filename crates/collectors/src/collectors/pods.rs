@@ -17,7 +17,10 @@ use crate::{
     error::{ConfigError, FetchError},
     guarded_http::{Destination, url},
     jsonpath::Extractor,
-    registry::{Collector, Context, Environment, MAX_REQUESTS, PodFailure, Sample, Server, Values},
+    registry::{
+        Collector, Context, Environment, PodFailure, REQUEST_TIMEOUTS_PER_READ, Sample, Server,
+        Values,
+    },
     settings::Limits,
 };
 
@@ -129,7 +132,7 @@ impl Collector for PodDocuments {
 
     /// Covers the longest timeout that a tenant can set.
     fn time_limit(&self, limits: &Limits) -> Duration {
-        limits.max_request_timeout * MAX_REQUESTS
+        limits.max_request_timeout * REQUEST_TIMEOUTS_PER_READ
     }
 }
 

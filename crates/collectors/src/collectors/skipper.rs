@@ -105,7 +105,7 @@ pub enum QueryError {
     /// The result is empty or NaN.
     #[error("query '{0}' did not result a valid response")]
     NoResult(String),
-    /// The target has no replicas, or an unsupported kind.
+    /// The target has no replicas.
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
     /// The value is too large.

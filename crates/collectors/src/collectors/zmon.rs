@@ -148,7 +148,7 @@ impl Collector for ZmonCheck {
 }
 
 fn unexpected() -> FetchError {
-    FetchError::Response { service: SERVICE, problem: "it is not one of KairosDB" }
+    FetchError::Response { service: SERVICE, problem: "the body can't be decoded" }
 }
 
 fn query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {

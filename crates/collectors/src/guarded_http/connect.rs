@@ -192,7 +192,7 @@ impl Connector {
     }
 
     async fn secure(&self, uri: &Uri, io: Box<dyn Io>) -> Result<Box<dyn Io>, HttpError> {
-        let config = self.tls.config().map_err(HttpError::Authorities)?;
+        let config = self.tls.config().map_err(HttpError::CaCertificates)?;
         let name = ServerName::try_from(url::host(uri).to_owned())
             .map_err(|_| HttpError::Url("has a host that no certificate can have"))?;
         let stream = TlsConnector::from(config).connect(name, io).await.map_err(HttpError::Tls)?;

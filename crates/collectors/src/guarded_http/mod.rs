@@ -1,6 +1,7 @@
 //! Sends HTTP requests to destinations that tenants may choose.
 //!
-//! Only `connect` opens connections. Before, it checks every address against the [`Policy`].
+//! Only `connect` opens connections. It first checks the addresses of tenants' URLs and of pods
+//! against the [`Policy`].
 
 mod connect;
 mod exchange;

@@ -25,7 +25,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
 const INVALID: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// Parses a tenant's URL. Invalid characters are encoded.
+/// Parses an HTTP URL. Invalid characters are encoded.
 pub(crate) fn parse(text: &str) -> Result<Uri, HttpError> {
     let without_fragment = text.split('#').next().unwrap_or_default();
     let encoded = utf8_percent_encode(without_fragment, INVALID).to_string();
@@ -47,7 +47,7 @@ pub(crate) fn path_and_query(path: &str, raw_query: &str) -> String {
     encoded
 }
 
-/// Appends a path and parameters to the operator's URL.
+/// Appends a path and parameters to the origin and path of a URL.
 pub(crate) fn below(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Option<Uri> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     let mark = if query.is_empty() { "" } else { "?" };

@@ -21,7 +21,7 @@ pub enum ExtractError {
     #[error("several values, but no aggregator")]
     NoAggregator,
     /// One of several values is not a number.
-    #[error("one of several values is no number")]
+    #[error("one of several values is not a number")]
     NotNumeric,
     /// The only value has another type.
     #[error("the value is {0}, not a number")]

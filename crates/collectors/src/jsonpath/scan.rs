@@ -174,7 +174,7 @@ fn is_control(byte: u8) -> bool {
 
 /// Whether a name may contain the byte. As in the reference, `A..=z` includes brackets, `\`, `^`,
 /// `_` and the backtick.
-fn is_name(byte: u8) -> bool {
+pub(crate) fn is_name(byte: u8) -> bool {
     matches!(byte, b'A'..=b'z' | b'0'..=b'9')
 }
 

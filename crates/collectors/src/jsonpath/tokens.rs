@@ -3,7 +3,7 @@
 use crate::jsonpath::{
     ExtractError,
     error::{EvalError, abbreviated},
-    scan::{Scanner, starts_operator},
+    scan::{Scanner, is_name, starts_operator},
 };
 
 /// Splits a path into its steps.
@@ -107,15 +107,11 @@ pub(crate) fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
         after_value = match byte {
             b'(' => false,
             b'-' | b'+' | b'0'..=b'9' | b'.' | b'"' | b'\'' | b'$' | b'@' | b')' => true,
-            _ => scanner.peek() != Some(b'(') || scanner.since(start).len() == 1 && !is_word(byte),
+            _ => scanner.peek() != Some(b'(') || scanner.since(start).len() == 1 && !is_name(byte),
         };
         tokens.push(token);
     }
     Ok(tokens)
-}
-
-fn is_word(byte: u8) -> bool {
-    matches!(byte, b'A'..=b'z' | b'0'..=b'9')
 }
 
 /// Converts to lower case. Invalid UTF-8 is kept.

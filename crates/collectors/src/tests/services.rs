@@ -154,11 +154,11 @@ async fn zmon_check_without_values_has_no_value(#[case] body: &'static str) {
 
 #[rstest]
 #[case("median", ok("{}"), "invalid aggregators config value: median")]
-#[case("last", ok("[secret]"), "unexpected response of ZMON: it is not one of KairosDB")]
+#[case("last", ok("[secret]"), "unexpected response of ZMON: the body can't be decoded")]
 #[case(
     "last",
     ok(r#"{"queries":[{"results":[{"values":[[1,2,3]]}]}]}"#),
-    "unexpected response of ZMON: it is not one of KairosDB"
+    "unexpected response of ZMON: the body can't be decoded"
 )]
 #[case("last", with_status(500, ""), "unsuccessful response: 500 Internal Server Error")]
 #[tokio::test]

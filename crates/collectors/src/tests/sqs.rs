@@ -151,7 +151,7 @@ async fn without_credentials_the_queue_is_not_configured() {
     "SQS refuses the query: QueueDoesNotExist"
 )]
 #[case(with_status(403, "<secret>"), "unsuccessful response: 403 Forbidden")]
-#[case(ok("{}"), "unexpected response of SQS: it is not one of its API")]
+#[case(ok("{}"), "unexpected response of SQS: the body can't be decoded")]
 #[tokio::test]
 async fn refused_requests_are_errors_without_details(#[case] reply: Reply, #[case] expected: &str) {
     let server = Server::start(move |_| reply.clone()).await;

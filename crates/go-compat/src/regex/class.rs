@@ -61,11 +61,10 @@ pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexE
         }
         None => after.split_at_checked(first.len_utf8()).unwrap_or_default(),
     };
-    let positive = name.strip_prefix('^');
-    is_negated ^= positive.is_some();
-    let Some(class) = class_with_name(positive.unwrap_or(name), is_negated) else {
-        let class = text.strip_suffix(rest).unwrap_or(text);
-        return Err(error(RegexProblem::InvalidRange, class));
+    let negated = name.strip_prefix('^');
+    is_negated ^= negated.is_some();
+    let Some(class) = class_with_name(negated.unwrap_or(name), is_negated) else {
+        return Err(error(RegexProblem::InvalidRange, before(text, rest)));
     };
     Ok(Some((class, rest)))
 }
@@ -108,11 +107,11 @@ fn item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, R
     if let Some(after) = text.strip_prefix("[:")
         && let Some((name, rest)) = after.split_once(":]")
     {
-        let positive = name.strip_prefix('^');
-        let Some(items) = posix_class(positive.unwrap_or(name)) else {
+        let negated = name.strip_prefix('^');
+        let Some(items) = posix_class(negated.unwrap_or(name)) else {
             return Err(error(RegexProblem::InvalidRange, &format!("[:{name}:]")));
         };
-        push_items(class, items, positive.is_some());
+        push_items(class, items, negated.is_some());
         return Ok(rest);
     }
     if let Some((items, rest)) = unicode_class(text)? {
@@ -134,8 +133,7 @@ fn item<'t>(text: &'t str, whole: &str, class: &mut String) -> Result<&'t str, R
     {
         (high, rest) = character(after, whole)?;
         if high < low {
-            let range = text.strip_suffix(rest).unwrap_or(text);
-            return Err(error(RegexProblem::InvalidRange, range));
+            return Err(error(RegexProblem::InvalidRange, before(text, rest)));
         }
     }
     push_range(class, low, high);

@@ -162,8 +162,7 @@ pub enum RegexProblem {
     InvalidRange,
     /// A backslash before a character that can't be escaped.
     InvalidEscape,
-    /// The name of a group is empty, has other characters than letters, digits and underscores, or
-    /// is used twice.
+    /// The name of a group is empty, or has other characters than letters, digits and underscores.
     InvalidGroupName,
     /// `(?` with an unknown flag, or a look-around, which RE2 doesn't have.
     InvalidPerlSyntax,

@@ -84,7 +84,7 @@ struct Translator<'e> {
     flags: Flags,
     groups: Vec<Group>,
     alternative: Alternative,
-    /// The text from the repetition right before the position on.
+    /// The text that starts with the preceding repetition, if the preceding part is one.
     repetition: Option<&'e str>,
 }
 

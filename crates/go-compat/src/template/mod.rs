@@ -58,8 +58,8 @@ impl Template {
         &self.text
     }
 
-    /// The first action that does anything else than insert one of these fields, or a value by a
-    /// key.
+    /// The first action that doesn't only insert one of these fields, or the value of
+    /// `LabelValuesByName` for a key.
     pub fn first_action_beyond(
         &self,
         fields: &[&str],

@@ -152,7 +152,7 @@ async fn call_action<T: DeserializeOwned>(
     if reply.status != StatusCode::OK {
         return Err(refusal(&call, &reply));
     }
-    serde_json::from_slice(&reply.body).map_err(|_| unexpected("it is not one of its API"))
+    serde_json::from_slice(&reply.body).map_err(|_| unexpected("the body can't be decoded"))
 }
 
 async fn signed_call(

@@ -128,7 +128,7 @@ impl Cache {
         own(&key.namespace).or_else(|| own("")).cloned().unwrap_or(Health::NotSynced(None))
     }
 
-    /// Whether a first list is incomplete.
+    /// Whether a first list is neither complete nor failed.
     pub(super) fn is_listing(&self) -> bool {
         let state = self.state.read();
         state.health.is_empty()

@@ -82,7 +82,7 @@ impl Schedules {
         entries.filter_map(|entry| entry.next_change(now)).min()
     }
 
-    /// Waits for the first lists. [`Self::watch`] must run.
+    /// Waits until each first list is complete or has failed. [`Self::watch`] must run.
     pub async fn listed(&self) {
         let mut changes = self.cache.subscribe();
         while self.cache.is_listing() && changes.changed().await.is_ok() {}
