@@ -21,12 +21,12 @@ pub struct Metrics {
     request_seconds: HistogramVec,
     authentications: IntCounterVec,
     accesses: IntCounterVec,
+    requests_in_flight: IntGauge,
     /// This and the following metrics have the names of the reference.
     freshness: HistogramVec,
     apiserver_requests: IntCounterVec,
     apiserver_request_seconds: HistogramVec,
     apiserver_requests_in_flight: IntGauge,
-    requests_in_flight: IntGauge,
 }
 
 /// Counts a request in progress until it is dropped, also after a disconnect.
@@ -49,9 +49,9 @@ const SECONDS: [f64; 23] = [
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
-/// Two metrics have the same name.
+/// A metric's name is taken, or a metric can't be encoded.
 #[derive(Debug, thiserror::Error)]
-#[error("unable to register a metric")]
+#[error("unable to register or encode a metric")]
 pub struct MetricsError(#[from] prometheus::Error);
 
 /// Bucket bounds of the age of values, as in the reference: 20 buckets, each 1.364 times the

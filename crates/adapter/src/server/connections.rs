@@ -41,9 +41,9 @@ pub struct ConnectionLimits {
 /// The open connections of a server.
 ///
 /// A connection above the limit replaces another one: idle clients and clients that don't read must
-/// not block others. The replaced one is of the address with the most connections: the longest idle
-/// one, else one whose responses are all unread. A connection with a request in progress isn't
-/// replaced: `admission` limits those.
+/// not block others. The replaced one is of the address with the most replaceable connections: the
+/// longest idle one, else one whose responses are all unread. A connection with a request in
+/// progress isn't replaceable: `admission` limits those.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
