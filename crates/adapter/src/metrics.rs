@@ -44,7 +44,7 @@ const LABELS: [&str; 8] =
     ["verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"];
 
 /// Bucket bounds of request durations, as in kube-apiserver.
-const SECONDS: [f64; 23] = [
+const DURATION_BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
@@ -105,7 +105,7 @@ impl Metrics {
                     "Response latency distribution in seconds for each verb, dry run value, group, \
                      version, resource, subresource, scope and component.",
                 )
-                .buckets(SECONDS.to_vec()),
+                .buckets(DURATION_BUCKETS.to_vec()),
                 &LABELS,
             )?,
             apiserver_requests_in_flight: IntGauge::with_opts(
