@@ -139,6 +139,6 @@ pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
     }
 }
 
-pub(crate) fn percent(percent: i32) -> MilliValue {
+fn percent(percent: i32) -> MilliValue {
     MilliValue::from_units(i64::from(percent))
 }
