@@ -43,8 +43,8 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from one
-    /// hour before `now`, for clients whose clock is late. The CA's key is dropped.
+    /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
+    /// least an hour before `now`, because clocks differ. The CA's key is dropped.
     pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, IdentityError> {
         let seconds = |offset: i64| {
             let at = now.as_second().saturating_add(offset);

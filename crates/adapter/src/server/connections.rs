@@ -23,7 +23,7 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(32);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The time limit for reading a response.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The interval between checks of a connection with requests.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -234,7 +234,8 @@ impl Connection {
             let next_check = {
                 let open = self.connections.open.lock();
                 let Some(entry) = open.by_id.get(&self.id) else { return Expiry::Idle };
-                if entry.unread.values().next().is_some_and(|ready| now >= *ready + READ_TIMEOUT) {
+                if entry.unread.values().next().is_some_and(|ready| now >= *ready + UNREAD_TIMEOUT)
+                {
                     return Expiry::Unread;
                 }
                 match entry.running + entry.unread.len() {
@@ -431,8 +432,8 @@ mod tests {
         drop(first);
         let started = Instant::now();
         assert_eq!(connection.expired().await, Expiry::Unread);
-        assert!(started.elapsed() <= READ_TIMEOUT + CHECK_INTERVAL, "{:?}", started.elapsed());
-        assert!(started.elapsed() >= READ_TIMEOUT);
+        assert!(started.elapsed() <= UNREAD_TIMEOUT + CHECK_INTERVAL, "{:?}", started.elapsed());
+        assert!(started.elapsed() >= UNREAD_TIMEOUT);
         drop(second);
     }
 }
