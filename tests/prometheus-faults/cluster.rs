@@ -194,7 +194,7 @@ fn provider(prometheus: &Prometheus) -> PrometheusProvider {
     let pod = |name: &str| {
         let key = ObjectKey::new(NAMESPACE, name);
         let labels = [("app".to_owned(), "web".to_owned())].into();
-        (GroupResource::pods(), ObjectMetadata { key, labels, ..ObjectMetadata::default() })
+        (GroupResource::pods(), ObjectMetadata { key, labels })
     };
     let objects =
         FixedObjects { objects: ["web-0", "web-1"].map(pod).into(), ..FixedObjects::default() };

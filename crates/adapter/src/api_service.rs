@@ -26,17 +26,17 @@ use tracing::{info, warn};
 use crate::certificates::{Identity, IdentityError, LIFETIME};
 
 /// The interval between checks of the Secret and the API services, which are also watched.
-const INTERVAL: Duration = Duration::from_mins(10);
+const CHECK_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The delay after a change of an API service. It limits requests if another program also writes
 /// it.
 const CHANGE_DELAY: Duration = Duration::from_secs(2);
 
 /// The delay before a failed check is repeated.
-const RETRY: Duration = Duration::from_secs(15);
+const RETRY_DELAY: Duration = Duration::from_secs(15);
 
 /// The maximum number of attempts to write the Secret if others write it concurrently.
-const ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -131,7 +131,7 @@ impl CertificateController {
                     return Ok(identity);
                 }
                 // Another replica has probably stored one.
-                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {
+                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => {
                     attempt += 1;
                 }
                 Err(error) => return Err(self.secret_error(error)),
@@ -150,14 +150,14 @@ impl CertificateController {
         let mut services = self.changes();
         loop {
             let pause = match self.update(&certificate, &mut served).await {
-                Ok(()) => INTERVAL,
+                Ok(()) => CHECK_INTERVAL,
                 Err(error) => {
                     let error = describe(&error);
                     warn!(
                         error,
                         "unable to update the serving certificate and the API services that trust it"
                     );
-                    RETRY
+                    RETRY_DELAY
                 }
             };
             let authorities = served.as_ref().map(|identity| &*identity.authority);

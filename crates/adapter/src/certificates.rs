@@ -12,7 +12,8 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// The validity of a certificate. It is replaced when a third of it is left.
+/// The validity of a certificate. In a Secret, the certificate is replaced when a third of it is
+/// left.
 pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// A certificate chain and its key in PEM.
@@ -42,12 +43,11 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Generates a CA, and a certificate for DNS names and IP addresses, valid from `now` on. The
-    /// CA's key is dropped.
+    /// Generates a CA, and a certificate for DNS names and IP addresses. Both are valid from at
+    /// least an hour before `now`, because clocks differ. The CA's key is dropped.
     pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, IdentityError> {
         let seconds = |offset: i64| {
             let at = now.as_second().saturating_add(offset);
-            // 1970 + seconds, as rcgen's dates are made of years, months and days.
             jiff::Timestamp::from_second(at).unwrap_or(now)
         };
         let (from, until) = (seconds(-3600), seconds(LIFETIME.as_secs().cast_signed()));
@@ -87,7 +87,7 @@ fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: ji
 }
 
 /// Returns `apiserver.crt` and `apiserver.key` in a directory, the file names of the reference. If
-/// they don't exist, generates them for this host. `None` if the directory isn't writable, for
+/// they don't exist, generates them for this host. Fails if the directory isn't writable, for
 /// example on a read-only root file system.
 pub fn in_directory(
     directory: &Path,

@@ -21,12 +21,12 @@ pub struct Metrics {
     request_seconds: HistogramVec,
     authentications: IntCounterVec,
     accesses: IntCounterVec,
+    requests_in_flight: IntGauge,
     /// This and the following metrics have the names of the reference.
     freshness: HistogramVec,
     apiserver_requests: IntCounterVec,
     apiserver_request_seconds: HistogramVec,
     apiserver_requests_in_flight: IntGauge,
-    requests_in_flight: IntGauge,
 }
 
 /// Counts a request in progress until it is dropped, also after a disconnect.
@@ -44,14 +44,14 @@ const LABELS: [&str; 8] =
     ["verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"];
 
 /// Bucket bounds of request durations, as in kube-apiserver.
-const SECONDS: [f64; 23] = [
+const DURATION_BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
-/// Two metrics have the same name.
+/// A metric's name is taken, or a metric can't be encoded.
 #[derive(Debug, thiserror::Error)]
-#[error("unable to register a metric")]
+#[error("unable to register or encode a metric")]
 pub struct MetricsError(#[from] prometheus::Error);
 
 /// Bucket bounds of the age of values, as in the reference: 20 buckets, each 1.364 times the
@@ -105,7 +105,7 @@ impl Metrics {
                     "Response latency distribution in seconds for each verb, dry run value, group, \
                      version, resource, subresource, scope and component.",
                 )
-                .buckets(SECONDS.to_vec()),
+                .buckets(DURATION_BUCKETS.to_vec()),
                 &LABELS,
             )?,
             apiserver_requests_in_flight: IntGauge::with_opts(

@@ -1,8 +1,11 @@
-//! Builds responses, and negotiates their form.
+//! Builds responses, and negotiates their media type.
 
 use std::fmt::Write;
 
-use crate::metrics_api::{EncodeError, MediaType, Query, StatusError, accept, status::bounded};
+use crate::metrics_api::{
+    EncodeError, MediaType, Query, StatusError, accept,
+    status::{bounded, escape_html},
+};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use hyper::body::Bytes;
 use serde::Serialize;
@@ -110,7 +113,7 @@ fn repeat_later(mut response: Reply) -> Reply {
 pub(crate) fn internal_error(path: &str, message: &str) -> Reply {
     let path = hpa_calc::go_text::Quoted(bounded(path));
     let message = format!("Internal Server Error: {path}: {}\n", bounded(message));
-    text(500, message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+    text(500, escape_html(&message))
 }
 
 /// A check of `/healthz`, `/livez` or `/readyz`.

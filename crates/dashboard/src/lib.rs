@@ -49,7 +49,7 @@ pub use crate::{
     past::{Past, PastDecision, PastSample, PastSource, silence_limit},
 };
 
-/// The shortest time between two questions whether the controller makes decisions.
+/// The shortest time between two calls of [`PastSource::silence`].
 const MIN_SILENCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options of a dashboard.

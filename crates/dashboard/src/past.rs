@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hpa_calc::{
-    Explanation, History, MilliValue, Settings,
-    explain::{MetricExplanation, Reason, TargetValue},
+    History, MilliValue, Settings,
+    explain::{MetricExplanation, TargetValue},
 };
 use hpa_controller::{
     HpaKey,
@@ -18,9 +18,9 @@ use serde::Serialize;
 /// The controller's records of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// The time by the controller's clock. `None` if it is the dashboard's.
+    /// The time by the controller's clock. `None` means the dashboard's time.
     pub now: Option<Timestamp>,
-    /// Recommendations and scale events. `None` if that instance has not recorded them.
+    /// Recommendations and scale events. `None` on a standby, which has not recorded them.
     pub history: Option<History>,
     /// The controller's settings, on which decisions depend.
     pub settings: Option<Settings>,
@@ -131,27 +131,6 @@ impl From<Run> for PastDecision {
     }
 }
 
-impl PastSample {
-    /// The numbers of an explanation.
-    pub fn new(explanation: &Explanation, at: Timestamp) -> Self {
-        let is_decided = explanation.reason() != Reason::Failed;
-        Self {
-            at,
-            current: explanation.current_replicas,
-            desired: is_decided.then_some(explanation.desired_replicas),
-            proposed: explanation.proposed_replicas,
-            values: explanation.metrics.iter().map(raw_value).collect(),
-        }
-    }
-}
-
-fn raw_value(metric: &MetricExplanation) -> Option<i64> {
-    match metric.target? {
-        TargetValue::Utilization(_) => metric.utilization.map(i64::from),
-        TargetValue::Value(_) => metric.usage.map(MilliValue::as_milli),
-    }
-}
-
 /// The value that is compared with the metric's target.
 pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
     match metric.target? {
@@ -160,6 +139,6 @@ pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
     }
 }
 
-pub(crate) fn percent(percent: i32) -> MilliValue {
+fn percent(percent: i32) -> MilliValue {
     MilliValue::from_units(i64::from(percent))
 }

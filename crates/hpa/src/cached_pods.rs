@@ -100,7 +100,6 @@ impl<S: SelectPods> ObjectLister for CachedPods<S> {
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
-            creation_timestamp: None,
         });
         Ok(metadata.collect())
     }

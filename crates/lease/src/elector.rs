@@ -131,7 +131,7 @@ impl Elector {
         }
     }
 
-    /// Waits for the lease to change or to expire, and polls it once.
+    /// Waits until the lease changes, expires or was polled.
     async fn wait_for_expiry(&mut self, expiry: Instant, release: &CancellationToken) {
         let poll = self.next_poll();
         let event = async {

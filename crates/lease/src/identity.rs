@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 /// A unique identity, in client-go's format: the host name, `_`, and a random UUID. A restarted
-/// instance gets another one. `pod_name` replaces the host name, which is cut off after 63
+/// instance gets another one. `pod_name` replaces the host name, which Kubernetes truncates to 63
 /// characters.
 pub fn identity(pod_name: Option<&str>) -> String {
     let host = host_name();

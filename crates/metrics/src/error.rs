@@ -117,8 +117,8 @@ pub enum MetricError {
     /// occurred: unable to list matching resources".
     #[error("unable to list matching resources")]
     List(#[source] ListError),
-    /// The query of an external metric can't be built. The reference answers 500, "Internal error
-    /// occurred: unable to generate a query for the metric".
+    /// The query of a metric can't be built. The reference answers 500, "Internal error occurred:
+    /// unable to fetch metrics".
     #[error("unable to generate a query for the metric")]
     NoQuery(#[source] Arc<dyn Error + Send + Sync>),
     /// The query failed, or its result has a type that a custom metric can't have. The reference

@@ -373,17 +373,12 @@ impl ObjectCache {
 }
 
 fn insert(objects: &mut Objects, object: SlimObject) {
-    let ObjectMeta { name, namespace, labels, creation_timestamp, deletion_timestamp, .. } =
-        object.metadata;
+    let ObjectMeta { name, namespace, labels, deletion_timestamp, .. } = object.metadata;
     let key =
         ObjectKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() };
     let status = object.status.unwrap_or_default();
     let cached = CachedObject {
-        metadata: ObjectMetadata {
-            key: key.clone(),
-            labels: labels.unwrap_or_default(),
-            creation_timestamp: creation_timestamp.map(|time| time.0),
-        },
+        metadata: ObjectMetadata { key: key.clone(), labels: labels.unwrap_or_default() },
         is_running: status.phase.as_deref() == Some("Running"),
         ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
         ready_since: status.ready_since(),

@@ -88,8 +88,6 @@ pub struct ObjectMetadata {
     pub key: ObjectKey,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// The time of its creation.
-    pub creation_timestamp: Option<Timestamp>,
 }
 
 /// A pod as collectors read it.

@@ -64,11 +64,10 @@ impl MetricSource for Routed {
     }
 
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
-        let mut first = self.0.iter();
-        let mut last = self.0.iter().rev();
-        let source = first
-            .find(|source| source.catalog().has(query))
-            .or_else(|| last.find(|source| source.catalog().groups().has(query.api())));
+        let serves_api =
+            |source: &&Arc<dyn MetricSource>| source.catalog().groups().has(query.api());
+        let source = self.0.iter().find(|source| source.catalog().has(query));
+        let source = source.or_else(|| self.0.iter().rev().find(serves_api));
         match source {
             Some(source) => source.read(query).await,
             None => Err(MetricError::UnknownMetric(NotFound::NotConfigured)),
@@ -214,7 +213,6 @@ mod tests {
             let metadata = ObjectMetadata {
                 key: ObjectKey::new("shop", name),
                 labels: [("app".to_owned(), app.to_owned())].into(),
-                creation_timestamp: None,
             };
             (GroupResource::pods(), metadata)
         };

@@ -278,7 +278,6 @@ mod tests {
         let metadata = ObjectMetadata {
             key: ObjectKey::new("shop", name),
             labels: [("app".to_owned(), app.to_owned())].into(),
-            creation_timestamp: None,
         };
         (GroupResource::pods(), metadata)
     }

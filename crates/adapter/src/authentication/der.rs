@@ -1,4 +1,4 @@
-//! Parses the subject of a certificate. The TLS library verifies the rest.
+//! Parses the subject and the version of a certificate. The TLS library verifies the rest.
 
 /// The parts of a subject that name a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,8 +13,8 @@ const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 /// The version of a certificate is optional and has this tag.
 const VERSION: u8 = 0xa0;
-/// String types that are UTF-8 or a subset: `UTF8String`,
-/// `NumericString`, `PrintableString`, `IA5String`.
+/// String types that are UTF-8 or a subset: `UTF8String`, `NumericString`, `PrintableString`,
+/// `IA5String`.
 const TEXTS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
 /// The identifiers of `id-at-commonName` and `id-at-organizationName`.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];

@@ -49,7 +49,7 @@ struct ClientCertificate {
     verified: Mutex<Option<(Arc<VerifiedPeer>, Instant)>>,
 }
 
-/// The CAs that issued a certificate.
+/// The result of verifying a certificate with the trusted CAs.
 pub(super) struct VerifiedPeer {
     trust: Arc<Trust>,
     /// `None` if the certificate is malformed.

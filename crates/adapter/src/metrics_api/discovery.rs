@@ -14,7 +14,6 @@ pub struct Resource {
     /// The name: `pods/http_requests`, `queue_length`, `nodes`.
     pub name: String,
     singular_name: &'static str,
-    /// Whether the resource is namespaced.
     pub namespaced: bool,
     kind: &'static str,
     verbs: &'static [&'static str],
@@ -72,7 +71,6 @@ impl ResourceList {
 /// The versions that discovery lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
-    /// All versions.
     All,
     /// Only the preferred version of a group, as in prometheus-adapter. Other versions are also
     /// served.

@@ -70,7 +70,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The value of a field, if the selector requires exactly one.
+    /// The value in the first `=` term for a field, as in apimachinery.
     pub fn exact_match(&self, field: &str) -> Option<&str> {
         let mut terms = self.terms.iter().filter(|term| term.is_equal && term.field == field);
         terms.next().map(|term| term.value.as_str())

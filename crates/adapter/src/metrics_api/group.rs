@@ -7,11 +7,8 @@ use hpa_metrics::ApiGroups;
 /// A metrics API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
-    /// `custom.metrics.k8s.io`
     Custom,
-    /// `external.metrics.k8s.io`
     External,
-    /// `metrics.k8s.io`
     Resource,
 }
 
@@ -19,12 +16,10 @@ impl Group {
     /// All groups, in the order of discovery.
     pub const ALL: [Self; 3] = [Self::Custom, Self::External, Self::Resource];
 
-    /// The group with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 
-    /// The name of the group.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Custom => "custom.metrics.k8s.io",
@@ -58,19 +53,15 @@ impl Group {
 /// A version of `custom.metrics.k8s.io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomVersion {
-    /// `v1beta1`
     V1Beta1,
-    /// `v1beta2`
     V1Beta2,
 }
 
 impl CustomVersion {
-    /// The version with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::V1Beta1, Self::V1Beta2].into_iter().find(|version| version.name() == name)
     }
 
-    /// The name of the version.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V1Beta1 => "v1beta1",
@@ -83,7 +74,7 @@ impl CustomVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupVersion {
     pub group: Group,
-    /// The version, one of [`Group::versions`].
+    /// One of [`Group::versions`].
     pub version: &'static str,
 }
 

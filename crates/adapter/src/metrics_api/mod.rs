@@ -12,7 +12,7 @@
 //!                              │                    (values of metrics)
 //!                              ▼                          │
 //!                   discovery documents     lists, tables ▼      StatusError
-//!                              └──────────► encode: JSON or YAML ◄────┘
+//!                              └────► encode: JSON, YAML, protobuf ◄──┘
 //! ```
 //!
 //! Routes, errors, encodings and the order of checks are those of prometheus-adapter ("the

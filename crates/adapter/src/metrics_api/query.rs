@@ -54,7 +54,6 @@ pub struct ListOptions {
     pub label_selector: Selector,
     /// Selects objects by name and namespace.
     pub field_selector: FieldSelector,
-    /// Whether the client asks for a watch.
     pub watch: bool,
 }
 

@@ -16,11 +16,9 @@ pub struct RequestInfo {
 /// A resource in a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceAttributes {
-    /// The API group.
     pub group: String,
-    /// The version of the group.
     pub version: String,
-    /// The namespace. Empty for all namespaces and for cluster-scoped objects.
+    /// Empty for all namespaces and for cluster-scoped objects.
     pub namespace: String,
     /// The resource, for example `pods`, or an external metric.
     pub resource: String,
@@ -36,7 +34,6 @@ pub struct ResourceAttributes {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unable to determine kind and namespace from url, {path}")]
 pub struct RequestInfoError {
-    /// The path with the query.
     pub path: String,
 }
 

@@ -236,7 +236,7 @@ fn forbidden_subject(attributes: &crate::metrics_api::ResourceAttributes) -> Str
 }
 
 /// Keeps an error from looking like HTML.
-fn escape_html(text: &str) -> String {
+pub(crate) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

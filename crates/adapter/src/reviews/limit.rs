@@ -168,7 +168,7 @@ impl RateLimit {
         let now = Instant::now();
         let own = Some(network(client));
         let mut state = self.state.lock();
-        // Full buckets are dropped. The rate of all clients limits the number of the others.
+        // Full buckets are dropped. The rate of all clients limits the number of entries.
         state.retain(|_, full_at| now < *full_at);
         let each = self.each.take(state.get(&own).copied(), now);
         let all = self.all.take(state.get(&None).copied(), now);

@@ -31,8 +31,8 @@ const WAITING: usize = 112;
 const RATE: Rate = Rate { per_second: 40, burst: 80 };
 const RATE_OF_ADDRESS: Rate = Rate { per_second: 5, burst: 20 };
 
-/// The time and the number for which valid tokens are remembered.
-const KNOWN: Duration = Duration::from_hours(1);
+/// A token that was valid within this time uses the limit for known tokens.
+const KNOWN_LIFETIME: Duration = Duration::from_hours(1);
 const MAX_KNOWN: usize = 4096;
 
 /// The maximum length of a token. It bounds the memory of the cache.
@@ -137,7 +137,7 @@ impl TokenAuthenticator {
             self.invalid.insert(token, (), self.lifetime);
             return Ok(ReviewResult::Invalid);
         };
-        self.known.insert(self.hasher.hash_one(&token), (), KNOWN);
+        self.known.insert(self.hasher.hash_one(&token), (), KNOWN_LIFETIME);
         self.valid.insert(token, user.clone(), self.lifetime);
         Ok(ReviewResult::Valid(user))
     }

@@ -32,7 +32,7 @@ pub enum CertificateError {
         origin: String,
         source: pem::Error,
     },
-    #[error("the key in {key} does not match the certificate in {certificates}")]
+    #[error("{key} does not match {certificates}")]
     Mismatch { certificates: String, key: String, source: rustls::Error },
     #[error("the TLS settings are invalid")]
     Settings(#[source] rustls::Error),
@@ -132,8 +132,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn memory(chain: &'a [u8], key: &'a [u8]) -> Self {
-        let (chain_origin, key_origin) =
-            ("the given chain".to_owned(), "the given text".to_owned());
+        let (chain_origin, key_origin) = ("the given chain".to_owned(), "the given key".to_owned());
         Self { chain, key, chain_origin, key_origin }
     }
 }
@@ -206,11 +205,10 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         assert_eq!(load(&chain, &key), Ok(()));
-        let mismatch =
-            "the key in the given text does not match the certificate in the given chain";
+        let mismatch = "the given key does not match the given chain";
         assert_eq!(load(&chain, &other), Err(mismatch.to_owned()));
         assert_eq!(load("", &key), Err("unable to use the given chain".to_owned()));
-        assert_eq!(load(&chain, ""), Err("unable to use the given text".to_owned()));
+        assert_eq!(load(&chain, ""), Err("unable to use the given key".to_owned()));
     }
 
     #[test]

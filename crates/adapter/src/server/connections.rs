@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 use crate::reviews::network;
 
 /// The time limit for the first request of a connection.
-const FIRST_REQUEST: Duration = Duration::from_secs(32);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(32);
 
 /// The time limit between requests, as in kube-apiserver.
-const BETWEEN_REQUESTS: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The time limit for reading a response.
-const RESPONSE: Duration = Duration::from_secs(60);
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The interval between checks of a connection with requests.
-const CHECK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The limits of open connections and unread responses.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,9 @@ pub struct ConnectionLimits {
 /// The open connections of a server.
 ///
 /// A connection above the limit replaces another one: idle clients and clients that don't read must
-/// not block others. The replaced one is of the address with the most connections: the longest idle
-/// one, else one whose responses are all unread. A connection with a request in progress isn't
-/// replaced: `admission` limits those.
+/// not block others. The replaced one is of the address with the most replaceable connections: the
+/// longest idle one, else one whose responses are all unread. A connection with a request in
+/// progress isn't replaceable: `admission` limits those.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
@@ -109,7 +109,7 @@ impl Connections {
             running: 0,
             unread: BTreeMap::new(),
             changed: id,
-            deadline: Instant::now() + FIRST_REQUEST,
+            deadline: Instant::now() + FIRST_REQUEST_TIMEOUT,
             close: close.clone(),
         };
         open.by_id.insert(id, entry);
@@ -234,17 +234,18 @@ impl Connection {
             let next_check = {
                 let open = self.connections.open.lock();
                 let Some(entry) = open.by_id.get(&self.id) else { return Expiry::Idle };
-                if entry.unread.values().next().is_some_and(|ready| now >= *ready + RESPONSE) {
+                if entry.unread.values().next().is_some_and(|ready| now >= *ready + UNREAD_TIMEOUT)
+                {
                     return Expiry::Unread;
                 }
                 match entry.running + entry.unread.len() {
                     0 if now >= entry.deadline => return Expiry::Idle,
                     0 => entry.deadline,
-                    _ => now + CHECK,
+                    _ => now + CHECK_INTERVAL,
                 }
             };
             // A request may start meanwhile.
-            sleep_until(next_check.min(now + CHECK)).await;
+            sleep_until(next_check.min(now + CHECK_INTERVAL)).await;
         }
     }
 }
@@ -292,7 +293,7 @@ impl Drop for RunningRequest {
                 Some(response) => drop(entry.unread.remove(&response)),
                 None => entry.running -= 1,
             }
-            entry.deadline = Instant::now() + BETWEEN_REQUESTS;
+            entry.deadline = Instant::now() + IDLE_TIMEOUT;
         });
     }
 }
@@ -401,7 +402,7 @@ mod tests {
     async fn connection_without_a_request_is_idle_after_32_seconds() {
         let started = Instant::now();
         assert_eq!(connection().expired().await, Expiry::Idle);
-        assert_eq!(started.elapsed(), FIRST_REQUEST);
+        assert_eq!(started.elapsed(), FIRST_REQUEST_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
@@ -419,7 +420,7 @@ mod tests {
         let ((expiry, idle_after), ()) =
             tokio::join!(async { (connection.expired().await, started.elapsed()) }, requests);
         assert_eq!(expiry, Expiry::Idle);
-        assert_eq!(idle_after, Duration::from_mins(11) + BETWEEN_REQUESTS);
+        assert_eq!(idle_after, Duration::from_mins(11) + IDLE_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
@@ -431,8 +432,8 @@ mod tests {
         drop(first);
         let started = Instant::now();
         assert_eq!(connection.expired().await, Expiry::Unread);
-        assert!(started.elapsed() <= RESPONSE + CHECK, "{:?}", started.elapsed());
-        assert!(started.elapsed() >= RESPONSE);
+        assert!(started.elapsed() <= UNREAD_TIMEOUT + CHECK_INTERVAL, "{:?}", started.elapsed());
+        assert!(started.elapsed() >= UNREAD_TIMEOUT);
         drop(second);
     }
 }

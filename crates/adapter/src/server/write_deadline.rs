@@ -40,7 +40,7 @@ impl<S> WriteDeadline<S> {
         let limit = self.limit;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(timer.as_mut().poll(context));
-        let message = format!("the client took nothing for {} s", limit.as_secs());
+        let message = format!("the client read nothing for {} s", limit.as_secs());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         };
         let (written, ()) = tokio::join!(server.write_all(b"a long response"), reads);
         let error = written.unwrap_err();
-        assert_eq!(error.to_string(), "the client took nothing for 30 s");
+        assert_eq!(error.to_string(), "the client read nothing for 30 s");
         assert_eq!(started.elapsed(), 3 * PAUSE + LIMIT);
     }
 

@@ -107,9 +107,9 @@ impl Detail {
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
-        // If the controller can't be read any more, the last one that it said stays known.
         let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
         let decided_at = decisions.last().and_then(|last| last.until.checked_add(ahead).ok());
+        // While the controller can't be read, its last decision stays known.
         self.decided_at = decided_at.or(self.decided_at);
         let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;

@@ -26,8 +26,8 @@ pub(super) struct View {
     id: Identity,
     /// The clock that all times refer to.
     now: Timestamp,
-    /// Whether the autoscalers have been listed. If so, an absent `row` means that this one doesn't
-    /// exist.
+    /// Whether the first lists are complete, or have failed. If they are complete, an absent `row`
+    /// means that the autoscaler doesn't exist.
     is_known: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<Row>,

@@ -73,7 +73,7 @@ pub(crate) struct Changes {
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) deleted: Vec<Identity>,
-    /// The first lists are complete.
+    /// The first lists are complete, or have failed.
     pub(crate) synced: bool,
     /// Sentences about data that can't be read or is not shown.
     pub(crate) problems: Vec<String>,
@@ -95,16 +95,16 @@ pub(crate) struct Board {
 struct Inner {
     entries: HashMap<Identity, Entry>,
     deleted: VecDeque<(u64, Identity)>,
-    /// The version of the oldest deletion that was dropped from `deleted`.
+    /// The version of the newest deletion that was dropped from `deleted`.
     forgotten: u64,
     sources: BTreeMap<AutoscalerApi, SourceState>,
     notes: Vec<String>,
-    /// Why the controller makes no decisions, as a sentence.
+    /// A sentence about a controller that makes no decisions.
     silence: Option<String>,
     version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
-    /// What single autoscalers may set.
+    /// The settings that autoscalers may override.
     policy: SettingPolicy,
 }
 
@@ -158,7 +158,7 @@ impl Board {
         state.entries.values().filter_map(|entry| entry.controller.name.clone()).collect()
     }
 
-    /// Waits until the first list of every API is complete.
+    /// Waits until the first list of every API is complete, or has failed.
     pub(crate) async fn synced(&self) {
         let mut changes = self.subscribe();
         while !self.is_synced() {
@@ -205,7 +205,7 @@ impl Board {
         others.filter_map(|(_, entry)| entry.hpa.clone()).collect()
     }
 
-    /// Whether the first list of every API is complete.
+    /// Whether the first list of every API is complete, or has failed.
     pub(crate) fn is_synced(&self) -> bool {
         self.state.read().is_synced()
     }

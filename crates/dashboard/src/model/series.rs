@@ -1,4 +1,4 @@
-//! Values over time, since the dashboard was started.
+//! Values over time: those that the dashboard read, and those that the controller recorded.
 
 use std::collections::VecDeque;
 

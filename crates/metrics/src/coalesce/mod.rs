@@ -68,9 +68,9 @@ use crate::{
 ///
 /// # State
 ///
-/// Responses are dropped after `freshness` and at most a second more, while there are requests. The
-/// statistics of a namespace are dropped when its selectors are no longer in use. No lock is held
-/// across an await, and no lock is shared by all namespaces.
+/// While there are requests, stale responses are dropped every `freshness`, or every second if that
+/// is longer. The statistics of a namespace are dropped when its selectors are no longer in use. No
+/// lock is held across an await.
 ///
 /// # Example
 ///

@@ -59,13 +59,14 @@ where
         Self::with_freshness(freshness, move |_| freshness)
     }
 
-    /// The freshness may depend on the response, and is at least `min_freshness`.
+    /// The freshness may depend on the response. `usual_freshness` is the interval at which stale
+    /// responses are dropped, or one second if that is longer.
     pub(crate) fn with_freshness(
-        min_freshness: Duration,
+        usual_freshness: Duration,
         freshness: impl Fn(&T) -> Duration + Send + Sync + 'static,
     ) -> Self {
         // Responses take memory, so they are dropped soon after they have become stale.
-        let sweep_interval = min_freshness.max(Duration::from_secs(1));
+        let sweep_interval = usual_freshness.max(Duration::from_secs(1));
         let freshness: Arc<Freshness<T>> = Arc::new(freshness);
         let fresh = freshness.clone();
         let retain = move |entry: &mut Entry<T, E>, now| {

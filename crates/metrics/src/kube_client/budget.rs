@@ -33,8 +33,9 @@ impl Share<'_> {
     /// Extends the share to the size of the response. Returns whether the budget suffices.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let counted = bytes.saturating_sub(FREE_BYTES).max(self.counted);
-        let more = counted - self.counted;
-        let extend = |used: usize| used.checked_add(more).filter(|used| *used <= self.budget.limit);
+        let growth = counted - self.counted;
+        let extend =
+            |used: usize| used.checked_add(growth).filter(|used| *used <= self.budget.limit);
         let extended =
             self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, extend).is_ok();
         if extended {

@@ -194,12 +194,12 @@ impl de::Visitor<'_> for MilliVisitor {
     }
 }
 
-/// Usage of a container by resource. An absent or `null` map is empty.
+/// Usage of a container or node by resource. An absent or `null` map is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage(Box<[(ResourceName, MilliValue)]>);
 
 impl Usage {
-    /// The usage of a resource, or `None` if the container does not report it.
+    /// The usage of a resource, or `None` if it is not reported.
     pub fn get(&self, resource: &ResourceName) -> Option<MilliValue> {
         // The last of equal keys counts, as in a Go map.
         self.0.iter().rev().find(|(own, _)| own == resource).map(|(_, milli)| *milli)

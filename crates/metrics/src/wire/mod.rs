@@ -84,13 +84,13 @@ pub struct PodMetrics {
 /// The metadata of [`PodMetrics`] and [`NodeMetrics`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ItemMeta {
-    /// The pod's name.
+    /// The name of the pod or node.
     #[serde(default, deserialize_with = "field::null_as_default")]
     pub name: Box<str>,
-    /// The pod's namespace. It is not decoded, because it is that of the query.
+    /// The namespace of the pod. It is not decoded, because it is that of the query.
     #[serde(skip)]
     pub namespace: Box<str>,
-    /// The pod's labels. Empty if the server does not copy them.
+    /// The labels of the pod or node. Empty if the server does not copy them.
     #[serde(default)]
     pub labels: ItemLabels,
 }

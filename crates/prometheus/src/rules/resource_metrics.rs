@@ -338,7 +338,6 @@ resourceRules:
         ObjectMetadata {
             key: hpa_metrics::ObjectKey::new("shop", "web-0"),
             labels: [("app".to_owned(), "web".to_owned())].into(),
-            creation_timestamp: None,
         }
     }
 

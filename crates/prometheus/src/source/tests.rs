@@ -148,7 +148,6 @@ fn objects() -> FixedObjects {
         let metadata = ObjectMetadata {
             key: ObjectKey::new(namespace, name),
             labels: [("app".to_owned(), app.to_owned())].into(),
-            creation_timestamp: None,
         };
         (resource, metadata)
     };

@@ -39,7 +39,6 @@ pub struct EventWriterConfig {
 }
 
 impl Default for EventWriterConfig {
-    /// 1000 events, 10 s, 4 attempts, 1 s.
     fn default() -> Self {
         Self {
             queue_length: 1000,
@@ -128,7 +127,7 @@ impl EventWriter {
 
 /// The kind of failure to write an event.
 enum Failure {
-    /// The event exists already, or its namespace is being deleted.
+    /// The event exists already, or its namespace is gone or being deleted.
     NotNeeded,
     /// Another attempt may succeed.
     Temporary,

@@ -47,7 +47,7 @@ pub(in crate::source) async fn provider(
     let pod = |index| {
         let key = ObjectKey::new("shop", &format!("web-{index}"));
         let labels = [("index".to_owned(), format!("{index}"))].into();
-        (GroupResource::pods(), ObjectMetadata { key, labels, ..ObjectMetadata::default() })
+        (GroupResource::pods(), ObjectMetadata { key, labels })
     };
     let objects =
         FixedObjects { objects: (0..setup.pods).map(pod).collect(), ..FixedObjects::default() };
