@@ -214,7 +214,7 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
 }
 
 impl CollectorArguments {
-    /// The metrics to collect. `has_prometheus`: there is a --prometheus-url.
+    /// The metrics to collect. `has_prometheus`: --prometheus-url is set.
     pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
@@ -243,7 +243,7 @@ impl CollectorArguments {
             "nakadi" => self.nakadi_endpoint.is_some(),
             // --scaling-schedule
             "schedule" => false,
-            // Those that need nothing of the operator.
+            // Collectors that need no flag.
             _ => true,
         };
         let names = COLLECTORS.iter().map(|collector| collector.name);

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{
     PrometheusArguments,
     rules_compare::RulesCompareArguments,
-    values::{BOOL, accept_boolean, namespace},
+    values::{BOOL, accept_boolean, dns_label},
 };
 
 const CHECK_EXAMPLES: &str = "\
@@ -93,7 +93,7 @@ pub(crate) struct ExplainArguments {
     #[arg(long, value_name = "FILE", default_value = "rules.yaml")]
     pub(crate) config: PathBuf,
     /// The namespace of the request
-    #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
+    #[arg(long, short = 'n', value_name = "NAME", value_parser = dns_label)]
     pub(crate) namespace: Option<String>,
     /// Selector for series of the metric, as in an autoscaler's metric.selector
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]

@@ -9,7 +9,7 @@ use super::{
     forecast::zone,
     lease::LeaseArguments,
     values::{
-        BOOL, accept_boolean, duration, fraction, log_filter, namespace, positive_duration, rate,
+        BOOL, accept_boolean, dns_label, duration, fraction, log_filter, positive_duration, rate,
         setting_name,
     },
 };
@@ -115,16 +115,16 @@ pub(crate) struct MetricsArguments {
     pub(crate) metrics_config: Option<PathBuf>,
 }
 
-/// Where forecasts read the past of a load.
+/// The source of past loads for forecasts.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
 pub(crate) struct ForecastingArguments {
-    /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus apply
-    /// to it too [default: --prometheus-url; without any, a forecast needs ten days of this process]
+    /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus also
+    /// apply to it [default: --prometheus-url; without any, a forecast needs ten days of this process]
     #[arg(long, env = "HPA_FORECAST_PROMETHEUS", value_name = "URL")]
     pub(crate) forecast_prometheus: Option<String>,
-    /// The time zone of days and weeks in forecasts, such as Europe/Berlin. A schedule of bounds of
-    /// an autoscaler has precedence
+    /// The time zone of days and weeks in forecasts, such as Europe/Berlin. The time zone of an
+    /// autoscaler's scheduled bounds takes precedence
     #[arg(
         long,
         env = "HPA_FORECAST_TIME_ZONE",
@@ -251,7 +251,7 @@ pub(crate) struct ClusterArguments {
         env = "HPA_NAMESPACE",
         value_name = "NAME",
         value_delimiter = ',',
-        value_parser = namespace
+        value_parser = dns_label
     )]
     pub(crate) namespaces: Vec<String>,
     /// The API whose autoscalers to handle
