@@ -37,7 +37,7 @@ pub(crate) struct AdapterArguments {
     /// File with the rules of prometheus-adapter; reloaded when it changes
     #[arg(long, env = "HPA_ADAPTER_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer exactly as this program, even where its answers can do harm, such as 0 for NaN
+    /// Answer exactly as this program. Some of its answers can do harm, such as 0 for NaN
     #[arg(long, env = "HPA_ADAPTER_COMPAT", value_name = "PROGRAM", default_value = "off")]
     pub(crate) compat: CompatArgument,
     /// Serve custom.metrics.k8s.io, if rules, collectors or schedules have metrics for it

@@ -19,8 +19,8 @@ use super::values::{BOOL, positive_duration, to_std};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Collectors (as in kube-metrics-adapter)")]
 pub(crate) struct CollectorArguments {
-    /// Collect metrics that autoscalers configure by annotations metric-config.*: from pods, from
-    /// HTTP endpoints, and by queries to --prometheus-url
+    /// Collect metrics that annotations metric-config.* configure. They come from pods, from HTTP
+    /// endpoints, and from queries to --prometheus-url
     #[arg(long, env = "HPA_COLLECTORS", value_name = BOOL, default_value_t = false)]
     pub(crate) collectors: bool,
     /// Time for which a value is used before it is collected again, for metrics that set no

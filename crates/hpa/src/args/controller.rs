@@ -15,8 +15,8 @@ pub(crate) struct ControllerArguments {
     /// hpa-controller]
     #[arg(long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) controller_lease: Option<String>,
-    /// URL of a debug API on a loopback address, such as that of kubectl port-forward [default: the
-    /// leader's debug API, through the API server]
+    /// URL of the debug API, on a loopback address. For example that of kubectl port-forward
+    /// [default: the leader's debug API, through the API server]
     #[arg(
         long,
         env = "HPA_CONTROLLER_URL",

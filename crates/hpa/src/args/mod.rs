@@ -287,11 +287,17 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
     }
 }
 
-/// Returns the first sentence of a help text, cut off if it is too long.
+/// Returns the first sentence of a help text. If it is too long, leaves the default out, and cuts
+/// the rest off.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
-    if first.chars().count() <= MAX_HELP {
+    let is_short = |text: &str| text.chars().count() <= MAX_HELP;
+    if is_short(first) {
+        return first.to_owned();
+    }
+    let first = first.split(" [default").next().unwrap_or(first);
+    if is_short(first) {
         return first.to_owned();
     }
     let end = first.char_indices().nth(MAX_HELP).map_or(first.len(), |(at, _)| at);
