@@ -1,8 +1,8 @@
 //! `hpa`: a HorizontalPodAutoscaler controller.
 //!
 //! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
-//! `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs
-//! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
+//! `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs the
+//! controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 //!
 //! A module for each subcommand: `run`, `shadow`, `adapter`, `explain`, `lint`, `status`,
 //! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`, `schedule`,
@@ -16,6 +16,8 @@
 //! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
 //! - `autoscaler_name`, `similar`: the autoscaler that a command names, and misspelled names
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
+//! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
+//! - `reference`, `export_tests`: tests that compare the documentation with the program
 
 mod adapter;
 mod api_client;

@@ -75,7 +75,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     })
 }
 
-/// Where forecasts read the past.
+/// The source of past loads for forecasts.
 fn forecast_source(
     arguments: &RunArguments,
     rules: Option<Arc<PrometheusProvider>>,
@@ -101,7 +101,7 @@ fn refusal(peer: &ActivePeer) -> String {
     )
 }
 
-/// The file that names the namespace of the pod.
+/// The file with the namespace of the pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The namespace of this pod. `None` outside a cluster.

@@ -597,7 +597,8 @@ async fn dead_controller_scales_nothing() {
     let dead = "shop/web would scale from 2 to 4: cpu is at 60% of requests, target 30%; no \
                 controller has renewed the lease ";
     let cluster = held("hpa-controller:shop/hpa", &[own(old)]).await;
-    let advice = "Nobody acts on this autoscaler: no controller has renewed the lease shop/hpa";
+    let advice = "No controller acts on this autoscaler: no controller has renewed the lease \
+                  shop/hpa";
     cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
     let cluster = held("kube-controller-manager", &[built_in(old)]).await;
     cluster.expect(&[&format!("{dead}kube-system/kube-controller-manager for ")]).await;

@@ -133,7 +133,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the flags add: sources of metrics, and the tasks that need the lease.
+/// The sources of metrics that flags turn on, and the tasks that need the lease.
 #[derive(Default)]
 struct Sources {
     sources: Vec<Arc<dyn MetricSource>>,

@@ -37,10 +37,10 @@ pub(crate) struct AdapterArguments {
     /// File with the rules of prometheus-adapter; reloaded when it changes
     #[arg(long, env = "HPA_ADAPTER_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer exactly as this program, even where its answers can do harm, such as 0 for NaN
+    /// Answer exactly as this program. Some of its answers can do harm, such as 0 for NaN
     #[arg(long, env = "HPA_ADAPTER_COMPAT", value_name = "PROGRAM", default_value = "off")]
     pub(crate) compat: CompatArgument,
-    /// Serve custom.metrics.k8s.io, if the file has rules for it
+    /// Serve custom.metrics.k8s.io, if rules, collectors or schedules have metrics for it
     #[arg(
         long,
         alias = "enable-custom-metrics-api",
@@ -49,7 +49,7 @@ pub(crate) struct AdapterArguments {
         default_value_t = true
     )]
     pub(crate) custom_metrics: bool,
-    /// Serve external.metrics.k8s.io, if the file has rules for it
+    /// Serve external.metrics.k8s.io, if rules or collectors have metrics for it
     #[arg(
         long,
         alias = "enable-external-metrics-api",
@@ -58,7 +58,7 @@ pub(crate) struct AdapterArguments {
         default_value_t = true
     )]
     pub(crate) external_metrics: bool,
-    /// Serve metrics.k8s.io, if the file has rules for it
+    /// Serve metrics.k8s.io, if the file has resourceRules
     #[arg(long, env = "HPA_ADAPTER_RESOURCE_METRICS", value_name = BOOL, default_value_t = true)]
     pub(crate) resource_metrics: bool,
     /// Worker threads

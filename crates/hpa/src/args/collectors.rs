@@ -19,8 +19,8 @@ use super::values::{BOOL, positive_duration, to_std};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Collectors (as in kube-metrics-adapter)")]
 pub(crate) struct CollectorArguments {
-    /// Collect metrics that autoscalers configure by annotations metric-config.*: from pods, from
-    /// HTTP endpoints, and by queries to --prometheus-url
+    /// Collect metrics that annotations metric-config.* configure. They come from pods, from HTTP
+    /// endpoints, and from queries to --prometheus-url
     #[arg(long, env = "HPA_COLLECTORS", value_name = BOOL, default_value_t = false)]
     pub(crate) collectors: bool,
     /// Time for which a value is used before it is collected again, for metrics that set no
@@ -214,7 +214,7 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
 }
 
 impl CollectorArguments {
-    /// The metrics to collect. `has_prometheus`: there is a --prometheus-url.
+    /// The metrics to collect. `has_prometheus`: --prometheus-url is set.
     pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();
@@ -243,7 +243,7 @@ impl CollectorArguments {
             "nakadi" => self.nakadi_endpoint.is_some(),
             // --scaling-schedule
             "schedule" => false,
-            // Those that need nothing of the operator.
+            // Collectors that need no flag.
             _ => true,
         };
         let names = COLLECTORS.iter().map(|collector| collector.name);

@@ -1,7 +1,7 @@
 use clap::Args;
 use http::Uri;
 
-use super::values::namespace;
+use super::values::dns_label;
 
 /// The location of the controller. By default, it is read from the status of the autoscalers.
 #[derive(Args, Clone, Debug)]
@@ -9,14 +9,14 @@ use super::values::namespace;
 #[expect(clippy::struct_field_names, reason = "the names of the flags")]
 pub(crate) struct ControllerArguments {
     /// Namespace of the controller's lease [default: from the status of autoscalers]
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) controller_namespace: Option<String>,
     /// Name of the controller's lease [default: from the status of autoscalers, else
     /// hpa-controller]
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) controller_lease: Option<String>,
-    /// URL of a debug API on a loopback address, such as that of kubectl port-forward [default: the
-    /// leader's debug API, through the API server]
+    /// URL of the debug API, on a loopback address. For example that of kubectl port-forward
+    /// [default: the leader's debug API, through the API server]
     #[arg(
         long,
         env = "HPA_CONTROLLER_URL",

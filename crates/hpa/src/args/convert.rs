@@ -80,7 +80,7 @@ impl From<TargetApi> for AutoscalerApi {
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One YAML document per object
+    /// The documents of the manifest, in YAML
     Yaml,
     /// A JSON object, or a List of several objects
     Json,

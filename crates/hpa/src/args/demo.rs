@@ -42,8 +42,8 @@ before the end. With --hold, Ctrl-C is the normal end.";
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub(crate) struct DemoArguments {
-    /// Workloads, load and incidents, as YAML in the format of --print-scenario [default: the
-    /// built-in scenario]
+    /// Scenario in YAML: workloads, load and incidents. --print-scenario prints an example
+    /// [default: the built-in scenario]
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
     /// Print the built-in scenario and exit
@@ -55,11 +55,11 @@ pub(crate) struct DemoArguments {
     /// Real time to run for [default: the duration of the scenario divided by --speed]
     #[arg(long = "for", value_name = "DURATION", value_parser = positive_duration)]
     pub(crate) duration: Option<SignedDuration>,
-    /// Keep running after the end of the scenario until Ctrl-C: the load repeats in real time
+    /// Keep running until Ctrl-C after the end of the scenario. The load repeats in real time
     #[arg(long)]
     pub(crate) hold: bool,
-    /// Serve the metrics of kube-state-metrics and the kubelet in the simulated cluster at
-    /// http://ADDRESS/metrics. Port 0 is any free port
+    /// Serve the simulated cluster's metrics for Prometheus. They are those of kube-state-metrics
+    /// and the kubelet, at http://ADDRESS/metrics. Port 0 is any free port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics_address: Option<SocketAddr>,
     /// Random seed. The same seed results in the same load, noise and incidents [default: the seed

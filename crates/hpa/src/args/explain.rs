@@ -64,16 +64,16 @@ pub(crate) struct ExplainHpaArguments {
         required_unless_present_any = ["filename", "all_namespaces"]
     )]
     pub(crate) name: Option<String>,
-    /// Print a line for each autoscaler that fails or can't follow its metrics, in all namespaces
-    /// or that of --namespace. Reads only the stored statuses
+    /// List the autoscalers that fail or can't follow their metrics. Covers all namespaces, or
+    /// that of --namespace. Reads only the stored statuses
     #[arg(
         long,
         short = 'A',
         conflicts_with_all = ["name", "filename", "watch", "since"]
     )]
     pub(crate) all_namespaces: bool,
-    /// Read objects and metrics from this file (YAML or JSON, - for standard input) instead of a
-    /// cluster; can be repeated
+    /// Read objects and metrics from a file instead of a cluster. It is YAML or JSON, "-" is
+    /// standard input; can be repeated
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     /// The time of the decision, for --filename [default: the time of the newest sample]
@@ -82,7 +82,7 @@ pub(crate) struct ExplainHpaArguments {
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// Explain again in each sync period, and print the report if its first sentence has changed
+    /// Explain again whenever the first sentence changes. Reads in each sync period
     #[arg(long, short = 'w', conflicts_with = "filename")]
     pub(crate) watch: bool,
     /// Also print the decisions of this past duration

@@ -75,7 +75,7 @@ pub(crate) struct ForecastArguments {
     /// The target load of a pod, for --file [default: a hundredth of the peak]
     #[arg(long, value_name = "NUMBER", value_parser = rate, requires = "file")]
     pub(crate) target: Option<f64>,
-    /// The time zone in which days and weeks begin, such as Europe/Berlin
+    /// The time zone of days and weeks, such as Europe/Berlin
     #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = zone)]
     pub(crate) time_zone: TimeZone,
     /// The time between a forecast and the load that it predicts [default: the startup of pods, the
@@ -92,7 +92,7 @@ pub(crate) struct ForecastArguments {
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: SimulationFormat,
-    /// Write a report with charts to this file, as a single HTML page
+    /// Write a report with charts to this file, as one HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write a chart of the six hours in which forecasts help most to this file

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::SignedDuration;
 
-use super::values::{namespace, positive_duration};
+use super::values::{dns_label, positive_duration};
 
 /// The flags of kubectl that select a cluster, a user and a namespace.
 #[derive(Args, Clone, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct KubectlArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// The namespace [default: the context's, else "default"]
-    #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
+    #[arg(long, short = 'n', value_name = "NAME", value_parser = dns_label)]
     pub(crate) namespace: Option<String>,
     /// The user to act as
     #[arg(long = "as", value_name = "USER")]

@@ -1,7 +1,7 @@
 use clap::{Arg, Args};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, namespace, positive_duration};
+use super::values::{BOOL, dns_label, positive_duration};
 
 /// Flags of leader election and its lease.
 #[derive(Args, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct LeaseArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
     #[arg(long, env = "HPA_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,
-    /// Time after the last renewal that a standby observed until it acquires the lease
+    /// Time without an observed renewal after which a standby acquires the lease
     #[arg(
         long,
         env = "HPA_LEADER_ELECT_LEASE_DURATION",
@@ -25,7 +25,7 @@ pub(crate) struct LeaseArguments {
         env = "HPA_LEADER_ELECT_RESOURCE_NAME",
         value_name = "NAME",
         default_value = "hpa-controller",
-        value_parser = namespace
+        value_parser = dns_label
     )]
     pub(crate) leader_elect_resource_name: String,
     /// Namespace of the lease and the ConfigMaps with histories [default: the namespace of this
@@ -34,7 +34,7 @@ pub(crate) struct LeaseArguments {
         long,
         env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE",
         value_name = "NAME",
-        value_parser = namespace
+        value_parser = dns_label
     )]
     pub(crate) leader_elect_resource_namespace: Option<String>,
 }
@@ -48,9 +48,11 @@ pub(super) fn for_adapter(argument: Arg) -> Arg {
             "Acquire a lease before writing events and the status of schedules. All replicas \
              serve metrics. Set to false only if there is a single replica",
         ),
-        "leader_elect_lease_duration" => argument
-            .env("HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION")
-            .help("Time after the last observed renewal until another replica acquires the lease"),
+        "leader_elect_lease_duration" => {
+            argument.env("HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION").help(
+                "Time without an observed renewal after which another replica acquires the lease",
+            )
+        }
         "leader_elect_resource_name" => argument
             .env("HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAME")
             .help("Name of the lease")

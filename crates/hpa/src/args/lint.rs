@@ -34,7 +34,16 @@ command failed.";
 
 /// The arguments of `hpa lint`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, mut_args(accept_boolean))]
+#[command(
+    after_help = EXAMPLES,
+    mut_args(accept_boolean),
+    mut_arg("namespace", |namespace| {
+        namespace.help(
+            "Check the autoscalers of this namespace of the cluster. With FILE, the namespace of \
+             objects that don't name one",
+        )
+    })
+)]
 pub(crate) struct LintArguments {
     /// Manifests in YAML or JSON, or directories of them; "-" is standard input. Without a FILE, -n
     /// or -A select autoscalers of the cluster

@@ -151,7 +151,7 @@ impl Arguments {
 }
 
 /// The flags that `-h` shows, by command. All flags of other commands fit on a screen.
-const MAIN_FLAGS: [(&str, &[&str]); 16] = [
+const MAIN_FLAGS: [(&str, &[&str]); 17] = [
     ("demo", &["scenario", "print-scenario", "speed", "for", "hold", "metrics-address"]),
     (
         "run",
@@ -243,9 +243,13 @@ const MAIN_FLAGS: [(&str, &[&str]); 16] = [
             "context",
         ],
     ),
-    ("check", &["prometheus-url", "connect", "kubeconfig", "context"]),
-    ("compare", &["left", "right", "tolerance", "kubeconfig", "context"]),
-    ("preview", &["from", "output", "compat"]),
+    ("rules check", &["prometheus-url", "connect", "kubeconfig", "context"]),
+    (
+        "rules explain",
+        &["config", "namespace", "name", "selector", "prometheus-url", "connect", "kubeconfig"],
+    ),
+    ("rules compare", &["left", "right", "tolerance", "kubeconfig", "context"]),
+    ("schedule preview", &["from", "output", "compat"]),
     ("convert", &["filename", "to", "output"]),
 ];
 
@@ -254,8 +258,8 @@ const MAX_HELP: usize = 60;
 
 /// Shortens the help of a command to fit on a screen: usage and the most important flags.
 fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
-    let flags = MAIN_FLAGS.iter().find(|(name, _)| *name == command.get_name());
     let path = format!("{parent} {}", command.get_name());
+    let flags = MAIN_FLAGS.iter().find(|(name, _)| path.strip_prefix("hpa ") == Some(*name));
     let is_long = command.get_after_help().is_some();
     let command = command.mut_args(|argument| {
         let name = argument.get_long().unwrap_or_default().to_owned();
@@ -283,11 +287,17 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
     }
 }
 
-/// Returns the first sentence of a help text, cut off if it is too long.
+/// Returns the first sentence of a help text. If it is too long, leaves the default out, and cuts
+/// the rest off.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
-    if first.chars().count() <= MAX_HELP {
+    let is_short = |text: &str| text.chars().count() <= MAX_HELP;
+    if is_short(first) {
+        return first.to_owned();
+    }
+    let first = first.split(" [default").next().unwrap_or(first);
+    if is_short(first) {
         return first.to_owned();
     }
     let end = first.char_indices().nth(MAX_HELP).map_or(first.len(), |(at, _)| at);

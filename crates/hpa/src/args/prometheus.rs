@@ -12,7 +12,7 @@ use super::values::{BOOL, bytes, duration, positive_duration, to_std};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Prometheus (as in prometheus-adapter)")]
 pub(crate) struct PrometheusArguments {
-    /// URL of Prometheus or of a server with its API, with a path prefix if needed [default of hpa
+    /// URL of Prometheus, or of a server with its API. Can have a path prefix [default of hpa
     /// adapter: https://localhost]
     #[arg(long, alias = "prometheus-server", env = "HPA_PROMETHEUS_URL", value_name = "URL")]
     pub(crate) prometheus_url: Option<String>,
@@ -218,8 +218,8 @@ impl PrometheusArguments {
     next_help_heading = "Metrics from Prometheus in the controller (hpa run --metrics-config)"
 )]
 pub(crate) struct RulesFileArguments {
-    /// Read metrics by the rules of this file, and all others from the metrics APIs, like hpa run
-    /// --metrics-config
+    /// Read metrics by the rules of this file. All others come from the metrics APIs, as with hpa
+    /// run --metrics-config
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_config: Option<PathBuf>,
     /// Connect to the `servers` of the rules file. Implied by --prometheus-url

@@ -52,7 +52,7 @@ pub(crate) struct ReplayArguments {
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: SimulationFormat,
-    /// Write a report with charts to this file, as a single HTML page
+    /// Write a report with charts to this file, as one HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write the rebuilt scenario, for hpa simulate, to this file
@@ -75,8 +75,8 @@ pub(crate) struct PastArguments {
     /// The autoscaler. Optional with --filename, if the files have a single one
     #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "filename")]
     pub(crate) name: Option<String>,
-    /// Read the autoscaler from this file (YAML or JSON, - for standard input) instead of a
-    /// cluster; can be repeated
+    /// Read the autoscaler from a file instead of a cluster. It is YAML or JSON, "-" is standard
+    /// input; can be repeated
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     /// The duration of the past to replay

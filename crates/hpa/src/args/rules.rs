@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{
     PrometheusArguments,
     rules_compare::RulesCompareArguments,
-    values::{BOOL, accept_boolean, namespace},
+    values::{BOOL, accept_boolean, dns_label},
 };
 
 const CHECK_EXAMPLES: &str = "\
@@ -82,8 +82,8 @@ pub(crate) struct ExplainArguments {
     /// The API of the metric
     #[arg(value_name = "API")]
     pub(crate) api: MetricsApi,
-    /// RESOURCE/METRIC of custom metrics, for example pods/http_requests; the name of an external
-    /// metric; pods/cpu, pods/memory, nodes/cpu or nodes/memory
+    /// RESOURCE/METRIC of custom metrics, as in pods/http_requests; the name of an external metric;
+    /// pods/cpu, pods/memory, nodes/cpu or nodes/memory
     #[arg(value_name = "METRIC")]
     pub(crate) metric: String,
     /// The name of an object; can be repeated [default: all objects that have series]
@@ -93,9 +93,9 @@ pub(crate) struct ExplainArguments {
     #[arg(long, value_name = "FILE", default_value = "rules.yaml")]
     pub(crate) config: PathBuf,
     /// The namespace of the request
-    #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
+    #[arg(long, short = 'n', value_name = "NAME", value_parser = dns_label)]
     pub(crate) namespace: Option<String>,
-    /// Selector for series of the metric, as in an autoscaler's metric.selector
+    /// Selector for series, as in an autoscaler's metric.selector
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     pub(crate) selector: String,
     /// Connect to the `servers` of the rules file. Implied by --prometheus-url
@@ -121,8 +121,8 @@ pub(crate) enum MetricsApi {
 /// The source of the API's resources.
 #[derive(Args, Debug)]
 pub(crate) struct ResourceArguments {
-    /// Read the resources from the API server of this kubeconfig file, for rules about custom
-    /// resources [default: the resources of Kubernetes itself]
+    /// Read the resources from this kubeconfig's API server. For rules about custom resources
+    /// [default: the resources of Kubernetes itself]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context [default: its current one]

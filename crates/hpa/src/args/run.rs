@@ -9,7 +9,7 @@ use super::{
     forecast::zone,
     lease::LeaseArguments,
     values::{
-        BOOL, accept_boolean, duration, fraction, log_filter, namespace, positive_duration, rate,
+        BOOL, accept_boolean, dns_label, duration, fraction, log_filter, positive_duration, rate,
         setting_name,
     },
 };
@@ -41,8 +41,8 @@ Kubernetes: 15s, 5m0s, 1h30m.";
 #[command(after_help = RUN_EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct RunArguments {
     // Before the other groups: a group's heading applies to all flags after it.
-    /// Write nothing: compare decisions with the controller that owns the autoscalers, and log the
-    /// differences. Turns leader election off
+    /// Compare decisions with the acting controller, write nothing. Differences are logged, and
+    /// leader election is off
     #[arg(long, env = "HPA_DRY_RUN", value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
     /// Start although another controller wrote the status of an autoscaler within the last two sync
@@ -108,23 +108,24 @@ pub(crate) struct RunArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArguments {
-    /// Read metrics from Prometheus by the rules of this file, which has the format of
-    /// prometheus-adapter's configuration. All other metrics come from the metrics APIs of the
-    /// cluster. The file is reloaded when it changes
+    /// Read metrics from Prometheus by the rules of this file. It has the format of
+    /// prometheus-adapter's configuration, and is reloaded when it changes. All other metrics come
+    /// from the metrics APIs of the cluster
     #[arg(long, env = "HPA_METRICS_CONFIG", value_name = "FILE")]
     pub(crate) metrics_config: Option<PathBuf>,
 }
 
-/// Where forecasts read the past of a load.
+/// The source of past loads for forecasts.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Forecasts (autoscalers with the setting forecast)")]
 pub(crate) struct ForecastingArguments {
-    /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus apply
-    /// to it too [default: --prometheus-url; without any, a forecast needs ten days of this process]
+    /// Prometheus with the past of the loads that are forecast. The other flags of Prometheus also
+    /// apply to it [default: --prometheus-url; without any, a forecast needs ten days of this
+    /// process]
     #[arg(long, env = "HPA_FORECAST_PROMETHEUS", value_name = "URL")]
     pub(crate) forecast_prometheus: Option<String>,
-    /// The time zone of days and weeks in forecasts, such as Europe/Berlin. A schedule of bounds of
-    /// an autoscaler has precedence
+    /// The time zone of days and weeks in forecasts, such as Europe/Berlin. The time zone of an
+    /// autoscaler's scheduled bounds takes precedence
     #[arg(
         long,
         env = "HPA_FORECAST_TIME_ZONE",
@@ -251,7 +252,7 @@ pub(crate) struct ClusterArguments {
         env = "HPA_NAMESPACE",
         value_name = "NAME",
         value_delimiter = ',',
-        value_parser = namespace
+        value_parser = dns_label
     )]
     pub(crate) namespaces: Vec<String>,
     /// The API whose autoscalers to handle
@@ -344,8 +345,8 @@ impl ElectionArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogArguments {
-    /// error, warn, info, debug, trace, or a list of directives by module, such as
-    /// info,hpa_controller=debug
+    /// Log level: off, error, warn, info, debug or trace. Can be a list of directives by module,
+    /// such as info,hpa_controller=debug
     #[arg(
         long,
         env = "HPA_LOG_LEVEL",

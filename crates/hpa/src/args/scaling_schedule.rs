@@ -8,8 +8,8 @@ use super::values::{BOOL, duration};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Scaling schedules (as in kube-metrics-adapter)")]
 pub(crate) struct ScalingScheduleArguments {
-    /// Compute Object metrics of a ScalingSchedule or ClusterScalingSchedule (zalando.org) from the
-    /// schedule, and write its status.active
+    /// Compute the metrics of scaling schedules (zalando.org). They are Object metrics of a
+    /// ScalingSchedule or ClusterScalingSchedule, whose status.active is also written
     #[arg(long, env = "HPA_SCALING_SCHEDULE", value_name = BOOL, default_value_t = false)]
     pub(crate) scaling_schedule: bool,
     #[command(flatten)]

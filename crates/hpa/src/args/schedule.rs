@@ -38,8 +38,8 @@ pub(crate) enum ScheduleCommand {
 #[derive(Args, Debug)]
 #[command(after_help = PREVIEW_EXAMPLES)]
 pub(crate) struct PreviewArguments {
-    /// Manifest in YAML or JSON with ScalingSchedules, ClusterScalingSchedules and autoscalers with
-    /// the setting bounds; "-" is standard input. Other objects are ignored
+    /// Manifest of schedules or autoscalers with the setting bounds. Schedules are ScalingSchedules
+    /// and ClusterScalingSchedules; "-" is standard input. Other objects are ignored
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Start of the week, such as 2026-01-31T08:00:00Z [default: now]

@@ -20,14 +20,14 @@ docs/tuning.md explains the columns and has worked examples.";
 #[derive(Args, Debug)]
 #[command(after_help = SIMULATE_EXAMPLES)]
 pub(crate) struct SimulateArguments {
-    /// Scenario in YAML: an autoscaler, its workload, the load, and variants to compare; "-" is
-    /// standard input
+    /// Scenario in YAML: an autoscaler, its workload and the load. Can have variants to compare;
+    /// "-" is standard input
     #[arg(value_name = "SCENARIO", required_unless_present = "schema")]
     pub(crate) scenario: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: SimulationFormat,
-    /// Write a report with charts to this file, as a single HTML page
+    /// Write a report with charts to this file, as one HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Write the charts to this file

@@ -5,8 +5,9 @@ use super::{CollectorArguments, RulesFileArguments, ScalingScheduleArguments};
 /// The flags of `hpa run` for metrics that the controller doesn't read from the metrics APIs.
 #[derive(Args, Debug)]
 #[command(mut_arg("scaling_schedule", |flag| flag.help(
-    "Compute Object metrics of a ScalingSchedule or ClusterScalingSchedule (zalando.org) from the \
-     schedule, without a tolerance, as hpa run --scaling-schedule does"
+    "Compute the metrics of scaling schedules (zalando.org). They are Object metrics of a \
+     ScalingSchedule or ClusterScalingSchedule, and have no tolerance, as with hpa run \
+     --scaling-schedule"
 )))]
 pub(crate) struct SourceArguments {
     #[command(flatten)]

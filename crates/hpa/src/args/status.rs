@@ -24,7 +24,12 @@ Exit status: 0 without errors, 1 with an error, 2 if the command failed.";
 
 /// The arguments of `hpa status`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("namespace", |namespace| {
+        namespace.help("Check only the autoscalers of this namespace [default: all]")
+    })
+)]
 pub(crate) struct StatusArguments {
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]

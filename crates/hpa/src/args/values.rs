@@ -80,7 +80,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(super) fn namespace(text: &str) -> Result<String, String> {
+pub(super) fn dns_label(text: &str) -> Result<String, String> {
     let is_label = !text.is_empty()
         && text.len() <= 63
         && text
@@ -88,7 +88,11 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-');
-    if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
+    if is_label {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a DNS label: lower-case letters, digits and hyphens".to_owned())
+    }
 }
 
 /// The value of `--allow-settings` that allows no setting.

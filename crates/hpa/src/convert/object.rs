@@ -16,6 +16,7 @@ const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
 /// kubectl's copy of the applied manifest, which has the old API version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns
 /// the errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
 pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
 
-/// What follows for the rest of the page.
-const OLD: &str = "What is shown of the autoscalers may be old.";
+/// The consequence for the rest of the page.
+const OLD: &str = "The rest of the page may be old.";
 
 /// The number of statuses whose field manager names this lease.
 pub(super) fn statuses_of<'a>(lease: &LeaseName, managers: impl Iterator<Item = &'a str>) -> usize {

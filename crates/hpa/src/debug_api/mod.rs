@@ -134,14 +134,14 @@ impl Endpoints for DebugEndpoints {
             if let (Denied::Unreviewed(error), true) = (&denied, self.warnings.is_due()) {
                 warn!(error, "unable to review a request to the debug API");
             }
-            debug!(%denied, path = request.uri().path(), "refused a request to the debug API");
+            debug!(%denied, path, "refused a request to the debug API");
             return refuse(&denied);
         }
         if request.method() != Method::GET {
             return error(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported", None);
         }
         let query = request.uri().query().unwrap_or_default();
-        match Route::parse(request.uri().path(), query) {
+        match Route::parse(path, query) {
             Ok(Some(route)) => self.document(route, begin_long_response(connection)).await,
             Ok(None) => {
                 let text = "not found; try /debug/v1/status or /debug/v1/autoscalers";

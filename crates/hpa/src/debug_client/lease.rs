@@ -29,7 +29,7 @@ pub(crate) struct LeaseName {
 }
 
 impl LeaseName {
-    /// That of kube-controller-manager.
+    /// The lease of kube-controller-manager.
     pub(crate) fn built_in() -> Self {
         Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: BUILT_IN.to_owned() }
     }

@@ -4,7 +4,7 @@ use hpa_metrics::describe;
 
 use super::lease::LeaseName;
 
-/// What the HTTP client says if a TLS server answers a plain request.
+/// The error of the HTTP client if a TLS server answers a plain request.
 const TLS_ALERT: &str = "invalid HTTP version";
 
 /// The reason why a document of the debug API can't be read, and what to do.

@@ -63,14 +63,16 @@ fn text(problems: &[Problem], count: usize) -> String {
     let source = "by the statuses that their controllers stored";
     match problems.len() {
         0 => format!("None of {all} has a problem, {source}.\n"),
-        1 => format!(
-            "{lines}\n1 of {all} fails or can't do what its metrics ask for, {source}. hpa explain \
-             NAMESPACE/NAME reads the metrics and says more.\n"
-        ),
-        found => format!(
-            "{lines}\n{found} of {all} fail or can't do what their metrics ask for, {source}. hpa explain \
-             NAMESPACE/NAME reads the metrics and says more.\n"
-        ),
+        found => {
+            let problem = match found {
+                1 => "fails or can't do what its metrics ask for",
+                _ => "fail or can't do what their metrics ask for",
+            };
+            format!(
+                "{lines}\n{found} of {all} {problem}, {source}. hpa explain NAMESPACE/NAME reads \
+                 the metrics and says more.\n"
+            )
+        }
     }
 }
 

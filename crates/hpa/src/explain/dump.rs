@@ -71,7 +71,7 @@ impl Dump {
             selected: SelectedPods {
                 autoscalers: self.selecting(&hpa, &pods),
                 pods,
-                ownership_error: are_owned.then(|| "files don't say it".to_owned()),
+                ownership_error: are_owned.then(|| "the files don't have the owners".to_owned()),
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),

@@ -46,8 +46,8 @@ use crate::{
 /// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
 const PAGE_SIZE: usize = 500;
-/// The debug API is asked for at least this period, which has a value of every metric.
-const LAST_DECISION: SignedDuration = SignedDuration::from_mins(5);
+/// The shortest period to read from the debug API. It has a value of every metric.
+const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
 
@@ -231,7 +231,7 @@ impl Cluster {
         lease: &LeaseName,
     ) -> Result<AutoscalerDetail, Unavailable> {
         let api = DebugClient::find(&self.client, &self.location, lease).await?;
-        let window = self.since.unwrap_or_default().max(LAST_DECISION);
+        let window = self.since.unwrap_or_default().max(MIN_PERIOD);
         let AutoscalerName { api: autoscaler_api, namespace, name } = &self.autoscaler;
         let read = async |now: Timestamp| {
             let since = now.checked_sub(window).ok();

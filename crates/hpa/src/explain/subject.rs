@@ -38,7 +38,8 @@ impl Subject {
     pub(super) fn report(&self) -> Report {
         let mut report = self.inputs.doubted_report(self.idle.clone());
         if let Some(idle) = &self.idle {
-            let advice = format!("Nobody acts on this autoscaler: {idle}. hpa status says more.");
+            let advice =
+                format!("No controller acts on this autoscaler: {idle}. hpa status says more.");
             report.advice.insert(0, advice);
         }
         report

@@ -8,7 +8,7 @@ mod output;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hpa_calc::{EffectiveBehavior, Settings as ControllerSettings};
+use hpa_calc::Settings as ControllerSettings;
 use hpa_forecast::{Trace, Workload};
 use hpa_simulate::report::span;
 use jiff::SignedDuration;
@@ -90,7 +90,7 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
     let past = runtime.block_on(read_load(&arguments.past))?;
-    let PastLoad { name, metric, samples, target, startup, hpa, tolerance } = past;
+    let PastLoad { name, metric, samples, target, startup, hpa } = past;
     let mut assumptions = Vec::new();
     let startup = startup.unwrap_or_else(|| {
         assumptions.push(format!(
@@ -100,16 +100,10 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
         ));
         DEFAULT_STARTUP
     });
-    let settings = ControllerSettings::default();
-    let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
     let workload = Workload {
-        target,
-        tolerance,
-        min_replicas: bound(hpa.spec.effective_min_replicas()),
-        max_replicas: bound(hpa.spec.max_replicas),
         startup,
         delay: arguments.metric_delay,
-        stabilization: EffectiveBehavior::new(&hpa.spec, &settings).down().stabilization_window(),
+        ..Workload::of(&hpa, &ControllerSettings::default(), target)
     };
     Ok(Subject { name, metric: Some(metric), trace: Trace::new(samples), workload, assumptions })
 }

@@ -636,6 +636,10 @@ fn older_versions_are_checked_as_v2_and_reported_if_they_are_removed() {
     &[(0, "/spec/scaleTargetRef/apiVersion", json!("extensions/v1beta1"))],
     "the group extensions has no Deployment that can be scaled: use apps/v1"
 )]
+#[case::core_group(
+    &[(0, "/spec/scaleTargetRef/apiVersion", json!("v1"))],
+    "the core group has no Deployment that can be scaled: use apps/v1"
+)]
 #[case::lower_case(
     &[(0, KIND, json!("deployment"))],
     "there is no kind deployment: use Deployment"

@@ -10,8 +10,8 @@ pub(super) fn metrics(exposition: &str) -> Page {
     let mut page = Page::new(
         "metrics.md",
         "Metrics",
-        "What `hpa run` exports with all its sources of metrics. [Metrics](../metrics.md) says which \
-         flag each one needs.",
+        "The metrics that `hpa run` exports with all its sources. [Metrics](../metrics.md) names the \
+         flag that each one needs.",
     );
     page.table(None, &["metric", "type", "labels", ""]);
     let help = |name: &str| {

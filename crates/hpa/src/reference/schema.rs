@@ -12,7 +12,8 @@ pub(super) fn custom_api() -> Page {
     let mut page = Page::new(
         "custom-api.md",
         &format!("{group}/{name}"),
-        "The fields of the [custom API](../custom-api.md). They are those of `autoscaling/v2`.",
+        "The fields of the [custom API](../custom-api.md): those of `autoscaling/v2`, and the \
+         [settings](../settings.md).",
     );
     let schema = &version["schema"]["openAPIV3Schema"];
     for part in ["spec", "status"] {

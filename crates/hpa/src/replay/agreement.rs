@@ -112,7 +112,7 @@ impl Agreement {
         let measured = format!(
             "The rebuilt run has the recorded replicas {} of the time, and differs by at most one \
              {} of the time. It differs by {:.2} replicas on average ({} of {:.1}; {:.2} {direction} \
-             in balance). Scalings: {} rebuilt, {} recorded. Compared: {} of the time.",
+             on balance). Scalings: {} rebuilt, {} recorded. Compared: {} of the time.",
             percent(self.equal),
             percent(self.within_one),
             self.mean_absolute_difference,
@@ -131,7 +131,7 @@ impl Agreement {
         match self.trust {
             Trust::Good => format!(
                 "Trust: good. A variant that differs from base by clearly more than {error} would \
-                 have differed in reality, too."
+                 also have differed in reality."
             ),
             Trust::Limited => format!(
                 "Trust: limited. Compare variants with each other, and only by differences of \

@@ -1,6 +1,6 @@
 //! The load of an autoscaler's past, for forecasts.
 
-use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Tolerances};
+use hpa_calc::HorizontalPodAutoscaler;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
@@ -15,7 +15,7 @@ use crate::args::PastArguments;
 pub(crate) struct PastLoad {
     /// `namespace/name`.
     pub(crate) name: String,
-    /// The metric that is the load, and the names of the metrics that were left out.
+    /// The metric that is the load.
     pub(crate) metric: String,
     pub(crate) samples: Vec<(Timestamp, f64)>,
     /// The target load of a pod.
@@ -23,7 +23,6 @@ pub(crate) struct PastLoad {
     /// The median time from a pod's creation until it was ready.
     pub(crate) startup: Option<SignedDuration>,
     pub(crate) hpa: HorizontalPodAutoscaler,
-    pub(crate) tolerance: f64,
 }
 
 /// Reads the autoscaler, and its load from Prometheus.
@@ -51,7 +50,6 @@ pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastL
         samples,
         target,
         startup,
-        tolerance: Tolerances::for_spec(&hpa.spec, &Settings::default()).up,
         hpa,
     })
 }

@@ -13,6 +13,7 @@ use super::{
 /// autoscaler's metrics would be cut off, although it can ask for twice the replicas at once by
 /// default.
 const TARGETS_PER_POD: f64 = 2.0;
+
 /// Rebuilds the load of the past, and the scenario in which it meets the autoscaler.
 pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Result<Rebuilt> {
     let MainLoad { index: main, recorded, load, target } = main_load(past)?;

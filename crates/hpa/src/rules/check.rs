@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Quantity, Selector};
+use hpa_calc::{Quantity, Selector, explain::counted};
 use hpa_metrics::{
     CustomQuery, ExternalQuery, MetricError, MetricSource, ObjectKey, Objects, describe,
     resource::{ApiResources, GroupResource},
@@ -87,11 +87,7 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
 
 /// The parts of a file, such as "1 rule, 2 external rules, resourceRules".
 fn parts(config: &Config) -> String {
-    let count = |count: usize, name: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {name}")),
-        _ => Some(format!("{count} {name}s")),
-    };
+    let count = |count: usize, name: &str| (count > 0).then(|| counted(count, name));
     let parts = [
         count(config.rules.len(), "rule"),
         count(config.external_rules.len(), "external rule"),
@@ -143,8 +139,8 @@ impl Report<'_> {
                 Server { provider: self.provider, name: &rule.definition.server }.age(query).await;
             self.problem(&match age {
                 Some(age) => format!(
-                    "{age}, which is more than the maximum age: check the scrape targets, or \
-                     raise --metrics-max-age"
+                    "{age}; none is within the maximum age: check the scrape targets, or raise \
+                     --metrics-max-age"
                 ),
                 None => "Prometheus has no such series: check names and labels in seriesQuery"
                     .to_owned(),
@@ -161,7 +157,7 @@ impl Report<'_> {
             return;
         }
         for metric in rule.metrics.iter().take(MAX_METRICS) {
-            let shadow = metric.shadowed_by.map(|by| format!(" (not used: rule {by} has it, too)"));
+            let shadow = metric.shadowed_by.map(|by| format!(" (not used: rule {by} also has it)"));
             let name = display_name(metric);
             self.line(&format!("  {name} <- {}{}", metric.series, shadow.unwrap_or_default()));
         }
@@ -292,7 +288,7 @@ impl Report<'_> {
     async fn warnings(&mut self, server: Server<'_>, outcome: Option<&RuleOutcome>) {
         if let Some(RuleOutcome::Applies { warnings, .. }) = outcome {
             let mut warnings = warnings.clone();
-            server.verify(&mut warnings).await;
+            server.remove_gauge_warnings(&mut warnings).await;
             for warning in warnings {
                 self.warning(&warning.to_string());
             }

@@ -239,7 +239,7 @@ async fn rules(
         };
         let server = Server { provider, name: &rule.definition.server };
         if let RuleOutcome::Applies { warnings, .. } = &mut report.outcome {
-            server.verify(warnings).await;
+            server.remove_gauge_warnings(warnings).await;
         }
         let _ = writeln!(text, "{name}: {}", report.outcome);
         if let RuleOutcome::NoSeries { series_query } = &report.outcome
@@ -247,7 +247,7 @@ async fn rules(
         {
             let _ = writeln!(
                 text,
-                "  {age}, which is more than the maximum age: check the scrape targets, or raise \
+                "  {age}; none is within the maximum age: check the scrape targets, or raise \
                  --metrics-max-age"
             );
         }

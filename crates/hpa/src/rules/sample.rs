@@ -108,7 +108,7 @@ impl Server<'_> {
     }
 
     /// Removes warnings about counters that are gauges according to Prometheus's metadata.
-    pub(super) async fn verify(&self, warnings: &mut Vec<Warning>) {
+    pub(super) async fn remove_gauge_warnings(&self, warnings: &mut Vec<Warning>) {
         let mut verified = Vec::with_capacity(warnings.len());
         for warning in warnings.drain(..) {
             if let Warning::CounterWithoutRate { series } = &warning

@@ -20,7 +20,7 @@ const BOUNDS: &str = "bounds";
 /// The bounds of one autoscaler over some time.
 pub(super) struct BoundsPreview {
     name: String,
-    /// That of the first entry.
+    /// The time zone of the first entry.
     zone: TimeZone,
     from: Timestamp,
     to: Timestamp,
@@ -30,7 +30,7 @@ pub(super) struct BoundsPreview {
     problems: Vec<String>,
 }
 
-/// The schedules of the autoscalers that have one.
+/// The previews of the autoscalers that have scheduled bounds.
 pub(super) fn read(
     manifests: &[Manifest],
     from: Timestamp,

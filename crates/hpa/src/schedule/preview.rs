@@ -148,9 +148,7 @@ impl Preview {
             "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     }
-}
 
-impl Preview {
     pub(super) fn text(&self, has_color: bool) -> String {
         let zone = self.zone.iana_name().unwrap_or("UTC");
         let mut text = format!("{}, times in {zone}\n", self.name);

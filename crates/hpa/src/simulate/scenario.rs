@@ -1,10 +1,6 @@
 //! Reads scenario files.
 
-use std::{
-    fs,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::{fs, io::Read as _, path::Path};
 
 use anyhow::{Context, anyhow};
 use hpa_simulate::{Study, StudyError};
@@ -28,12 +24,11 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<Study> {
 }
 
 fn read(file: &Path) -> Result<String, String> {
-    let path = PathBuf::from(file);
-    let size = fs::metadata(&path).map_err(|error| error.to_string())?.len();
+    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
     if size > MAX_FILE_SIZE {
         return Err(format!("larger than {MAX_FILE_SIZE} bytes"));
     }
-    fs::read_to_string(&path).map_err(|error| error.to_string())
+    fs::read_to_string(file).map_err(|error| error.to_string())
 }
 
 /// The file and the error. The text of a syntax error contains its cause.

@@ -39,7 +39,6 @@ pub(super) struct Observed {
     pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
 }
 
-/// An autoscaler.
 pub(crate) struct ObservedAutoscaler {
     pub(super) api: AutoscalerApi,
     pub(crate) name: String,
@@ -47,7 +46,7 @@ pub(crate) struct ObservedAutoscaler {
     pub(super) created: Option<Timestamp>,
     /// The field manager that stored the status last.
     pub(super) manager: Option<String>,
-    /// The time of its last write.
+    /// The time of that manager's last write of the status.
     pub(super) stored: Option<Timestamp>,
 }
 
@@ -137,9 +136,7 @@ impl ObservedAutoscaler {
             hpa,
         })
     }
-}
 
-impl ObservedAutoscaler {
     /// The reason of the condition that prevents scaling.
     pub(super) fn failed_reason(&self) -> Option<String> {
         let types = [ConditionType::AbleToScale, ConditionType::ScalingActive];

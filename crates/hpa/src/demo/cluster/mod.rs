@@ -55,7 +55,7 @@ const DECISION_MEMORY: usize = 16 << 20;
 const CLIENT: &str = "hpa-rs";
 /// The product in the dashboard's user agent.
 const DASHBOARD: &str = "hpa-dashboard";
-/// How long simulated time waits for the checks of forecasts.
+/// The longest real time for which simulated time slows down during checks of forecasts.
 const MAX_CHECK_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) struct DemoCluster {
@@ -167,7 +167,7 @@ impl DemoCluster {
         })
     }
 
-    /// Lets simulated time wait while the past of an autoscaler is being checked.
+    /// Slows simulated time down while the past of an autoscaler is being checked.
     pub(crate) fn wait_for_checks(&mut self, decision: &Decision) {
         self.unchecked.follow(decision);
         self.adjust_speed();

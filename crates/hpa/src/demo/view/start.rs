@@ -8,13 +8,11 @@ use crate::demo::model::Dashboard;
 
 /// Facts about the demo that are known at the start.
 pub(crate) struct Start {
-    /// Name of the scenario.
     pub(crate) scenario: String,
     /// Duration in simulated seconds.
     pub(crate) duration: f64,
     /// Simulated seconds per real second.
     pub(crate) speed: f64,
-    /// Path of the kubeconfig.
     pub(crate) kubeconfig: String,
     /// Address of the page that `hpa dashboard` shows.
     pub(crate) dashboard: Option<String>,

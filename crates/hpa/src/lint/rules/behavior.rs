@@ -97,12 +97,11 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
 /// A tolerance so wide that no ratio between the bounds exceeds it.
 pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
-    // Those of the schedule too: at some time, the autoscaler may leave the narrowest ones.
+    // All bounds of the schedule: the replicas can be anywhere between the widest ones.
     let bounds = subject.bounds();
-    let widest = bounds.iter().filter(|bounds| bounds.min_replicas > 0);
-    let widest = widest.map(|bounds| (bounds.min_replicas, bounds.max_replicas));
+    let widest = bounds.iter().map(|bounds| (bounds.min_replicas, bounds.max_replicas));
     let Some((min, max)) = widest.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else { return };
-    if min == max || bounds.iter().any(|bounds| bounds.min_replicas <= 0) {
+    if min == max || min <= 0 {
         return;
     }
     let Tolerances { up, down } = Tolerances::for_spec(spec, subject.settings);

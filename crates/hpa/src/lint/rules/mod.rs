@@ -10,7 +10,6 @@ mod target;
 mod validity;
 
 use hpa_calc::{HorizontalPodAutoscaler, Settings, settings::Bounds};
-
 use jiff::{SignedDuration, Timestamp};
 
 pub(super) use self::target::REFERENCE;
