@@ -234,5 +234,7 @@ async fn explain(binary: &Path, url: &str, mistake: &Mistake) -> Result<()> {
     let output = output.await.context("hpa rules explain")?;
     let text = String::from_utf8([output.stdout, output.stderr].concat())?;
     ensure!(text.contains(mistake.advice), "{text}");
+    let metric = mistake.metric.rsplit('/').next().unwrap_or_default();
+    ensure!(text.starts_with(metric), "the first line isn't about the metric: {text}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use anyhow::{Context, bail};
-use hpa_calc::{Quantity, Selector};
+use hpa_calc::{Quantity, Selector, explain::counted};
 use hpa_metrics::{
     CustomQuery, ExternalQuery, MetricSource, Objects, describe, resource::GroupResource,
     wire::ItemLabels, with_causes,
@@ -71,22 +71,22 @@ async fn custom(
     let explained = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let explanation = provider.explain_custom(&request, &explained);
     let inspected = provider.inspect_custom();
-    let is_applied = explanation.applied().is_some();
+    let headline = Headline::new("rules", &request.metric, &explanation, &inspected);
     let mut text = rules(provider, "rules", explanation, &inspected).await;
-    if !is_applied {
-        return (text, false);
+    if headline.applied.is_none() {
+        return headline.above(&text, 0);
     }
     if names.is_empty() {
         if let Some(known) = known {
             text.push_str(&known.absence(provider, &request).await);
         }
-        return (text, false);
+        return headline.above(&text, 0);
     }
-    let mut found = false;
+    let mut found = 0;
     for name in &names {
         match provider.read_custom(request.clone().named(name)).await {
             Ok(values) => {
-                found = true;
+                found += values.items.len();
                 for item in values.items {
                     let value = Quantity::from(item.value);
                     let _ = writeln!(text, "{name} = {value} at {}", item.timestamp);
@@ -95,7 +95,55 @@ async fn custom(
             Err(error) => _ = writeln!(text, "{name}: {}", describe(&error)),
         }
     }
-    (text, found)
+    headline.above(&text, found)
+}
+
+/// The first line: whether the metric has values, and of which rule.
+struct Headline<'a> {
+    list: &'a str,
+    metric: &'a str,
+    request_problem: Option<String>,
+    /// The position of the rule that applies.
+    applied: Option<usize>,
+    /// The number of rules, and of those whose series can't be read.
+    rules: usize,
+    unread: usize,
+}
+
+impl<'a> Headline<'a> {
+    fn new(
+        list: &'a str,
+        metric: &'a str,
+        explanation: &Explanation,
+        inspected: &[RuleInspection],
+    ) -> Self {
+        let applied = explanation.applied().map(|report| report.index);
+        let request_problem = explanation.request_problem.as_ref().map(ToString::to_string);
+        let unread = inspected.len().saturating_sub(explanation.rules.len());
+        Self { list, metric, request_problem, applied, rules: inspected.len(), unread }
+    }
+
+    /// The explanation below the headline, and whether the metric has a value.
+    fn above(&self, text: &str, values: usize) -> (String, bool) {
+        let Self { list, metric, rules, unread, .. } = self;
+        if let Some(problem) = &self.request_problem {
+            return (format!("{metric}: {problem}\n{text}"), false);
+        }
+        let headline = match (self.applied, values) {
+            (Some(rule), 0) => format!("{metric} has no value: {list}[{rule}] has it, see below"),
+            (Some(rule), _) => {
+                format!("{metric} has {} of {list}[{rule}]", counted(values, "value"))
+            }
+            (None, _) if *unread > 0 => format!(
+                "{metric} isn't found: the series of {unread} of {} can't be read",
+                counted(*rules, "rule")
+            ),
+            (None, _) => {
+                format!("{metric} has no value: none of {} has it", counted(*rules, "rule"))
+            }
+        };
+        (format!("{headline}\n{text}"), values > 0)
+    }
 }
 
 /// The series that a request reads.
@@ -183,10 +231,10 @@ impl KnownSeries {
 async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (String, bool) {
     let explanation = provider.explain_external(request);
     let inspected = provider.inspect_external();
-    let is_applied = explanation.applied().is_some();
+    let headline = Headline::new("externalRules", &request.metric, &explanation, &inspected);
     let mut text = rules(provider, "externalRules", explanation, &inspected).await;
-    if !is_applied {
-        return (text, false);
+    if headline.applied.is_none() {
+        return headline.above(&text, 0);
     }
     match provider.read_external(request.clone()).await {
         Ok(values) => {
@@ -204,11 +252,11 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
                      selector, or end it with `or vector(0)` if nothing means 0\n",
                 );
             }
-            (text, !values.items.is_empty())
+            headline.above(&text, values.items.len())
         }
         Err(error) => {
             let _ = writeln!(text, "{}", describe(&error));
-            (text, false)
+            headline.above(&text, 0)
         }
     }
 }
@@ -221,9 +269,6 @@ async fn rules(
     inspected: &[RuleInspection],
 ) -> String {
     let mut text = String::new();
-    if let Some(problem) = &explanation.request_problem {
-        let _ = writeln!(text, "{problem}");
-    }
     if inspected.is_empty() {
         let _ = writeln!(text, "the file has no {list}");
     }
