@@ -170,10 +170,10 @@ impl Linter<'_> {
         let template = &definition.name.as_template;
         let regex = rule.name_rule().regex();
         for reference in regex.unknown_references(template) {
-            let number = reference.trim_start_matches(|char: char| char.is_ascii_digit());
-            let digits = reference.strip_suffix(number).unwrap_or_default();
-            let advice = if !number.is_empty() && !digits.is_empty() {
-                format!("write ${{{digits}}}{number}")
+            let suffix = reference.trim_start_matches(|char: char| char.is_ascii_digit());
+            let digits = reference.strip_suffix(suffix).unwrap_or_default();
+            let advice = if !suffix.is_empty() && !digits.is_empty() {
+                format!("write ${{{digits}}}{suffix}")
             } else {
                 "put the part of the name in parentheses in name.matches, such as '^(.*)_total$'"
                     .to_owned()
