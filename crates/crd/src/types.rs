@@ -24,7 +24,7 @@ impl fmt::Display for FieldError {
 }
 
 /// The values of an object that have the wrong type: `spec.maxReplicas: must be an integer of 32
-/// bits, is "5"`. Whether values are valid is checked by [`hpa_calc::validation`].
+/// bits, is "5"`. [`hpa_calc::validation`] checks whether they are valid.
 pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     let mut errors = Vec::new();
     check(object, full_schema(object)?, "", &mut errors);
