@@ -208,8 +208,7 @@ impl Linter<'_> {
             Err(QueryError::Label(error)) => {
                 let message = format!(
                     "{error}: add a label for it to resources.overrides, such as namespace: \
-                     {{resource: namespace}}; in an external rule, `namespaced: false` does \
-                     without"
+                     {{resource: namespace}}, or set `namespaced: false` in an external rule"
                 );
                 return self.error("resources", message);
             }
@@ -380,7 +379,10 @@ mod tests {
         assert_eq!(rule(false), [expected]);
         let without_label = rule(true).join("\n");
         assert!(without_label.starts_with("3 externalRules[0].resources: unable to convert"));
-        assert!(without_label.ends_with("`namespaced: false` does without"), "{without_label}");
+        assert!(
+            without_label.ends_with("`namespaced: false` in an external rule"),
+            "{without_label}"
+        );
     }
 
     #[test]
