@@ -54,7 +54,7 @@ rules:
         is_good: false,
         expected: &[
             "line 4, column 14: rules[0].resources: unable to convert resource namespaces",
-            "`namespaced: false` does without",
+            "`namespaced: false` in an external rule",
         ],
         unexpected: "not registered",
     },

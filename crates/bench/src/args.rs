@@ -201,7 +201,7 @@ impl Workloads {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prometheus")]
 pub(crate) struct SeriesArguments {
-    /// Series in all
+    /// Total number of series
     #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = large_count())]
     pub(crate) series: u64,
     /// Different names of series
@@ -321,7 +321,7 @@ fn annotation(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses a number of series.
+/// Parses a number of series or names.
 fn large_count() -> RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }

@@ -38,7 +38,7 @@ const JITTER: [f64; 7] = [-0.012, 0.004, -0.004, 0.012, 0.0, 0.008, -0.008];
 const MEASUREMENTS_PER_PERIOD: u32 = 2;
 const NANOS_PER_MILLI: f64 = 1e6;
 
-/// Determines the usage of pods and the values of the external metric.
+/// Determines the usage of pods and the values of custom and external metrics.
 pub(crate) struct Load {
     change: Change,
     period: Duration,

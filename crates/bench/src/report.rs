@@ -124,7 +124,7 @@ fn column(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
 
 fn all_decided(one: &Outcome) -> String {
     if one.decided.count < one.autoscalers {
-        return format!("{} of {} never", one.autoscalers - one.decided.count, one.autoscalers);
+        return format!("{} of {} undecided", one.autoscalers - one.decided.count, one.autoscalers);
     }
     seconds(one.decided.max)
 }

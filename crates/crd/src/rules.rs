@@ -268,7 +268,8 @@ const RULES: &[(&str, &[Rule])] = &[
     ("metrics[].containerResource.target", RESOURCE_TARGET),
 ];
 
-const TARGETS: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
+/// The members of a metric that have a target.
+const SOURCES: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
 
 /// The texts that rules of their parents check.
 const TEXTS: [&str; 2] =
@@ -283,7 +284,7 @@ pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
     for path in TEXTS {
         set(spec, path, json!({ "maxLength": MAX_TEXT }))?;
     }
-    for source in TARGETS {
+    for source in SOURCES {
         let target = format!("metrics[].{source}.target");
         set(spec, &format!("{target}.averageUtilization"), json!({ "minimum": 1 }))?;
         for member in ["value", "averageValue"] {

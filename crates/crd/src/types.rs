@@ -24,7 +24,7 @@ impl fmt::Display for FieldError {
 }
 
 /// The values of an object that have the wrong type: `spec.maxReplicas: must be an integer of 32
-/// bits, is "5"`. Whether values are valid is checked by [`hpa_calc::validation`].
+/// bits, is "5"`. [`hpa_calc::validation`] checks whether they are valid.
 pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     let mut errors = Vec::new();
     check(object, full_schema(object)?, "", &mut errors);
@@ -130,7 +130,8 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
         let expected = match expected {
             Some("object") => "an object",
             Some("array") => "a list",
-            Some("integer") => "an integer of 32 bits",
+            Some("integer") if is_32_bits(schema) => "an integer of 32 bits",
+            Some("integer") => "an integer",
             Some("boolean") => "true or false",
             Some(_) => "a string",
             None => "a quantity such as 100, 500m or 1Gi",
@@ -142,8 +143,11 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
 
 /// Whether an integer fits its type. Its range is checked by validation, which has better messages.
 fn fits_bounds(number: &serde_json::Number, schema: &Value) -> bool {
-    let is_32_bits = schema.get("format").is_some_and(|format| format == "int32");
-    number.as_i64().is_some_and(|number| !is_32_bits || i32::try_from(number).is_ok())
+    number.as_i64().is_some_and(|number| !is_32_bits(schema) || i32::try_from(number).is_ok())
+}
+
+fn is_32_bits(schema: &Value) -> bool {
+    schema.get("format").is_some_and(|format| format == "int32")
 }
 
 fn check_members(

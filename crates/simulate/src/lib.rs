@@ -43,6 +43,7 @@ mod readings;
 pub mod recommend;
 pub mod report;
 mod run;
+pub mod workload;
 
 pub use self::{
     file::{BASE, Cost, Objective, Position, Study, StudyError, Variant, json_schema},
@@ -50,4 +51,3 @@ pub use self::{
     other_pods::OtherPods,
     run::{ControllerSettings, Point, Problem, Run, RunOptions, Step, map_parallel},
 };
-pub mod workload;

@@ -29,7 +29,7 @@ pub(crate) struct Measure {
     load: f64,
     overloaded: f64,
     overload_seconds: f64,
-    slowdown: Weighted,
+    slowdown: WeightedHistogram,
     queues: Vec<QueueMeasure>,
     max_backlog: f64,
     replicas: Replicas,
@@ -45,19 +45,19 @@ struct QueueMeasure {
     waiting: VecDeque<(f64, f64)>,
     arrived: f64,
     drained: f64,
-    waits: Weighted,
+    waits: WeightedHistogram,
 }
 
-/// Values with weights, in a histogram with a relative precision of 2 %.
+/// A histogram of values with weights, with a relative precision of 2 %.
 #[derive(Default)]
-struct Weighted {
+struct WeightedHistogram {
     bins: Vec<f64>,
     sum: f64,
     weight: f64,
     max: f64,
 }
 
-impl Weighted {
+impl WeightedHistogram {
     const GROWTH: f64 = 1.02;
 
     fn add(&mut self, value: f64, weight: f64) {
@@ -95,7 +95,12 @@ impl Measure {
         let queues = start.queues.iter().map(|queue| {
             let Backlog { waiting, arrived, drained } = queue.backlog;
             let waiting = if waiting > 0.0 { vec![(0.0, waiting)] } else { vec![] };
-            QueueMeasure { waiting: waiting.into(), arrived, drained, waits: Weighted::default() }
+            QueueMeasure {
+                waiting: waiting.into(),
+                arrived,
+                drained,
+                waits: WeightedHistogram::default(),
+            }
         });
         let desired = start.replicas;
         Self {
@@ -106,7 +111,7 @@ impl Measure {
             load: 0.0,
             overloaded: 0.0,
             overload_seconds: 0.0,
-            slowdown: Weighted::default(),
+            slowdown: WeightedHistogram::default(),
             queues: queues.collect(),
             max_backlog: 0.0,
             replicas: Replicas { min: desired, max: desired, ..Replicas::default() },
@@ -356,7 +361,7 @@ mod tests {
 
     #[test]
     fn percentile_is_by_weight_and_within_two_percent() {
-        let mut values = Weighted::default();
+        let mut values = WeightedHistogram::default();
         values.add(1.0, 98.0);
         values.add(50.0, 2.0);
         assert!((values.mean() - 1.98).abs() < 1e-9);
@@ -364,6 +369,6 @@ mod tests {
         assert!((49.0..=51.0).contains(&p99), "{p99}");
         let median = values.percentile(0.5);
         assert!((0.95..=1.05).contains(&median), "{median}");
-        assert!(Weighted::default().percentile(0.99).abs() < f64::EPSILON);
+        assert!(WeightedHistogram::default().percentile(0.99).abs() < f64::EPSILON);
     }
 }

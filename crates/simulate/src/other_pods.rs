@@ -31,11 +31,11 @@ pub struct OtherPods {
     /// Their number.
     pub pods: u32,
     /// The CPU and memory that they use, in percent of their requests.
-    #[serde(default = "all")]
+    #[serde(default = "full_utilization")]
     pub utilization: u32,
 }
 
-fn all() -> u32 {
+fn full_utilization() -> u32 {
     100
 }
 

@@ -19,7 +19,7 @@ use crate::{
     args::Population,
     objects,
     objects::ObjectStore,
-    server::{Completed, DISABLED_ADMISSION, follow, policy},
+    server::{CompletedRequest, DISABLED_ADMISSION, follow, policy},
     stats::Usage,
 };
 
@@ -57,7 +57,7 @@ impl Cluster {
         let log = apiserver.take_audit_log().context("the API server has no audit log")?;
         let requests = Arc::<Mutex<BTreeMap<String, u64>>>::default();
         let counts = Arc::clone(&requests);
-        tokio::spawn(follow(log, move |Completed { request, .. }| {
+        tokio::spawn(follow(log, move |CompletedRequest { request, .. }| {
             *counts.lock().entry(request.kind.to_string()).or_default() += 1;
         }));
         let caller_token = apiserver.service_account(SYSTEM, CALLER).await?;

@@ -31,7 +31,7 @@ use crate::{
 };
 
 const POLL: Duration = Duration::from_millis(200);
-const PROGRESS: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Length of the measurement without requests.
 const IDLE: Duration = Duration::from_secs(10);
 /// An adapter that needs less CPU than this in half a second has no discovery in progress.
@@ -91,7 +91,7 @@ async fn measure(
     let start = Instant::now();
     let process = Process::start(dir, name, adapter.command(&flags))?;
     cluster.register(port).await?;
-    let mut measured = Measured { arguments, name, cluster, prometheus, process };
+    let mut measured = RunningAdapter { arguments, name, cluster, prometheus, process };
     let caller = measured.cluster.caller().await?;
     measured.wait_until_served(&caller).await?;
     let ready_after = start.elapsed().as_secs_f64();
@@ -134,7 +134,7 @@ fn prometheus(arguments: &AdapterArguments) -> FakePrometheus {
 }
 
 /// A running adapter, and its servers.
-struct Measured<'a> {
+struct RunningAdapter<'a> {
     arguments: &'a AdapterArguments,
     name: &'a str,
     cluster: Cluster,
@@ -142,7 +142,7 @@ struct Measured<'a> {
     process: Process,
 }
 
-impl Measured<'_> {
+impl RunningAdapter<'_> {
     /// Waits until the adapter responds with the metric.
     async fn wait_until_served(&mut self, caller: &Client) -> Result<()> {
         let paths = paths(&self.arguments.workloads.population());
@@ -180,14 +180,17 @@ impl Measured<'_> {
             }
             if start.elapsed() > limit {
                 let count = self.prometheus.stats().series_responses;
-                bail!("{count} of {required} lists of series were read after {limit:?}");
+                bail!(
+                    "the adapter is not idle after {required} lists of series: {count} were read \
+                     within {limit:?}"
+                );
             }
             self.report(&mut reported, start, "the series are read");
         }
     }
 
     fn report(&self, reported: &mut Instant, start: Instant, what: &str) {
-        if reported.elapsed() < PROGRESS {
+        if reported.elapsed() < PROGRESS_INTERVAL {
             return;
         }
         *reported = Instant::now();

@@ -90,7 +90,7 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn new(begin: &Snapshot, end: &Snapshot, sent: &Sent, idle: Idle) -> Self {
+    pub(super) fn new(begin: &Snapshot, end: &Snapshot, sent: &SentRequests, idle: Idle) -> Self {
         let requests = sent.succeeded + sent.failed;
         let per_request = |value: f64| value / requests.max(1) as f64;
         let seconds = (end.at - begin.at).as_secs_f64();
@@ -214,7 +214,7 @@ pub(super) fn paths(population: &Population) -> Vec<String> {
 }
 
 /// The requests of a measurement.
-pub(super) struct Sent {
+pub(super) struct SentRequests {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
     pub(super) response_times: Summary,
@@ -226,7 +226,7 @@ pub(super) async fn send(
     client: &Client,
     population: &Population,
     duration: Duration,
-) -> Result<Sent> {
+) -> Result<SentRequests> {
     let paths = paths(population);
     let mut ticks = interval(population.period / population.autoscalers);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -254,7 +254,7 @@ pub(super) async fn send(
         }
     }
     let succeeded = times.len() as u64;
-    Ok(Sent { succeeded, failed, response_times: Summary::new(times), first_error })
+    Ok(SentRequests { succeeded, failed, response_times: Summary::new(times), first_error })
 }
 
 #[cfg(test)]
@@ -278,8 +278,12 @@ mod tests {
             [snapshot(at(0), 1.0, 0, 0), snapshot(at(10), 2.0, 0, 0), snapshot(at(30), 8.0, 4, 8)];
         let idle = Idle::new(&idle, &begin);
         assert_eq!(idle.adapter_cpus, 0.1);
-        let sent =
-            Sent { succeeded: 7, failed: 1, response_times: Summary::default(), first_error: None };
+        let sent = SentRequests {
+            succeeded: 7,
+            failed: 1,
+            response_times: Summary::default(),
+            first_error: None,
+        };
         let phase = Phase::new(&begin, &end, &sent, idle);
         assert_eq!((phase.requests, phase.failed), (8, 1));
         assert_eq!((phase.adapter_cpu_per_request, phase.queries_per_request), (0.5, 1.0));

@@ -122,7 +122,7 @@ impl FakePrometheus {
         let Some(range) = past::Range::parse(&text("start"), &text("end"), &text("step")) else {
             return failure("hpa-bench answers range queries of at most 11000 points");
         };
-        // Autoscalers have at most twice the pods.
+        // The peak is three times this and needs 1.5 times the pods: less than `maxReplicas`.
         let low = f64::from(self.load.pods() * objects::CPU_USAGE) / 1e3 / 2.0;
         ([(header::CONTENT_TYPE, "application/json")], range.response(low)).into_response()
     }

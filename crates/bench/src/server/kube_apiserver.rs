@@ -19,7 +19,7 @@ use super::{
     metrics::{count_bytes, is_metrics_path, respond, testbed},
     populate::populate,
     print_progress,
-    recorder::{ApiserverStats, CONTROLLER, Completed, Recorder, follow, policy},
+    recorder::{ApiserverStats, CONTROLLER, CompletedRequest, Recorder, follow, policy},
     serve_http,
 };
 use crate::{args::ServeArguments, load::Load, objects::ObjectStore, request_info::RequestInfo};
@@ -61,7 +61,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let log = apiserver.take_audit_log().context("the API server has no audit log")?;
     let recorded = cluster.clone();
     tokio::spawn(follow(log, move |completed| {
-        let Completed { request, at, took, success } = completed;
+        let CompletedRequest { request, at, took, success } = completed;
         let at = recorded.recorder.seconds_until(at);
         recorded.record_response(&request, at, took, success);
     }));

@@ -47,7 +47,7 @@ use self::{
 };
 pub(crate) use self::{
     kube_apiserver::DISABLED_ADMISSION,
-    recorder::{Completed, follow, policy},
+    recorder::{CompletedRequest, follow, policy},
 };
 use crate::{
     args::{ApiServer, ServeArguments},
@@ -106,7 +106,7 @@ async fn serve_http(listener: TcpListener, router: Router) -> Result<()> {
     axum::serve(listener, router).await.context("cannot serve")
 }
 
-const INTERVAL: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Prints a line to standard output.
 fn print_progress(line: &str) -> Result<()> {
@@ -125,7 +125,7 @@ impl ProgressTimer {
 
     /// Returns whether a message is due.
     fn is_due(&mut self) -> bool {
-        let is_due = self.0.elapsed() >= INTERVAL;
+        let is_due = self.0.elapsed() >= PROGRESS_INTERVAL;
         if is_due {
             self.0 = Instant::now();
         }

@@ -39,11 +39,11 @@ const CREATED_BY_CLUSTER: [Kind; 2] = [("", "v1", "ServiceAccount"), ("", "v1", 
 pub(super) struct Namespaces {
     client: Client,
     names: Vec<String>,
-    created: Vec<Created>,
+    created: Vec<CreatedNamespace>,
 }
 
 /// A namespace that this process created.
-struct Created {
+struct CreatedNamespace {
     name: String,
     uid: String,
 }
@@ -78,7 +78,7 @@ impl Namespaces {
             let created = api.create(&PostParams::default(), &object).await;
             let created = created.with_context(|| format!("cannot create the namespace {name}"))?;
             let uid = created.uid().context("a namespace without a uid")?;
-            self.created.push(Created { name: name.clone(), uid });
+            self.created.push(CreatedNamespace { name: name.clone(), uid });
             cluster.store.create(objects::service_account(name)).await?;
         }
         Ok(())
@@ -110,12 +110,15 @@ impl Namespaces {
         Ok(())
     }
 
-    async fn delete_one(&self, created: &Created) -> Result<()> {
+    async fn delete_one(&self, created: &CreatedNamespace) -> Result<()> {
         let deleted = self.delete_with_content(created).await;
         deleted.with_context(|| format!("cannot delete the namespace {}", created.name))
     }
 
-    async fn delete_with_content(&self, Created { name, uid }: &Created) -> Result<()> {
+    async fn delete_with_content(
+        &self,
+        CreatedNamespace { name, uid }: &CreatedNamespace,
+    ) -> Result<()> {
         let has_namespace_controller = self.has_namespace_controller(name).await?;
         let same_uid = Preconditions { uid: Some(uid.clone()), resource_version: None };
         // The namespace first: once it is terminating, it accepts no new objects.

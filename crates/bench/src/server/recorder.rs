@@ -133,7 +133,7 @@ impl Recorder {
 /// The user name of the controller.
 pub(super) const CONTROLLER: &str = "measured-controller";
 
-/// Logs the requests of a user only, without their bodies.
+/// An audit policy that logs only the requests of a user, without their bodies.
 pub(crate) fn policy(user: &str) -> Value {
     let rules = serde_json::json!([{ "level": "Metadata", "users": [user] }, { "level": "None" }]);
     serde_json::json!({
@@ -161,7 +161,7 @@ struct Status {
 
 /// A completed request.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Completed {
+pub(crate) struct CompletedRequest {
     pub(crate) request: RequestInfo,
     pub(crate) at: Timestamp,
     pub(crate) took: Duration,
@@ -169,7 +169,7 @@ pub(crate) struct Completed {
 }
 
 /// Passes requests on until the API server closes the log.
-pub(crate) async fn follow(log: ChildStdout, record: impl Fn(Completed)) {
+pub(crate) async fn follow(log: ChildStdout, record: impl Fn(CompletedRequest)) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match parse(&line) {
@@ -183,7 +183,7 @@ pub(crate) async fn follow(log: ChildStdout, record: impl Fn(Completed)) {
 }
 
 /// Parses a line. Returns `None` for the end of a watch, which was counted when it started.
-fn parse(line: &str) -> Result<Option<Completed>> {
+fn parse(line: &str) -> Result<Option<CompletedRequest>> {
     let event: Event = serde_json::from_str(line)?;
     let is_watch = event.verb == "watch";
     let is_counted = match event.stage.as_str() {
@@ -197,7 +197,7 @@ fn parse(line: &str) -> Result<Option<Completed>> {
     }
     let code = event.response_status.and_then(|status| status.code).unwrap_or_default();
     let took = event.stage_timestamp.duration_since(event.request_received_timestamp);
-    Ok(Some(Completed {
+    Ok(Some(CompletedRequest {
         request: RequestInfo::with_verb(&event.verb, &event.request_uri.parse::<Uri>()?),
         at: event.stage_timestamp,
         took: took.try_into().unwrap_or_default(),

@@ -64,7 +64,7 @@ fn draw(
             line("load", Style::Load, points(run, &|one| one.load)),
             line("capacity", Style::Capacity, points(run, &served)),
         ],
-        at_least: most,
+        min_axis_end: most,
         beyond: run
             .iter()
             .filter(is_shown)
@@ -80,9 +80,9 @@ fn draw(
             title: "Replicas with forecasts, and as it is without".to_owned(),
             lines: vec![
                 line("with forecasts", Style::Replicas, points(&runs.forecast, &replicas)),
-                line("without", Style::Before, points(&runs.reactive, &replicas)),
+                line("without", Style::Baseline, points(&runs.reactive, &replicas)),
             ],
-            at_least: 0.0,
+            min_axis_end: 0.0,
             beyond: Vec::new(),
         },
     ];

@@ -11,7 +11,7 @@ pub enum QueryFailure {
     /// A file of the connection is unusable.
     #[error("unable to set up the connection")]
     Connection(#[from] Arc<ConnectionError>),
-    /// The request could not be sent, or the response ended early.
+    /// The request could not be sent, or no response arrived.
     #[error("the request to Prometheus at {server} failed: {cause}")]
     Request { server: Arc<str>, cause: String },
     /// The body of the response was incomplete.

@@ -221,10 +221,10 @@ impl Linter<'_> {
         let template = &definition.name.as_template;
         let regex = rule.name_rule().regex();
         for reference in regex.unknown_references(template) {
-            let number = reference.trim_start_matches(|char: char| char.is_ascii_digit());
-            let digits = reference.strip_suffix(number).unwrap_or_default();
-            let advice = if !number.is_empty() && !digits.is_empty() {
-                format!("write ${{{digits}}}{number}")
+            let suffix = reference.trim_start_matches(|char: char| char.is_ascii_digit());
+            let digits = reference.strip_suffix(suffix).unwrap_or_default();
+            let advice = if !suffix.is_empty() && !digits.is_empty() {
+                format!("write ${{{digits}}}{suffix}")
             } else {
                 "put the part of the name in parentheses in name.matches, such as '^(.*)_total$'"
                     .to_owned()
@@ -259,8 +259,7 @@ impl Linter<'_> {
             Err(QueryError::Label(error)) => {
                 let message = format!(
                     "{error}: add a label for it to resources.overrides, such as namespace: \
-                     {{resource: namespace}}; in an external rule, `namespaced: false` does \
-                     without"
+                     {{resource: namespace}}, or set `namespaced: false` in an external rule"
                 );
                 return self.error("resources", message);
             }
@@ -456,7 +455,10 @@ mod tests {
         assert_eq!(rule(false), [expected]);
         let without_label = rule(true).join("\n");
         assert!(without_label.starts_with("3 externalRules[0].resources: unable to convert"));
-        assert!(without_label.ends_with("`namespaced: false` does without"), "{without_label}");
+        assert!(
+            without_label.ends_with("`namespaced: false` in an external rule"),
+            "{without_label}"
+        );
     }
 
     #[test]

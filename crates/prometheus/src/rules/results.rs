@@ -29,15 +29,15 @@ pub enum QueryResult {
         timestamp_ms: i64,
         value: f64,
     },
-    /// A matrix or a string: not usable as a metric.
+    /// Another type, such as a matrix: not usable as a metric.
     Other(String),
 }
 
-/// A result that can't be converted to external metrics, with the message of the reference.
+/// A result that can't be converted to metrics, with the message of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
-    /// The result is a matrix or a string.
+    /// The result has a type that the metric can't have.
     #[error("encountered an unexpected query result type")]
     UnexpectedType,
     /// The vector is `null`.

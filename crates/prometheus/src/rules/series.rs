@@ -265,7 +265,7 @@ impl RuleSeries {
             lists.push(list);
             lists.len() - 1
         });
-        // Few: there are far fewer lists than metrics.
+        // Can't overflow: there are far fewer lists than metrics.
         entry.resources = u32::try_from(known).unwrap_or(u32::MAX);
     }
 }

@@ -148,7 +148,7 @@ fn inspect(
 
 /// The rule that takes precedence, if it is another one.
 fn shadow(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
-    origin.map(|origin| origin.index).filter(|counts| *counts != index)
+    origin.map(|origin| origin.index).filter(|winner| *winner != index)
 }
 
 fn candidates<'s>(

@@ -90,7 +90,7 @@ pub enum RelistError {
     /// A rule is invalid. Without compatibility, the other rules work.
     #[error("{0}")]
     InvalidRule(#[source] Box<InvalidRule>),
-    /// The series of some rules can't be read. The messages name the rules.
+    /// Some rules are invalid, or their series can't be read. The messages name the rules.
     #[error("unable to discover the series of {}", .0.join("; "))]
     Rules(Vec<String>),
 }

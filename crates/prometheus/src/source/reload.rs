@@ -65,7 +65,6 @@ impl PrometheusProvider {
 #[derive(Clone, Debug)]
 pub struct RulesFile {
     pub path: PathBuf,
-    /// The content.
     pub text: String,
 }
 

@@ -104,7 +104,7 @@ impl State {
             && is_known(&self.external, config.external_rules.len())
     }
 
-    /// The rules whose series can't be read, with the reason.
+    /// The rules of both lists that are invalid or whose series can't be read, with the error.
     pub(super) fn failures(&self) -> Vec<String> {
         let entries = self.custom.entries.iter().chain(&self.external.entries);
         let failures = entries.filter_map(|entry| {
@@ -114,7 +114,8 @@ impl State {
         failures.collect()
     }
 
-    /// The rules whose series can't be read, with a reason for unauthorized clients.
+    /// The rules that are invalid or whose series can't be read, with a reason for unauthorized
+    /// clients.
     pub(super) fn failure_reasons(&self) -> impl Iterator<Item = String> {
         let failed = self.rule_status().into_iter();
         failed.filter_map(|status| Some(format!("{}: {}", status.rule, status.reason?)))

@@ -120,7 +120,6 @@ pub enum StudyError {
     Field {
         /// The position of the field, or of its closest ancestor in the file.
         position: Option<Position>,
-        /// Path of the field.
         path: String,
         message: String,
     },

@@ -175,8 +175,8 @@ fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
             work that waits too long, in the worst of the runs (99th percentile)"
             .to_owned(),
         format!(
-            "less risk comes before less cost, until it is at most {} or that of the default \
-                behavior",
+            "less risk comes before less cost, until it is at most {} and at most that of the \
+                default behavior",
             percent(options.max_risk)
         ),
         format!(
@@ -220,7 +220,8 @@ impl Default for SearchOptions {
 }
 
 impl SearchOptions {
-    /// The number of runs of a search, for a progress bar.
+    /// The number of runs of a search, for a progress bar. Leaves out the runs that reset settings
+    /// of the suggestion.
     pub fn runs(&self) -> usize {
         let trials = self.trials();
         self.candidates + 2 + (self.finalists() + 2) * trials.saturating_sub(1)

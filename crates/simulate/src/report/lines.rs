@@ -25,7 +25,8 @@ pub enum Style {
     Forecast,
     Capacity,
     Replicas,
-    Before,
+    /// What the replicas are compared with.
+    Baseline,
 }
 
 impl Style {
@@ -35,7 +36,7 @@ impl Style {
             Self::Forecast => "rec",
             Self::Capacity => "cap",
             Self::Replicas => "rep",
-            Self::Before => "ready",
+            Self::Baseline => "ready",
         }
     }
 
@@ -58,7 +59,7 @@ pub struct Plot {
     pub title: String,
     pub lines: Vec<Line>,
     /// The minimum for the end of the axis.
-    pub at_least: f64,
+    pub min_axis_end: f64,
     /// Points of second, load and capacity. The area where the load is above the capacity is
     /// marked.
     pub beyond: Vec<(f64, f64, f64)>,
@@ -76,7 +77,7 @@ pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> S
     let mut top = TITLE;
     for plot in plots {
         let values = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
-        let max = round_end(values.fold(plot.at_least, f64::max), 0.0);
+        let max = round_end(values.fold(plot.min_axis_end, f64::max), 0.0);
         let area = Area { left: LEFT, top, width: PLOT_WIDTH, height: PLOT_HEIGHT, end, max };
         svg += &value_axis(&area, &escape(&plot.title), &round_values(&area));
         svg += &draw(plot, &area);
@@ -157,7 +158,7 @@ mod tests {
     fn names_are_escaped_and_overload_is_marked() {
         let line = Line { name: "a<b".to_owned(), style: Style::Load, points: vec![(0.0, 2.0)] };
         let beyond = vec![(0.0, 2.0, 1.0), (60.0, 1.0, 1.0)];
-        let plot = Plot { title: "x & y".to_owned(), lines: vec![line], at_least: 9.0, beyond };
+        let plot = Plot { title: "x & y".to_owned(), lines: vec![line], min_axis_end: 9.0, beyond };
         let svg = plots(&[plot], Timestamp::UNIX_EPOCH, 60.0, "\"quoted\"");
         assert!(
             svg.contains("a&lt;b") && svg.contains("x &amp; y") && svg.contains("&quot;quoted")

@@ -111,7 +111,7 @@ pub enum ProfileError {
     Negative { field: &'static str, value: f64 },
     #[error("{field}: must be between 0 and 1: {value}")]
     NotAFraction { field: &'static str, value: f64 },
-    #[error("capacity: must be more than 0")]
+    #[error("capacity: must be more than 0 (cpuLimit lowers it), and so must targetLoad")]
     NoCapacity,
     #[error("sidecars: duplicate container \"{0}\"")]
     DuplicateContainer(String),

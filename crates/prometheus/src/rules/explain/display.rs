@@ -53,8 +53,9 @@ impl fmt::Display for RuleOutcome {
                  labels in it, and whether the series is older than the maximum age"
             ),
             Self::AllFiltered { names } => {
-                f.write_str("seriesFilters and name.matches accept no series:")?;
-                names.iter().try_for_each(|(name, refusal)| write!(f, " {name} ({refusal})"))
+                let names = names.iter().map(|(name, refusal)| format!("{name} ({refusal})"));
+                let names = names.collect::<Vec<_>>().join(", ");
+                write!(f, "seriesFilters and name.matches accept no series: {names}")
             }
             Self::SeriesFiltered(refusal) => write!(f, "the series exists, but {refusal}"),
             Self::NamedOtherwise { metric } => {

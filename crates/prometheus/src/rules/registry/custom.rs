@@ -151,7 +151,7 @@ impl CustomRegistry {
         Ok(CustomQuery { query, label, resource, index, rule, series })
     }
 
-    /// The series of a metric.
+    /// The rule and the series of a requested metric, and the label of its objects.
     pub fn find<'r>(
         &self,
         request: &CustomRequest<'_>,

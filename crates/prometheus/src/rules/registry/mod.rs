@@ -54,7 +54,7 @@ fn last_origin<'s>(found: impl Iterator<Item = (&'s Source, &'s str)>) -> Option
 struct SortedMetrics(Vec<(u32, u32)>);
 
 impl SortedMetrics {
-    /// Sorts the metrics that `is_included`.
+    /// Sorts the metrics that `is_included` accepts, each name once.
     fn new(sources: &[Source], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
         let all = (0..).zip(sources).flat_map(|(position, source)| {
             (0..).zip(source.series.metrics()).map(move |(metric, found)| (position, metric, found))

@@ -18,7 +18,7 @@ const SHORTEST_WINDOW: f64 = 10.0;
 
 /// The source of a metric's value.
 #[derive(Clone, Debug)]
-enum Measured {
+enum ValueSource {
     Load(WorkloadId),
     LoadPerPod(WorkloadId),
     Served(WorkloadId),
@@ -31,7 +31,7 @@ enum Measured {
 pub struct Metric {
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    measured: Measured,
+    source: ValueSource,
     /// Value and time of the counter at the last scrape, to compute rates.
     last_counter: Option<(f64, f64)>,
     pub series: Series<f64>,
@@ -145,15 +145,15 @@ impl Metric {
         scenario: &Scenario,
     ) -> Option<Self> {
         let id = |reference: &str| scenario.workload(reference).map(WorkloadId::for_spec);
-        let measured = match value {
-            MetricValue::Load(workload) => Measured::Load(id(workload)?),
-            MetricValue::LoadPerPod(workload) => Measured::LoadPerPod(id(workload)?),
-            MetricValue::Served(workload) => Measured::Served(id(workload)?),
-            MetricValue::Backlog(queue) => Measured::Backlog(queue.clone()),
-            MetricValue::Curve(load) => Measured::Curve(load.clone()),
+        let source = match value {
+            MetricValue::Load(workload) => ValueSource::Load(id(workload)?),
+            MetricValue::LoadPerPod(workload) => ValueSource::LoadPerPod(id(workload)?),
+            MetricValue::Served(workload) => ValueSource::Served(id(workload)?),
+            MetricValue::Backlog(queue) => ValueSource::Backlog(queue.clone()),
+            MetricValue::Curve(load) => ValueSource::Curve(load.clone()),
         };
         let (name, labels) = (name.to_owned(), labels.clone());
-        Some(Self { name, labels, measured, last_counter: None, series: Series::default() })
+        Some(Self { name, labels, source, last_counter: None, series: Series::default() })
     }
 
     /// Records the current value. A rate is the average since the last scrape.
@@ -166,16 +166,16 @@ impl Metric {
         let counters = |id: &WorkloadId| {
             workloads.get(id).map(|workload| workload.counters).unwrap_or_default()
         };
-        let value = match &self.measured {
-            Measured::Load(id) => self.rate(scrape, counters(id).offered),
-            Measured::LoadPerPod(id) => {
+        let value = match &self.source {
+            ValueSource::Load(id) => self.rate(scrape, counters(id).offered),
+            ValueSource::LoadPerPod(id) => {
                 let ready = workloads.get(id).map_or(0, |one| one.ready_pods().count());
                 let load = self.rate(scrape, counters(id).offered);
                 load.map(|load| load / ready.max(1) as f64)
             }
-            Measured::Served(id) => self.rate(scrape, counters(id).served),
-            Measured::Backlog(queue) => backlogs.get(queue).copied(),
-            Measured::Curve(load) => Some(load.at(scrape.at.max(0.0))),
+            ValueSource::Served(id) => self.rate(scrape, counters(id).served),
+            ValueSource::Backlog(queue) => backlogs.get(queue).copied(),
+            ValueSource::Curve(load) => Some(load.at(scrape.at.max(0.0))),
         };
         let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
         let key = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());

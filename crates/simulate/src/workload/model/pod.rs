@@ -62,7 +62,8 @@ pub struct Pod {
     pub no_metrics_until: f64,
     pub usage: Series<UsageSample>,
     pub rate: Series<f64>,
-    /// The object in the testbed must be written.
+    /// The pod has changed: its object in the testbed, or the controller's view of it in the
+    /// simulation, is outdated.
     pub is_dirty: bool,
 }
 
