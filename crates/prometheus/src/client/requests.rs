@@ -389,20 +389,22 @@ fn address(url: &Uri) -> String {
     format!("{host}:{}", url.port_u16().unwrap_or(default_port))
 }
 
-/// Prometheus responds with JSON to a success, 400, 422 and 503.
+/// Prometheus responds with JSON to a success, 400, 422 and 503. With another type, an error is that
+/// of a proxy.
 fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
     let status = response.status();
-    let is_known = status.is_success()
-        || [
-            StatusCode::BAD_REQUEST,
-            StatusCode::UNPROCESSABLE_ENTITY,
-            StatusCode::SERVICE_UNAVAILABLE,
-        ]
-        .contains(&status);
-    if is_known {
+    let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let is_json = text(header::CONTENT_TYPE).is_none_or(|it| it.starts_with("application/json"));
+    let is_error_of_prometheus = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ]
+    .contains(&status);
+    if status.is_success() || is_error_of_prometheus && is_json {
         return Ok(());
     }
-    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    let location = text(header::LOCATION);
     Err(QueryFailure::Status { status: status.as_u16(), hint: hint(status, location) })
 }
 

@@ -20,10 +20,13 @@ const SYMBOLS: [&str; 24] = [
     "}", "[", "]", ",", ":", "@",
 ];
 
+/// The spaces of PromQL.
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+
 /// All tokens of a query, with their offsets.
 pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
     let mut tokens = Vec::new();
-    let mut rest = skip_blanks(query);
+    let mut rest = skip_blanks(query, 0)?;
     let mut in_range = false;
     while let Some(first) = rest.chars().next() {
         let at = query.len() - rest.len();
@@ -46,18 +49,26 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
             _ => {}
         }
         tokens.push((at, token));
-        rest = skip_blanks(rest.get(len..).unwrap_or_default());
+        rest = skip_blanks(query, at + len)?;
     }
     Ok(tokens)
 }
 
 /// Skips spaces and comments.
-fn skip_blanks(text: &str) -> &str {
-    let mut rest = text.trim_start();
+///
+/// Prometheus also ends a comment at a carriage return, and other servers don't: text after one
+/// would be a comment for one of them and a query for the other.
+fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
+    let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(BLANKS);
     while rest.starts_with('#') {
-        rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+        let (comment, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        if comment.strip_suffix('\r').unwrap_or(comment).contains('\r') {
+            let message = "a comment contains a carriage return".to_owned();
+            return Err(SyntaxError { at: query.len() - rest.len(), message });
+        }
+        rest = after.trim_start_matches(BLANKS);
     }
-    rest
+    Ok(rest)
 }
 
 fn prefix(text: &str, accept: impl Fn(char) -> bool) -> &str {
@@ -117,4 +128,45 @@ fn escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<(), Stri
     };
     let is_valid = chars.take(digits).filter(|(_, char)| char.is_digit(radix)).count() == digits;
     if is_valid { Ok(()) } else { Err(format!("the escape \\{escaped} needs more digits")) }
+}
+
+/// The text of a literal whose escape sequences have been checked. What isn't UTF-8 is replaced.
+pub(super) fn unescape(literal: &str) -> String {
+    let mut text = Vec::with_capacity(literal.len());
+    let mut chars = literal.chars();
+    while let Some(char) = chars.next() {
+        let char = if char == '\\' {
+            chars.next().unwrap_or(char)
+        } else {
+            push(&mut text, char);
+            continue;
+        };
+        let mut number = |first: Option<char>, digits: usize, radix: u32| {
+            let digits: String = first.into_iter().chain(chars.by_ref().take(digits)).collect();
+            u32::from_str_radix(&digits, radix).unwrap_or_default()
+        };
+        match char {
+            'x' => text.extend(u8::try_from(number(None, 2, 16))),
+            '0'..='7' => text.extend(u8::try_from(number(Some(char), 2, 8))),
+            'u' => push(&mut text, unicode(number(None, 4, 16))),
+            'U' => push(&mut text, unicode(number(None, 8, 16))),
+            'a' => text.push(7),
+            'b' => text.push(8),
+            'f' => text.push(12),
+            'n' => text.push(b'\n'),
+            'r' => text.push(b'\r'),
+            't' => text.push(b'\t'),
+            'v' => text.push(11),
+            escaped => push(&mut text, escaped),
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn unicode(number: u32) -> char {
+    char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+fn push(text: &mut Vec<u8>, char: char) {
+    text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
 }

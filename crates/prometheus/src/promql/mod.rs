@@ -56,8 +56,9 @@ pub struct Expr<'q> {
     pub at: usize,
     pub node: Node<'q>,
     pub result: Type,
-    has_offset: bool,
-    has_time: bool,
+    /// Whether it has the modifier `offset`, or `@`.
+    pub has_offset: bool,
+    pub has_time: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +97,8 @@ pub struct Matcher<'q> {
     pub operator: &'q str,
     /// The contents of a string literal, with escapes.
     pub value: &'q str,
+    /// Whether it accepts series without the label.
+    pub accepts_empty: bool,
     /// The matcher's source text.
     pub source: &'q str,
 }

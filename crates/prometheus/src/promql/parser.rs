@@ -1,11 +1,11 @@
 //! Parses tokens into an expression, with the checks of Prometheus.
 
-use hpa_go_compat::regex::GoRegex;
+use hpa_go_compat::regex::{GoRegex, RegexProblem};
 
 use super::{
     Expr, Grouping, Matcher, Matching, Node, Selector, Side, SyntaxError, Type, Wrapper,
     functions::{self, check_arguments},
-    lexer::{Token, tokens},
+    lexer::{Token, tokens, unescape},
 };
 use crate::rules::config::parse_duration;
 
@@ -13,6 +13,10 @@ use crate::rules::config::parse_duration;
 const MAX_NESTING: usize = 50;
 /// The maximum number of operators. Their trees are walked recursively.
 const MAX_OPERATORS: usize = 500;
+/// The maximum number of regular expressions that are checked, and of the bytes of each program: a
+/// tenant's query may have thousands.
+const MAX_REGEXES: usize = 50;
+const MAX_REGEX_SIZE: usize = 1 << 20;
 /// The precedence of a sign: binds tighter than all operators but `^`.
 const SIGN: u8 = 5;
 
@@ -21,7 +25,18 @@ const KEYWORDS: [&str; 6] = ["bool", "group_left", "group_right", "ignoring", "o
 
 /// Parses a query. Its result can have any type.
 pub fn parse(query: &str) -> Result<Expr<'_>, SyntaxError> {
-    let mut parser = Parser { tokens: tokens(query)?, next: 0, query, depth: 0, operators: 0 };
+    parse_with(query, MAX_REGEXES)
+}
+
+/// Like [`parse`], but leaves all regular expressions to the server. To compile those of a tenant in
+/// each reconcile would cost much CPU time.
+pub(super) fn parse_without_regexes(query: &str) -> Result<Expr<'_>, SyntaxError> {
+    parse_with(query, 0)
+}
+
+fn parse_with(query: &str, regexes: usize) -> Result<Expr<'_>, SyntaxError> {
+    let tokens = tokens(query)?;
+    let mut parser = Parser { tokens, next: 0, query, depth: 0, operators: 0, regexes };
     if parser.tokens.is_empty() {
         return parser.error("the query is empty");
     }
@@ -35,6 +50,8 @@ struct Parser<'q> {
     query: &'q str,
     depth: usize,
     operators: usize,
+    /// Regular expressions that may still be compiled.
+    regexes: usize,
 }
 
 type ParseResult<T> = Result<T, SyntaxError>;
@@ -222,15 +239,7 @@ impl<'q> Parser<'q> {
                 }
             }
         }
-        let accepts_empty = |matcher: &Matcher<'_>| match matcher.operator {
-            "=" => matcher.value.is_empty(),
-            "!=" => !matcher.value.is_empty(),
-            operator => {
-                let regex = GoRegex::new(&format!("^(?:{})$", matcher.value));
-                regex.is_ok_and(|regex| regex.is_match("")) == (operator == "=~")
-            }
-        };
-        if name.is_empty() && matchers.iter().all(accepts_empty) {
+        if name.is_empty() && matchers.iter().all(|matcher| matcher.accepts_empty) {
             return fail(at, "a selector needs a name, or a matcher that doesn't match \"\"");
         }
         let first_matcher_at = has_braces.then_some(brace_at + 1);
@@ -255,7 +264,8 @@ impl<'q> Parser<'q> {
         let is_name = matches!(self.peek(), Some(Token::Text(_)));
         let label = self.label()?;
         if is_name && matches!(self.peek(), Some(Token::Symbol("," | "}"))) {
-            return Ok(Matcher { label: "__name__", operator: "=", value: label, source: label });
+            let (label, value, source) = ("__name__", label, label);
+            return Ok(Matcher { label, operator: "=", value, accepts_empty: false, source });
         }
         let Some(Token::Symbol(operator @ ("=" | "!=" | "=~" | "!~"))) = self.peek() else {
             return self.unexpected("`=`, `!=`, `=~` or `!~`");
@@ -264,16 +274,30 @@ impl<'q> Parser<'q> {
         let Some(Token::Text(value)) = self.peek() else {
             return self.unexpected("a value in quotes");
         };
-        // Backslashes are doubled outside of backquotes.
-        let expression = value.replace(r"\\", r"\");
-        if operator.ends_with('~')
-            && let Err(error) = GoRegex::new(&format!("^(?:{expression})$"))
-        {
-            return self.error(error.to_string());
-        }
+        let accepts_empty = match operator {
+            "=" => value.is_empty(),
+            "!=" => !value.is_empty(),
+            _ => self.regex_accepts_empty(operator, value)?,
+        };
         self.next += 1;
         let source = self.query.get(start..self.offset()).unwrap_or_default().trim_end();
-        Ok(Matcher { label, operator, value, source })
+        Ok(Matcher { label, operator, value, accepts_empty, source })
+    }
+
+    /// Checks the regular expression of a matcher, and whether the matcher accepts series without the
+    /// label. Beyond the limits, the expression is left to the server.
+    fn regex_accepts_empty(&mut self, operator: &str, value: &str) -> ParseResult<bool> {
+        if self.regexes == 0 {
+            return Ok(false);
+        }
+        self.regexes -= 1;
+        let is_raw = self.query.get(self.offset()..).is_some_and(|rest| rest.starts_with('`'));
+        let value = if is_raw { value.to_owned() } else { unescape(value) };
+        match GoRegex::with_size_limit(&format!("^(?:{value})$"), MAX_REGEX_SIZE) {
+            Ok(regex) => Ok(regex.is_match("") == (operator == "=~")),
+            Err(error) if error.problem == RegexProblem::TooLarge => Ok(false),
+            Err(error) => self.error(error.to_string()),
+        }
     }
 
     /// Parses ranges, subqueries, `offset` and `@` after an operand.

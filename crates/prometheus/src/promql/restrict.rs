@@ -1,6 +1,6 @@
 //! Restricts queries of tenants to the series of their namespace, as prom-label-proxy does.
 
-use super::{Node, SyntaxError, parse};
+use super::{Node, SyntaxError, parser::parse_without_regexes};
 
 /// Adds `label="value"` to each selector of a query. Unknown syntax is an error: an overlooked
 /// selector would read the series of all namespaces.
@@ -13,7 +13,7 @@ use super::{Node, SyntaxError, parse};
 /// # Ok::<(), hpa_prometheus::promql::SyntaxError>(())
 /// ```
 pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxError> {
-    let expr = parse(query)?;
+    let expr = parse_without_regexes(query)?;
     let matcher = format!("{label}=\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""));
     let mut insertions = Vec::new();
     let mut info = None;
@@ -43,7 +43,7 @@ pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxE
 mod tests {
     use rstest::rstest;
 
-    use super::*;
+    use super::{super::parse, *};
 
     #[rstest]
     #[case("up", r#"up{ns="shop"}"#)]
@@ -65,6 +65,7 @@ mod tests {
     #[case("max_over_time(a[1h:5m] @ end())", r#"max_over_time(a{ns="shop"}[1h:5m] @ end())"#)]
     #[case("vector(1) + Inf + 1e-3 - time()", "vector(1) + Inf + 1e-3 - time()")]
     #[case("a # b\n+ c", "a{ns=\"shop\"} # b\n+ c{ns=\"shop\"}")]
+    #[case("a # b\r\n+ c", "a{ns=\"shop\"} # b\r\n+ c{ns=\"shop\"}")]
     #[case("job:x:rate5m", r#"job:x:rate5m{ns="shop"}"#)]
     #[case(
         "label_replace(a, 'x', '$1', 'y', '(.*)')",
@@ -78,6 +79,15 @@ mod tests {
     fn each_selector_gets_the_label(#[case] query: &str, #[case] expected: &str) {
         assert_eq!(restrict(query, "ns", "shop").as_deref(), Ok(expected));
         parse(expected).expect("a valid query");
+    }
+
+    #[test]
+    fn regular_expressions_are_left_to_the_server() {
+        let matchers: Vec<_> =
+            (0..3000).map(|at| format!(r#"a{at}=~"{at}\\p{{L}}{{300}}""#)).collect();
+        let start = std::time::Instant::now();
+        restrict(&format!("up{{{}}}", matchers.join(",")), "ns", "shop").expect("a query");
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     }
 
     #[rstest]
@@ -100,6 +110,11 @@ mod tests {
     #[case("x{a=\"b\n\"}")]
     #[case("\u{fc}")]
     #[case("sum(x) by (a{b='c'})")]
+    // Where a comment ends depends on the server.
+    #[case("up # \r or secret")]
+    #[case("up # \r\r\n or secret")]
+    #[case("up\u{a0}")]
+    #[case("up # a\n\u{2028} or secret")]
     // Syntax of other servers.
     #[case("x{a='b' or c='d'}")]
     #[case("WITH (a = x) a")]

@@ -207,11 +207,15 @@ impl Linter<'_> {
         }
         match promql::parse(query) {
             Err(error) => self.error(field, not_promql(query, &error)),
-            Ok(Expr { node: Node::Selector(selector), .. }) => return selector.series(),
+            Ok(Expr {
+                node: Node::Selector(selector), has_offset: false, has_time: false, ..
+            }) => {
+                return selector.series();
+            }
             Ok(_) => self.error(
                 field,
-                "it must be a selector, such as 'http_requests_total{pod!=\"\"}': write functions \
-                 and operators into metricsQuery",
+                "it must be a selector, such as 'http_requests_total{pod!=\"\"}': write functions, \
+                 operators, `offset` and `@` into metricsQuery",
             ),
         }
         None
@@ -374,6 +378,10 @@ mod tests {
     #[rstest]
     #[case::expression(
         "  seriesQuery: sum(a) / sum(b)\n  metricsQuery: <<.Series>>\n",
+        "3 rules[0].seriesQuery: it must be a selector"
+    )]
+    #[case::offset(
+        "  seriesQuery: m offset 5m\n  metricsQuery: <<.Series>>\n",
         "3 rules[0].seriesQuery: it must be a selector"
     )]
     #[case::no_group(

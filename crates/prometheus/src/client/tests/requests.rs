@@ -90,7 +90,10 @@ impl Server {
         self.gate.acquire().await.unwrap().forget();
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
         let body = Body::from(self.body.as_bytes().to_vec());
-        Response::builder().status(self.status).body(body).unwrap()
+        let is_html = self.body.starts_with('<');
+        let content_type = if is_html { "text/html" } else { "application/json; charset=utf-8" };
+        let response = Response::builder().status(self.status).header("content-type", content_type);
+        response.body(body).unwrap()
     }
 }
 
@@ -179,7 +182,8 @@ async fn header_can_have_several_values() {
     r#"{"status":"error","errorType":"execution","error":"boom"}"#,
     Some("execution: boom")
 )]
-#[case::html(503, "<html>", Some("isn't a response of Prometheus"))]
+#[case::success_of_a_proxy(200, "<html>", Some("isn't a response of Prometheus"))]
+#[case::error_of_a_proxy(503, "<html>", Some("unknown response code 503"))]
 #[case::too_long_for_get(414, "", Some("unknown response code 414: the query is too long for GET"))]
 #[case::other(500, VECTOR, Some("unknown response code 500"))]
 #[case::nothing(204, "", Some("isn't a response of Prometheus"))]
