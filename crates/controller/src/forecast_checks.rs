@@ -32,8 +32,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The days that are read: two weeks to run, and as many to learn from.
 const READ_DAYS: i64 = 28;
 const STEP_SECONDS: u32 = 60;
-/// The minimum time between two searches for due checks. The maximum is twice as long, because
-/// settings may change.
+/// The minimum time between two searches for due checks, unless one is requested. The maximum is
+/// twice as long, because settings may change.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// The leader's task that runs the checks.
