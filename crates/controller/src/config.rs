@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Options {
     pub settings: Settings,
-    /// What single autoscalers may set.
+    /// The settings that single autoscalers may have.
     pub setting_policy: SettingPolicy,
     /// `--horizontal-pod-autoscaler-sync-period`
     pub sync_period: Duration,
@@ -21,7 +21,7 @@ pub struct Options {
     pub workers: usize,
     /// The namespaces whose autoscalers are reconciled; empty for all.
     pub namespaces: Vec<String>,
-    /// How long running reconciles may take to finish during shutdown.
+    /// The time for running reconciles to finish during shutdown.
     pub shutdown_grace: Duration,
     /// The timeout of requests other than watches.
     pub request_timeout: Duration,
@@ -30,8 +30,8 @@ pub struct Options {
     pub allow_other_controller: bool,
     /// Watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,
-    /// How often a status may be written in which only metric values changed, by no more than the
-    /// tolerance. Zero for each reconcile.
+    /// The minimum time between status writes for which only metric values changed, by no more than
+    /// the tolerance. Zero to write at each reconcile.
     pub status_interval: Duration,
 }
 
@@ -48,9 +48,9 @@ impl Options {
         unique.into_iter().map(Some).collect()
     }
 
-    /// An informer relists within half a period, so that the reconcile after the next has a complete
-    /// cache. A cached scale is used for two periods without a confirmation, but not shorter than
-    /// 10 s, which would cause many requests, and not longer than the pods may be unconfirmed.
+    /// An informer relists within half a period, so that the reconcile after the next has a
+    /// complete cache. A cached scale is used for two periods without a confirmation: for at least
+    /// 10 s, since a shorter time would cause many requests, and at most for [`MAX_POD_AGE`].
     pub(crate) fn watch_intervals(&self) -> WatchIntervals {
         let max_age = (self.sync_period * 2).clamp(Duration::from_secs(10), MAX_POD_AGE);
         WatchIntervals { relist: self.sync_period / 2, max_age }
@@ -60,7 +60,7 @@ impl Options {
         let defaults = MapperConfig::default();
         MapperConfig {
             request_timeout: self.request_timeout,
-            // Each reconcile may look for a kind that the last one didn't find.
+            // Each reconcile can discover a kind that the last one didn't find.
             min_refresh_interval: defaults.min_refresh_interval.min(self.sync_period),
             ..defaults
         }

@@ -35,7 +35,7 @@ use crate::{
 /// The default of `--leader-elect-renew-deadline`.
 const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Why a controller ended without a shutdown.
+/// The reason why a controller exited without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// An informer never ends by itself. Without it, a cache would become stale.
@@ -49,7 +49,7 @@ pub enum RunError {
     OtherController(Box<ActivePeer>),
 }
 
-/// What a controller needs from outside.
+/// The dependencies of a controller.
 #[derive(Clone)]
 pub struct Dependencies {
     pub clients: Clients,
@@ -63,7 +63,7 @@ pub struct Dependencies {
     pub metric_changes: Arc<dyn KnownMetricChanges>,
     /// Where forecasts of loads read the past.
     pub forecasts: ForecastSource,
-    /// What else the leader does. Not in a dry run.
+    /// Additional tasks of the leader. Not run in a dry run.
     pub leader_tasks: Vec<LeaderTask>,
     /// The time that decisions are made with.
     pub clock: Arc<dyn Clock>,
@@ -142,7 +142,7 @@ impl Dependencies {
         (!self.dry_run).then_some(manager)
     }
 
-    /// Detects suspensions that would end a leadership.
+    /// Detects suspensions of the machine that are long enough to lose the lease.
     fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
         let threshold =
             self.election.as_ref().map_or(DEFAULT_RENEW_DEADLINE, |it| it.config.renew_deadline);

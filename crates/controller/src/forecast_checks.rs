@@ -25,17 +25,18 @@ use crate::{
     settings::SettingSource,
 };
 
-/// How many pasts are read at once.
+/// The maximum number of pasts that are read at once.
 const MAX_CONCURRENT: usize = 2;
 /// Reading a past that takes longer has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The days that are read: two weeks to run, and as many to learn from.
 const READ_DAYS: i64 = 28;
 const STEP_SECONDS: u32 = 60;
-/// How often to look for checks that are due, at most: settings may change.
+/// The minimum time between two searches for due checks, unless one is requested. The maximum is
+/// twice as long, because settings may change.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// The task of a leader.
+/// The leader's task that runs the checks.
 pub(crate) struct ForecastChecks {
     pub(crate) forecasts: Arc<Forecasts>,
     pub(crate) autoscalers: Arc<Autoscalers>,
@@ -56,7 +57,7 @@ impl ForecastChecks {
             let checks = stream::iter(keys).map(|key| self.check_autoscaler(key, &calculations));
             checks.buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
             let next = self.next_check().max(Instant::now() + INTERVAL);
-            // It fails if nothing was requested until then.
+            // An error means that `next` has come without a request.
             let _ = timeout_at(next, self.forecasts.check_requested()).await;
         }
     }
@@ -89,14 +90,14 @@ impl ForecastChecks {
                 forecasts.and_then(|it| it.due_check(&self.forecasts, &hpa, &settings))
             };
             let Some(check) = check else { return };
-            let checked = Checked { key: &key, autoscaler: &autoscaler, check };
-            self.check(checked, &hpa, calculations).await;
+            let due = DueCheck { key: &key, autoscaler: &autoscaler, check };
+            self.check(due, &hpa, calculations).await;
         }
     }
 
     async fn check(
         &self,
-        Checked { key, autoscaler, mut check }: Checked<'_>,
+        DueCheck { key, autoscaler, mut check }: DueCheck<'_>,
         hpa: &hpa_calc::HorizontalPodAutoscaler,
         calculations: &Semaphore,
     ) {
@@ -126,7 +127,7 @@ impl ForecastChecks {
         }
     }
 
-    /// The past of a metric, or why no source has it.
+    /// Reads the past of a metric. The inner error says why no source has the metric.
     async fn read(
         &self,
         hpa: &hpa_calc::HorizontalPodAutoscaler,
@@ -159,8 +160,8 @@ impl ForecastChecks {
     }
 }
 
-/// A check of an autoscaler.
-struct Checked<'a> {
+/// A due check and its autoscaler.
+struct DueCheck<'a> {
     key: &'a HpaKey,
     autoscaler: &'a Autoscaler,
     check: Check,
@@ -297,8 +298,8 @@ mod tests {
         (fixture.observe("web"), fixture.requests())
     }
 
-    /// A load that triples for ten hours of each day. The days begin at the end of the range, so that
-    /// the result doesn't depend on the time of the run.
+    /// A load that triples for ten hours of each day. The days begin at the end of the range, so
+    /// that the result doesn't depend on the time of the run.
     fn office(range: PastRange) -> Trace {
         let (from, until) = (range.from.as_second() / 60, range.until.as_second() / 60);
         let load = |minute: i64| {

@@ -27,7 +27,7 @@ struct State {
     last_response: Option<Instant>,
 }
 
-/// Why a probe fails.
+/// The reason why a probe fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthError {
     #[error(

@@ -66,7 +66,7 @@ pub mod settings;
 pub mod shadow;
 mod worker;
 
-/// What the fuzz targets call.
+/// The entry points of the fuzz targets.
 #[cfg(fuzzing)]
 pub mod fuzzing {
     use hpa_testbed::decoder_tests::fuzz_input;

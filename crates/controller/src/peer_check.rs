@@ -14,10 +14,10 @@ pub struct ActivePeer {
     pub write: StatusWrite,
     /// The time from the write to the start.
     pub age: SignedDuration,
-    /// How many other autoscalers have such a write.
+    /// The number of other autoscalers with such a write.
     pub others: usize,
-    /// The maximum age of a status write that counts: two sync periods, or twice the longest own one
-    /// of these autoscalers.
+    /// The maximum age of a status write that counts: two sync periods, or twice the longest own
+    /// period of these autoscalers.
     pub window: SignedDuration,
 }
 

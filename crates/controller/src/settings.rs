@@ -10,7 +10,7 @@ use hpa_calc::{
 /// Derives the effective settings of autoscalers.
 #[derive(Clone, Debug, Default)]
 pub struct SettingSource {
-    /// Those of an autoscaler without settings of its own.
+    /// The settings of autoscalers without settings of their own.
     defaults: Arc<Settings>,
     policy: SettingPolicy,
 }
@@ -18,7 +18,9 @@ pub struct SettingSource {
 /// The time between the periodic reconciles of one autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SyncPeriod {
+    /// `--horizontal-pod-autoscaler-sync-period`
     of_controller: Duration,
+    /// The autoscaler's setting `sync-period`.
     own: Option<Duration>,
 }
 
@@ -32,8 +34,8 @@ impl SyncPeriod {
         self.own.unwrap_or(self.of_controller)
     }
 
-    /// Whether it is a setting of the autoscaler. Then it is the delay after the end of a reconcile;
-    /// the controller's counts from when a reconcile was due (KEP-6003).
+    /// Whether it is a setting of the autoscaler. Such a period counts from the end of a reconcile,
+    /// the controller's from the time at which a reconcile was due (KEP-6003).
     pub(crate) fn is_own(self) -> bool {
         self.own.is_some()
     }
@@ -45,7 +47,7 @@ impl SyncPeriod {
 }
 
 impl SettingSource {
-    /// `flags` are the settings of all autoscalers.
+    /// `flags` are the defaults of all autoscalers.
     pub fn new(flags: Settings, policy: SettingPolicy) -> Self {
         Self { defaults: Arc::new(flags), policy }
     }
@@ -55,8 +57,8 @@ impl SettingSource {
         &self.defaults
     }
 
-    /// The effective settings of an autoscaler. [`Autoscaler::settings`] keeps them until the object
-    /// changes.
+    /// The effective settings of an autoscaler. [`Autoscaler::settings`] caches them until the
+    /// object changes.
     ///
     /// [`Autoscaler::settings`]: crate::cache::Autoscaler::settings
     pub fn derive(&self, hpa: &HorizontalPodAutoscaler) -> Arc<Settings> {

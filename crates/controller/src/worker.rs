@@ -29,7 +29,7 @@ pub(crate) struct Workers {
     pub(crate) suspension: Arc<SuspensionDetector>,
     pub(crate) metric_changes: Arc<dyn KnownMetricChanges>,
     pub(crate) late_log: LateLog,
-    /// When the slots of own periods are counted from.
+    /// The epoch from which the slots of own sync periods are counted.
     pub(crate) started: Instant,
 }
 
@@ -113,7 +113,7 @@ impl Workers {
     }
 }
 
-/// How often late reconciles are logged.
+/// The minimum time between two log lines about late reconciles.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Logs that reconciles are late by more than a sync period, once a minute.

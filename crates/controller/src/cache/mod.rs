@@ -31,7 +31,7 @@ pub struct Caches {
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,
     pub selectors: Arc<SelectorIndex>,
-    /// How long ago the watches confirmed the caches, including those of the scales.
+    /// The ages of all caches, including those of the scales.
     pub watch_ages: Arc<WatchAges>,
 }
 

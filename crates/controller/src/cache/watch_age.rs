@@ -1,4 +1,4 @@
-//! How long ago each watch confirmed its cache.
+//! The ages of the caches: the time since a watch confirmed each.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ struct List {
 #[derive(Clone, Copy, Debug)]
 struct Confirmed {
     at: Instant,
-    /// How old the cache was then: a suspension of the machine had outdated it.
+    /// The age of the cache at that time: zero, unless a suspension of the machine outdated it.
     age: Duration,
 }
 
@@ -90,8 +90,7 @@ impl WatchAge {
         *self.confirmed.lock() = None;
     }
 
-    /// Adds the duration of a suspension of the machine, and ends the wait in
-    /// [`WatchAge::outdated`].
+    /// Adds the duration of a suspension of the machine, and wakes [`WatchAge::outdated`].
     fn add_suspension(&self, duration: Duration) {
         if let Some(confirmed) = &mut *self.confirmed.lock() {
             // A list that started before this confirms nothing.

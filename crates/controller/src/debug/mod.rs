@@ -1,4 +1,4 @@
-//! What the debug API serves: the last decisions, histories, cache ages and the queue.
+//! The data of the debug API: the last decisions, histories, cache ages and the queue.
 //!
 //! Without a [`DecisionRecorder`] among the observers, nothing is recorded, and a reconcile does
 //! nothing for it.

@@ -29,8 +29,8 @@ pub struct DecisionRecorder {
 }
 
 impl DecisionRecorder {
-    /// Records in at most `limit` bytes. If autoscalers are created, their shares become free when
-    /// the others are reconciled the next time.
+    /// Records in at most `limit` bytes. When autoscalers are created, the limit may be exceeded
+    /// until the others are reconciled the next time.
     pub fn new(telemetry: Arc<Telemetry>, limit: usize) -> Self {
         Self { telemetry, limit }
     }
@@ -39,7 +39,7 @@ impl DecisionRecorder {
         self.limit
     }
 
-    /// The share of each autoscaler if there are so many.
+    /// The share of each autoscaler in bytes, if there are this many.
     pub(super) fn share(&self, autoscalers: usize) -> usize {
         (self.limit / autoscalers.max(1)).min(MAX_PER_AUTOSCALER)
     }
@@ -98,8 +98,8 @@ fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision 
     }
 }
 
-/// What decisions of a run have in common. The measured values are not part of it, because they
-/// differ with each reconcile, and neither are the texts of failed metrics, which may have times.
+/// A hash of what decisions of a run have in common. It excludes the measured values, because they
+/// differ with each reconcile, and the texts of failed metrics, which may have times.
 fn outcome(decision: &Decision, explanation: &Explanation) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Decision { current_replicas, desired_replicas, scaled_to, reason, error, .. } = decision;

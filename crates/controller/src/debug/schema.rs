@@ -37,7 +37,7 @@ pub struct ControllerStatus {
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
     pub undecodable_objects: u64,
-    /// How long writes of histories have been failing; 0 if they succeed.
+    /// The time for which writes of histories have been failing; 0 if they succeed.
     pub history_unsaved_seconds: f64,
     pub autoscalers: usize,
     /// The number of autoscalers whose last reconcile failed.
@@ -63,7 +63,8 @@ pub struct DecisionSettings {
     pub cpu_initialization_period_seconds: f64,
     pub initial_readiness_delay_seconds: f64,
     pub scale_to_zero: bool,
-    /// Whether metrics of scaling schedules have no tolerance. Absent in documents of older versions.
+    /// Whether metrics of scaling schedules have no tolerance. Absent in documents of older
+    /// versions.
     #[serde(default)]
     pub exact_schedules: bool,
 }
@@ -115,7 +116,7 @@ pub struct AutoscalerItem {
     pub last_reconcile_seconds_ago: Option<f64>,
     /// Negative if it is late. Absent on a standby.
     pub next_due_in_seconds: Option<f64>,
-    /// The last decisions, without their explanation.
+    /// The last run of decisions, without an explanation.
     pub last: Option<Run>,
 }
 
@@ -162,7 +163,7 @@ impl AutoscalerDetail {
     }
 }
 
-/// Adds the forecasts of the controller to the readings of a decision.
+/// Adds the controller's newest forecasts to the readings of a decision.
 pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
     for view in forecasts {
         if let Some(forecast) = view.newest() {

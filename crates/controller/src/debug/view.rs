@@ -28,7 +28,7 @@ pub struct DebugView {
     settings: ViewSettings,
 }
 
-/// What the controller was started with.
+/// The options of the controller that the documents show.
 #[derive(Clone, Debug)]
 pub struct ViewSettings {
     pub sync_period: Duration,
@@ -36,14 +36,14 @@ pub struct ViewSettings {
     pub dry_run: bool,
 }
 
-/// Which autoscalers a list has.
+/// Selects a page of the autoscalers.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
     /// Only those of this namespace.
     pub namespace: Option<String>,
-    /// At most so many.
+    /// The maximum number of autoscalers in a page.
     pub limit: usize,
-    /// What [`AutoscalerList::next`] of the last page says.
+    /// [`AutoscalerList::next`] of the last page.
     pub after: Option<String>,
 }
 

@@ -17,20 +17,20 @@ use super::{
     startup::{ReadyPods, Startups},
 };
 
-/// What is known about the loads of one autoscaler. Spec and target say what the loads are; if they
-/// change, the histories of what changed are dropped.
+/// The loads of one autoscaler. If the target changes, all histories are dropped; if a metric of
+/// the spec changes, the history of that metric is.
 #[derive(Debug, Default)]
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,
-    /// Metrics for which there is no memory have no state.
+    /// For the first [`MAX_METRICS`] specs. `None` if [`super::MAX_HISTORIES`] left no memory.
     metrics: Vec<Option<MetricState>>,
     startups: Startups,
-    /// Those of the last reconcile.
+    /// The parameters of the last reconcile.
     pub(super) parameters: Option<Parameters>,
 }
 
-/// What a reconcile has read.
+/// The inputs of a reconcile.
 pub(crate) struct Observation<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
@@ -45,7 +45,7 @@ pub(crate) struct Check {
     pub(crate) metric: usize,
     spec: MetricSpec,
     pub(crate) settings: GateSettings,
-    /// For sources without the metric.
+    /// The past that this process has seen, for sources without the metric.
     pub(crate) own_past: Trace,
 }
 
@@ -58,7 +58,7 @@ impl AutoscalerForecasts {
         readings: &mut Readings,
     ) {
         let Observation { hpa, settings, plan, pods, now } = *observation;
-        self.follow(hpa, shared);
+        self.update_spec(hpa, shared);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
         let loads = plan.loads(readings, now);
         let parameters = self.parameters(shared, settings);
@@ -84,8 +84,8 @@ impl AutoscalerForecasts {
         self.parameters = Some(parameters);
     }
 
-    /// Drops what belongs to other metrics or to another target.
-    fn follow(&mut self, hpa: &HorizontalPodAutoscaler, shared: &Forecasts) {
+    /// Drops the histories of other metrics or of another target.
+    fn update_spec(&mut self, hpa: &HorizontalPodAutoscaler, shared: &Forecasts) {
         let spec = &hpa.spec;
         if self.target == spec.scale_target_ref && self.specs == spec.metrics {
             return;
@@ -166,14 +166,14 @@ impl AutoscalerForecasts {
         None
     }
 
-    /// When the next check is due.
+    /// When the next check is due, except for checks in progress.
     pub(crate) fn next_check(&self) -> Option<Instant> {
         let metrics = self.metrics.iter().flatten();
         metrics.filter(|metric| !metric.is_being_checked).map(|metric| metric.next_check).min()
     }
 
-    /// Stores the result of a check: the verdict with the past that was read, or why it failed.
-    /// `spread` is the part of the period after which the first check is repeated.
+    /// Stores the result of a check: the verdict with the past that was read, or the error. The
+    /// first check is repeated after the fraction `spread` of the period.
     pub(crate) fn checked(
         &mut self,
         check: &Check,

@@ -13,7 +13,7 @@ use super::{MAX_CHECK_AGE, METRIC_DELAY, past::PastError};
 const FIRST_RETRY_MINUTES: u64 = 5;
 const LONGEST_RETRY_MINUTES: u64 = 60;
 
-/// How forecasts of a metric are made.
+/// The parameters of an autoscaler's forecasts.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameters {
     pub(crate) horizon: SignedDuration,
@@ -21,7 +21,7 @@ pub(crate) struct Parameters {
     pub(crate) zone: TimeZone,
 }
 
-/// What is known about one metric.
+/// The state of one metric.
 #[derive(Debug)]
 pub(super) struct MetricState {
     pub(super) history: History,
@@ -29,11 +29,11 @@ pub(super) struct MetricState {
     pub(super) read: Option<(Timestamp, Load)>,
     /// The last check that succeeded.
     pub(super) checked: Option<Checked>,
-    /// Why the checks since then have failed.
+    /// The failure of the checks since then.
     failure: Option<Failure>,
     pub(super) next_check: Instant,
     pub(super) is_being_checked: bool,
-    /// Of the histories that fit into the memory.
+    /// Frees a place among the histories of all autoscalers when this is dropped.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Checked {
 /// The past that a check was made on.
 #[derive(Debug)]
 pub(crate) enum Past {
-    /// It was read from the source.
+    /// Read from the source.
     Read(Trace),
-    /// It is what this process has seen, because no source has it for this reason.
+    /// Seen by this process. No source has the metric, for this reason.
     Seen(String),
 }
 
@@ -83,7 +83,8 @@ impl MetricState {
         self.read = Some((now, load));
     }
 
-    /// The forecast, if the metric was read. `None` until the first check has ended.
+    /// The reason why forecasts are used or not, with a forecast if they are and the metric was
+    /// read. `None` until the first check has ended.
     pub(super) fn forecast(
         &self,
         load: Option<Load>,
@@ -117,7 +118,7 @@ impl MetricState {
         match (&self.checked.as_ref().filter(is_current), &self.failure) {
             (Some(Checked { reason, text, .. }), _) => Some((*reason, text.clone())),
             (None, Some(failure)) => Some((ForecastReason::SourceFailed, failure.text.clone())),
-            // The check that is due takes long.
+            // The check that is due has not ended in time.
             (None, None) => {
                 let text = "the last check is too old".into();
                 self.checked.as_ref().map(|_| (ForecastReason::SourceFailed, text))

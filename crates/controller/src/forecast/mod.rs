@@ -3,7 +3,7 @@
 //! ```text
 //!  reconcile: load of each metric ──► history ──► forecast ──► readings of the decision
 //!                                        ▲            ▲
-//!  daily, in the background: past ──► check of two weeks: is it used, with which model
+//!  daily, in the background: past ──► check of two weeks: whether, with which model
 //!                         (PastLoads)
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! - `startup`: how long the pods of a scale-up take until they are ready
 //! - `metric`: the history of a metric, and whether its forecasts are used
 //! - `autoscaler`: the metrics of an autoscaler
-//! - `view`: what the debug API says of it
+//! - `view`: the forecasts in the debug API
 //!
 //! Memory: 8 KiB for each metric, at most [`MAX_HISTORIES`] metrics, and
 //! [`MAX_METRICS`] of an autoscaler.
@@ -56,17 +56,17 @@ use crate::key::HpaKey;
 pub const MAX_HISTORIES: usize = 4000;
 /// The metrics of one autoscaler that are forecast: the first ones of its spec.
 pub const MAX_METRICS: usize = 8;
-/// The age of a metric when it is read.
+/// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
 /// The time between two checks of a metric.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
 /// If checks fail, the last one holds for this long.
 pub(crate) const MAX_CHECK_AGE: SignedDuration = SignedDuration::from_hours(48);
 
-/// Where the past is read, and where days begin.
+/// The source of past loads, and the time zone of days.
 #[derive(Clone)]
 pub struct ForecastSource {
-    /// `None`: the past is what this process has seen.
+    /// If `None`, the past is what this process has seen.
     pub past: Option<Arc<dyn PastLoads>>,
     /// The zone of days and weeks, unless the autoscaler has a schedule of bounds with another one.
     pub zone: TimeZone,
@@ -84,15 +84,16 @@ impl fmt::Debug for ForecastSource {
     }
 }
 
-/// What the forecasts of all autoscalers share.
+/// The state that the forecasts of all autoscalers share.
 #[derive(Debug)]
 pub struct Forecasts {
     pub(crate) source: ForecastSource,
     sync_period: Duration,
     /// The autoscalers that have forecasts.
     keys: Mutex<BTreeSet<HpaKey>>,
-    /// A metric had its first load.
+    /// Notified when a metric has its first load.
     requested: Notify,
+    /// A permit for each metric with a history.
     histories: Arc<Semaphore>,
     pub(crate) counts: CheckCounts,
 }
@@ -112,7 +113,7 @@ impl CheckCounts {
 }
 
 impl Default for Forecasts {
-    /// Without a source.
+    /// Without a source of past loads.
     fn default() -> Self {
         Self::new(ForecastSource::default(), Duration::from_secs(15))
     }
@@ -134,7 +135,7 @@ impl Forecasts {
         self.keys.lock().insert(key.clone());
     }
 
-    /// Lets the checks look for a metric that has its first load.
+    /// Wakes the checks, because a metric has its first load.
     pub(crate) fn request_check(&self) {
         self.requested.notify_one();
     }
@@ -147,7 +148,7 @@ impl Forecasts {
         self.keys.lock().iter().cloned().collect()
     }
 
-    /// Returns when a metric had its first load since the last call.
+    /// Waits for [`Self::request_check`].
     pub(crate) async fn check_requested(&self) {
         self.requested.notified().await;
     }

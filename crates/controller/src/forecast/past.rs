@@ -5,7 +5,7 @@ use hpa_calc::HorizontalPodAutoscaler;
 use hpa_forecast::Trace;
 use jiff::Timestamp;
 
-/// The time to read.
+/// The time range to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastRange {
     pub from: Timestamp,
@@ -14,7 +14,7 @@ pub struct PastRange {
     pub step: u32,
 }
 
-/// Why a past could not be read.
+/// An error when reading the past of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
     /// The source doesn't have this metric. What this process has seen is its past.

@@ -1,15 +1,15 @@
-//! How long the pods of a scale-up take until they are ready.
+//! Measures the time from a scale-up until its pods are ready.
 
 use std::collections::VecDeque;
 
 use hpa_calc::Pod;
 use jiff::{SignedDuration, Timestamp};
 
-/// If nothing was measured.
+/// The start-up time if nothing was measured.
 const DEFAULT: SignedDuration = SignedDuration::from_mins(2);
-/// A scale-up whose pods are not ready by then is not waited for: they may never be.
+/// A scale-up whose pods are not ready after this time is not measured: they may never be ready.
 const LONGEST: SignedDuration = SignedDuration::from_mins(30);
-/// The scale-ups, or pods, of which the median counts.
+/// The number of newest scale-ups, or pods, whose median counts.
 const MEASURED: usize = 9;
 
 /// The start-up times of the last scale-ups.
@@ -45,7 +45,7 @@ impl ReadyPods {
         ready.sort_unstable();
         let newest = ready.iter().rev().take(MEASURED);
         let startups = newest.filter_map(|(since, start)| Some(since.duration_since((*start)?)));
-        // A pod that became unready for a while says nothing.
+        // A pod that was unready for a while has a late transition, which isn't its start-up.
         let startups =
             startups.filter(|startup| (SignedDuration::ZERO..=LONGEST).contains(startup));
         let startups = startups.collect();
@@ -54,7 +54,8 @@ impl ReadyPods {
 }
 
 impl Startups {
-    /// The target was scaled up. A scale-up before its pods are ready belongs to the same one.
+    /// The target was scaled up. If the pods of the last scale-up are not ready yet, both count as
+    /// one scale-up.
     pub(super) fn scaled_up(&mut self, to: i32, at: Timestamp) {
         let to = usize::try_from(to).unwrap_or(0);
         let at = self.running.map_or(at, |running| running.at);

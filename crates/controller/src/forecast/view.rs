@@ -1,4 +1,4 @@
-//! What the debug API says of the forecasts of an autoscaler.
+//! The forecasts of an autoscaler in the debug API.
 
 use hpa_calc::{
     ForecastReason, LoadForecast, MetricForecast,
@@ -48,7 +48,7 @@ pub struct ForecastView {
     pub load_per_replica: Option<f64>,
     /// Overload minutes of the last check: with forecasts, and without them at equal pod-hours.
     pub overload_minutes: Option<(f64, f64)>,
-    /// How good the past day's forecasts were.
+    /// The accuracy of the past day's forecasts.
     pub yesterday: Option<Yesterday>,
     /// The past day and the horizon, every ten minutes.
     pub points: Vec<ForecastPoint>,
@@ -59,7 +59,7 @@ pub struct ForecastView {
     /// The newest reading of the load. The loads of the points are means of five minutes.
     #[serde(default)]
     pub read: Option<LoadReading>,
-    /// What the load counts: `cores` or `bytes`. Absent if only the metric says so.
+    /// The unit of the load: `cores` or `bytes`. Absent for metrics other than CPU and memory.
     #[serde(default)]
     pub unit: Option<String>,
 }
@@ -74,7 +74,7 @@ pub struct LoadReading {
     pub load: f64,
 }
 
-/// How good the forecasts of the past day were, or would have been with the present model.
+/// The accuracy of forecasts of the past day with the present model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Yesterday {
@@ -173,7 +173,7 @@ fn view(
     }
 }
 
-/// What a load of the metric counts, if its kind says so.
+/// The unit of the load of a resource metric.
 pub(super) fn unit(spec: &MetricSpec) -> Option<&'static str> {
     let is_resource = matches!(
         spec.source_type,
@@ -228,7 +228,8 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
     points
 }
 
-/// The forecast that was made at a time, and its median. `newest` is the time of the last reading.
+/// The forecast that was made at a time, and its median. `newest` is the measurement time of a load
+/// that is read now.
 fn point(
     state: &MetricState,
     parameters: &Parameters,

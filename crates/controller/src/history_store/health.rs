@@ -1,4 +1,4 @@
-//! What others have to know about the history store.
+//! The health of the history store, for the lease and the metrics.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How complete and how valid the stored histories are. The history store updates it; the elector
-/// writes it to the lease, and the metrics export it.
+/// Whether the stored histories are complete, and how many were invalid. The history store updates
+/// it; the elector writes it to the lease, and the metrics export it.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryHealth {
     unsaved: Mutex<Option<(Timestamp, Instant)>>,
@@ -23,12 +23,12 @@ impl HistoryHealth {
         self.unsaved.lock().map(|(wall, _)| wall)
     }
 
-    /// How long ago that was.
+    /// The time since the first change that could not be written.
     pub(crate) fn unsaved_for(&self) -> Option<Duration> {
         self.unsaved.lock().map(|(_, at)| at.elapsed())
     }
 
-    /// Sets the time of that change, by both clocks.
+    /// Sets the time of the first change that could not be written, by both clocks.
     pub(crate) fn set_unsaved(&self, since: Option<(Timestamp, Instant)>) {
         *self.unsaved.lock() = since;
     }

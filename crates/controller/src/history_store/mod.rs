@@ -44,7 +44,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const READ_ATTEMPTS: usize = 3;
 const READ_RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// Why the history store could not read or write its ConfigMaps.
+/// An error when reading or writing the ConfigMaps.
 #[derive(Debug, thiserror::Error)]
 enum HistoryStoreError {
     #[error("failed to read ConfigMap {name:?}")]

@@ -12,7 +12,7 @@ use crate::key::HpaKey;
 
 /// The maximum number of shards; a power of two. The chart's role names all of them.
 pub(super) const MAX_SHARDS: usize = 16;
-/// The size of a shard. With the maximum number of shards, each has more.
+/// The number of autoscalers above which shards are split, up to the maximum number of shards.
 const AUTOSCALERS_PER_SHARD: usize = 500;
 /// The maximum size of a shard. The API server accepts 1 MiB.
 const MAX_SHARD_BYTES: usize = 900 << 10;
@@ -92,7 +92,8 @@ pub(super) fn encode<'a>(
     Ok(EncodedShard { data, bytes, left_out })
 }
 
-/// Decodes a shard without its undecodable and invalid snapshots. `None` if it is not a shard of this version.
+/// Decodes a shard without its undecodable and invalid snapshots. `None` if it is not a shard of
+/// this version.
 pub(super) fn decode(object: &ConfigMap) -> Option<Shard> {
     let data = object.data.as_ref()?;
     let header: ShardHeader = serde_json::from_str(data.get(HEADER_KEY)?).ok()?;

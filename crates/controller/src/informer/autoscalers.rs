@@ -15,8 +15,7 @@ use super::{Informers, api_in_scope, stream::WatchStream};
 use crate::{
     cache::{Change, Origin, WatchAge},
     k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
-    key::Scope,
-    key::{AutoscalerApi, HpaKey},
+    key::{AutoscalerApi, HpaKey, Scope},
     queue::InitialDelay,
 };
 
@@ -165,8 +164,8 @@ impl Informers {
         Some(change)
     }
 
-    /// Queues an autoscaler if the change requires a reconcile. In shadow mode, a change of the spec
-    /// doesn't, and the status that the peer writes next does: only it shows the peer's decision.
+    /// Queues an autoscaler if the change requires a reconcile. In shadow mode, a change of the
+    /// status does instead of a change of the spec: only the status shows the peer's decision.
     fn on_change(&self, key: &HpaKey, change: Change) {
         let needs_reconcile = match change {
             Change::Created => true,

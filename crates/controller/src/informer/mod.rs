@@ -20,7 +20,6 @@ use std::{
 };
 
 use hpa_calc::HorizontalPodAutoscaler;
-
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use tracing::warn;
 
@@ -42,7 +41,7 @@ use crate::{
 pub struct Informers {
     pub caches: Caches,
     pub queue: Arc<WorkQueue<HpaKey>>,
-    /// How many objects were skipped because they could not be decoded.
+    /// The number of objects that were skipped because they could not be decoded.
     pub undecodable: Arc<AtomicU64>,
     pub intervals: WatchIntervals,
     /// Whether the whole controller runs dry, so that autoscalers are compared with a peer's

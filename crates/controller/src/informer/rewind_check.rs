@@ -34,7 +34,7 @@ struct State {
     is_interrupted: bool,
     /// The last check or list.
     checked: Instant,
-    /// The version to check.
+    /// The version to check, if a check is due.
     version: Option<String>,
 }
 

@@ -30,7 +30,7 @@ use crate::{
     key::Scope,
 };
 
-/// A failure is logged again if the last one is this long ago.
+/// A failure is logged if the last one is longer ago than this.
 const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
@@ -107,7 +107,7 @@ impl FailureLog {
         }
     }
 
-    /// Records a failure. It is logged again if it lasts.
+    /// Records a failure. Returns whether to log it.
     fn is_worth_logging(&mut self) -> bool {
         let now = Instant::now();
         let last = self.last_failure.replace(now);
@@ -146,7 +146,7 @@ fn is_connection_lost(error: &watcher::Error) -> bool {
     }
 }
 
-/// What failed and why. kube's own text ends in a debug dump of the API server's response.
+/// Describes a failure. kube's own text ends in a debug dump of the API server's response.
 fn describe_failure(error: &watcher::Error) -> String {
     let (action, cause) = match error {
         watcher::Error::InitialListFailed(cause) => ("list failed", cause),

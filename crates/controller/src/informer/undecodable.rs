@@ -1,4 +1,4 @@
-//! Which undecodable objects are known to be stored like that.
+//! Tells undecodable objects that are stored like that from those damaged in transit.
 
 use std::collections::HashMap;
 
@@ -33,14 +33,14 @@ impl<K> From<&PartialObject<K>> for ObjectId {
 #[derive(Debug, Default)]
 pub(super) struct UndecodableObjects {
     known: HashMap<String, Sighting>,
-    /// Those of a list in progress.
+    /// The undecodable objects of a list in progress.
     list: Vec<ObjectId>,
 }
 
 #[derive(Debug)]
 struct Sighting {
     resource_version: String,
-    /// How many consecutive lists had the object in this version.
+    /// The number of consecutive lists that had the object in this version.
     lists: u32,
 }
 

@@ -20,8 +20,8 @@ use tower::service_fn;
 use super::rewind_check::RewindCheck;
 use crate::{cache::WatchAge, k8s::is_watch};
 
-/// What is known about the running watch request of an informer. kube's watcher reports neither
-/// bookmarks nor the end of a watch.
+/// The running watch request of an informer. kube's watcher reports neither bookmarks nor the end
+/// of a watch.
 #[derive(Debug)]
 pub(super) struct WatchRequest {
     /// The API server accepted a watch request. A watch that resumes delivers no event by itself.
@@ -29,7 +29,7 @@ pub(super) struct WatchRequest {
     /// The age that the watch confirms.
     pub(super) age: Arc<WatchAge>,
     pub(super) rewind_check: Arc<RewindCheck>,
-    /// After which the API server ends the watch.
+    /// The time after which the API server ends the watch.
     timeout: Duration,
     has_failed: AtomicBool,
 }

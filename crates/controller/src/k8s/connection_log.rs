@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{info, warn};
 
-/// How often an outage is logged, and the shortest time between two of them.
+/// The minimum time between two log lines about outages.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The error of a request that got no response while no other request got one either. The
@@ -32,7 +32,7 @@ pub(super) struct ConnectionLog {
 
 #[derive(Default)]
 struct State {
-    /// How many requests have got a response.
+    /// The number of requests that got a response.
     responses: u64,
     /// When an outage was last logged.
     logged: Option<Instant>,

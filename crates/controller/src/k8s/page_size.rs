@@ -25,14 +25,14 @@ pub(crate) const MAX_PAGE_SIZE: u32 = 250;
 /// Objects of the first page. The largest objects that etcd stores by default have 1.5 MiB.
 const FIRST_PAGE_SIZE: u32 = 16;
 
-/// What a page should have. It is in memory as a whole before its objects are reduced to what the
+/// The size to aim at. A page is in memory as a whole before its objects are reduced to what the
 /// caches need.
 const TARGET_BYTES: usize = 4 << 20;
 
 /// A page that is larger ends with an error, unless it has a single object.
 const MAX_BYTES: usize = 32 << 20;
 
-/// How much larger than the last page the next one may be.
+/// The maximum factor by which a page may have more objects than the last one.
 const MAX_GROWTH: u32 = 4;
 
 /// Reduces the `limit` of list requests, such that pages of a path have about [`TARGET_BYTES`].
@@ -123,7 +123,7 @@ fn with_limit(uri: &Uri, limit: u32) -> Option<Uri> {
 struct Page {
     sizes: Sizes,
     path: String,
-    /// How many objects were requested.
+    /// The number of requested objects.
     objects: u32,
     bytes: usize,
 }

@@ -10,12 +10,12 @@ use std::{
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{Layer, Service};
 
-/// How many requests may be sent in a time.
+/// A limit of the request rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
     /// Requests per second in the long run. Zero, a negative number and NaN mean one request a day.
     pub qps: f64,
-    /// How many requests may be sent at once after a pause. Zero means one.
+    /// The number of requests that may be sent at once after a pause. Zero means one.
     pub burst: u32,
 }
 

@@ -8,8 +8,8 @@ use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 
-/// Why a request failed. Prints as client-go does, because the text ends in conditions and events.
-/// For that reason, the cause is part of the text and not a source.
+/// An error of a request for a path. Prints as client-go does, because the text is shown in
+/// conditions and events. For that reason, the cause is part of the text and not a source.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RequestError {
     /// The API server refused the request. If its response has no Status object, this one is made
@@ -46,7 +46,7 @@ impl RequestError {
 /// The largest response body that is read. The resources of an API group take less than a tenth.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// How much of a text response becomes part of an error message.
+/// The maximum size of a text response in an error message.
 const MAX_TEXT_BYTES: usize = 2048;
 
 /// A request for one path.
@@ -168,7 +168,8 @@ pub(crate) fn path_segment(name: &str) -> String {
     segment
 }
 
-/// Why a request failed. The text ends in conditions, events and logs, so it includes the causes.
+/// An error of a request through kube. The text is shown in conditions, events and logs, so it
+/// includes the causes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The API server responded with an error. Prints its message.

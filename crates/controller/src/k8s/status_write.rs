@@ -1,4 +1,4 @@
-//! Who wrote an autoscaler's status, according to its `managedFields`.
+//! The writers of an autoscaler's status, from its `managedFields`.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl FieldManager {
     /// project with leader election.
     pub fn parse_lease(manager: &str) -> Option<(&str, &str)> {
         let lease = manager.strip_prefix(FIELD_MANAGER)?.strip_prefix(':')?;
-        // A name that was cut off names another lease, or none.
+        // At the maximum length, the name of the lease may be cut off.
         lease.split_once('/').filter(|_| manager.len() < MAX_FIELD_MANAGER)
     }
 }

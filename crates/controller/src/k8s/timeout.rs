@@ -36,7 +36,7 @@ pub(super) struct RequestTimeout<S> {
     timeout: Duration,
 }
 
-/// Has Go's text, because it ends in conditions and events.
+/// Has Go's text, because it is shown in conditions and events.
 #[derive(Debug, thiserror::Error)]
 #[error("context deadline exceeded")]
 struct DeadlineExceeded;

@@ -212,7 +212,7 @@ fn desired_replicas(autoscalers: &[CachedAutoscaler]) -> MetricFamily {
     family.build()
 }
 
-/// Whether forecasts are used, and how the checks ended.
+/// The metrics with forecasts by reason, and the checks by result.
 fn forecasts(autoscalers: &[CachedAutoscaler], forecasts: &Forecasts) -> [MetricFamily; 2] {
     let now = Timestamp::now();
     let mut counts = [(ForecastReason::Forecasting, 0_u32); 5];

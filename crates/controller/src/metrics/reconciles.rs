@@ -169,7 +169,7 @@ impl RequestObserver for Telemetry {
         status: Option<StatusCode>,
         duration: Duration,
     ) {
-        // Reads may be of an informer or of the lease, which say nothing about the workers.
+        // Reads may be of an informer, which says nothing about the workers.
         if status.is_some() && *method != Method::GET {
             self.health.responded();
         }

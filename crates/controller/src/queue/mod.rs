@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.sleeper.notify_one();
     }
 
-    /// How many keys are queued, due or not. Excludes keys in progress.
+    /// The number of queued keys, due or not. Excludes keys in progress.
     pub fn len(&self) -> usize {
         self.shared.state.lock().queued()
     }
@@ -147,7 +147,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// How many keys are due and wait for a worker. Takes linear time.
+    /// The number of keys that are due and wait for a worker. Takes linear time.
     pub fn depth(&self) -> usize {
         self.shared.state.lock().due(Instant::now())
     }
@@ -157,7 +157,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().stats(Instant::now())
     }
 
-    /// How many keys are in progress.
+    /// The number of keys in progress.
     pub fn in_progress(&self) -> usize {
         self.shared.state.lock().in_progress()
     }

@@ -35,14 +35,14 @@ impl InitialDelay {
     }
 }
 
-/// The start of the next slot, for autoscalers with a period of their own: it begins at the end of
-/// a reconcile, so without slots each of them would need a wake-up and a network packet of its own.
-/// Slots are counted from `epoch`.
+/// The start of the next slot after `epoch`, for autoscalers with a period of their own. Such a
+/// period begins at the end of a reconcile, so without slots each autoscaler would need a wake-up
+/// and a network packet of its own.
 pub(crate) fn next_slot(at: Instant, epoch: Instant, period: Duration) -> Instant {
     let (slots, period) = (u128::from(SLOTS), period.as_nanos().max(1));
     let slot = (at.saturating_duration_since(epoch).as_nanos() * slots).div_ceil(period);
-    // Not a multiple of a rounded slot: then a period would not be a whole number of slots, and each
-    // period a slot longer.
+    // Slots are not rounded: otherwise a period would not be a whole number of slots, and each
+    // would last a slot longer.
     u64::try_from(slot * period / slots).map_or(at, |nanos| epoch + Duration::from_nanos(nanos))
 }
 

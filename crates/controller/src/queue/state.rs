@@ -8,11 +8,11 @@ use tokio::time::Instant;
 /// Statistics of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStats {
-    /// How many keys are due and wait for a worker.
+    /// The number of keys that are due and wait for a worker.
     pub depth: usize,
-    /// How many keys have become due since the start.
+    /// The number of keys that have become due since the start.
     pub adds: u64,
-    /// How often keys were added since the start, including keys that were queued already.
+    /// The number of adds since the start, including those of keys that were queued already.
     pub scheduled: u64,
     /// For how long the keys in progress have been processed, in total.
     pub unfinished: Duration,
@@ -30,11 +30,11 @@ pub(super) struct State<K> {
     queued: HashMap<K, Position>,
     in_progress: HashMap<K, Progress>,
     sequence: u64,
-    /// How often keys were added.
+    /// The number of adds.
     scheduled: u64,
-    /// How many keys were started.
+    /// The number of keys that a worker took.
     started: u64,
-    /// How many keys were removed when they were due.
+    /// The number of due keys that were removed before a worker took them.
     removed_when_due: u64,
     last_progress: Option<Instant>,
     is_started: bool,

@@ -43,7 +43,7 @@ pub(super) struct Attempt<'a> {
     pub(super) owned_pods: Option<SelectedPods>,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 pub(super) enum Outcome<'a> {
     /// The autoscaler was decided on, and its status was written or the write failed.
     Finished(Finished<'a>),
@@ -89,12 +89,12 @@ impl<'a> Attempt<'a> {
         earlier.wall.checked_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
-    /// How long the reconcile has taken so far.
+    /// The duration of the reconcile so far.
     pub(super) fn duration(&self) -> Duration {
         self.reconciler.clock.instants().monotonic.saturating_sub(self.started)
     }
 
-    /// How long the reconcile may still read metrics or start to write the scale.
+    /// The time left to read metrics or to start to write the scale.
     pub(super) fn time_left(&self) -> Duration {
         self.reconciler.timeout.saturating_sub(self.duration())
     }

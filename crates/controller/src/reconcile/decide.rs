@@ -35,7 +35,7 @@ struct Decided<'a> {
     decision: Decision<'a>,
     /// The time that the decision was made with. The timestamps in the history refer to it.
     at: Instants,
-    /// How long the read of each metric took.
+    /// The duration of each metric's read, by metric index.
     read_durations: Vec<Duration>,
 }
 
@@ -123,8 +123,8 @@ impl<'a> Attempt<'a> {
     /// - before the first GET, and after a scale write that failed: the cache may lack what a
     ///   predecessor or that write did;
     /// - after a failed reconcile: the target may be gone;
-    /// - if the autoscaler's own sync period is long: what contradicts the cache is counted in
-    ///   reconciles, and a request in a minute costs nothing.
+    /// - if the autoscaler's own sync period is long: mismatches with the cache are counted in
+    ///   reconciles, so they would be detected late, and a request a minute costs little.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         if self.autoscaler.scale_is_trusted()
             && !may_be_at_zero(self.hpa, self.settings)
@@ -168,7 +168,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Finds out which of the pods the target owns.
+    /// Finds the pods that the target owns.
     async fn find_owned_pods(&mut self, target: &ScaleObject) {
         let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
         let Ok(selector) = Selector::parse(&target.scale.selector) else { return };

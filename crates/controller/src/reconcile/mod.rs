@@ -6,11 +6,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `observer`, `peer_warnings`, `reconciler`, `worker_slot` | callbacks; what reconciles share |
-//! | `attempt`, `status_patch`, `metric_values` | the state; patches of a status; what changed in it |
+//! | `attempt`, `status_patch`, `metric_values` | the state; patches and changes of a status |
 //! | `read` | reads the target's scale, its pods and the metrics |
 //! | `report` | logs, records events |
 //! | `write_status` | reads the stored autoscaler and patches its status |
-//! | `write_scale` | checks the decision against the API server, premarks a zero, writes the scale |
+//! | `write_scale` | verifies the decision, premarks a zero, writes the scale |
 //! | `decide` | decides, and decides again while the inputs of the decision change |
 //! | `dry_run` | decides and compares with the peer, writes nothing |
 

@@ -20,7 +20,7 @@ pub struct Reconciled<'a> {
     pub at: Timestamp,
     /// From the start of the reconcile until now.
     pub duration: Duration,
-    /// How long the read of each metric took, by metric index; zero for metrics that weren't read.
+    /// The duration of each metric's read, by metric index; zero for metrics that weren't read.
     pub read_durations: &'a [Duration],
 }
 

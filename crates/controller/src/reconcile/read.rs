@@ -1,4 +1,4 @@
-//! What a reconcile reads: the target's scale, its pods, its metrics.
+//! Reads the target's scale, its pods and the metrics.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::{
     scale_target::{GroupKind, Mapping, ScaleObject, ScaleUnavailable, read_scale},
 };
 
-/// How many metrics of one autoscaler are read at once, so that an autoscaler with many metrics
-/// doesn't delay the others.
+/// The maximum number of metrics of one autoscaler that are read at once, so that an autoscaler
+/// with many metrics doesn't delay the others.
 const MAX_CONCURRENT_QUERIES: usize = 8;
 
 /// A target whose scale was read.

@@ -23,11 +23,11 @@ pub struct Reconciler {
     /// Reads autoscalers, writes their status.
     pub client: Client,
     pub settings: Arc<SettingSource>,
-    /// How long a reconcile may read metrics and repeat its decision. A write that has started by
+    /// The time limit for reading metrics and repeating the decision. A write that has started by
     /// then has its own timeout.
     pub timeout: Duration,
-    /// How often a status may be written in which only metric values changed, by no more than the
-    /// tolerance.
+    /// The minimum time between status writes for which only metric values changed, by no more than
+    /// the tolerance.
     pub status_interval: Duration,
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,
@@ -45,9 +45,9 @@ pub struct Reconciler {
     /// The time that decisions are made with.
     pub clock: Arc<dyn Clock>,
     pub observer: Arc<dyn Observer>,
-    /// Autoscalers in dry run, and how their comparisons ended.
+    /// The comparisons of autoscalers in dry run.
     pub shadow: Arc<ShadowRecords>,
-    /// What forecasts of all autoscalers share.
+    /// The state that the forecasts of all autoscalers share.
     pub forecasts: Arc<Forecasts>,
     /// The field manager of status writes.
     pub field_manager: FieldManager,

@@ -20,7 +20,7 @@ use crate::{
     key::HpaKey,
 };
 
-/// What two controllers of one autoscaler do.
+/// The consequence of two controllers for one autoscaler.
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {
@@ -90,8 +90,8 @@ impl Reconciler {
     }
 }
 
-/// Logs what changed: a scaling, a failure that is new or differs from the last, its end. Everything
-/// else is logged at debug, and there with all details.
+/// Logs changes: a scaling, a failure that is new or differs from the last, its end. Everything
+/// else is logged at debug level, with all details.
 pub(super) fn log_conclusion(
     conclusion: &Conclusion,
     hpa: &HorizontalPodAutoscaler,

@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// After this time, a request is slow. Each slow request occupies a worker for so long.
+/// A request that takes longer is slow. It occupies a worker for this time.
 const SLOW: Duration = Duration::from_millis(200);
 
 /// One slot for each worker, `--concurrent-horizontal-pod-autoscaler-syncs`.
@@ -40,8 +40,8 @@ pub struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Waits without occupying the slot, unless `wait` is ready at once. Until then,
-    /// another reconcile can use it.
+    /// Waits without occupying the slot, unless `wait` is ready at once. During the wait, another
+    /// reconcile can use it.
     pub(super) async fn release_during<F: Future>(&self, wait: F) -> F::Output {
         let mut wait = pin!(wait);
         if let Poll::Ready(output) = poll!(wait.as_mut()) {

@@ -15,7 +15,7 @@ use crate::{cache::desired_state_eq, k8s::ApiError, scale_target::ScaleError};
 /// If the pod watch was last confirmed this long ago, the pods are listed before a scale-down.
 pub const MAX_POD_AGE: Duration = Duration::from_mins(1);
 
-/// How the write of a scale ended.
+/// The outcome of a scale write.
 pub(super) enum ScaleWrite {
     /// It was written, or failed for good.
     Done(Result<(), ScaleNotWritten>),
@@ -27,7 +27,7 @@ pub(super) enum ScaleWrite {
     HpaChanged,
 }
 
-/// Why a scale was not written, or may not have been. The text becomes part of the `AbleToScale`
+/// A scale was not written, or may not have been. The text becomes part of the `AbleToScale`
 /// condition and of an event, so it includes the cause.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleNotWritten {
@@ -77,8 +77,8 @@ impl Attempt<'_> {
         self.write_scale(target, replicas).await
     }
 
-    /// Why the cached pods don't suffice for this decision. A scale-down because of missing pods, or
-    /// of pods whose readiness is outdated, could remove pods that carry load.
+    /// The reason why the cached pods don't suffice for this decision. A scale-down because of
+    /// missing pods, or of pods whose readiness is outdated, could remove pods that carry load.
     fn reason_to_list_pods(&self, decision: &Decision<'_>, scale: &Scale) -> Option<&'static str> {
         let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
         if !is_down || decision.explanation().metrics.is_empty() {

@@ -33,7 +33,7 @@ const TIME_SLACK: Duration = Duration::from_secs(1);
 /// makes another one necessary.
 const MAX_STATUS_WRITES: usize = 3;
 
-/// Why a request for an autoscaler failed.
+/// An error of a request for an autoscaler.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HpaRequestError {
     #[error(transparent)]
@@ -59,7 +59,7 @@ impl HpaRequestError {
     }
 }
 
-/// Why a status was not written.
+/// The reason for which a status was not written.
 pub(super) enum StatusWriteError {
     /// The autoscaler was deleted or re-created.
     Gone,
@@ -88,8 +88,8 @@ impl Attempt<'_> {
     }
 
     /// Whether the status needs no write yet: only metric values changed, by no more than the
-    /// tolerance, and the last write was less than the status interval ago. A later reconcile writes
-    /// the values of that time.
+    /// tolerance, and the last write was less than the status interval ago. A later reconcile
+    /// writes the values of that time.
     fn may_wait(&self, status: &HorizontalPodAutoscalerStatus) -> bool {
         let interval = self.reconciler.status_interval;
         let is_recent = |at: Duration| self.started.saturating_sub(at) + TIME_SLACK < interval;

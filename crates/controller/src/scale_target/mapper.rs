@@ -19,11 +19,11 @@ use super::{
 };
 use crate::k8s::RequestError;
 
-/// The most groups in the cache. Users choose the groups in their `scaleTargetRef`s, so there can
-/// be any number of them.
+/// The number of cached groups from which unserved and old ones are dropped. Users choose the
+/// groups in their `scaleTargetRef`s, so there can be any number of them.
 const MAX_GROUPS: usize = 1024;
 
-/// How a [`RestMapper`] caches discovery results.
+/// The configuration of a [`RestMapper`].
 #[derive(Clone, Copy, Debug)]
 pub struct MapperConfig {
     pub request_timeout: Duration,

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::k8s::{RequestError, path_segment};
 
-/// Why a kind could not be mapped to a resource. Prints as client-go does.
+/// An error when mapping a kind to a resource. Prints as client-go does.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MapperError {
     /// An `apiVersion` is neither `version` nor `group/version`.

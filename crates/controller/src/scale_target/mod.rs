@@ -1,4 +1,4 @@
-//! Scale targets: the resource that a `scaleTargetRef` names, and the scale of an object of it.
+//! Scale targets: the resource that a `scaleTargetRef` names, and the scale of one of its objects.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod differential;

@@ -1,12 +1,12 @@
-//! Which pods a target owns: those whose chain of controller references ends at it.
+//! The pods that a target owns: those whose chain of controller references ends at it.
 //!
-//! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; other kinds own them
-//! directly. The owners between are read once and kept, because a reference to a controller changes
-//! only by adoption. So a rollout costs one request for its new ReplicaSet, and an autoscaler that
-//! doesn't ask for owned pods costs nothing.
+//! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; other kinds own
+//! them directly. The owners between are read once and cached, because a reference to a controller
+//! changes only by adoption. So a rollout costs one request for its new ReplicaSet, and an
+//! autoscaler that doesn't ask for owned pods costs nothing.
 //!
-//! The controllers of built-in kinds make pods in one way only. So for these targets, a Job with their
-//! labels needs neither a request nor a permission: it can't lead to them.
+//! A built-in kind owns pods in one way only. So for these targets, the Job of a pod with their
+//! labels is not read, which would need a permission: its chain can't end at them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,14 +31,14 @@ use super::{
 };
 use crate::k8s::{ApiRequest, path_segment};
 
-/// How long an owner is kept. An adoption takes effect within this time.
+/// How long an owner is cached. An adoption takes effect within this time.
 const MAX_AGE: Duration = Duration::from_mins(5);
-/// The maximum length of a chain. That of an Argo Rollout has three links.
+/// The maximum length of a chain. That of a Deployment or an Argo Rollout has two links.
 const MAX_LINKS: usize = 5;
-/// How many owners are kept.
+/// The maximum number of cached owners.
 const MAX_OWNERS: usize = 50_000;
 
-/// Why a chain of references can't be followed.
+/// A chain of references can't be followed.
 #[derive(Debug, thiserror::Error)]
 enum OwnerError {
     /// The kind of an owner is not known, or discovery failed.
@@ -58,12 +58,12 @@ pub struct Owners {
     mapper: Arc<RestMapper>,
     timeout: Duration,
     /// The controllers of owners, by the owners' UIDs.
-    controllers: Mutex<HashMap<Box<str>, Known>>,
+    controllers: Mutex<HashMap<Box<str>, CachedController>>,
 }
 
 /// The controller of an owner, and when it was read.
 #[derive(Clone)]
-struct Known {
+struct CachedController {
     controller: Option<OwnerReference>,
     read: Instant,
 }
@@ -147,19 +147,19 @@ impl Owners {
         namespace: &str,
         owner: &OwnerReference,
     ) -> Result<Option<OwnerReference>, OwnerError> {
-        if let Some(known) = self.controllers.lock().get(&owner.uid)
-            && known.read.elapsed() < MAX_AGE
+        if let Some(cached) = self.controllers.lock().get(&owner.uid)
+            && cached.read.elapsed() < MAX_AGE
         {
-            return Ok(known.controller.clone());
+            return Ok(cached.controller.clone());
         }
         let controller = self.read_controller(namespace, owner).await?;
-        let known = Known { controller: controller.clone(), read: Instant::now() };
+        let read = CachedController { controller: controller.clone(), read: Instant::now() };
         let mut controllers = self.controllers.lock();
         if controllers.len() >= MAX_OWNERS {
-            controllers.retain(|_, known| known.read.elapsed() < MAX_AGE);
+            controllers.retain(|_, cached| cached.read.elapsed() < MAX_AGE);
         }
         if controllers.len() < MAX_OWNERS {
-            controllers.insert(owner.uid.clone(), known);
+            controllers.insert(owner.uid.clone(), read);
         }
         Ok(controller)
     }
@@ -213,7 +213,7 @@ impl Owners {
     }
 }
 
-/// The end of chains.
+/// The target at which chains must end.
 struct TargetIdentity<'a> {
     uid: &'a str,
     links: Links,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::k8s::{ApiRequest, RequestError, path_segment};
 
-/// Why a scale could not be read or written. Prints as client-go does, mostly the API server's own
+/// An error when reading or writing a scale. Prints as client-go does, mostly the API server's own
 /// message.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ScaleError {
@@ -238,7 +238,7 @@ impl ScaleClient {
     }
 }
 
-/// Why the target's scale could not be read.
+/// The target's scale could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct ScaleUnavailable {

@@ -49,8 +49,8 @@ pub fn scale_as_seen_by_peer(peer: &HorizontalPodAutoscalerStatus, scale: Scale)
     Scale { spec_replicas: peer.current_replicas, ..scale }
 }
 
-/// Compares a decision with the status that the peer wrote on the same inputs. If `is_new_status`, the
-/// peer wrote it since the last comparison, so a scaling in it is new.
+/// Compares a decision with the status that the peer wrote on the same inputs. If `is_new_status`,
+/// the peer wrote it since the last comparison, so a scaling in it is new.
 pub fn compare(
     decision: Decision<'_>,
     peer: &HorizontalPodAutoscalerStatus,
@@ -137,7 +137,7 @@ fn add_scale_event(history: &mut History, from: i32, to: i32, at: Timestamp) {
     events.push(ScaleEvent { change, at, outdated: false });
 }
 
-/// The fields that differ between two statuses, as far as they are part of the decision.
+/// The fields of the decision that differ between two statuses.
 pub fn differences(
     ours: &HorizontalPodAutoscalerStatus,
     theirs: &HorizontalPodAutoscalerStatus,

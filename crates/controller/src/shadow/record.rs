@@ -31,15 +31,15 @@ const WEIGHT_UNSEEN: usize = 1;
 /// The weight of consecutive comparisons that makes a difference count.
 const THRESHOLD: usize = 2 * WEIGHT;
 /// The threshold if timing matters: the two controllers read different metric values, or a window
-/// or a policy changed a decision. The times of their recommendations and scale events differ by up to a sync
-/// period, so that windows and policies end that much earlier for one of them.
+/// or a policy changed a decision. The times of their recommendations and scale events differ by up
+/// to a sync period, so windows and policies end that much earlier for one of them.
 const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT;
 
 /// The syncs after which an unchanged status counts as the peer's decision on the current inputs.
 const MIN_UNCHANGED_SYNCS: u32 = 2;
 
-/// How many earlier inputs are kept. The peer reads at some time between two of our reconciles, and
-/// the later of them may have read while the peer scaled.
+/// The number of earlier inputs that are kept. The peer reads at some time between two of our
+/// reconciles, and the later of them may have read while the peer scaled.
 const EARLIER_INPUTS: usize = 2;
 
 /// The result of a comparison.
@@ -155,7 +155,7 @@ pub(crate) struct ShadowRecord {
     pub(super) past: Duration,
     /// The monotonic time from which the peer's whole relevant past is known.
     past_known_from: Duration,
-    /// How many of our reconciles saw a new status of the peer.
+    /// The number of our reconciles that saw a new status of the peer.
     pub(super) new_statuses: u64,
     /// Our reconciles since the peer's status changed.
     unchanged_syncs: u32,
@@ -206,15 +206,15 @@ impl ShadowRecord {
         }
     }
 
-    /// Updates the record with the current autoscaler. `None` if there is no status to compare with:
-    /// the peer has not written one yet, or not since the spec changed.
+    /// Updates the record with the current autoscaler. `None` if there is no status to compare
+    /// with: the peer has not written one yet, or not since the spec changed.
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
         let before = std::mem::replace(&mut self.last_seen, hpa.clone());
         let is_new_status = before.status != hpa.status;
         self.new_statuses += u64::from(is_new_status);
         let is_spec_changed = before.spec != hpa.spec;
         if is_spec_changed {
-            // They are of the old spec's metrics.
+            // The inputs have the metrics of the old spec.
             self.inputs.clear();
         }
         self.unchanged_syncs =

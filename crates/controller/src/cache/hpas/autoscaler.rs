@@ -68,7 +68,7 @@ struct Latest {
     /// Identifies the spec in responses, see `HpaResponse::spec_hash`. `None` before the first
     /// response with this spec.
     spec_hash: Option<u64>,
-    /// Derived from the object when they are first needed.
+    /// Derived from the object on the first read.
     settings: OnceLock<Arc<Settings>>,
 }
 
@@ -116,7 +116,7 @@ struct StoredHistory {
     restored: Option<Restored>,
 }
 
-/// What is known about the end of a restored history.
+/// The end of a restored history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Restored {
     /// The target's replicas at that time. `None` if the history may lack its last part.

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-/// A value that is absent.
+/// Stands for an absent value in a sample.
 const NONE: i64 = i64::MIN;
 /// The numbers of a sample before the values of its metrics: time, current, desired, proposed.
 const FIXED: usize = 4;
-/// What an allocation costs beside its bytes.
+/// The estimated overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
 /// The last decisions of one autoscaler: what was decided, for each run of decisions with the same

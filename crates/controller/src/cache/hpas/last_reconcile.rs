@@ -5,7 +5,7 @@ use std::time::Duration;
 use hpa_calc::decide::ReconcileError;
 use tokio::time::Instant;
 
-/// Why a reconcile failed: the `error` label of the reference's metrics.
+/// The class of a reconcile's error: the `error` label of the reference's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// The spec is invalid.
@@ -30,9 +30,9 @@ pub(crate) struct LastReconcile {
     /// Desired replicas of the last reconcile that succeeded.
     pub(crate) desired_replicas: Option<i32>,
     pub(crate) error: Option<ErrorClass>,
-    /// Before the first reconcile, when the autoscaler was first seen.
+    /// When it finished. Before the first reconcile, when the autoscaler was cached.
     pub(crate) finished: Instant,
-    /// How much longer its own sync period is than the controller's.
+    /// The time by which the autoscaler's own sync period exceeds the controller's.
     pub(crate) excess: Duration,
     /// When the next periodic reconcile is due.
     pub(crate) next_due: Option<Instant>,
@@ -54,14 +54,14 @@ impl Default for LastReconcile {
 }
 
 impl LastReconcile {
-    /// When it finished, or later by as much as its own sync period is longer than the controller's:
-    /// only what is beyond the period is late.
+    /// The time from which the age of the last reconcile counts: its end plus the excess of the
+    /// autoscaler's own sync period, so that a long period doesn't look late.
     pub(crate) fn counts_from(&self) -> Instant {
         self.finished + self.excess
     }
 }
 
-/// What a reconcile decided in detail.
+/// The details of a decision.
 #[derive(Debug)]
 pub(crate) struct ReconcileDetail {
     pub(crate) proposals: Vec<MetricProposal>,

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use crate::k8s::StatusWrite;
 
-/// What is known about the peer's status writes. Without a peer, it takes no memory on the heap.
+/// The peer's last status write. Without a peer, it takes no memory on the heap.
 #[derive(Debug, Default)]
 pub(super) struct PeerWrites(Mutex<Option<Box<Last>>>);
 

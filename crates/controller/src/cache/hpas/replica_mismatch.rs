@@ -1,4 +1,4 @@
-//! Notices that a target's replicas differ from its pods for long.
+//! Detects that a target's replicas differ from its pods for several reconciles.
 
 use hpa_calc::api::Pod;
 
@@ -17,8 +17,8 @@ pub(super) struct ReplicaMismatch {
 }
 
 impl ReplicaMismatch {
-    /// Compares the replicas that a target reports with its pods. Returns whether the next reconcile
-    /// must read the scale.
+    /// Compares the replicas that a target reports with its pods. Returns whether the next
+    /// reconcile must read the scale.
     ///
     /// Kinds differ in whether they count pods that are being deleted or have finished.
     pub(super) fn observe<'a>(

@@ -41,7 +41,7 @@ impl PodIndex {
         self.undecodable.lock().affects(namespace)
     }
 
-    /// How long ago the watch confirmed the index.
+    /// The time since the watch confirmed the index.
     pub fn watch_age(&self) -> &Arc<WatchAge> {
         &self.watch_age
     }

@@ -1,4 +1,4 @@
-//! Which pods the cache lacks.
+//! The pods that could not be decoded.
 
 use hashbrown::{HashMap, HashSet};
 

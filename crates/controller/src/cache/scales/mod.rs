@@ -97,7 +97,7 @@ impl ScaleCache {
         }
     }
 
-    /// How long ago the watch confirmed the cache.
+    /// The time since the watch confirmed the cache.
     pub(crate) fn watch_age(&self) -> &Arc<WatchAge> {
         &self.watch_age
     }

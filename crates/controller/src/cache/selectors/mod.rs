@@ -62,7 +62,7 @@ impl SelectorIndex {
         shard.read().matching(pods)
     }
 
-    /// How many autoscalers have a selector.
+    /// The number of autoscalers with a selector.
     pub fn len(&self) -> usize {
         self.namespaces.read().values().map(|shard| shard.read().len()).sum()
     }

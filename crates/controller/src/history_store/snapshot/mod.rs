@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// The maximum number of stored points of each kind: the largest and the smallest recommendations,
 /// scale-ups, scale-downs. If there are more, those closest in time are merged. Also the maximum
-/// number of stored failing metrics: of any further one, the failure starts again.
+/// number of stored failing metrics: the failure of any further one starts again after a restore.
 const MAX_POINTS: usize = 32;
 
 /// Failures and a wait for zero are not restored if the last leader ended longer ago: the metrics
@@ -29,8 +29,8 @@ const MAX_REPLICAS: i32 = 1_000_000;
 /// A number of replicas, and a Unix time in milliseconds.
 pub(super) type Point = (i32, i64);
 
-/// A metric that fails: its identity, since when it fails, since when its fallback is active, and
-/// since when it is read again. The times are Unix times in milliseconds.
+/// A metric that fails: its identity, and the times since which it fails, its fallback is
+/// active, and it is read again. The times are Unix times in milliseconds.
 pub(super) type Failure = (u64, i64, Option<i64>, Option<i64>);
 
 /// The stored history of one autoscaler.
@@ -240,7 +240,7 @@ fn sorted(mut points: Vec<Point>) -> Vec<Point> {
 }
 
 /// The points, in order of time, that are the largest or the smallest of a window that ends now. No
-/// window picks any other point: a later one is as large, and a later one is as small.
+/// window picks any other point: later points are at least as large, and at least as small.
 fn window_extremes(points: &[Point]) -> Vec<Point> {
     let (mut largest, mut smallest): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
     for point in points.iter().rev() {

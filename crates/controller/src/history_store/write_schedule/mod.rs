@@ -1,4 +1,4 @@
-//! Which shard is written when. No I/O.
+//! The schedule of shard writes. No I/O.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::key::HpaKey;
 
-/// How long a change waits, so that others are written together with it.
+/// The delay of a change, so that other changes are written together with it.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 /// The delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub(super) struct PendingShard {
     pub(super) version: Option<String>,
     /// When the first change since the last write was made.
     changed: Option<Instant>,
-    /// The same for the write in progress, and for one that failed.
+    /// When the first change in the write in progress, or in writes that failed, was made.
     unsaved: Option<Instant>,
     is_failing: bool,
     not_before: Instant,

@@ -34,7 +34,7 @@ const BUFFER: usize = 1024;
 #[derive(Clone, Copy)]
 pub(super) struct BackpressureLayer {
     pub(super) max_delay: Duration,
-    /// How many requests for one API group may wait for their responses.
+    /// The maximum number of requests for one API group that wait for their responses.
     pub(super) group_concurrency: usize,
 }
 

@@ -29,8 +29,8 @@ pub enum ClientSource {
     },
 }
 
-/// What replaces parts of a kubeconfig, as the flags of kubectl do. It has no effect on a service
-/// account, except for the impersonation.
+/// Replacements for parts of a kubeconfig, as with the flags of kubectl. With a service account,
+/// only the impersonation has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeconfigOverrides {
     /// Another cluster of the file than the context's.
@@ -43,7 +43,7 @@ pub struct KubeconfigOverrides {
     pub impersonate_groups: Vec<String>,
 }
 
-/// Why there is no client.
+/// An error when creating a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("unable to use kubeconfig {file}, {context}")]
@@ -67,7 +67,7 @@ pub enum ClientError {
     },
 }
 
-/// Why a kubeconfig can't be used.
+/// The cause of [`ClientError::Kubeconfig`].
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigProblem {
     #[error("not valid kubeconfig YAML")]
@@ -98,7 +98,7 @@ impl KubeconfigProblem {
     }
 }
 
-/// Why a configuration can't be turned into a client.
+/// The cause of [`ClientError::Build`].
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum ClientBuildError {
     #[error("unable to get credentials")]

@@ -36,18 +36,18 @@ pub use kubeconfig::{
 /// The minimum time between two watches of the same objects.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long an overloaded API server can hold requests back. It is less than a sync period and a
-/// lease duration.
+/// The maximum time for which a 429 holds requests back. It is less than the defaults of the sync
+/// period and the lease duration.
 const MAX_BACKPRESSURE: Duration = Duration::from_secs(5);
 
 /// Limits of one client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientLimits {
-    /// How many requests may wait for a response header. Each has a connection.
+    /// The maximum number of requests that wait for a response header. Each has a connection.
     pub concurrency: NonZeroUsize,
     /// `None` leaves the limit to the API server.
     pub rate: Option<RateLimit>,
-    /// How long a request may take until its response is complete. For a watch, until it starts.
+    /// The time until the response must be complete. For a watch, until it starts.
     pub request_timeout: Duration,
 }
 
