@@ -198,7 +198,7 @@ impl Cluster {
             replicas: self.replicas,
             pods,
             ready,
-            needed: number::ceil(load / self.target_load),
+            needed: number::pods_for(load, self.target_load),
             queues,
         }
     }
@@ -227,8 +227,13 @@ impl Cluster {
         let uid = format!("{}-{}", self.id.name, self.rollouts);
         let replicas = match self.kind {
             Kind::Deployment { .. } => 0,
-            // The pods keep their owner, and only new ones get the template.
-            Kind::StatefulSet(_) | Kind::Set => return,
+            // The pods keep their owner.
+            Kind::StatefulSet(_) => {
+                self.needs_reconcile = true;
+                return;
+            }
+            // Only new pods get the template.
+            Kind::Set => return,
         };
         self.revisions.push(Revision { uid, replicas });
         self.needs_reconcile = true;

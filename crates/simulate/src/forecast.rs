@@ -208,7 +208,9 @@ pub(crate) fn would_help(variant: &Variant) -> bool {
 fn past(variant: &Variant, start: Timestamp) -> impl Iterator<Item = (Timestamp, f64)> {
     (0..PAST_MINUTES).map(move |minute| {
         let second = f64::from(minute) * SECONDS_PER_MINUTE - PAST_SECONDS;
-        (timestamp_at(start, second), variant.workload.load_at(second))
+        let queues = variant.cluster.queues.iter();
+        let arriving: f64 = queues.map(|queue| queue.arrivals.at(second)).sum();
+        (timestamp_at(start, second), variant.workload.load_at(second) + arriving)
     })
 }
 
@@ -254,6 +256,18 @@ mod tests {
         assert!(!would_help(&Variant { controller: tolerant, ..base.clone() }), "never scaled");
         base.workload.past = Some(crate::workload::load::Load::Constant(300.0));
         assert!(!would_help(&base));
+    }
+
+    #[test]
+    fn arrivals_of_queues_are_a_part_of_the_past() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
+        let text = fs::read_to_string(examples.join("morning.yaml")).unwrap();
+        let (base, load) = text.split_once("  load:\n").unwrap();
+        let (load, rest) = load.split_once("metrics:\n  resource").unwrap();
+        let queue = "queues:\n- name: orders\n  metric: orders\n  arrivals:\n";
+        let text = format!("{base}{queue}{load}metrics:\n  resource{rest}");
+        let study = Study::parse(&text, &|_: &str| Err("there are no files".to_owned())).unwrap();
+        assert!(would_help(&study.variants[0]));
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl<'a> Simulator<'a> {
             return;
         }
         let sentence = explanation.sentence(&self.hpa);
-        let to = second + self.sync_period();
+        let to = (second + self.sync_period()).min(self.variant.cluster.duration.get());
         match self.run.problems.last_mut() {
             Some(last) if last.to >= second && last.sentence == sentence => last.to = to,
             _ => self.run.problems.push(Problem { from: second, to, sentence }),
@@ -364,6 +364,24 @@ pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Study;
+
+    #[test]
+    fn rollout_of_a_stateful_set_starts_without_another_change() {
+        let text = "name: rollout\nduration: 20m\nautoscaler:\n  metadata: {name: web}\n  spec:\n    \
+                    scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}\n    \
+                    minReplicas: 3\n    maxReplicas: 3\nworkload:\n  kind: StatefulSet\n  load: \
+                    {constant: 100}\nincidents:\n- {kind: rollout, at: 10m}\n";
+        let study = Study::parse(text, &|_: &str| Err(String::new())).unwrap();
+        let run = study.variants[0]
+            .run_with(RunOptions { records_timeline: true, ..RunOptions::default() });
+        let ready = |from: f64, to: f64| {
+            let points = run.timeline.iter().filter(|point| (from..to).contains(&point.second));
+            points.map(|point| point.ready).min()
+        };
+        assert_eq!(ready(300.0, 600.0), Some(3));
+        assert!(ready(600.0, 1200.0) < Some(3), "{:?}", run.timeline);
+    }
 
     #[test]
     fn results_keep_the_order_of_the_items() {

@@ -28,7 +28,7 @@ use crate::{
     other_pods::OtherPods,
     run::ControllerSettings,
     workload::{
-        load::parse_csv,
+        load::{Load, parse_csv},
         profile::PodProfile,
         scenario::{Scenario, ScenarioError, WorkloadSpec},
     },
@@ -68,12 +68,15 @@ pub struct Variant {
 
 impl Variant {
     /// The maximum load that a ready pod serves, in units per second. For a workload that only
-    /// drains queues, the maximum rate at which a pod drains.
+    /// drains queues, the maximum rate at which a pod drains all of them.
     pub fn pod_capacity(&self) -> f64 {
-        let drained = self.cluster.queues.iter().filter_map(|queue| queue.drain_per_pod);
-        let drained = drained.fold(0.0, f64::max);
         let capacity = self.profile().effective_capacity();
-        if drained > 0.0 { capacity.min(drained) } else { capacity }
+        if self.workload.load != Load::default() {
+            return capacity;
+        }
+        let drained: Option<f64> =
+            self.cluster.queues.iter().map(|queue| queue.drain_per_pod).sum();
+        drained.filter(|drained| *drained > 0.0).map_or(capacity, |drained| capacity.min(drained))
     }
 
     /// The profile of the workload's pods.

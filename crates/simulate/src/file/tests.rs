@@ -48,6 +48,25 @@ fn variants_are_patches_of_the_base_with_defaults_from_the_autoscaler() {
 }
 
 #[rstest]
+#[case::load_and_queue("load: {constant: 100}", 200.0)]
+#[case::queues_only("profile: {capacity: 200}", 15.0)]
+fn only_a_workload_without_load_is_limited_by_its_queues(
+    #[case] load: &str,
+    #[case] expected: f64,
+) {
+    let queue = |name: &str, rate: u32| {
+        format!(
+            "- {{name: {name}, metric: {name}, arrivals: {{constant: 1}}, drainPerPod: {rate}}}"
+        )
+    };
+    let queues = format!("{}\n{}\n", queue("q", 5), queue("r", 10));
+    let text = SCENARIO.replace("load: {constant: 100}", load);
+    let text = text.replace("- {name: q, metric: m, arrivals: {constant: 1}}\n", &queues);
+    let capacity = parse(&text).unwrap().variants[0].pod_capacity();
+    assert!((capacity - expected).abs() < 1e-9, "{capacity}");
+}
+
+#[rstest]
 #[case::syntax("duration: [", "duration: 10m", "line 4 column 11")]
 #[case::unknown("durations: 1m", "duration: 10m", "line 2, column 1: durations: unknown field")]
 #[case::wrong_type("duration: soon", "duration: 10m", "line 2, column 1: duration: ")]

@@ -103,7 +103,11 @@ fn comparison(results: &[Result]) -> String {
     let mut legend: Vec<_> =
         shown.map(|(name, meaning)| format!("{name}: {}.", escape(meaning))).collect();
     if best.is_some() {
-        legend.insert(0, "★: the least overload, then the least cost.".to_owned());
+        legend.insert(
+            0,
+            "★: the least overload, to 0.01 % of the load; among equals, the least cost."
+                .to_owned(),
+        );
     }
     let _ = writeln!(table, "</table></div>\n<p>{}</p>", legend.join(" "));
     table

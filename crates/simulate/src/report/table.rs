@@ -93,17 +93,20 @@ fn reaction(run: &Run) -> Option<String> {
 /// Overloads that differ by less than this share of the load are equal.
 const OVERLOAD_STEP: f64 = 1e-4;
 
-/// The index of the variant with the least overload; among equals, of the cheapest.
+/// The index of the variant with the least overload; among equals, of the cheapest. No overload is
+/// less than any.
 pub(super) fn best(results: &[Result]) -> Option<usize> {
     let has_prices = results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0);
     let key = |(_, run): &Result| {
         let outcome = &run.outcome;
         let cost = if has_prices { outcome.cost } else { outcome.pod_hours };
-        ((outcome.overload.share_of_load / OVERLOAD_STEP).round(), cost)
+        let overload = (outcome.overload.share_of_load / OVERLOAD_STEP).round();
+        (overload, outcome.overload.seconds > 0.0, cost)
     };
     let keys = results.iter().map(key).enumerate();
-    let best = keys
-        .min_by(|(_, one), (_, other)| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+    let best = keys.min_by(|(_, one), (_, other)| {
+        one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)).then(one.2.total_cmp(&other.2))
+    });
     best.map(|(index, _)| index).filter(|_| results.len() > 1)
 }
 

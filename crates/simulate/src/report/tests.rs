@@ -180,6 +180,20 @@ fn each_line_of_a_description_is_a_paragraph() {
 }
 
 #[test]
+fn variant_without_overload_is_better_than_a_cheaper_one_with_some() {
+    let study = scenario("variants:\n- {name: other, patch: {duration: 10m}}");
+    let mut results = run(&study);
+    for (index, share, seconds, pod_hours) in [(0, 9e-7, 16.0, 1.0), (1, 0.0, 0.0, 2.0)] {
+        let outcome = &mut results[index].1.outcome;
+        (outcome.overload.share_of_load, outcome.overload.seconds) = (share, seconds);
+        (outcome.pod_hours, outcome.cost) = (pod_hours, pod_hours);
+    }
+    assert_eq!(super::table::best(&results), Some(1));
+    results[1].1.outcome.overload.seconds = 1.0;
+    assert_eq!(super::table::best(&results), Some(0));
+}
+
+#[test]
 fn charts_share_their_axes_and_the_best_variant_has_a_star() {
     let study = scenario(
         "variants:\n- {name: large, patch: {autoscaler: {spec: {minReplicas: 9}}}}\n\

@@ -326,13 +326,17 @@ impl Samples {
     }
 }
 
-/// Parses a CSV file of times and values. Empty lines and lines that start with `#` are skipped.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Parses a CSV file of times and values, which may be in quotes. Empty lines and lines that start with `#` are skipped.
 pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
     let mut points = Vec::new();
     let mut start = None;
+    let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).peekable();
-    let is_header = |line: &str| line.chars().next().is_some_and(char::is_alphabetic);
+    let is_header =
+        |line: &str| line.trim_start_matches('"').starts_with(|first: char| first.is_alphabetic());
     lines.next_if(|(_, line)| is_header(line));
     for (line, text) in lines {
         points
@@ -343,9 +347,9 @@ pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
 
 fn parse_line(line: &str, start: &mut Option<Timestamp>) -> Result<(Seconds, f64), LineError> {
     let (time, value) = line.split_once(',').ok_or(LineError::MissingValue)?;
-    let value = value.trim();
+    let [time, value] = [time, value].map(|cell| cell.trim().trim_matches('"'));
     let parsed = value.parse().map_err(|_| LineError::InvalidValue(value.to_owned()))?;
-    Ok((parse_time(time.trim(), start)?, parsed))
+    Ok((parse_time(time, start)?, parsed))
 }
 
 fn parse_time(text: &str, start: &mut Option<Timestamp>) -> Result<Seconds, SecondsError> {

@@ -72,6 +72,7 @@ fn load_at_boundaries(#[case] load: Load, #[case] second: f64, #[case] expected:
 
 #[rstest]
 #[case::header("time,rps\n0,1\n# pause\n\n1m, 2.5\n")]
+#[case::exported("\u{feff}\"Time\",\"Value\"\r\n\"0\",\"1\"\r\n\"1m\",\"2.5\"\r\n")]
 #[case::timestamps("2026-01-01T00:00:00Z,1\n2026-01-01T00:01:00Z,2.5")]
 fn csv_is_parsed(#[case] text: &str) {
     assert_eq!(parse_csv(text).unwrap(), vec![(seconds(0), 1.0), (seconds(60), 2.5)]);

@@ -300,7 +300,7 @@ impl WorkloadObservation {
             offered: workload.offered,
             served: workload.served,
             drained: workload.drained,
-            needed: number::ceil((workload.offered + workload.arriving) / target),
+            needed: number::pods_for(workload.offered + workload.arriving, target),
             desired: workload.desired,
             pods: number::count(pods().filter(|pod| pod.lifecycle.is_active()).count()),
             ready: number::count(workload.ready_pods().count()),
