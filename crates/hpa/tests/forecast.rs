@@ -81,6 +81,15 @@ fn steep_mornings_are_forecastable() {
 }
 
 #[test]
+fn lower_target_that_costs_more_is_not_at_the_same_pod_hours() {
+    let folder = tempfile::tempdir().unwrap();
+    // Every load is a multiple of the target: with any lower one, there is a pod more.
+    let stdout = text(&forecast(&load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
+    assert!(stdout.contains(" fewer pod-hours, simulated pods were overloaded"), "{stdout}");
+    assert!(stdout.contains("target × 0.9999"), "{stdout}");
+}
+
+#[test]
 fn json_has_reason_and_comparison() {
     let folder = tempfile::tempdir().unwrap();
     let file = load(&folder, 28, |_| 1.0);

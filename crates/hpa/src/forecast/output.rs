@@ -15,6 +15,9 @@ use super::{
 };
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
+/// Pod-hours that differ by a smaller share are equal. A lower target can cost much more at once, if
+/// the load has plateaus at multiples of it.
+const EQUAL_POD_HOURS: f64 = 0.01;
 
 pub(super) fn text(analysis: &Analysis) -> String {
     let mut text = format!("{}\n{}\n", head(analysis), answer(analysis));
@@ -115,9 +118,14 @@ fn effect(analysis: &Analysis, comparison: &Comparison) -> String {
         Some(_) => "",
         None => " (with an assumed capacity)",
     };
+    let fewer = 1.0 - forecast.pod_hours / lowered.pod_hours;
+    let cost = if fewer < EQUAL_POD_HOURS {
+        "at the same pod-hours".to_owned()
+    } else {
+        format!("with {} fewer pod-hours", percent(fewer))
+    };
     format!(
-        "at the same pod-hours, simulated pods were overloaded for {} with them and for {} \
-         without{capacity}",
+        "{cost}, simulated pods were overloaded for {} with them and for {} without{capacity}",
         overload(forecast),
         overload(lowered)
     )
@@ -213,7 +221,7 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     };
     let header =
         ["", "POD-HOURS", "CHANGE", "OVERLOADED FOR", "OF THE TIME", "LOAD BEYOND CAPACITY"];
-    let lowered = format!("target × {:.3}, no forecasts", comparison.lowered_target);
+    let lowered = format!("target × {}, no forecasts", share_of_target(comparison.lowered_target));
     vec![
         header.map(str::to_owned).to_vec(),
         row("as it is", comparison.reactive),
@@ -223,12 +231,18 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     ]
 }
 
+/// With enough digits to differ from 1.
+fn share_of_target(share: f64) -> String {
+    let digits = (3..6).find(|digits| (1.0 - share) * 10_f64.powi(*digits) >= 0.5).unwrap_or(3);
+    format!("{share:.*}", usize::try_from(digits).unwrap_or(3))
+}
+
 fn quantiles(analysis: &Analysis) -> Vec<Vec<String>> {
     let header = [
         "QUANTILE",
         "POD-HOURS",
         "OVERLOADED FOR",
-        "WITHOUT FORECASTS, AT EQUAL POD-HOURS",
+        "WITHOUT FORECASTS, AT NO FEWER POD-HOURS",
         "FORECASTS HELP",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
