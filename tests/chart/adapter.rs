@@ -404,6 +404,7 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("image.digest=latest", "digest"),
         ("listenPort=443", "listenPort"),
         ("prometheus.url=prometheus", "url"),
+        ("prometheus.url=http://prometheus:9091", "write the port into prometheus.port only"),
         ("prometheus.path=prom", "path"),
         ("metricsRelistInterval=60", "metricsRelistInterval"),
         ("compat=pa", "compat"),

@@ -3,6 +3,10 @@
 {{- if contains "prometheus-adapter" .Values.image.repository }}
 {{- fail (printf "image.repository=%s is prometheus-adapter: set the repository of your hpa image" .Values.image.repository) }}
 {{- end }}
+{{- $url := tpl .Values.prometheus.url . }}
+{{- if and .Values.prometheus.port (regexMatch "^https?://[^/]*:[0-9]+(/|$)" $url) }}
+{{- fail (printf "prometheus.url=%s has a port, and prometheus.port is %v: write the port into prometheus.port only" $url .Values.prometheus.port) }}
+{{- end }}
 {{- if and .Values.tls.enable .Values.certManager.enabled }}
 {{- fail "tls.enable and certManager.enabled exclude each other" }}
 {{- end }}
