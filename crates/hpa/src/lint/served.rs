@@ -94,11 +94,11 @@ fn is_average(expr: &Expr<'_>) -> bool {
         Node::Binary(operator, _, operands) => {
             let [left, right] = &**operands;
             let is_either = |operand: &Expr<'_>| is_number(operand) || is_average(operand);
-            match is_any(operator, &["and", "or", "unless"]) {
+            if is_any(operator, &["and", "or", "unless"]) {
                 // The right operand is a default or a condition.
-                true => is_average(left),
-                false => is_either(left) && is_either(right) && !is_number(expr),
+                return is_average(left);
             }
+            is_either(left) && is_either(right) && !is_number(expr)
         }
         Node::Number | Node::Text(_) | Node::Selector(_) => false,
     }
