@@ -185,7 +185,7 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
       format: (value) => quantity(value, metric.unit),
     });
     showForecast(forecast, forecasts.find((one) => one.index === index), now);
-    showPods(pods, reported, metric.unit);
+    showPods(pods, reported, metric.sampleUnit);
   });
 }
 
@@ -280,7 +280,7 @@ function newMetric(charts) {
   return card;
 }
 
-function showPods({ details, summary, body, region }, reported, unit) {
+function showPods({ details, summary, body, region }, reported, sampleUnit) {
   const pods = reported?.podList ?? [];
   details.hidden = pods.length === 0;
   if (pods.length === 0) {
@@ -290,9 +290,6 @@ function showPods({ details, summary, body, region }, reported, unit) {
   const counts = CLASSES.map(([key, name]) => [pods.filter((pod) => pod.class === key).length, name]);
   const text = counts.filter(([amount]) => amount > 0).map(([amount, name]) => `${amount} ${name}`);
   setText(summary, `${count(pods.length, "pod")}: ${text.join(", ")}`);
-  // The sample of a utilization is the usage, not a percentage.
-  const isMemory = reported.name.includes("memory");
-  const sampleUnit = unit === "bytes" || isMemory ? "bytes" : "number";
   const shown = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
   const rank = Object.fromEntries(CLASSES.map(([key], index) => [key, -index]));
   const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));

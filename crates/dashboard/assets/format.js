@@ -1,6 +1,7 @@
 // Numbers and times for people.
 
-const MEBIBYTE = 1024 * 1024;
+const KIBIBYTE = 1024;
+const MEBIBYTE = 1024 * KIBIBYTE;
 
 /** A number with about three significant digits. */
 export function number(value) {
@@ -14,9 +15,18 @@ export function quantity(milli, unit) {
   const value = milli / 1000;
   switch (unit) {
     case "percent": return `${number(value)}%`;
-    case "bytes": return `${number(value / MEBIBYTE)}Mi`;
+    case "bytes": return bytes(value);
     default: return number(value);
   }
+}
+
+/** Bytes in mebibytes, or in a smaller unit if they are less than one. */
+function bytes(value) {
+  const size = Math.abs(value);
+  if (size >= MEBIBYTE) {
+    return `${number(value / MEBIBYTE)}Mi`;
+  }
+  return size >= KIBIBYTE ? `${number(value / KIBIBYTE)}Ki` : number(value);
 }
 
 /** A load with its unit; `unit` is null if the metric has its own. */

@@ -19,7 +19,7 @@ use kube::{
     core::GroupVersionKind,
 };
 
-use crate::{Options, metrics::MetricReader, past::PastSource};
+use crate::{Options, metrics::DecisionMetrics, past::PastSource};
 
 /// Limit for concurrent reads of scales.
 const MAX_CONCURRENT_READS: usize = 8;
@@ -30,7 +30,7 @@ pub(crate) struct Cluster {
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
     pub(crate) owners: Owners,
-    pub(crate) metrics: Arc<dyn MetricReader>,
+    pub(crate) metrics: Arc<dyn DecisionMetrics>,
     pub(crate) settings: Settings,
     pub(crate) policy: SettingPolicy,
     pub(crate) sync_period: Duration,

@@ -84,13 +84,20 @@ pub(crate) struct Objects<T> {
     pub(crate) items: BTreeMap<String, Arc<T>>,
     /// The first list is complete, or has failed.
     pub(crate) is_settled: bool,
-    /// The reason why the objects may be incomplete.
-    pub(crate) problem: Option<String>,
+    /// The error of the list or watch, until it works again.
+    watch_error: Option<String>,
+    /// The errors of objects that could not be decoded, by name.
+    rejected: BTreeMap<String, String>,
 }
 
 impl<T> Default for Objects<T> {
     fn default() -> Self {
-        Self { items: BTreeMap::new(), is_settled: false, problem: None }
+        Self {
+            items: BTreeMap::new(),
+            is_settled: false,
+            watch_error: None,
+            rejected: BTreeMap::new(),
+        }
     }
 }
 
@@ -149,30 +156,106 @@ impl<T> Drop for Follower<T> {
 }
 
 impl<T> Objects<T> {
+    /// The reason why the objects may be incomplete.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let rejected = || self.rejected.iter().map(|(name, error)| format!("{name}: {error}"));
+        self.watch_error.clone().or_else(|| rejected().next())
+    }
+
     fn change<K: ResourceExt>(
         &mut self,
         change: Change<K>,
         decode: &impl Fn(&K) -> Result<T, String>,
     ) {
+        self.is_settled = true;
+        // A change shows that the watch works again. After most errors it continues without a list.
+        self.watch_error = None;
         match change {
             Change::Replace(objects) => {
                 self.items.clear();
-                self.problem = None;
+                self.rejected.clear();
                 for object in &objects {
                     self.apply(object, decode);
                 }
             }
             Change::Apply(object) => self.apply(&object, decode),
-            Change::Delete(object) => _ = self.items.remove(&object.name_any()),
-            Change::Failed(error) => self.problem = Some(message(&error)),
+            Change::Delete(object) => self.remove(&object.name_any()),
+            Change::Failed(error) => self.watch_error = Some(message(&error)),
         }
-        self.is_settled = true;
     }
 
     fn apply<K: ResourceExt>(&mut self, object: &K, decode: &impl Fn(&K) -> Result<T, String>) {
+        let name = object.name_any();
+        self.remove(&name);
         match decode(object) {
-            Ok(item) => _ = self.items.insert(object.name_any(), Arc::new(item)),
-            Err(error) => self.problem = Some(format!("{}: {error}", object.name_any())),
+            Ok(item) => _ = self.items.insert(name, Arc::new(item)),
+            Err(error) => _ = self.rejected.insert(name, error),
         }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.items.remove(name);
+        self.rejected.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn object(name: &str, value: &str) -> ConfigMap {
+        from_value(json!({ "metadata": { "name": name }, "data": { "value": value } })).unwrap()
+    }
+
+    /// Decodes numbers.
+    fn decode(object: &ConfigMap) -> Result<i32, String> {
+        let value = object.data.as_ref().and_then(|data| data.get("value")).unwrap();
+        value.parse().map_err(|_| format!("{value} is not a number"))
+    }
+
+    fn failure() -> Change<ConfigMap> {
+        Change::Failed(watcher::Error::NoResourceVersion)
+    }
+
+    fn after(changes: impl IntoIterator<Item = Change<ConfigMap>>) -> Objects<i32> {
+        let mut objects = Objects::default();
+        for change in changes {
+            objects.change(change, &decode);
+        }
+        objects
+    }
+
+    #[test]
+    fn watch_error_lasts_until_the_next_change() {
+        assert!(after([failure()]).problem().is_some());
+        let recoveries = [
+            Change::Replace(Vec::new()),
+            Change::Apply(object("a", "1")),
+            Change::Delete(object("a", "1")),
+        ];
+        for recovery in recoveries {
+            assert_eq!(after([failure(), recovery]).problem(), None);
+        }
+    }
+
+    #[test]
+    fn rejected_object_replaces_the_decoded_one() {
+        let objects = after([Change::Apply(object("a", "1")), Change::Apply(object("a", "x"))]);
+        assert!(objects.items.is_empty());
+        assert_eq!(objects.problem().unwrap(), "a: x is not a number");
+    }
+
+    #[test]
+    fn rejection_lasts_until_the_object_is_valid_or_deleted() {
+        let rejected = || Change::Replace(vec![object("a", "x"), object("b", "2")]);
+        assert_eq!(
+            after([rejected(), failure(), Change::Apply(object("b", "3"))]).problem(),
+            Some("a: x is not a number".to_owned())
+        );
+        assert_eq!(after([rejected(), Change::Apply(object("a", "1"))]).problem(), None);
+        assert_eq!(after([rejected(), Change::Delete(object("a", "x"))]).problem(), None);
     }
 }

@@ -45,7 +45,7 @@ use crate::{
     access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, site::Site,
 };
 pub use crate::{
-    metrics::MetricReader,
+    metrics::DecisionMetrics,
     past::{Past, PastDecision, PastSample, PastSource, silence_limit},
 };
 
@@ -74,7 +74,7 @@ pub struct Options {
     /// The source of past decisions, if there is one.
     pub past: Option<Arc<dyn PastSource>>,
     /// The source of metrics. `None` for the metrics APIs.
-    pub metrics: Option<Arc<dyn MetricReader>>,
+    pub metrics: Option<Arc<dyn DecisionMetrics>>,
 }
 
 impl Default for Options {

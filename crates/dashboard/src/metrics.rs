@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use hpa_calc::{Inputs, Readings};
 use hpa_metrics::{Coalescing, KubeMetricsClient, read_all};
 
-/// Reads metrics.
+/// A source of the metrics for decisions.
 #[async_trait]
-pub trait MetricReader: Send + Sync {
+pub trait DecisionMetrics: Send + Sync {
     /// Reads the metrics for a decision. `inputs` has all its other inputs.
     ///
     /// Also returns problems of the source itself, as sentences without a full stop.
@@ -15,7 +15,7 @@ pub trait MetricReader: Send + Sync {
 
 /// The metrics APIs.
 #[async_trait]
-impl MetricReader for Coalescing<KubeMetricsClient> {
+impl DecisionMetrics for Coalescing<KubeMetricsClient> {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
         (read_all(self, inputs).await, Vec::new())
     }

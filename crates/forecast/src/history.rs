@@ -7,10 +7,12 @@ use jiff::Timestamp;
 /// The length of a bucket in seconds.
 pub const BUCKET_SECONDS: i64 = 300;
 const BUCKETS_PER_DAY: usize = 288;
-/// The maximum number of days in a history: four weeks to measure and four weeks before them.
+/// The maximum number of days in a history or trace. The gate uses 28: two weeks that it measures,
+/// and the two weeks before them that forecasts read.
 pub const MAX_DAYS: usize = 56;
-/// Five hours more: a forecast also reads the time around the same time of the first day, which the
-/// change of a clock moves. With them, 14 days take 8 KiB, which is a size of allocators.
+/// About five more hours. For the oldest day, a forecast also reads shortly before the same time of
+/// day, and daylight saving time shifts that by an hour. 64 buckets make 14 days exactly 8 KiB, an
+/// allocator size class.
 const EXTRA_BUCKETS: usize = 64;
 
 /// The newest means of a load, in buckets of five minutes. A bucket takes two bytes: 14 days take

@@ -27,8 +27,7 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     let overrides = KubeconfigOverrides {
         cluster: arguments.cluster.clone(),
         user: arguments.user.clone(),
-        impersonate: arguments.impersonate.clone(),
-        impersonate_groups: arguments.impersonate_groups.clone(),
+        ..arguments.impersonation.overrides()
     };
     let limits = ClientLimits {
         request_timeout: to_std(arguments.request_timeout),

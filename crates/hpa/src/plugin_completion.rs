@@ -65,16 +65,17 @@ fn complete(root: &Command, words: &[String]) -> Completion {
     // The flag whose value is the next word.
     let mut flag: Option<&Arg> = None;
     for word in before {
-        if flag.take().is_some() {
+        if flag.take().is_some_and(|flag| takes(flag, word)) {
             continue;
         }
         if word.starts_with('-') {
-            flag = flag_of(command, word).filter(|_| !word.contains('='));
+            flag = flag_of(command, word)
+                .filter(|flag| !word.contains('=') && !flag.is_require_equals_set());
         } else if let Some(inner) = command.find_subcommand(word) {
             command = inner;
         }
     }
-    match (flag, last.split_once('=')) {
+    match (flag.filter(|flag| takes(flag, last)), last.split_once('=')) {
         (Some(flag), _) => values(flag, last, ""),
         (None, Some((name, value))) if name.starts_with("--") => match flag_of(command, name) {
             Some(flag) => values(flag, value, &format!("{name}=")),
@@ -98,11 +99,14 @@ fn flag_of<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
         let short = flag.get_short().map(|name| &*name.encode_utf8(&mut short));
         long || short.is_some_and(|name| word.strip_prefix('-') == Some(name))
     };
-    // A flag whose value is optional takes it after `=` only.
-    let needs_value = |flag: &&Arg| {
-        flag.get_action().takes_values() && flag.get_num_args().is_none_or(|n| n.min_values() > 0)
-    };
-    command.get_arguments().filter(needs_value).find(is_it)
+    let takes_value = |flag: &&Arg| flag.get_action().takes_values();
+    command.get_arguments().filter(takes_value).find(is_it)
+}
+
+/// Whether a flag takes the next word as its value. One whose value is optional takes no flag.
+fn takes(flag: &Arg, word: &str) -> bool {
+    let is_optional = flag.get_num_args().is_some_and(|amount| amount.min_values() == 0);
+    !(is_optional && word.starts_with('-'))
 }
 
 fn values(argument: &Arg, typed: &str, prefix: &str) -> Completion {
@@ -166,6 +170,10 @@ mod tests {
     #[case::value_of_a_long_flag(&["explain", "--output", "y"], &["yaml"])]
     #[case::value_after_an_equals_sign(&["lint", "--output=s"], &["--output=sarif"])]
     #[case::value_named_like_a_subcommand(&["--help", "explain", "-n", "lint", "--watc"], &["--watch"])]
+    #[case::boolean_after_a_space(&["lint", "--collectors", ""], &["true", "false"])]
+    #[case::boolean_after_an_equals_sign(&["lint", "--collectors=f"], &["--collectors=false"])]
+    #[case::flag_after_a_boolean(&["lint", "--collectors", "--output", "s"], &["sarif"])]
+    #[case::started_flag_after_a_boolean(&["lint", "--collectors", "--outp"], &["--output"])]
     #[case::positional_value(&["completions", "ba"], &["bash"])]
     #[case::unknown_flag(&["explain", "--nothing=x"], &[])]
     fn last_word_is_completed(#[case] words: &[&str], #[case] expected: &[&str]) {
@@ -179,6 +187,12 @@ mod tests {
         for words in [&["lint", ""][..], &["explain", "-f", ""], &["explain", "--filename=w"]] {
             assert_eq!(completed(words), (Vec::new(), Directive::Files), "{words:?}");
         }
+    }
+
+    #[test]
+    fn flag_with_its_value_after_an_equals_sign_does_not_take_the_next_word() {
+        let (candidates, _) = completed(&["adapter", "--logtostderr", ""]);
+        assert!(candidates.contains(&"--prometheus-url".to_owned()), "{candidates:?}");
     }
 
     #[test]

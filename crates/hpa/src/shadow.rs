@@ -1,10 +1,15 @@
 //! `hpa shadow-report`.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
-use hpa_controller::{Dependencies, Telemetry, TelemetryOptions, k8s::Clients, shadow::Summary};
-use jiff::Timestamp;
+use hpa_calc::explain::counted;
+use hpa_controller::{
+    Dependencies, Telemetry, TelemetryOptions,
+    k8s::{ClientConfig, Clients},
+    shadow::Summary,
+};
+use jiff::{SignedDuration, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -29,12 +34,11 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
         .enable_all()
         .build()
         .context("unable to start the runtime")?;
-    let summary = runtime.block_on(compare(arguments));
+    let result = runtime.block_on(compare(arguments));
     runtime.shutdown_background();
-    let summary = summary?;
-    terminal::print(&summary.to_string())?;
-    if let Some(reason) = inconclusive(&summary) {
-        terminal::warn(&reason);
+    let (summary, length) = result?;
+    terminal::print(&format!("{}\n{summary}", headline(&summary, length)))?;
+    if inconclusive(&summary).is_some() {
         return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
     match summary.different {
@@ -60,40 +64,69 @@ fn short_comparison(arguments: &ShadowReportArguments) -> Option<String> {
     })
 }
 
+/// The result in one line.
+fn headline(summary: &Summary, length: SignedDuration) -> String {
+    let Summary { compared, decisions, different, rows, .. } = summary;
+    let autoscalers = counted(*compared, "autoscaler");
+    let counted_decisions = counted(*decisions, "decision");
+    match inconclusive(summary) {
+        Some(reason) if *decisions == 0 => format!("nothing was compared: {reason}"),
+        Some(reason) => {
+            format!("{autoscalers} compared for {length:#}: no difference could be found: {reason}")
+        }
+        None if *different == 0 => {
+            format!("{autoscalers} compared for {length:#}: no difference in {counted_decisions}")
+        }
+        None => {
+            let verb = if rows.len() == 1 { "differs" } else { "differ" };
+            format!(
+                "{} of {autoscalers} {verb}, in {different} of {counted_decisions}, compared for \
+                 {length:#}",
+                rows.len()
+            )
+        }
+    }
+}
+
 /// The reason why the comparison could not find a difference; `None` if it could.
 fn inconclusive(summary: &Summary) -> Option<String> {
     if summary.is_conclusive() {
         return None;
     }
-    let reason = match summary {
-        Summary { autoscalers: 0, .. } => "there are no HPAs".to_owned(),
+    Some(match summary {
+        Summary { autoscalers: 0, .. } => "there are no autoscalers".to_owned(),
         Summary { peer_is_active: false, .. } => {
             "the peer wrote no status. Check that it runs, or compare while the load changes"
                 .to_owned()
         }
-        Summary { decisions: 0, .. } => "no decision was compared; use a longer --for".to_owned(),
-        Summary { longest_past, .. } => {
+        Summary { decisions: 0, .. } => "no decision was due yet; use a longer --for".to_owned(),
+        Summary { longest_window, .. } => {
             format!(
                 "--for is shorter than the stabilization windows and policy periods (up to \
-                 {longest_past:#})"
+                 {longest_window:#})"
             )
         }
-    };
-    Some(format!("no difference could be found: {reason}"))
+    })
 }
 
-async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
+fn config(arguments: &ShadowReportArguments) -> ClientConfig {
+    let overrides = arguments.impersonation.overrides();
+    ClientConfig { overrides, ..client_config(&arguments.cluster) }
+}
+
+/// Also returns the length of the comparison, which a signal can end early.
+async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, SignedDuration)> {
     let shutdown = CancellationToken::new();
     signals::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
-    let clients =
-        Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;
+    let clients = Clients::with_observer(&config(arguments), telemetry.clone()).await?;
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let dependencies =
         Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };
     let length = to_std(arguments.length);
     info!(?length, "comparing decisions, writing nothing");
+    let start = Instant::now();
     let controller = hpa_controller::run(dependencies, options, shutdown.clone());
     tokio::pin!(controller);
     tokio::select! {
@@ -105,5 +138,85 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
             readiness.context("nothing was compared")?;
         }
     }
-    Ok(telemetry.shadow_summary(Timestamp::now()))
+    let elapsed = SignedDuration::try_from(start.elapsed())?;
+    let is_complete = elapsed >= arguments.length;
+    let elapsed = SignedDuration::from_secs(elapsed.as_secs());
+    let length = if is_complete { arguments.length } else { elapsed };
+    Ok((telemetry.shadow_summary(Timestamp::now()), length))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use hpa_controller::{HpaKey, k8s::KubeconfigOverrides, shadow::Row};
+    use rstest::rstest;
+
+    use super::*;
+    use crate::args::{Arguments, Command};
+
+    /// Twelve autoscalers, compared with an active peer.
+    fn summary() -> Summary {
+        Summary {
+            autoscalers: 13,
+            compared: 12,
+            decisions: 480,
+            conclusive: 470,
+            peer_is_active: true,
+            longest_window: SignedDuration::from_mins(5),
+            ..Summary::default()
+        }
+    }
+
+    fn different(autoscalers: usize, decisions: u64) -> Summary {
+        let row = Row {
+            key: HpaKey::new("shop", "web"),
+            decisions: 40,
+            different: decisions,
+            differences: Vec::new(),
+            ours: String::new(),
+            theirs: String::new(),
+        };
+        Summary { different: decisions, rows: vec![row; autoscalers], ..summary() }
+    }
+
+    #[test]
+    fn report_is_read_with_the_identity_of_the_flags() {
+        let words = ["hpa", "shadow-report", "--as", "ann", "--as-group=ops", "--as-group=dev"];
+        let Command::ShadowReport(arguments) = Arguments::parse_from(words).command else {
+            panic!("another command");
+        };
+        let KubeconfigOverrides { impersonate, impersonate_groups, .. } =
+            config(&arguments).overrides;
+        assert_eq!(impersonate.as_deref(), Some("ann"));
+        assert_eq!(impersonate_groups, ["ops", "dev"]);
+    }
+
+    #[rstest]
+    #[case::same(summary(), "12 autoscalers compared for 10m: no difference in 480 decisions")]
+    #[case::one(
+        Summary { compared: 1, decisions: 1, ..summary() },
+        "1 autoscaler compared for 10m: no difference in 1 decision")]
+    #[case::different(
+        different(2, 7),
+        "2 of 12 autoscalers differ, in 7 of 480 decisions, compared for 10m"
+    )]
+    #[case::one_different(
+        different(1, 7),
+        "1 of 12 autoscalers differs, in 7 of 480 decisions, compared for 10m"
+    )]
+    #[case::no_autoscalers(Summary::default(), "nothing was compared: there are no autoscalers")]
+    #[case::no_decisions(
+        Summary { decisions: 0, conclusive: 0, ..summary() },
+        "nothing was compared: no decision was due yet; use a longer --for")]
+    #[case::inactive_peer(
+        Summary { peer_is_active: false, ..summary() },
+        "12 autoscalers compared for 10m: no difference could be found: the peer wrote no status. \
+         Check that it runs, or compare while the load changes")]
+    #[case::too_short(
+        Summary { conclusive: 0, ..summary() },
+        "12 autoscalers compared for 10m: no difference could be found: --for is shorter than the \
+         stabilization windows and policy periods (up to 5m)")]
+    fn headline_is_the_result(#[case] summary: Summary, #[case] expected: &str) {
+        assert_eq!(headline(&summary, SignedDuration::from_mins(10)), expected);
+    }
 }

@@ -140,7 +140,7 @@ pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
     ensure!(status.code() == Some(2), "{status}\n{}", log());
     let line = shadow.tail(1, "wrote no status during the comparison, the last one ");
     ensure!(line.contains("The peer (hpa-controller)"), "{line:?}\n{}", log());
-    let error = shadow.tail(1, "hpa: no difference could be found: the peer wrote no status");
+    let error = shadow.tail(1, "no difference could be found: the peer wrote no status");
     ensure!(!error.is_empty(), "{}", log());
     Ok(())
 }
@@ -167,9 +167,9 @@ pub(super) async fn shadow_report_is_inconclusive_if_too_short(env: TestEnv) -> 
     ensure!(status.code() == Some(2), "{status}\n{}", log());
     let warning = shadow.tail(1, "--for 10s may be too short");
     ensure!(warning.contains("Use at least --for 306s"), "{warning:?}\n{}", log());
-    let line = shadow.tail(1, "1 HPA could not show a difference");
+    let line = shadow.tail(1, "1 autoscaler could not show a difference");
     ensure!(line.contains("(up to 5m)"), "{line:?}\n{}", log());
-    let error = shadow.tail(1, "hpa: no difference could be found: --for is shorter");
+    let error = shadow.tail(1, "no difference could be found: --for is shorter");
     ensure!(!error.is_empty(), "{}", log());
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::{
     settings::UtilizationOf,
 };
 
-/// A metric, its value and its target, formatted in the same unit.
+/// A metric, its value and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measurement {
@@ -57,14 +57,21 @@ impl Measurement {
         target: MilliValue,
         has_pods: bool,
     ) -> Self {
-        let name = metric_name(spec);
-        let (unit, format): (_, fn(MilliValue) -> String) = match spec.target() {
-            Some(target) if is_utilization(target) => (of(utilization_of), percentage),
-            _ if name.contains("memory") => (" per pod", mebibytes),
-            Some(target) if target.average_value.is_some() && has_pods => (" per pod", quantity),
-            _ => ("", quantity),
+        let spec_target = spec.target();
+        let is_utilization = spec_target.is_some_and(is_utilization);
+        let is_average = spec_target.is_some_and(|target| target.average_value.is_some());
+        let unit = match (is_utilization, is_average && has_pods) {
+            (true, _) => of(utilization_of),
+            (false, true) => " per pod",
+            (false, false) => "",
         };
-        Self { metric: name, current: format(value), target: format(target), unit }
+        let format: fn(MilliValue) -> String = match (is_utilization, is_memory(spec)) {
+            (true, _) => percentage,
+            (false, true) => bytes,
+            (false, false) => quantity,
+        };
+        let (current, target) = (format(value), format(target));
+        Self { metric: metric_name(spec), current, target, unit }
     }
 }
 
@@ -124,8 +131,21 @@ fn quantity(value: MilliValue) -> String {
     number(value.as_f64())
 }
 
-fn mebibytes(value: MilliValue) -> String {
-    format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
+/// Bytes in mebibytes or, if smaller, in kibibytes. Below 1Ki as kubectl prints a quantity, which
+/// loses nothing: the value may be another than bytes, such as a ratio.
+pub(crate) fn bytes(value: MilliValue) -> String {
+    const KIBI: f64 = 1024.0;
+    let bytes = value.as_f64();
+    match bytes.abs() {
+        size if size >= KIBI * KIBI => format!("{}Mi", number(bytes / KIBI / KIBI)),
+        size if size >= KIBI => format!("{}Ki", number(bytes / KIBI)),
+        _ => value.to_string(),
+    }
+}
+
+/// Whether the values of a metric are bytes of memory, by the metric's own name.
+pub fn is_memory(spec: &MetricSpec) -> bool {
+    spec.metric_name().contains("memory")
 }
 
 /// The name of a metric, with its container or object, without control characters.
@@ -147,4 +167,66 @@ fn full_name(spec: &MetricSpec) -> String {
     let metric = spec.pods.as_ref().map(|source| &source.metric);
     let metric = metric.or(spec.external.as_ref().map(|source| &source.metric));
     metric.map_or_else(|| spec.source_type.to_string(), |metric| metric.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn average(bytes: &str) -> Value {
+        json!({ "type": "AverageValue", "averageValue": bytes })
+    }
+
+    fn resource(target: &Value) -> Value {
+        json!({ "type": "Resource", "resource": { "name": "memory", "target": target } })
+    }
+
+    /// A metric of the Service `memory-store`.
+    fn object(metric: &str, target: &Value) -> Value {
+        let service = json!({ "apiVersion": "v1", "kind": "Service", "name": "memory-store" });
+        let metric = json!({ "name": metric });
+        let source = json!({ "describedObject": service, "metric": metric, "target": target });
+        json!({ "type": "Object", "object": source })
+    }
+
+    fn container_cpu(target: &Value) -> Value {
+        let source = json!({ "name": "cpu", "container": "memory-store", "target": target });
+        json!({ "type": "ContainerResource", "containerResource": source })
+    }
+
+    #[rstest]
+    #[case::object_name(
+        object("requests", &json!({ "type": "Value", "value": "50" })), 45_000, 4,
+        "requests of Service/memory-store is at 45, target 50")]
+    #[case::container_name(
+        container_cpu(&average("500m")), 450, 4,
+        "cpu of container memory-store is at 0.45 per pod, target 0.5")]
+    #[case::total(
+        object("memory_used", &json!({ "type": "Value", "value": "200Mi" })), 104_857_600_000, 4,
+        "memory_used of Service/memory-store is at 100Mi, target 200Mi")]
+    #[case::without_pods(
+        resource(&average("200Mi")), 104_857_600_000, 0, "memory is at 100Mi, target 200Mi")]
+    #[case::with_pods(
+        resource(&average("200Mi")), 104_857_600_000, 4,
+        "memory is at 100Mi per pod, target 200Mi")]
+    #[case::below_a_mebibyte(
+        resource(&average("1Mi")), 921_601_000, 4, "memory is at 900Ki per pod, target 1Mi")]
+    #[case::ratio(
+        object("memory_ratio", &average("900m")), 800, 4,
+        "memory_ratio of Service/memory-store is at 800m per pod, target 900m")]
+    fn format_and_unit_are_those_of_the_metric_and_its_target(
+        #[case] spec: Value,
+        #[case] milli: i64,
+        #[case] pods: i32,
+        #[case] expected: &str,
+    ) {
+        let spec: MetricSpec = serde_json::from_value(spec).unwrap();
+        let (value, target) = (MilliValue::from_milli(milli), target_value(&spec).unwrap());
+        let measurement =
+            Measurement::of_value(&spec, UtilizationOf::Requests, value, target, pods > 0);
+        assert_eq!(measurement.to_string(), expected);
+    }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub use self::{
     format::{counted, minutes, number, one_line},
-    measurement::{Measurement, metric_name, status_value, target_value},
+    measurement::{Measurement, is_memory, metric_name, status_value, target_value},
     sentence::Reason,
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     replicas::Rule,
     settings::{Bounds, UtilizationOf},
 };
+pub(crate) use measurement::bytes;
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
 /// in one line; [`Explanation::sentence`] prints what matters most.

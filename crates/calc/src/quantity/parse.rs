@@ -182,7 +182,8 @@ fn fast_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Option<Parsed
         some => some,
     };
     let keeps_text = scale % 3 == 0 && zeros < 3 && !integer.is_empty();
-    // Plain digits with the suffix of a unit are canonical if the API keeps them.
+    // `ParseQuantity` keeps the text if it looks canonical by this check. Plain digits with an SI
+    // suffix then are canonical; other texts must be stored.
     let canonical = plain && format == Format::DecimalSI;
     Some(Parsed::Scaled {
         scaled: Scaled { value, scale, format },

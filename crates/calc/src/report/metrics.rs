@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Inputs;
 use crate::{
     api::{MetricSourceType, MetricSpec, Pod, ResourceName},
-    explain::{Explanation, MetricExplanation, TargetValue, metric_name},
+    explain::{Explanation, MetricExplanation, TargetValue, is_memory, metric_name},
     pods::{PodClass, class_reason},
     quantity::MilliValue,
     readings::{PodSample, PodSamples, Reading},
@@ -21,6 +21,9 @@ use crate::{
 pub struct MetricReport {
     /// The metric's name, with its container or object.
     pub name: String,
+    /// Whether the values are bytes of memory, by the metric's own name.
+    #[serde(skip)]
+    pub is_memory: bool,
     /// `Resource`, `Pods` or another type.
     #[serde(rename = "type")]
     pub source_type: MetricSourceType,
@@ -118,6 +121,7 @@ impl MetricReport {
         };
         Self {
             name: metric_name(spec),
+            is_memory: is_memory(spec),
             source_type: spec.source_type.clone(),
             explanation,
             pod_list,

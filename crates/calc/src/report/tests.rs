@@ -98,6 +98,17 @@ fn metric_threshold_of_the_next_change_is_reported() {
 }
 
 #[test]
+fn container_name_does_not_make_cpu_memory() {
+    let mut inputs = inputs(json!({}));
+    let target = json!({ "type": "AverageValue", "averageValue": "400m" });
+    let source = json!({ "name": "cpu", "container": "memory-store", "target": target });
+    let spec = json!({ "type": "ContainerResource", "containerResource": source });
+    inputs.hpa.spec.metrics = vec![serde_json::from_value(spec).unwrap()];
+    let report = inputs.report();
+    contains(&report, "* cpu of container memory-store: 431m, target 400m; ");
+}
+
+#[test]
 fn stabilization_reports_the_recommendation_and_its_end() {
     let mut inputs = inputs(json!({}));
     inputs.readings =

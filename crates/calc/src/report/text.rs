@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{ConditionType, MetricSourceType},
-    explain::{MetricExplanation, TargetValue, counted, minutes, number, one_line},
+    explain::{MetricExplanation, TargetValue, bytes, counted, minutes, one_line},
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
@@ -382,11 +382,11 @@ fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValu
     }
 }
 
-/// A value of a metric: memory in mebibytes, CPU as kubectl prints it, others as decimals, which the
-/// headline has too.
+/// A value of a metric: memory as in the headline, CPU as kubectl prints it, others as decimals,
+/// which the headline has too.
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
-    if metric.name.contains("memory") {
-        format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
+    if metric.is_memory {
+        bytes(value)
     } else if is_resource(metric) {
         value.to_string()
     } else {

@@ -14,8 +14,8 @@ use crate::k8s::{ApiRequest, RequestError, path_segment};
 pub(super) struct GroupResources {
     /// All resources of all versions, those of the preferred version first.
     mappings: Vec<Mapping>,
-    /// Why the resources of a version are missing.
-    missing_version: Option<RequestError>,
+    /// The last error of a version whose resources could not be read.
+    version_error: Option<RequestError>,
 }
 
 impl GroupResources {
@@ -30,9 +30,9 @@ impl GroupResources {
         self.mappings.is_empty()
     }
 
-    /// Why the resources of a version are missing, if any are.
-    pub(super) fn missing_version(&self) -> Option<&RequestError> {
-        self.missing_version.as_ref()
+    /// The last error of a version whose resources could not be read.
+    pub(super) fn version_error(&self) -> Option<&RequestError> {
+        self.version_error.as_ref()
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn discover(
         match list {
             Ok(list) => resources.mappings.extend(mappings(group, version, list)),
             // For example, the extension server of this version is down. The others can be used.
-            Err(error) => resources.missing_version = Some(error),
+            Err(error) => resources.version_error = Some(error),
         }
     }
     Ok(resources)

@@ -146,7 +146,7 @@ impl Group {
         let error = discovered.as_ref().err().cloned();
         self.last_discovery = Some(LastDiscovery { at: Instant::now(), error });
         if let Ok(resources) = discovered {
-            self.is_stale = resources.missing_version().is_some();
+            self.is_stale = resources.version_error().is_some();
             self.resources = Some(Arc::clone(resources));
         }
     }
@@ -177,7 +177,7 @@ fn find(resources: &GroupResources, kind: &GroupKind) -> Result<Vec<Mapping>, Ma
     if !mappings.is_empty() {
         return Ok(mappings);
     }
-    Err(match resources.missing_version() {
+    Err(match resources.version_error() {
         Some(error) => MapperError::Discovery(error.clone()),
         None => MapperError::NoMatch { kind: kind.kind.clone(), group: kind.group.clone() },
     })

@@ -27,8 +27,8 @@ pub struct Summary {
     pub conclusive: u64,
     /// The compared autoscalers without such a comparison.
     pub inconclusive_autoscalers: usize,
-    /// Their longest window or policy period.
-    pub longest_past: SignedDuration,
+    /// The longest stabilization window or policy period of the inconclusive autoscalers.
+    pub longest_window: SignedDuration,
     /// Whether the peer wrote a status since the start.
     pub peer_is_active: bool,
     /// The last status write of the peer, and its age, as far as autoscalers record it.
@@ -76,9 +76,9 @@ impl Summary {
             summary.unsettled += unsettled;
             summary.conclusive += record.conclusive;
             if decisions > 0 && record.conclusive == 0 {
-                let past = SignedDuration::try_from(record.past).unwrap_or(SignedDuration::MAX);
+                let window = SignedDuration::try_from(record.past).unwrap_or(SignedDuration::MAX);
                 summary.inconclusive_autoscalers += 1;
-                summary.longest_past = summary.longest_past.max(past);
+                summary.longest_window = summary.longest_window.max(window);
             }
             if let Some(last) = &record.last_difference {
                 let differences = last.differences.iter().map(ToString::to_string).collect();
@@ -118,33 +118,30 @@ impl Summary {
     }
 }
 
-/// `12 HPAs, 480 decisions, 0 differences`, the peer's last write, and a block for each autoscaler
-/// with a difference.
+/// The peer's last write, the autoscalers and decisions that don't count, and a block for each
+/// autoscaler with a difference.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { autoscalers, compared, decisions, different, unsettled, rows, .. } = self;
-        let differences = counted(*different, "difference");
-        let (hpas, decisions) = (counted(*autoscalers, "HPA"), counted(*decisions, "decision"));
-        writeln!(f, "{hpas}, {decisions}, {differences}")?;
+        let Self { autoscalers, compared, unsettled, rows, .. } = self;
         self.write_peer(f)?;
         if compared < autoscalers {
-            let missing = counted(autoscalers - compared, "HPA");
-            writeln!(f, "{missing} not compared: the peer wrote no status")?;
+            let missing = counted(autoscalers - compared, "autoscaler");
+            writeln!(f, "{missing} not compared: no status of the peer to compare with yet")?;
         }
         if self.inconclusive_autoscalers > 0 {
             writeln!(
                 f,
                 "{} could not show a difference: their stabilization windows and policy \
                  periods (up to {:#}) had not passed since the start",
-                counted(self.inconclusive_autoscalers, "HPA"),
-                self.longest_past
+                counted(self.inconclusive_autoscalers, "autoscaler"),
+                self.longest_window
             )?;
         }
         if *unsettled > 0 {
             writeln!(
                 f,
-                "{unsettled} decisions differed only briefly, or before enough of the past was \
-                 known, and do not count"
+                "{} not counted: the difference was brief, or not enough of the past was known",
+                counted(*unsettled, "decision")
             )?;
         }
         for Row { key, decisions, different, differences, ours, theirs } in rows {

@@ -351,9 +351,9 @@ fn summary_lists_the_autoscalers_with_differences() {
     let text = summary.to_string();
     assert!(
         text.starts_with(
-            "3 HPAs, 18 decisions, 2 differences\n\
-             The peer (kube-controller-manager) last wrote a status 7s ago\n\
-             1 HPA not compared"
+            "The peer (kube-controller-manager) last wrote a status 7s ago\n\
+             1 autoscaler not compared: no status of the peer to compare with yet\n\
+             7 decisions not counted: "
         ),
         "{text}"
     );
@@ -391,16 +391,14 @@ fn comparison_with_an_inactive_peer_is_inconclusive() {
     assert!(!inactive.is_conclusive());
     assert_eq!(
         inactive.to_string(),
-        "1 HPA, 5 decisions, 0 differences\n\
-         The peer (k3s) wrote no status during the comparison, the last one 4m 10s ago: it may \
+        "The peer (k3s) wrote no status during the comparison, the last one 4m 10s ago: it may \
          have stopped\n"
     );
     let active = summary(true, 5);
     assert!(active.is_conclusive());
     assert_eq!(
         active.to_string(),
-        "1 HPA, 5 decisions, 0 differences\n\
-         The peer (k3s) last wrote a status 4m 10s ago: it may have stopped\n"
+        "The peer (k3s) last wrote a status 4m 10s ago: it may have stopped\n"
     );
 }
 
@@ -412,12 +410,14 @@ fn comparison_shorter_than_the_windows_is_inconclusive() {
     let text = short.to_string();
     assert!(
         text.ends_with(
-            "\n1 HPA could not show a difference: their stabilization windows and policy periods \
+            "\n1 autoscaler could not show a difference: their stabilization windows and policy periods \
              (up to 1m 30s) had not passed since the start\n"
         ),
         "{text}"
     );
     assert!(summary(true, 3).is_conclusive());
+    let unsettled = Summary { unsettled: 1, ..short }.to_string();
+    assert!(unsettled.contains("\n1 decision not counted: "), "{unsettled}");
 }
 
 #[test]

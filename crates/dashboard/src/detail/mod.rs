@@ -122,7 +122,7 @@ impl Detail {
         let wait = tokio::time::timeout(FIRST_LIST_TIMEOUT, self.events.settled());
         let _ = wait.await;
         let events = self.events.objects();
-        missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
+        missing.extend(events.problem().map(|text| format!("Events can't be read: {text}")));
         // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         let now = self.cluster.clock.now();
@@ -167,7 +167,7 @@ impl Detail {
         let scale = target.as_ref().map(|target| target.scale.clone()).map_err(Clone::clone);
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let pods = self.pods(selector.as_ref()).await;
-        missing.extend(pods.problem.iter().map(|text| format!("Pods can't be read: {text}")));
+        missing.extend(pods.problem().map(|text| format!("Pods can't be read: {text}")));
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let settings = effective_settings(self.cluster.settings.clone(), past.settings);

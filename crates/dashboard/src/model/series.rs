@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue,
     api::MetricSpec,
-    explain::{metric_name, status_value, target_value},
+    explain::{is_memory, metric_name, status_value, target_value},
     report::Report,
 };
 use jiff::Timestamp;
@@ -29,11 +29,14 @@ impl Unit {
         let target = spec.target();
         if target.is_some_and(|target| target.average_utilization.is_some()) {
             Self::Percent
-        } else if metric_name(spec).contains("memory") {
-            Self::Bytes
         } else {
-            Self::Number
+            Self::of_samples(spec)
         }
+    }
+
+    /// The unit of a pod's sample, which is an amount even if the target is a utilization.
+    fn of_samples(spec: &MetricSpec) -> Self {
+        if is_memory(spec) { Self::Bytes } else { Self::Number }
     }
 }
 
@@ -43,6 +46,7 @@ impl Unit {
 pub(crate) struct MetricLine {
     pub(crate) name: String,
     pub(crate) unit: Unit,
+    pub(crate) sample_unit: Unit,
     #[serde(rename = "targetMilli")]
     pub(crate) target: Option<MilliValue>,
 }
@@ -143,6 +147,7 @@ impl Series {
         let metrics = hpa.spec.metrics.iter().map(|spec| MetricLine {
             name: metric_name(spec),
             unit: Unit::new(spec),
+            sample_unit: Unit::of_samples(spec),
             target: target_value(spec),
         });
         let metrics: Vec<_> = metrics.collect();

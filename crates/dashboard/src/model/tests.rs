@@ -232,6 +232,28 @@ fn remembered_values_have_the_unit_of_their_target() {
 }
 
 #[test]
+fn container_name_does_not_make_cpu_memory() {
+    let mut hpa = hpa(Value::Null);
+    let target = json!({ "type": "AverageValue", "averageValue": "400m" });
+    let metric = |name: &str, target: &Value| {
+        let source = json!({ "name": name, "container": "memory-store", "target": target });
+        let spec = json!({ "type": "ContainerResource", "containerResource": source });
+        serde_json::from_value(spec).unwrap()
+    };
+    let percent = json!({ "type": "Utilization", "averageUtilization": 60 });
+    hpa.spec.metrics = vec![metric("cpu", &target), metric("memory", &percent)];
+    let mut series = Series::default();
+    series.set_metrics(&hpa);
+    let series = serde_json::to_value(series).unwrap();
+    let units = |metric: usize| {
+        let line = &series["metrics"][metric];
+        (line["unit"].clone(), line["sampleUnit"].clone())
+    };
+    assert_eq!(units(0), (json!("number"), json!("number")));
+    assert_eq!(units(1), (json!("percent"), json!("bytes")));
+}
+
+#[test]
 fn remembered_samples_replace_those_of_their_time() {
     let mut series = Series::default();
     for (second, current) in [(10, 4), (20, 5), (30, 6)] {

@@ -13,7 +13,9 @@ use hpa_controller::{
     HpaKey,
     k8s::{ClientLimits, Clients},
 };
-use hpa_dashboard::{Dashboard, MetricReader, Options, Past, PastDecision, PastSample, PastSource};
+use hpa_dashboard::{
+    Dashboard, DecisionMetrics, Options, Past, PastDecision, PastSample, PastSource,
+};
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use hpa_tests::harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use jiff::{SignedDuration, Timestamp};
@@ -370,7 +372,7 @@ impl PastSource for ScheduleController {
 struct Schedule;
 
 #[async_trait]
-impl MetricReader for Schedule {
+impl DecisionMetrics for Schedule {
     async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut readings = Readings::new();
         readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200).into())));
@@ -388,7 +390,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
     } });
     let report = async |tolerance: f64, past: Option<Arc<dyn PastSource>>| {
         let settings = Settings::default().with_tolerance(tolerance);
-        let metrics: Option<Arc<dyn MetricReader>> = Some(Arc::new(Schedule));
+        let metrics: Option<Arc<dyn DecisionMetrics>> = Some(Arc::new(Schedule));
         let cluster = Cluster::start(&[], Options { settings, past, metrics, ..options() }).await;
         cluster.testbed.apply_all([objects::hpa("scheduled", 2..=10, [metric.clone()])]);
         cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use hpa_controller::k8s::KubeconfigOverrides;
 use jiff::SignedDuration;
 
 use super::values::{dns_label, positive_duration};
@@ -25,12 +26,8 @@ pub(crate) struct KubectlArguments {
     /// The namespace [default: the context's, else "default"]
     #[arg(long, short = 'n', value_name = "NAME", value_parser = dns_label)]
     pub(crate) namespace: Option<String>,
-    /// The user to act as
-    #[arg(long = "as", value_name = "USER")]
-    pub(crate) impersonate: Option<String>,
-    /// A group to act as; can be repeated
-    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
-    pub(crate) impersonate_groups: Vec<String>,
+    #[command(flatten)]
+    pub(crate) impersonation: ImpersonationArguments,
     /// Timeout of a request
     #[arg(
         long,
@@ -39,4 +36,26 @@ pub(crate) struct KubectlArguments {
         value_parser = positive_duration
     )]
     pub(crate) request_timeout: SignedDuration,
+}
+
+/// The flags of kubectl for another identity.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ImpersonationArguments {
+    /// The user to act as
+    #[arg(long = "as", value_name = "USER")]
+    impersonate: Option<String>,
+    /// A group to act as; can be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    impersonate_groups: Vec<String>,
+}
+
+impl ImpersonationArguments {
+    /// The overrides that make a client send the identity.
+    pub(crate) fn overrides(&self) -> KubeconfigOverrides {
+        KubeconfigOverrides {
+            impersonate: self.impersonate.clone(),
+            impersonate_groups: self.impersonate_groups.clone(),
+            ..KubeconfigOverrides::default()
+        }
+    }
 }

@@ -2,6 +2,7 @@ use clap::Args;
 use jiff::SignedDuration;
 
 use super::{
+    kubectl::ImpersonationArguments,
     run::{AutoscalingArguments, ClusterArguments, LogArguments},
     values::{accept_boolean, positive_duration},
 };
@@ -24,12 +25,13 @@ are unknown. A difference therefore counts only after the autoscaler's longest
 stabilization window or policy period (five minutes by default). The command
 writes nothing to the cluster and needs read access only.
 
-Output: N HPAs, N decisions, N differences; the peer's last status write; then
-the differences of each HPA, with both explanations.
+Output: the result in one line; the peer's last status write; then the
+differences of each autoscaler, with both explanations.
 
 Exit status: 0 without differences, 1 with differences or after an error, 2 if
-the comparison is inconclusive: there are no HPAs, the peer wrote no status, no
-decision was compared, or --for is shorter than all windows and periods.";
+the comparison is inconclusive: there are no autoscalers, the peer wrote no
+status, no decision was compared, or --for is shorter than all windows and
+periods.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]
@@ -46,6 +48,8 @@ pub(crate) struct ShadowReportArguments {
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]
     pub(crate) cluster: ClusterArguments,
+    #[command(flatten, next_help_heading = "Cluster")]
+    pub(crate) impersonation: ImpersonationArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
 }

@@ -58,7 +58,7 @@ async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender
 }
 
 #[async_trait]
-impl hpa_dashboard::MetricReader for SourceMetrics {
+impl hpa_dashboard::DecisionMetrics for SourceMetrics {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut relisted = self.relisted.clone();
         // If it takes longer, the metrics say that they are not discovered yet.

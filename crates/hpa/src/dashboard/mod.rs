@@ -13,7 +13,7 @@ use hpa_controller::{
     k8s::Clients,
     scale_target::{MapperConfig, RestMapper},
 };
-use hpa_dashboard::{Dashboard, MetricReader as ReadMetrics, Options};
+use hpa_dashboard::{Dashboard, DecisionMetrics, Options};
 use hpa_metrics::CoalescingSettings;
 use kube::config::Kubeconfig;
 
@@ -70,7 +70,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
 async fn metrics(
     clients: &Clients,
     arguments: &DashboardArguments,
-) -> anyhow::Result<Option<Arc<dyn ReadMetrics>>> {
+) -> anyhow::Result<Option<Arc<dyn DecisionMetrics>>> {
     let sources = &arguments.sources;
     if !sources.has_any() {
         return Ok(None);

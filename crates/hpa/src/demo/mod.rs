@@ -14,11 +14,11 @@ mod view;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
-use hpa_testbed::workload::scenario::Scenario;
+use anyhow::{Context, anyhow};
+use hpa_testbed::workload::scenario::{Scenario, ScenarioError, SyntaxProblem};
 
 use self::{playback::Ending, view::Output};
-use crate::{args::DemoArguments, terminal};
+use crate::{args::DemoArguments, similar::most_similar, terminal};
 
 /// The built-in scenario.
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");
@@ -66,16 +66,46 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
 
 fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
     let mut scenario = match &arguments.scenario {
-        Some(path) => Scenario::load(path).with_context(|| path.display().to_string())?,
+        Some(path) => {
+            Scenario::load(path).map_err(with_hint).with_context(|| path.display().to_string())?
+        }
         None => Scenario::parse(SHOP).context("built-in scenario")?,
     };
     scenario.seed = arguments.seed.unwrap_or(scenario.seed);
     Ok(scenario)
 }
 
+/// Names the field that was meant, instead of all fields.
+fn with_hint(error: ScenarioError) -> anyhow::Error {
+    let similar = match &error {
+        ScenarioError::Syntax { problem: SyntaxProblem::UnknownField { name, known }, place } => {
+            let similar = most_similar(name, known.iter().copied());
+            similar.map(|similar| anyhow!("{place}: unknown field, did you mean {similar}?"))
+        }
+        _ => None,
+    };
+    similar.unwrap_or_else(|| error.into())
+}
+
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+
+    #[rstest]
+    #[case::misspelled(
+        "workloads:\n- name: web\n  replicsa: 2",
+        "line 3, column 3: workloads[0].replicsa: unknown field, did you mean replicas?"
+    )]
+    #[case::unknown(
+        "workloads: [{name: web, target: {cpu: 1, x: 1}}]",
+        "line 1, column 25: workloads[0].target: unknown field, expected one of "
+    )]
+    fn unknown_field_is_reported_with_its_path(#[case] text: &str, #[case] expected: &str) {
+        let error = with_hint(Scenario::parse(text).unwrap_err()).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
 
     #[test]
     fn built_in_scenario_is_valid() {

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     cluster::DemoCluster,
-    model::{Dashboard, Summary},
+    model::{DemoRecords, Summary},
     view::{Output, Start},
 };
 use crate::{
@@ -54,12 +54,12 @@ pub(super) async fn play(
         Some(address) => Some(cluster.serve_metrics(address).await?),
         None => None,
     };
-    let dashboard = Dashboard::new(&cluster.testbed, cluster.simulation.scenario());
+    let records = DemoRecords::new(&cluster.testbed, cluster.simulation.scenario());
     let kubeconfig = cluster.kubeconfig.display().to_string();
     let page = cluster.start_dashboard(&name, speed).await;
     let debug_api = cluster.start_debug_api().await;
     let page_url = page.as_ref().map(hpa_dashboard::Dashboard::url);
-    let mut playback = Playback { cluster, dashboard, output, signals };
+    let mut playback = Playback { cluster, records, output, signals };
     let start = Start {
         scenario: name,
         duration,
@@ -69,22 +69,22 @@ pub(super) async fn play(
         metrics: metrics.as_ref().map(|(address, _)| *address),
         debug_api: debug_api.as_ref().map(|(_, address)| *address),
     };
-    playback.output.begin(start, &playback.dashboard)?;
+    playback.output.begin(start, &playback.records)?;
     let outcome = playback.run(duration, arguments.hold).await;
-    let Playback { cluster, dashboard, mut output, .. } = playback;
+    let Playback { cluster, records, mut output, .. } = playback;
     cluster.stop().await;
     let summary = outcome?;
     let ending = summary
         .as_ref()
         .map_or(Ending::Interrupted, |summary| Ending::Completed { followed: summary.followed });
-    output.end(&dashboard, &summary.unwrap_or_else(|| Summary::new(&dashboard)))?;
+    output.end(&records, &summary.unwrap_or_else(|| Summary::new(&records)))?;
     Ok(ending)
 }
 
 /// A running demo.
 struct Playback {
     cluster: DemoCluster,
-    dashboard: Dashboard,
+    records: DemoRecords,
     output: Output,
     signals: Signals,
 }
@@ -96,7 +96,7 @@ impl Playback {
         if !self.advance(Some(duration)).await? {
             return Ok(None);
         }
-        let summary = Summary::new(&self.dashboard);
+        let summary = Summary::new(&self.records);
         if hold {
             self.cluster.slow_down().await;
             self.output.hold(&summary)?;
@@ -111,24 +111,24 @@ impl Playback {
         let mut frames = interval(FRAME_INTERVAL);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let next = self.dashboard.second + step;
+            let next = self.records.second + step;
             let next = until.map_or(next, |until| next.min(until));
             tokio::select! {
                 observation = self.cluster.simulation.wait_for(|now| now.second >= next) => {
-                    self.dashboard.record_observation(&observation);
-                    if until.is_some_and(|until| self.dashboard.second >= until) {
+                    self.records.record_observation(&observation);
+                    if until.is_some_and(|until| self.records.second >= until) {
                         return Ok(true);
                     }
                 }
                 Some(decision) = self.cluster.decisions.recv() => {
                     self.cluster.wait_for_checks(&decision);
-                    let previous = self.dashboard.record_decision(decision.clone());
+                    let previous = self.records.record_decision(decision.clone());
                     self.output.decision(&decision, previous.as_ref())?;
                 }
                 _ = frames.tick() => {
                     self.cluster.adjust_speed();
-                    self.dashboard.remove_deleted(&self.cluster.testbed);
-                    self.output.draw(&self.dashboard)?;
+                    self.records.remove_deleted(&self.cluster.testbed);
+                    self.output.draw(&self.records)?;
                 }
                 () = self.signals.any() => return Ok(false),
                 outcome = self.cluster.controller.exited() => return controller_exited(outcome),

@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hpa_metrics::{Catalog, ResourceMapper, objects::NoObjects};
-use hpa_prometheus::source::{PrometheusProvider, RelistError};
+use hpa_prometheus::{
+    promql::{self, Expr, Node},
+    source::{PrometheusProvider, RelistError},
+};
 
 use super::workspace::ServedMetrics;
 use crate::{args::RulesFileArguments, rules_provider};
@@ -52,7 +55,7 @@ pub(super) async fn by_rules(
 fn averages(provider: &PrometheusProvider) -> BTreeSet<String> {
     let rules = provider.inspect_custom().into_iter().chain(provider.inspect_external());
     let metrics = rules
-        .filter(|rule| is_average(&rule.definition.metrics_query))
+        .filter(|rule| computes_average(&rule.definition.metrics_query))
         .flat_map(|rule| rule.metrics)
         .filter(|metric| metric.shadowed_by.is_none());
     metrics
@@ -63,17 +66,56 @@ fn averages(provider: &PrometheusProvider) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether the outermost operation of a query is an average or a quantile.
-fn is_average(query: &str) -> bool {
-    let query = query.trim_start_matches(|letter: char| letter == '(' || letter.is_whitespace());
-    let end = query.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-    let operation = query.get(..end.unwrap_or(query.len())).unwrap_or_default();
-    ["avg", "quantile", "histogram_quantile"].contains(&operation)
+/// Whether the query of a template computes an average or a quantile. False if it isn't PromQL.
+fn computes_average(template: &str) -> bool {
+    promql::parse(&example(template)).is_ok_and(|query| is_average(&query))
+}
+
+/// The query of a template, with a name or a matcher in place of each action.
+fn example(template: &str) -> String {
+    let mut parts = template.split("<<");
+    let mut query = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (action, text) = part.split_once(">>").unwrap_or((part, ""));
+        query.push_str(if action.contains(".LabelMatchers") { "x=\"x\"" } else { "x" });
+        query.push_str(text);
+    }
+    query
+}
+
+/// Whether an expression is an average or a quantile, or combines only such and numbers. An average
+/// times the number of pods is a sum.
+fn is_average(expr: &Expr<'_>) -> bool {
+    let is_any = |name: &str, of: &[&str]| of.iter().any(|one| one.eq_ignore_ascii_case(name));
+    match &expr.node {
+        Node::Wrapped(_, inner) => is_average(inner),
+        Node::Aggregation(name, ..) => is_any(name, &["avg", "quantile"]),
+        Node::Call(name, _) => *name == "histogram_quantile",
+        Node::Binary(operator, _, operands) => {
+            let [left, right] = &**operands;
+            let is_either = |operand: &Expr<'_>| is_number(operand) || is_average(operand);
+            if is_any(operator, &["and", "or", "unless"]) {
+                // The right operand is a default or a condition.
+                return is_average(left);
+            }
+            is_either(left) && is_either(right) && !is_number(expr)
+        }
+        Node::Number | Node::Text(_) | Node::Selector(_) => false,
+    }
+}
+
+fn is_number(expr: &Expr<'_>) -> bool {
+    match &expr.node {
+        Node::Number => true,
+        Node::Wrapped(_, inner) => is_number(inner),
+        Node::Binary(_, _, operands) => operands.iter().all(is_number),
+        _ => false,
+    }
 }
 
 impl ServedMetrics {
-    /// The metrics of rules without access to a cluster. Its APIs may serve any metric of the APIs
-    /// that the rules don't serve.
+    /// Adds the metrics APIs that the rules don't serve, with unknown metrics: the cluster isn't
+    /// read, so they may serve any.
     pub(super) fn beside_any_cluster(self) -> Self {
         Self { groups: METRICS_APIS.map(str::to_owned).into(), ..self }
     }
@@ -94,5 +136,30 @@ impl ServedMetrics {
         self.averages.extend(rules.averages);
         self.undiscovered = rules.undiscovered;
         self.by = "the cluster or the rules file";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::average("avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", true)]
+    #[case::quantile("((quantile(0.9, lag{<< .LabelMatchers >>})))", true)]
+    #[case::histogram("histogram_quantile(0.9, sum by (le) (rate(<<.Series>>[5m])))", true)]
+    #[case::scaled("1000 * (avg(lag) + 1)", true)]
+    #[case::ratio("avg(lag) / avg(limit)", true)]
+    #[case::default("avg(lag) or vector(0)", true)]
+    #[case::total("avg(lag) * count(pods)", false)]
+    #[case::scalar_total("avg(lag) * scalar(count(pods))", false)]
+    #[case::sum("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", false)]
+    #[case::sum_of_averages("sum(avg(lag) by (queue))", false)]
+    #[case::name("avg_lag", false)]
+    #[case::numbers("1 + 1", false)]
+    #[case::no_query("avg(", false)]
+    fn query_of_an_average_is_detected(#[case] template: &str, #[case] expected: bool) {
+        assert_eq!(computes_average(template), expected);
     }
 }

@@ -52,7 +52,9 @@ pub enum NotPerObject {
     #[error("`{function}` changes the label `{label}`")]
     Relabeled { function: String, label: String },
     /// A binary operator matches series of different objects.
-    #[error("`{operator}` can match series of different objects, because not by `{label}`")]
+    #[error(
+        "`{operator}` can match series of different objects, because it doesn't match on `{label}`"
+    )]
     Matching { operator: String, label: String },
     /// The result has samples that don't depend on the requested objects.
     #[error("an operand of `{0}` is in the result whichever objects are asked for")]
@@ -106,7 +108,8 @@ impl Check<'_> {
         match &expr.node {
             Node::Number | Node::Text(_) => Ok(Class::Constant),
             Node::Selector(selector) => self.selector(selector),
-            // Time modifiers affect all series alike.
+            // Ranges, subqueries, signs and parentheses change each series on its own, and keep the
+            // label.
             Node::Wrapped(_, inner) => self.class(inner),
             Node::Binary(operator, matching, operands) => {
                 let [left, right] = &**operands;

@@ -14,13 +14,27 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 }
 
 #[rstest]
-#[case::unknown_member("workload: []", "workload")]
-#[case::unknown_nested_member("workloads: [{name: web, profile: {cpu: 1}}]", "cpu")]
-#[case::invalid_time("duration: soon", "\"soon\" is not a duration")]
-#[case::invalid_curve("workloads: [{name: web, load: {constant: much}}]", "much")]
+#[case::no_yaml("workloads: [", "line 1, column ")]
+#[case::unknown_member(
+    "workload: []",
+    "line 1, column 1: workload: unknown field, expected one of "
+)]
+#[case::unknown_nested_member(
+    "workloads:\n- name: web\n  profile: {cpu: 1}",
+    "line 3, column 13: workloads[0].profile.cpu: unknown field"
+)]
+#[case::invalid_time("duration: soon", "duration: \"soon\" is not a duration")]
+#[case::invalid_type(
+    "workloads: [{name: web, replicas: many}]",
+    "line 1, column 35: workloads[0].replicas: "
+)]
+#[case::invalid_curve(
+    "workloads: [{name: web, load: {constant: much}}]",
+    "workloads[0].load.constant: "
+)]
 #[case::invalid_quantity(
     "defaultProfile: {cpuRequest: lots}",
-    "line 1 column 30: quantities must match"
+    "line 1, column 30: defaultProfile.cpuRequest: quantities must match"
 )]
 #[case::missing_name("workloads: [{replicas: 2}]", "name")]
 #[case::duplicate_name(

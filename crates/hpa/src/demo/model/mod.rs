@@ -1,9 +1,9 @@
 //! The records of the demo: decisions in words, samples of each workload, and whether replicas
 //! followed the load.
 
-mod dashboard;
 mod decision;
 mod history;
+mod records;
 mod summary;
 mod violations;
 
@@ -12,8 +12,8 @@ pub(crate) use hpa_calc::explain::Reason;
 #[cfg(test)]
 pub(crate) use self::decision::Bounds;
 pub(crate) use self::{
-    dashboard::Dashboard,
     decision::Decision,
     history::{AutoscalerHistory, WorkloadSample},
+    records::DemoRecords,
     summary::Summary,
 };

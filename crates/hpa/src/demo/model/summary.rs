@@ -1,8 +1,8 @@
 //! The summary at the end: a table of all autoscalers, and the violations.
 
 use super::{
-    dashboard::Dashboard,
     history::{AutoscalerHistory, QueueTotals, WorkloadSample},
+    records::DemoRecords,
     violations::{self, CRITERIA, violations},
 };
 use hpa_calc::explain::{minutes, number};
@@ -22,13 +22,13 @@ needed, over time. SHORTAGE: time in which not all load was served.";
 
 impl Summary {
     /// Summarizes the demo up to now.
-    pub(crate) fn new(dashboard: &Dashboard) -> Self {
+    pub(crate) fn new(records: &DemoRecords) -> Self {
         let mut rows = vec![HEADINGS.map(str::to_owned)];
-        rows.extend(dashboard.autoscalers.iter().map(row));
+        rows.extend(records.autoscalers.iter().map(row));
         let mut lines = table(&rows);
         lines.extend(LEGEND.lines().map(str::to_owned));
         lines.push(String::new());
-        let judged = || dashboard.autoscalers.iter().filter(|history| history.is_in_scenario);
+        let judged = || records.autoscalers.iter().filter(|history| history.is_in_scenario);
         let violations: Vec<String> = judged()
             .flat_map(|history| {
                 let name = &history.key.name;

@@ -7,7 +7,7 @@ use super::{
     sparkline::{Point, sparkline},
     start::Start,
 };
-use crate::demo::model::{AutoscalerHistory, Dashboard, Decision, Reason, WorkloadSample};
+use crate::demo::model::{AutoscalerHistory, Decision, DemoRecords, Reason, WorkloadSample};
 
 /// The lines above the autoscalers.
 pub(crate) struct Header {
@@ -35,11 +35,11 @@ const MIN_SPARKLINE: usize = 10;
 /// be longer, because the terminal scrolls.
 pub(super) fn frame(
     header: &Header,
-    dashboard: &Dashboard,
+    records: &DemoRecords,
     columns: usize,
     rows: usize,
 ) -> Vec<Line> {
-    let mut lines = vec![title(header, dashboard)];
+    let mut lines = vec![title(header, records)];
     let is_over = matches!(header.state, State::Over);
     if !is_over {
         let export = format!("export KUBECONFIG={}", header.start.kubeconfig);
@@ -52,11 +52,11 @@ pub(super) fn frame(
         }
     }
     lines.push(Line::default());
-    let span = header.start.duration.max(dashboard.second);
+    let span = header.start.duration.max(records.second);
     let free_rows = if is_over { usize::MAX } else { rows.saturating_sub(lines.len()) };
-    lines.extend(autoscalers(dashboard, span, columns, free_rows));
+    lines.extend(autoscalers(records, span, columns, free_rows));
     let free_rows = rows.saturating_sub(lines.len() + 1);
-    let scalings = last_scalings(dashboard, columns, free_rows);
+    let scalings = last_scalings(records, columns, free_rows);
     if !scalings.is_empty() {
         lines.push(Line::default().with(Style::Dim, "Last scalings"));
         lines.extend(scalings);
@@ -76,10 +76,10 @@ fn wrapped(text: &str, columns: usize) -> Vec<Line> {
 }
 
 /// As many autoscalers as fit in `rows` lines, and the number of hidden ones.
-fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) -> Vec<Line> {
+fn autoscalers(records: &DemoRecords, span: f64, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    let count = dashboard.autoscalers.len();
-    for (index, history) in dashboard.autoscalers.iter().enumerate() {
+    let count = records.autoscalers.len();
+    for (index, history) in records.autoscalers.iter().enumerate() {
         let block = autoscaler(history, span, columns);
         // The last block needs no blank line. Others need a line for the number of hidden ones.
         let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
@@ -94,9 +94,9 @@ fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) ->
 }
 
 /// As many of the last scalings as fit in `rows` lines, newest first.
-fn last_scalings(dashboard: &Dashboard, columns: usize, rows: usize) -> Vec<Line> {
+fn last_scalings(records: &DemoRecords, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    for decision in dashboard.recent_scalings.iter().rev() {
+    for decision in records.recent_scalings.iter().rev() {
         let scaling = scaling(decision, columns);
         if lines.len() + scaling.len() > rows {
             break;
@@ -106,9 +106,9 @@ fn last_scalings(dashboard: &Dashboard, columns: usize, rows: usize) -> Vec<Line
     lines
 }
 
-fn title(header: &Header, dashboard: &Dashboard) -> Line {
+fn title(header: &Header, records: &DemoRecords) -> Line {
     let Start { scenario, duration, speed, .. } = &header.start;
-    let times = format!("  {} of {}", minutes(dashboard.second), minutes(*duration));
+    let times = format!("  {} of {}", minutes(records.second), minutes(*duration));
     let line = Line::default().with(Style::Bold, format!("hpa demo: {scenario}")).plain(times);
     match header.state {
         State::Running => {

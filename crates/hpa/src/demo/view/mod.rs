@@ -21,7 +21,7 @@ use self::{
     start::introduction,
     terminal::Screen,
 };
-use super::model::{Dashboard, Decision, Summary};
+use super::model::{Decision, DemoRecords, Summary};
 use crate::{
     args::{DemoArguments, LogArguments, LogFormat},
     logging,
@@ -65,7 +65,7 @@ impl Output {
         Ok(Self::Live { screen: None, header: None })
     }
 
-    pub(crate) fn begin(&mut self, start: Start, dashboard: &Dashboard) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, start: Start, records: &DemoRecords) -> io::Result<()> {
         match self {
             Self::Live { screen, header } => {
                 *header = Some(Header { start, state: State::Running });
@@ -73,9 +73,9 @@ impl Output {
                 Ok(())
             }
             Self::Lines { name_width } => {
-                let names = dashboard.autoscalers.iter().map(|history| &history.key.name);
+                let names = records.autoscalers.iter().map(|history| &history.key.name);
                 *name_width = names.map(|name| name.chars().count()).max().unwrap_or(0);
-                print(&introduction(&start, dashboard))
+                print(&introduction(&start, records))
             }
         }
     }
@@ -98,12 +98,12 @@ impl Output {
     }
 
     /// Draws the live view.
-    pub(crate) fn draw(&self, dashboard: &Dashboard) -> io::Result<()> {
+    pub(crate) fn draw(&self, records: &DemoRecords) -> io::Result<()> {
         let Self::Live { screen: Some(screen), header: Some(header) } = self else {
             return Ok(());
         };
         let (columns, rows) = terminal::size();
-        screen.draw(&frame(header, dashboard, columns, rows))
+        screen.draw(&frame(header, records, columns, rows))
     }
 
     /// Reports that the scenario is over and that the cluster keeps running.
@@ -123,13 +123,13 @@ impl Output {
     }
 
     /// Restores the terminal and prints the summary.
-    pub(crate) fn end(&mut self, dashboard: &Dashboard, summary: &Summary) -> io::Result<()> {
+    pub(crate) fn end(&mut self, records: &DemoRecords, summary: &Summary) -> io::Result<()> {
         if let Self::Live { screen, header: Some(header) } = self
             && let Some(screen) = screen.take()
         {
             header.state = State::Over;
             let (columns, rows) = terminal::size();
-            screen.close(&frame(header, dashboard, columns, rows))?;
+            screen.close(&frame(header, records, columns, rows))?;
         }
         print(&format!("\n{}\n", summary.text()))
     }

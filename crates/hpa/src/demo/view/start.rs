@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hpa_calc::explain::{minutes, number};
 
-use crate::demo::model::Dashboard;
+use crate::demo::model::DemoRecords;
 
 /// Facts about the demo that are known at the start.
 pub(crate) struct Start {
@@ -30,10 +30,10 @@ impl Start {
 }
 
 /// Describes the demo, and how to use kubectl on it.
-pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
+pub(super) fn introduction(start: &Start, records: &DemoRecords) -> String {
     let Start { scenario, duration, speed, kubeconfig, dashboard: page, metrics, .. } = start;
     let (simulated, real) = (minutes(*duration), minutes(duration / speed));
-    let first = dashboard.autoscalers.first();
+    let first = records.autoscalers.first();
     let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
     let page = page.as_ref().map_or(String::new(), |page| {
         format!("In a browser, the dashboard shows why the replicas change:\n  {page}\n")

@@ -69,7 +69,9 @@ struct Decoder {
 /// A callback with the name, the key and the value of a member.
 type Visit<'a> = dyn FnMut(&mut Decoder, &str, &Node, &Node) + 'a;
 
-/// A value that a node is decoded into. `null` leaves it unchanged.
+/// A value that a node is decoded into. `null` resets texts, lists and options, and leaves durations
+/// and mappings unchanged. This differs from an absent field only after a merge key, which may have
+/// set the value.
 trait Decode: Default {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node);
 }

@@ -2,7 +2,8 @@
 //!
 //! The file is read strictly: unknown and repeated fields are errors. All errors are reported at
 //! once, with line and column. Scalars have their YAML 1.1 meaning, as in the reference: `no` is
-//! false, a number is also a text, and `null` is the same as an absent field.
+//! false, a number is also a text, and `null` is the same as an absent field, except after a merge
+//! key: there it resets texts, lists and options.
 
 mod decode;
 mod duration;

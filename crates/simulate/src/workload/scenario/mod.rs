@@ -10,5 +10,5 @@ pub use self::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
         PAST_MINUTES, PAST_SECONDS, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,
     },
-    validate::{FieldError, ScenarioError},
+    validate::{FieldError, ScenarioError, SyntaxProblem},
 };

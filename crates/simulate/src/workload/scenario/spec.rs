@@ -327,7 +327,14 @@ impl Scenario {
     }
 
     fn read(text: &str) -> Result<Self, ScenarioError> {
-        serde_saphyr::from_str(text).map_err(|error| ScenarioError::Syntax(Box::new(error)))
+        let mut path = ".".to_owned();
+        let scenario = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+            serde_path_to_error::deserialize(deserializer).map_err(|error| {
+                path = error.path().to_string();
+                error.into_inner()
+            })
+        });
+        scenario.map_err(|error| ScenarioError::syntax(&path, &error))
     }
 
     fn loads_mut(&mut self) -> Vec<&mut Load> {

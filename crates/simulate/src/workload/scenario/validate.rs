@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, io, path::PathBuf};
 
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+
 use super::{
     incident::IncidentError,
     spec::{MetricValue, Scenario, WorkloadSpec},
@@ -154,9 +156,13 @@ impl WorkloadSpec {
 /// An error while a scenario is loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// The YAML doesn't match the schema. The message has line and column.
-    #[error(transparent)]
-    Syntax(Box<serde_saphyr::Error>),
+    /// The file isn't YAML, or doesn't match the schema.
+    #[error("{place}: {problem}")]
+    Syntax {
+        /// The line, the column and the path of the field, as far as they are known.
+        place: String,
+        problem: SyntaxProblem,
+    },
     #[error("{field}")]
     InvalidField {
         /// Path of the field.
@@ -169,6 +175,32 @@ pub enum ScenarioError {
     FileTooLarge { path: PathBuf, limit: u64 },
     #[error("{path}")]
     Samples { path: PathBuf, source: SamplesError },
+}
+
+/// A mistake in a scenario file.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SyntaxProblem {
+    #[error("unknown field, expected one of {}", known.join(", "))]
+    UnknownField { name: String, known: Vec<&'static str> },
+    #[error("{0}")]
+    Other(String),
+}
+
+impl ScenarioError {
+    /// `path` is that of the field, or `.` outside of fields.
+    pub(super) fn syntax(path: &str, error: &serde_saphyr::Error) -> Self {
+        let position =
+            error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
+        let path = Some(path.to_owned()).filter(|path| path != ".");
+        let place = position.into_iter().chain(path).collect::<Vec<_>>().join(": ");
+        let problem = match error.without_snippet() {
+            serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
+                SyntaxProblem::UnknownField { name: field.clone(), known: expected.clone() }
+            }
+            other => SyntaxProblem::Other(UserMessageFormatter.format_message(other).into_owned()),
+        };
+        Self::Syntax { place, problem }
+    }
 }
 
 /// An invalid field of a scenario.

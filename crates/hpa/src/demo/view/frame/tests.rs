@@ -54,16 +54,16 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
     }
 }
 
-fn dashboard() -> Dashboard {
-    dashboard_of(&Testbed::new(Config::default()))
+fn records() -> DemoRecords {
+    records_of(&Testbed::new(Config::default()))
 }
 
-/// The dashboard after 50 seconds: the load has risen from 0 to 100, half of it was served, and web
+/// The records after 50 seconds: the load has risen from 0 to 100, half of it was served, and web
 /// was scaled twice.
-fn dashboard_of(testbed: &Testbed) -> Dashboard {
+fn records_of(testbed: &Testbed) -> DemoRecords {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     testbed.apply(scenario.manifests[0].clone()).unwrap();
-    let mut dashboard = Dashboard::new(testbed, &scenario);
+    let mut records = DemoRecords::new(testbed, &scenario);
     for second in 0..=50 {
         let second = f64::from(second);
         let workload = WorkloadObservation {
@@ -81,30 +81,30 @@ fn dashboard_of(testbed: &Testbed) -> Dashboard {
             underserved_seconds: 0.0,
             pod_seconds: 0.0,
         };
-        dashboard.record_observation(&Observation {
+        records.record_observation(&Observation {
             time: Timestamp::UNIX_EPOCH,
             second,
             workloads: vec![workload],
             queues: Vec::new(),
         });
     }
-    dashboard.record_decision(decision(15.0, 2, Some(3)));
-    dashboard.record_decision(decision(30.0, 3, Some(4)));
-    dashboard.record_decision(decision(45.0, 4, None));
-    dashboard
+    records.record_decision(decision(15.0, 2, Some(3)));
+    records.record_decision(decision(30.0, 3, Some(4)));
+    records.record_decision(decision(45.0, 4, None));
+    records
 }
 
 fn rendered(state: State, columns: usize, rows: usize) -> Vec<String> {
-    rendered_dashboard(&dashboard(), state, columns, rows)
+    rendered_records(&records(), state, columns, rows)
 }
 
-fn rendered_dashboard(
-    dashboard: &Dashboard,
+fn rendered_records(
+    records: &DemoRecords,
     state: State,
     columns: usize,
     rows: usize,
 ) -> Vec<String> {
-    let lines = frame(&header(state), dashboard, columns, rows);
+    let lines = frame(&header(state), records, columns, rows);
     lines.iter().map(|line| line.render(columns, false)).collect()
 }
 
@@ -130,12 +130,12 @@ fn frame_shows_autoscalers_and_scalings() {
 
 #[test]
 fn limiting_policy_replaces_the_measurement_and_is_shown_in_the_scalings() {
-    let mut dashboard = dashboard();
+    let mut records = records();
     let limit = "policies allow 4 for now, metrics ask for 6";
     let sentence = format!("requests_per_second is at 75.3 per pod, target 50; {limit}");
     let limit = Some(limit.to_owned());
-    dashboard.record_decision(Decision { limit, sentence, ..decision(49.0, 2, Some(4)) });
-    let lines = rendered_dashboard(&dashboard, State::Running, 80, 24);
+    records.record_decision(Decision { limit, sentence, ..decision(49.0, 2, Some(4)) });
+    let lines = rendered_records(&records, State::Running, 80, 24);
     assert_eq!(lines[6], "  2 -> 4: policies allow 4 for now, metrics ask for 6");
     assert_eq!(
         lines[9..11],
@@ -145,30 +145,30 @@ fn limiting_policy_replaces_the_measurement_and_is_shown_in_the_scalings() {
         ]
     );
     // A scaling that doesn't fit is left out.
-    assert_eq!(rendered_dashboard(&dashboard, State::Running, 80, 10).len(), 8);
+    assert_eq!(rendered_records(&records, State::Running, 80, 10).len(), 8);
 }
 
 #[test]
 fn deleted_autoscaler_disappears() {
     let testbed = Testbed::new(Config::default());
-    let mut dashboard = dashboard_of(&testbed);
-    dashboard.remove_deleted(&testbed);
-    assert_eq!(dashboard.autoscalers.len(), 1);
+    let mut records = records_of(&testbed);
+    records.remove_deleted(&testbed);
+    assert_eq!(records.autoscalers.len(), 1);
     testbed.delete("autoscaling/v2", "HorizontalPodAutoscaler", "default", "web").unwrap();
-    dashboard.remove_deleted(&testbed);
-    let lines = rendered_dashboard(&dashboard, State::Running, 80, 24);
+    records.remove_deleted(&testbed);
+    let lines = rendered_records(&records, State::Running, 80, 24);
     assert_eq!(lines[3], "Last scalings");
 }
 
 #[test]
 fn autoscalers_that_do_not_fit_the_terminal_are_counted() {
-    let mut dashboard = dashboard();
+    let mut records = records();
     for name in ["api", "worker"] {
         let key = HpaKey::new("default", name);
-        dashboard.record_decision(Decision { key, ..decision(50.0, 4, None) });
+        records.record_decision(Decision { key, ..decision(50.0, 4, None) });
     }
     let titles = |state, rows| {
-        let lines = rendered_dashboard(&dashboard, state, 80, rows);
+        let lines = rendered_records(&records, state, 80, rows);
         let is_title = |line: &&String| line.contains("Deployment") || line.contains("more");
         let found = lines.iter().filter(is_title);
         found.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
@@ -217,7 +217,7 @@ fn url_of_the_dashboard_is_never_truncated() {
     header.start.dashboard = Some(page.clone());
     header.start.debug_api = Some(([127, 0, 0, 1], 40124).into());
     for columns in [40, 60, 80] {
-        let lines = frame(&header, &dashboard(), columns, 30);
+        let lines = frame(&header, &records(), columns, 30);
         let text: String = lines.iter().map(|line| line.render(columns, false)).collect();
         assert!(text.contains(&page), "{columns}: {text}");
         assert!(text.contains("HPA_CONTROLLER_URL=http://127.0.0.1:40124"), "{columns}: {text}");

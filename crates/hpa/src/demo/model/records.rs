@@ -1,4 +1,4 @@
-//! All autoscalers of the demo.
+//! The records of all autoscalers of the demo, which the terminal view and the summary show.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const KIND: &str = "HorizontalPodAutoscaler";
 const MAX_RECENT: usize = 50;
 
 #[derive(Debug)]
-pub(crate) struct Dashboard {
+pub(crate) struct DemoRecords {
     /// The scenario's autoscalers in its order, then others.
     pub(crate) autoscalers: Vec<AutoscalerHistory>,
     /// The last decisions that scaled, oldest first.
@@ -34,27 +34,21 @@ pub(crate) struct Dashboard {
     has_target_load: BTreeMap<WorkloadId, bool>,
 }
 
-impl Dashboard {
-    /// A dashboard of the autoscalers that the scenario created in the testbed.
+impl DemoRecords {
+    /// Empty records of the autoscalers that the scenario created in the testbed.
     pub(crate) fn new(testbed: &Testbed, scenario: &Scenario) -> Self {
         let workloads = scenario.workloads.iter().map(|workload| {
-            let id = WorkloadId::new(&workload.namespace, &workload.kind, &workload.name);
             let profile = scenario.profile(workload);
-            (id, profile.target_load.is_some())
+            (WorkloadId::for_spec(workload), profile.target_load.is_some())
         });
-        let has_target_load: BTreeMap<WorkloadId, bool> = workloads.collect();
-        let find = |reference: &str| {
-            let matches = |id: &&WorkloadId| {
-                id.name == reference || format!("{}/{}", id.namespace, id.name) == reference
-            };
-            has_target_load.keys().find(matches).cloned()
-        };
-        let queues = &scenario.queues;
-        let mut dashboard = Self {
+        let has_target_load = workloads.collect();
+        let queues = scenario.queues.iter();
+        let drained = queues.filter_map(|queue| scenario.workload(&queue.workload));
+        let mut records = Self {
             autoscalers: Vec::new(),
             recent_scalings: Vec::new(),
             second: 0.0,
-            queue_workloads: queues.iter().filter_map(|queue| find(&queue.workload)).collect(),
+            queue_workloads: drained.map(WorkloadId::for_spec).collect(),
             has_target_load,
         };
         for hpa in autoscalers_in_order(testbed, scenario) {
@@ -62,10 +56,10 @@ impl Dashboard {
             let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
             let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
             let window = downscale_window(&hpa);
-            let history = dashboard.new_history(key, target, Bounds::new(&hpa), window);
-            dashboard.autoscalers.push(AutoscalerHistory { is_in_scenario: true, ..history });
+            let history = records.new_history(key, target, Bounds::new(&hpa), window);
+            records.autoscalers.push(AutoscalerHistory { is_in_scenario: true, ..history });
         }
-        dashboard
+        records
     }
 
     fn new_history(
@@ -160,4 +154,28 @@ fn autoscalers_in_order(testbed: &Testbed, scenario: &Scenario) -> Vec<Horizonta
         listed.into_iter().filter_map(|hpa| serde_json::from_value(hpa).ok()).collect();
     autoscalers.sort_by_key(position);
     autoscalers
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_testbed::Config;
+
+    use super::*;
+
+    const SCENARIO: &str = "
+workloads:
+- {name: worker, namespace: shop}
+- {name: worker, namespace: bank}
+queues:
+- {name: jobs, metric: jobs, workload: worker, arrivals: {constant: 1}}
+- {name: bills, metric: bills, workload: bank/worker, arrivals: {constant: 1}}
+";
+
+    #[test]
+    fn queues_belong_to_the_workloads_that_drain_them() {
+        let scenario = Scenario::parse(SCENARIO).expect("the scenario is valid");
+        let records = DemoRecords::new(&Testbed::new(Config::default()), &scenario);
+        let worker = |namespace: &str| WorkloadId::new(namespace, "Deployment", "worker");
+        assert_eq!(records.queue_workloads, [worker("shop"), worker("bank")]);
+    }
 }
