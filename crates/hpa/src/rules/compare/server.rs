@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use kube::{
@@ -29,6 +29,8 @@ pub(super) struct Endpoint<'a> {
 
 pub(super) struct Server {
     name: &'static str,
+    /// Without user and password.
+    url: String,
     client: Client,
 }
 
@@ -94,12 +96,20 @@ impl Server {
 
     fn from_config(name: &'static str, mut config: Config) -> anyhow::Result<Self> {
         config.default_retry = false;
-        // Without user and password.
         let url = config.cluster_url.to_string();
         let url = url.rsplit('@').next().unwrap_or_default().to_owned();
         let client = Client::try_from(config)
             .with_context(|| format!("unable to set up the connection to {name} ({url})"))?;
-        Ok(Self { name, client })
+        Ok(Self { name, url, client })
+    }
+
+    /// Names the server and the last cause if there is no connection. The client's error doesn't.
+    fn named(&self, error: kube::Error) -> anyhow::Error {
+        let error = anyhow::Error::new(error);
+        if !error.chain().any(|cause| cause.to_string().contains("(Connect)")) {
+            return error;
+        }
+        anyhow!("unable to connect to {}: {}", self.url, error.root_cause())
     }
 
     /// Reads a path. Error responses are returned as well.
@@ -107,7 +117,8 @@ impl Server {
         let context = || format!("{}: GET {path} failed", self.name);
         let request = Request::get(path).header("Accept", "application/json").body(Body::empty())?;
         let answer = async {
-            let response = self.client.send(request).await?;
+            let response = self.client.send(request).await;
+            let response = response.map_err(|error| self.named(error))?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
             let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
