@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
-    api::UnknownFields,
     defaults::apply_defaults,
     explain::one_line,
     validation::{ValidationOptions, validate},
@@ -363,11 +362,13 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
         let message = format!("must be HorizontalPodAutoscaler, not {kind}");
         return Err(FieldProblem::new("autoscaler.kind", message));
     }
-    let mut hpa: HorizontalPodAutoscaler = serde_path_to_error::deserialize(manifest)
-        .map_err(|error| FieldProblem::new(format!("{FIELD}.{}", error.path()), error.inner()))?;
-    if let Some(path) = unknown_field(&hpa) {
+    let unknown =
+        hpa_crd::unknown_fields(manifest).map_err(|error| FieldProblem::new(FIELD, error))?;
+    if let Some(path) = unknown.first() {
         return Err(FieldProblem::new(format!("{FIELD}.{path}"), "unknown field"));
     }
+    let mut hpa: HorizontalPodAutoscaler = serde_path_to_error::deserialize(manifest)
+        .map_err(|error| FieldProblem::new(format!("{FIELD}.{}", error.path()), error.inner()))?;
     apply_defaults(&mut hpa.spec);
     if hpa.metadata.name.is_empty() {
         hpa.metadata.name.clone_from(&hpa.spec.scale_target_ref.name);
@@ -379,25 +380,4 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
         Some(cause) => Err(FieldProblem::new(format!("{FIELD}.{}", cause.field), cause.message)),
         None => Ok(hpa),
     }
-}
-
-/// The path of a field that autoscaling/v2 doesn't have.
-fn unknown_field(hpa: &HorizontalPodAutoscaler) -> Option<String> {
-    let first = |path: &str, fields: &UnknownFields| {
-        fields.keys().next().map(|name| format!("{path}.{name}"))
-    };
-    let behavior = hpa.spec.behavior.as_ref();
-    let rules = behavior.into_iter().flat_map(|behavior| {
-        [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)]
-    });
-    let rules = rules.filter_map(|(name, rules)| Some((name, rules.as_ref()?)));
-    let rules: Vec<_> =
-        rules.map(|(name, rules)| (format!("spec.behavior.{name}"), &rules.unknown)).collect();
-    let metrics = hpa.spec.metrics.iter().enumerate();
-    let metrics =
-        metrics.map(|(index, metric)| (format!("spec.metrics[{index}]"), &metric.unknown));
-    first("spec", &hpa.spec.unknown)
-        .or_else(|| first("spec.behavior", &behavior?.unknown))
-        .or_else(|| rules.iter().find_map(|(path, fields)| first(path, fields)))
-        .or_else(|| metrics.into_iter().find_map(|(path, fields)| first(&path, fields)))
 }

@@ -86,6 +86,12 @@ fn only_a_workload_without_load_is_limited_by_its_queues(
     "maxReplicas: 10",
     "line 8, column 5: autoscaler.spec.maxReplica: unknown field"
 )]
+#[case::nested_field(
+    "maxReplicas: 10\n    metrics:\n    - type: Resource\n      resource:\n        name: cpu\n        \
+     target: {type: Utilization, averageUtilisation: 60}",
+    "maxReplicas: 10",
+    "autoscaler.spec.metrics[0].resource.target.averageUtilisation: unknown field"
+)]
 #[case::variant(
     "autoscaler: {spec: {maxReplicas: 1}}",
     "autoscaler: {spec: {maxReplicas: 20}}",

@@ -129,7 +129,7 @@ fn suggest(
         return (None, text.to_owned());
     }
     let reason = match trial.score.risk {
-        _ if default.risk <= max_risk => {
+        risk if default.risk <= max_risk && risk <= default.risk + RISK_STEP => {
             "the least cost among settings that risk no more than the default behavior".to_owned()
         }
         risk if risk <= max_risk + RISK_STEP => {
