@@ -133,13 +133,17 @@ impl AutoscalerForecasts {
         }
     }
 
-    /// The next metric whose check is due. It is not due again until the check has ended.
+    /// The next metric whose check is due. It is not due again until the check has ended. `None`
+    /// until a reconcile has observed the metrics of `hpa`: the result is an index into them.
     pub(crate) fn due_check(
         &mut self,
         shared: &Forecasts,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
     ) -> Option<Check> {
+        if self.target != hpa.spec.scale_target_ref || self.specs != hpa.spec.metrics {
+            return None;
+        }
         let Parameters { horizon, quantile, zone } = self.parameters(shared, settings);
         let startup = self.startups.median();
         let is_due =
