@@ -16,6 +16,7 @@ use super::{
     past::PastError,
     startup::{ReadyPods, Startups},
 };
+use crate::settings::SyncPeriod;
 
 /// The loads of one autoscaler. If the target changes, all histories are dropped; if a metric of
 /// the spec changes, the history of that metric is.
@@ -115,6 +116,10 @@ impl AutoscalerForecasts {
             horizon: horizon.unwrap_or_else(|| self.measured_horizon(shared)),
             quantile: settings.forecasts.quantile.unwrap_or(GateSettings::DEFAULT_QUANTILE),
             zone: shared.zone(settings),
+            sync_period: SyncPeriod::new(shared.sync_period, settings)
+                .length()
+                .try_into()
+                .unwrap_or(SignedDuration::MAX),
         }
     }
 
@@ -144,7 +149,7 @@ impl AutoscalerForecasts {
         if self.target != hpa.spec.scale_target_ref || self.specs != hpa.spec.metrics {
             return None;
         }
-        let Parameters { horizon, quantile, zone } = self.parameters(shared, settings);
+        let Parameters { horizon, quantile, zone, .. } = self.parameters(shared, settings);
         let startup = self.startups.median();
         let is_due =
             |metric: &MetricState| !metric.is_being_checked && metric.next_check <= Instant::now();

@@ -245,6 +245,25 @@ async fn view_has_the_past_hour_and_the_horizon_in_detail() {
     assert_eq!(Some(last), views.first().unwrap().points.last());
 }
 
+/// A decision has no forecast if the metric failed.
+#[tokio::test(start_paused = true)]
+async fn view_has_no_future_after_the_last_reading() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let mut forecasts = AutoscalerForecasts::default();
+    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    for (minutes, has_future) in [(1, true), (10, false), (60, false)] {
+        let now = now() + SignedDuration::from_mins(minutes);
+        observe(&mut forecasts, &shared, &hpa, None, now);
+        let views = forecasts.view(now);
+        let view = views.first().unwrap();
+        let newest = view.newest().unwrap();
+        assert_eq!(newest.forecast.is_some(), has_future, "after {minutes} minutes");
+        let last = view.recent.last();
+        assert_eq!(last.is_some_and(|last| last.load.is_none()), has_future, "{last:?}");
+    }
+}
+
 #[test]
 fn loads_of_resources_are_in_cores_or_bytes() {
     let unit = |metric: Value| {
