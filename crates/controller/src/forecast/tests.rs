@@ -194,9 +194,24 @@ async fn memory_is_limited() {
     assert_eq!(all.first().map(states), Some(MAX_METRICS));
     let readings = observe(all.last_mut().unwrap(), &shared, &hpa, Some(2000), now());
     assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
-    // An autoscaler that is deleted frees the memory of its metrics.
+    // An autoscaler that is deleted frees the memory of its metrics for others.
+    all.swap_remove(0);
+    observe(all.first_mut().unwrap(), &shared, &hpa, None, now());
+    assert_eq!(all.first().map(states), Some(MAX_METRICS));
     all.clear();
     assert_eq!(shared.histories.available_permits(), MAX_HISTORIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_metric_gets_the_memory_of_the_old_one() {
+    let shared = Forecasts::default();
+    let _others = shared.histories.clone().try_acquire_many_owned(MAX_HISTORIES as u32 - 1);
+    let mut forecasts = AutoscalerForecasts::default();
+    observe(&mut forecasts, &shared, &hpa(&[requests("100")]), Some(2000), now());
+    let mut other_metric = requests("100");
+    other_metric["external"]["metric"]["name"] = "others".into();
+    let readings = observe(&mut forecasts, &shared, &hpa(&[other_metric]), Some(2000), now());
+    assert_eq!(reason(&readings), None, "not checked yet");
 }
 
 #[tokio::test(start_paused = true)]
