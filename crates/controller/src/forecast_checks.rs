@@ -78,12 +78,13 @@ impl ForecastChecks {
         let Some(autoscaler) = self.autoscalers.get(&key) else {
             return self.forecasts.remove(&key);
         };
-        let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
-        if !settings.forecasts.is_on() {
-            autoscaler.forecasts.lock().take();
-            return self.forecasts.remove(&key);
-        }
         loop {
+            // A reconcile may have changed both since the last check.
+            let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
+            if !settings.forecasts.is_on() {
+                autoscaler.forecasts.lock().take();
+                return self.forecasts.remove(&key);
+            }
             let check = {
                 let mut forecasts = autoscaler.forecasts.lock();
                 let forecasts = forecasts.as_mut();
@@ -178,6 +179,7 @@ mod tests {
         settings::{SettingPolicy, Settings},
     };
     use hpa_lease::SystemClock;
+    use parking_lot::Mutex;
     use serde_json::json;
     use tokio::{task::AbortHandle, time::sleep};
 
@@ -192,17 +194,20 @@ mod tests {
     /// Answers as the test says, and counts the requests.
     struct Source {
         requests: AtomicUsize,
+        /// The metrics of the requests.
+        metrics: Mutex<Vec<String>>,
         answer: Answer,
     }
 
     impl PastLoads for Source {
         fn load<'a>(
             &'a self,
-            _: &'a HorizontalPodAutoscaler,
-            _: usize,
+            hpa: &'a HorizontalPodAutoscaler,
+            metric: usize,
             range: PastRange,
         ) -> BoxFuture<'a, Result<Trace, PastError>> {
             self.requests.fetch_add(1, Ordering::Relaxed);
+            self.metrics.lock().push(hpa.spec.metrics[metric].metric_name().to_owned());
             (self.answer)(range)
         }
     }
@@ -215,7 +220,8 @@ mod tests {
 
     impl Fixture {
         fn new(answer: Answer) -> Self {
-            let source = Arc::new(Source { requests: AtomicUsize::new(0), answer });
+            let (requests, metrics) = (AtomicUsize::new(0), Mutex::default());
+            let source = Arc::new(Source { requests, metrics, answer });
             let past = ForecastSource { past: Some(source.clone()), ..ForecastSource::default() };
             let settings = SettingSource::new(Settings::default(), SettingPolicy::default());
             let checks = ForecastChecks {
@@ -239,14 +245,24 @@ mod tests {
         }
 
         fn add(&self, name: &str) {
-            let target = json!({ "type": "AverageValue", "averageValue": "100" });
-            let external = json!({ "metric": { "name": "requests" }, "target": target });
+            self.apply(name, "web", &["requests"]);
+        }
+
+        /// Creates or replaces an autoscaler.
+        fn apply(&self, name: &str, target: &str, metrics: &[&str]) {
+            let metric = |name: &&str| {
+                let target = json!({ "type": "AverageValue", "averageValue": "100" });
+                let external = json!({ "metric": { "name": name }, "target": target });
+                json!({ "type": "External", "external": external })
+            };
+            let metrics: Vec<_> = metrics.iter().map(metric).collect();
             let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
                 "metadata": { "name": name, "namespace": "shop", "uid": name,
                     "annotations": { "autoscaling.hpa-rs.dev/forecast": "scale" } },
                 "spec": {
-                    "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-                    "maxReplicas": 100, "metrics": [{ "type": "External", "external": external }],
+                    "scaleTargetRef":
+                        { "apiVersion": "apps/v1", "kind": "Deployment", "name": target },
+                    "maxReplicas": 100, "metrics": metrics,
                 },
             }))
             .unwrap();
@@ -271,7 +287,8 @@ mod tests {
             let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "a=b".into() };
             let select = |_: &_| SelectedPods::default();
             let plan = Plan::new(&hpa, Ok(scale), &own, select);
-            let mut readings = Readings::from_iter([(0, reading)]);
+            let metrics = 0..hpa.spec.metrics.len();
+            let mut readings: Readings = metrics.map(|metric| (metric, reading.clone())).collect();
             let observation =
                 Observation { hpa: &hpa, settings: &own, plan: &plan, pods: &[], now: clock.now() };
             let mut state = autoscaler.forecasts.lock();
@@ -348,6 +365,39 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         assert_eq!(fixture.requests(), 1);
         task.abort();
+    }
+
+    /// The metrics whose pasts are read if the spec changes while the first one is read, and a
+    /// reconcile notices it before or after that.
+    async fn metrics_read(target: &str, metrics: &[&str], is_observed: bool) -> Vec<String> {
+        let slow = |range| {
+            let answer = async move {
+                sleep(Duration::from_secs(40)).await;
+                Ok(office(range))
+            };
+            answer.boxed()
+        };
+        let fixture = Fixture::new(slow);
+        fixture.apply("web", "web", &["a", "b"]);
+        let task = fixture.start();
+        fixture.observe("web");
+        sleep(Duration::from_secs(20)).await;
+        fixture.apply("web", target, metrics);
+        if is_observed {
+            fixture.observe("web");
+        }
+        sleep(Duration::from_secs(30)).await;
+        task.abort();
+        let read = fixture.source.metrics.lock();
+        read.clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metric_of_a_changed_spec_does_not_get_the_past_of_another() {
+        assert_eq!(metrics_read("web", &["c", "b"], true).await, ["a", "c"]);
+        // The next reconcile drops the state of the old metrics.
+        assert_eq!(metrics_read("web", &["c", "b"], false).await, ["a"]);
+        assert_eq!(metrics_read("api", &["a", "b"], false).await, ["a"]);
     }
 
     #[tokio::test(start_paused = true)]

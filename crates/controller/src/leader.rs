@@ -1,6 +1,6 @@
 //! The leader: restores histories, runs workers and leader tasks, and shuts them down.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_lease::{
     Election, LeaderContext, Leadership, LeaseHooks, Predecessor,
@@ -8,7 +8,10 @@ use hpa_lease::{
 };
 use jiff::Timestamp;
 use kube::{Api, Client};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -32,6 +35,9 @@ const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
 /// The annotation that it sets while writes of histories fail: the time until which they are
 /// complete.
 const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
+
+/// The time for the last writes of histories, after the grace period of reconciles.
+const HISTORY_GRACE: Duration = Duration::from_secs(5);
 
 /// The lease says how complete the stored histories are, and its resource versions reveal that the
 /// API server was rewound.
@@ -85,6 +91,17 @@ struct LeaderTasks {
     event_writer: JoinSet<()>,
     history_store: JoinSet<()>,
     stop_history_store: CancellationToken,
+}
+
+impl LeaderTasks {
+    /// Lets running reconciles and event writes finish.
+    async fn finish(&mut self) {
+        while self.workers.join_next().await.is_some() {}
+        // They hold recorders of events.
+        self.others.shutdown().await;
+        // Ends once all recorders are dropped and its queue is empty.
+        self.event_writer.join_next().await;
+    }
 }
 
 impl Leader<'_> {
@@ -240,25 +257,25 @@ impl Leader<'_> {
         Arc::new(store)
     }
 
-    /// Lets running reconciles, event writes and history writes finish, within the grace period.
+    /// Lets running reconciles and event writes finish within the grace period, then history writes
+    /// within their own.
     async fn shut_down(&self, mut tasks: LeaderTasks) {
         let (telemetry, grace) = (&self.dependencies.telemetry, self.options.shutdown_grace);
         info!("shutting down, waiting for running reconciles");
         telemetry.set_stopping();
         self.informers.queue.shut_down();
-        let finish = async {
-            while tasks.workers.join_next().await.is_some() {}
-            // They hold recorders of events.
-            tasks.others.shutdown().await;
-            // Ends once all recorders are dropped and its queue is empty.
-            tasks.event_writer.join_next().await;
+        let stop = async {
+            if timeout(grace, tasks.finish()).await.is_err() {
+                warn!(?grace, "reconciles did not finish within the grace period");
+                tasks.workers.shutdown().await;
+            }
             tasks.stop_history_store.cancel();
-            tasks.history_store.join_next().await;
+            if timeout(HISTORY_GRACE, tasks.history_store.join_next()).await.is_err() {
+                warn!(grace = ?HISTORY_GRACE, "histories were not stored within the grace period");
+            }
         };
         tokio::select! {
-            finished = tokio::time::timeout(grace, finish) => if finished.is_err() {
-                warn!(?grace, "reconciles did not finish within the grace period");
-            },
+            () = stop => {}
             () = self.leadership.lost() => warn!("lost the leader lease while shutting down"),
         }
         telemetry.set_working(false);

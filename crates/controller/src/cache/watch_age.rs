@@ -17,8 +17,7 @@ use super::is_newer;
 /// be dead.
 #[derive(Debug)]
 pub struct WatchAge {
-    /// `None` if nothing is watched: the kind isn't installed, RBAC forbids it, or the API server
-    /// was rewound and a list is due.
+    /// `None` if nothing is watched: the kind isn't installed, or RBAC forbids it.
     confirmed: Mutex<Option<Confirmed>>,
     /// The latest list, complete or not.
     list: Mutex<Option<List>>,
@@ -36,9 +35,15 @@ struct Confirmed {
     at: Instant,
     /// The age of the cache at that time: zero, unless a suspension of the machine outdated it.
     age: Duration,
+    /// The API server was rewound since, and a list is due.
+    is_rewound: bool,
 }
 
 impl Confirmed {
+    fn new(at: Instant) -> Self {
+        Self { at, age: Duration::ZERO, is_rewound: false }
+    }
+
     fn age_now(self) -> Duration {
         self.at.elapsed().saturating_add(self.age)
     }
@@ -47,9 +52,8 @@ impl Confirmed {
 impl Default for WatchAge {
     /// The age counts from now, until the first list is complete.
     fn default() -> Self {
-        let confirmed = Confirmed { at: Instant::now(), age: Duration::ZERO };
         Self {
-            confirmed: Mutex::new(Some(confirmed)),
+            confirmed: Mutex::new(Some(Confirmed::new(Instant::now()))),
             list: Mutex::default(),
             outdated: Notify::new(),
         }
@@ -57,17 +61,23 @@ impl Default for WatchAge {
 }
 
 impl WatchAge {
-    /// The age of the cache. `None` if nothing is watched.
+    /// The age of the cache. `None` if nothing is watched, or the API server was rewound and a list
+    /// is due.
     pub fn age(&self) -> Option<Duration> {
         let confirmed = *self.confirmed.lock();
-        confirmed.map(Confirmed::age_now)
+        confirmed.filter(|confirmed| !confirmed.is_rewound).map(Confirmed::age_now)
+    }
+
+    /// Like [`WatchAge::age`], and after a rewind the age of the last confirmation.
+    fn displayed_age(&self) -> Option<Duration> {
+        self.confirmed.lock().map(Confirmed::age_now)
     }
 
     /// The cache has all changes until `at`.
     pub fn confirm(&self, at: Instant) {
         let mut confirmed = self.confirmed.lock();
-        if confirmed.is_none_or(|confirmed| confirmed.at <= at) {
-            *confirmed = Some(Confirmed { at, age: Duration::ZERO });
+        if confirmed.is_none_or(|confirmed| confirmed.is_rewound || confirmed.at <= at) {
+            *confirmed = Some(Confirmed::new(at));
         }
     }
 
@@ -95,7 +105,7 @@ impl WatchAge {
         if let Some(confirmed) = &mut *self.confirmed.lock() {
             // A list that started before this confirms nothing.
             let age = confirmed.age_now().saturating_add(duration);
-            *confirmed = Confirmed { at: Instant::now(), age };
+            *confirmed = Confirmed { at: Instant::now(), age, ..*confirmed };
         }
         self.outdated.notify_one();
     }
@@ -108,7 +118,9 @@ impl WatchAge {
         if list.is_some_and(|list| !list.is_complete || list.started >= sent) {
             return false;
         }
-        *self.confirmed.lock() = None;
+        if let Some(confirmed) = &mut *self.confirmed.lock() {
+            confirmed.is_rewound = true;
+        }
         self.outdated.notify_one();
         true
     }
@@ -136,7 +148,7 @@ impl WatchAges {
     pub fn by_resource(&self) -> BTreeMap<String, Duration> {
         let mut ages = BTreeMap::<String, Duration>::new();
         for (resource, watch) in &*self.watches.lock() {
-            if let Some(age) = watch.age() {
+            if let Some(age) = watch.displayed_age() {
                 let oldest = ages.entry(resource.clone()).or_default();
                 *oldest = age.max(*oldest);
             }

@@ -16,6 +16,7 @@ use super::{
     past::PastError,
     startup::{ReadyPods, Startups},
 };
+use crate::settings::SyncPeriod;
 
 /// The loads of one autoscaler. If the target changes, all histories are dropped; if a metric of
 /// the spec changes, the history of that metric is.
@@ -23,7 +24,8 @@ use super::{
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,
-    /// For the first [`MAX_METRICS`] specs. `None` if [`super::MAX_HISTORIES`] left no memory.
+    /// For the first [`MAX_METRICS`] specs. `None` as long as [`super::MAX_HISTORIES`] leaves no
+    /// memory.
     metrics: Vec<Option<MetricState>>,
     startups: Startups,
     /// The parameters of the last reconcile.
@@ -58,7 +60,8 @@ impl AutoscalerForecasts {
         readings: &mut Readings,
     ) {
         let Observation { hpa, settings, plan, pods, now } = *observation;
-        self.update_spec(hpa, shared);
+        self.update_spec(hpa);
+        self.add_histories(shared);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
         let loads = plan.loads(readings, now);
         let parameters = self.parameters(shared, settings);
@@ -85,7 +88,7 @@ impl AutoscalerForecasts {
     }
 
     /// Drops the histories of other metrics or of another target.
-    fn update_spec(&mut self, hpa: &HorizontalPodAutoscaler, shared: &Forecasts) {
+    fn update_spec(&mut self, hpa: &HorizontalPodAutoscaler) {
         let spec = &hpa.spec;
         if self.target == spec.scale_target_ref && self.specs == spec.metrics {
             return;
@@ -99,14 +102,17 @@ impl AutoscalerForecasts {
             .collect();
         for metric in spec.metrics.iter().take(MAX_METRICS) {
             let same = known.iter().position(|(other, _)| measure_the_same(other, metric));
-            let state = same.and_then(|index| known.swap_remove(index).1);
-            let new = || {
-                let permit = shared.histories.clone().try_acquire_owned().ok()?;
-                Some(MetricState::new(permit))
-            };
-            self.metrics.push(state.or_else(new));
+            self.metrics.push(same.and_then(|index| known.swap_remove(index).1));
         }
         self.specs.clone_from(&spec.metrics);
+    }
+
+    /// Adds histories to the metrics that have none, as far as there is memory.
+    fn add_histories(&mut self, shared: &Forecasts) {
+        for metric in self.metrics.iter_mut().filter(|metric| metric.is_none()) {
+            let Ok(permit) = shared.histories.clone().try_acquire_owned() else { return };
+            *metric = Some(MetricState::new(permit));
+        }
     }
 
     fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {
@@ -115,6 +121,10 @@ impl AutoscalerForecasts {
             horizon: horizon.unwrap_or_else(|| self.measured_horizon(shared)),
             quantile: settings.forecasts.quantile.unwrap_or(GateSettings::DEFAULT_QUANTILE),
             zone: shared.zone(settings),
+            sync_period: SyncPeriod::new(shared.sync_period, settings)
+                .length()
+                .try_into()
+                .unwrap_or(SignedDuration::MAX),
         }
     }
 
@@ -133,14 +143,18 @@ impl AutoscalerForecasts {
         }
     }
 
-    /// The next metric whose check is due. It is not due again until the check has ended.
+    /// The next metric whose check is due. It is not due again until the check has ended. `None`
+    /// until a reconcile has observed the metrics of `hpa`: the result is an index into them.
     pub(crate) fn due_check(
         &mut self,
         shared: &Forecasts,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
     ) -> Option<Check> {
-        let Parameters { horizon, quantile, zone } = self.parameters(shared, settings);
+        if self.target != hpa.spec.scale_target_ref || self.specs != hpa.spec.metrics {
+            return None;
+        }
+        let Parameters { horizon, quantile, zone, .. } = self.parameters(shared, settings);
         let startup = self.startups.median();
         let is_due =
             |metric: &MetricState| !metric.is_being_checked && metric.next_check <= Instant::now();

@@ -19,6 +19,7 @@ pub(crate) struct Parameters {
     pub(crate) horizon: SignedDuration,
     pub(crate) quantile: f64,
     pub(crate) zone: TimeZone,
+    pub(crate) sync_period: SignedDuration,
 }
 
 /// The state of one metric.

@@ -194,9 +194,24 @@ async fn memory_is_limited() {
     assert_eq!(all.first().map(states), Some(MAX_METRICS));
     let readings = observe(all.last_mut().unwrap(), &shared, &hpa, Some(2000), now());
     assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
-    // An autoscaler that is deleted frees the memory of its metrics.
+    // An autoscaler that is deleted frees the memory of its metrics for others.
+    all.swap_remove(0);
+    observe(all.first_mut().unwrap(), &shared, &hpa, None, now());
+    assert_eq!(all.first().map(states), Some(MAX_METRICS));
     all.clear();
     assert_eq!(shared.histories.available_permits(), MAX_HISTORIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_metric_gets_the_memory_of_the_old_one() {
+    let shared = Forecasts::default();
+    let _others = shared.histories.clone().try_acquire_many_owned(MAX_HISTORIES as u32 - 1);
+    let mut forecasts = AutoscalerForecasts::default();
+    observe(&mut forecasts, &shared, &hpa(&[requests("100")]), Some(2000), now());
+    let mut other_metric = requests("100");
+    other_metric["external"]["metric"]["name"] = "others".into();
+    let readings = observe(&mut forecasts, &shared, &hpa(&[other_metric]), Some(2000), now());
+    assert_eq!(reason(&readings), None, "not checked yet");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,6 +258,25 @@ async fn view_has_the_past_hour_and_the_horizon_in_detail() {
     assert!(recent.iter().any(|point| point.load.is_none() && point.at > now()), "{last:?}");
     // The same forecast as in the past day, which decisions use.
     assert_eq!(Some(last), views.first().unwrap().points.last());
+}
+
+/// A decision has no forecast if the metric failed.
+#[tokio::test(start_paused = true)]
+async fn view_has_no_future_after_the_last_reading() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    let mut forecasts = AutoscalerForecasts::default();
+    observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+    check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+    for (minutes, has_future) in [(1, true), (10, false), (60, false)] {
+        let now = now() + SignedDuration::from_mins(minutes);
+        observe(&mut forecasts, &shared, &hpa, None, now);
+        let views = forecasts.view(now);
+        let view = views.first().unwrap();
+        let newest = view.newest().unwrap();
+        assert_eq!(newest.forecast.is_some(), has_future, "after {minutes} minutes");
+        let last = view.recent.last();
+        assert_eq!(last.is_some_and(|last| last.load.is_none()), has_future, "{last:?}");
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ const BAND: (f64, f64) = (0.1, 0.9);
 const RECENT: SignedDuration = SignedDuration::from_hours(1);
 /// The most points in detail; they are at least a minute apart.
 const MAX_RECENT: i64 = 120;
+/// A reading counts as the present load for so many sync periods.
+const MAX_READ_PERIODS: i32 = 3;
 
 /// The forecasts of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -229,20 +231,26 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
 }
 
 /// The forecast that was made at a time, and its median. `newest` is the measurement time of a load
-/// that is read now.
+/// that is read now. If none was, there are no forecasts of loads that are not known yet.
 fn point(
     state: &MetricState,
     parameters: &Parameters,
     made: Timestamp,
     newest: Timestamp,
 ) -> Option<(ForecastPoint, f64)> {
+    let max_age = parameters.sync_period.saturating_mul(MAX_READ_PERIODS);
+    let read = state.read.filter(|(at, _)| newest.duration_since(*at) <= max_age);
     // The newest bucket is not complete.
-    let read = state.read.filter(|_| made == newest).map(|(_, load)| load.total);
-    let level = read.or_else(|| state.history.load(made))?;
+    let present = read.filter(|_| made == newest).map(|(_, load)| load.total);
+    let level = present.or_else(|| state.history.load(made))?;
     let forecast = state.history.forecast(&state.question(level, parameters, made))?;
+    let load = state.history.load(forecast.at);
+    if read.is_none() && load.is_none() {
+        return None;
+    }
     let point = ForecastPoint {
         at: forecast.at,
-        load: state.history.load(forecast.at),
+        load,
         forecast: forecast.load(parameters.quantile),
         days: forecast.days,
         low: forecast.load(BAND.0),

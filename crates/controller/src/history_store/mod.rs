@@ -89,6 +89,16 @@ struct StoredShard {
     shard: Option<Shard>,
 }
 
+impl StoredShard {
+    /// The number of histories that are ignored. A ConfigMap that is not a shard counts as one.
+    fn rejected(&self) -> usize {
+        match &self.shard {
+            Some(shard) => shard.rejected,
+            None => usize::from(self.version.is_some()),
+        }
+    }
+}
+
 /// Stored snapshots by UID, each with the time its shard was written.
 type SnapshotsByUid = BTreeMap<String, (Timestamp, HistorySnapshot)>;
 
@@ -137,17 +147,14 @@ impl HistoryStore {
                 info!("no histories are stored: all windows start empty");
             }
             Ok(shards) => {
-                let rejected: usize = shards
-                    .iter()
-                    .flat_map(|stored| &stored.shard)
-                    .map(|shard| shard.rejected)
-                    .sum();
+                let rejected: usize = shards.iter().map(StoredShard::rejected).sum();
                 let autoscalers = self.restore_shards(shards, until);
                 info!(autoscalers, "restored the stored histories");
                 if rejected > 0 {
                     warn!(
                         rejected,
-                        "ignored invalid stored histories: were the ConfigMaps edited?"
+                        "ignored invalid stored histories: were the ConfigMaps edited, or written \
+                         by another version?"
                     );
                     self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
                 }

@@ -30,10 +30,11 @@ impl RelistTimer {
         self.scheduled.map(|(at, _)| at)
     }
 
-    /// Schedules a relist for missed events. A relist that is already scheduled stays.
+    /// Schedules a relist for missed events. A relist that is already scheduled isn't delayed.
     pub(super) fn schedule(&mut self) {
         let interval = self.initial_interval;
-        self.scheduled.get_or_insert_with(|| (Instant::now() + interval, interval));
+        let relist = (Instant::now() + interval, interval);
+        self.scheduled = self.scheduled.into_iter().chain([relist]).min();
     }
 
     /// Schedules a relist for an undecodable object. A relist that is already scheduled stays.
@@ -109,6 +110,20 @@ mod tests {
             tokio::time::advance(INTERVAL).await;
             complete_list(&mut timer);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missed_events_bring_a_relist_forward() {
+        let mut timer = RelistTimer::new(INTERVAL);
+        while interval(&mut timer) < RelistTimer::MAX_INTERVAL {
+            complete_list(&mut timer);
+        }
+        timer.schedule();
+        let due = Some(Instant::now() + INTERVAL);
+        assert_eq!(timer.due_at(), due);
+        tokio::time::advance(INTERVAL / 2).await;
+        timer.schedule();
+        assert_eq!(timer.due_at(), due, "a second failure doesn't delay it");
     }
 
     #[tokio::test(start_paused = true)]

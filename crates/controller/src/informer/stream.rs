@@ -30,7 +30,7 @@ use crate::{
     key::Scope,
 };
 
-/// A failure is logged if the last one is longer ago than this.
+/// A lasting failure is logged again after this time.
 const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
@@ -72,18 +72,18 @@ impl Backoff for CappedBackoff {
     fn reset(&mut self) {}
 }
 
-/// Logs the failures of a watch: once when they start, and once when they end.
+/// Logs the failures of a watch: when they start, every minute while they last, and when they end.
 struct FailureLog {
     watch: String,
     scope: String,
-    /// The last failure, if the watch hasn't recovered since.
-    last_failure: Option<Instant>,
+    /// The last log line about a failure, if the watch hasn't recovered since.
+    last_logged: Option<Instant>,
 }
 
 impl FailureLog {
     fn new(watch: String, scope: &Scope) -> Self {
         let scope = scope.clone().unwrap_or_else(|| "all namespaces".to_owned());
-        Self { watch, scope, last_failure: None }
+        Self { watch, scope, last_logged: None }
     }
 
     fn failed(&mut self, error: &watcher::Error) {
@@ -109,13 +109,15 @@ impl FailureLog {
 
     /// Records a failure. Returns whether to log it.
     fn is_worth_logging(&mut self) -> bool {
-        let now = Instant::now();
-        let last = self.last_failure.replace(now);
-        last.is_none_or(|last| now.duration_since(last) > LOG_AGAIN_AFTER)
+        let is_due = self.last_logged.is_none_or(|last| last.elapsed() >= LOG_AGAIN_AFTER);
+        if is_due {
+            self.last_logged = Some(Instant::now());
+        }
+        is_due
     }
 
     fn succeeded(&mut self) {
-        if self.last_failure.take().is_some() {
+        if self.last_logged.take().is_some() {
             info!(watch = self.watch, scope = self.scope, "watch recovered");
         }
     }

@@ -41,7 +41,14 @@ impl Reconciler {
         let scale = self.scale_to_compare(key, hpa, observation.as_ref());
         let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
-            return;
+            let duration = self.clock.instants().monotonic.saturating_sub(started);
+            return self.observer.finished(&Finished {
+                key,
+                scaled: None,
+                desired_replicas: None,
+                error: None,
+                duration,
+            });
         };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
         if let Some(observation) = &observation {

@@ -41,7 +41,7 @@ pub use self::{
     write_scale::MAX_POD_AGE,
 };
 use crate::{
-    cache::{Autoscaler, desired_state_eq},
+    cache::{Autoscaler, ErrorClass, desired_state_eq},
     key::HpaKey,
 };
 
@@ -96,9 +96,25 @@ impl Reconciler {
     /// back off.
     async fn decodable_autoscaler(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
-        if autoscaler.is_suspended() {
-            autoscaler.refresh(self.read_hpa(key).await.ok()?);
+        if !autoscaler.is_suspended() {
+            return Some(autoscaler);
         }
-        Some(autoscaler).filter(|autoscaler| !autoscaler.is_suspended())
+        let started = self.clock.instants().monotonic;
+        match self.read_hpa(key).await {
+            Ok(latest) => autoscaler.refresh(latest),
+            Err(error) if error.is_not_found() => return None,
+            Err(_) => {}
+        }
+        if !autoscaler.is_suspended() {
+            return Some(autoscaler);
+        }
+        self.observer.finished(&Finished {
+            key,
+            scaled: None,
+            desired_replicas: None,
+            error: Some(ErrorClass::Spec),
+            duration: self.clock.instants().monotonic.saturating_sub(started),
+        });
+        None
     }
 }

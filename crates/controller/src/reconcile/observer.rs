@@ -30,9 +30,10 @@ pub struct Finished<'a> {
     pub key: &'a HpaKey,
     /// The direction of the scaling, if the target was scaled.
     pub scaled: Option<Direction>,
-    /// `None` if the replicas could not be decided or the status could not be written.
+    /// `None` if the replicas were not decided or the status could not be written.
     pub desired_replicas: Option<i32>,
-    /// A failed status write counts as [`ErrorClass::Internal`].
+    /// A failed status write counts as [`ErrorClass::Internal`], an undecodable autoscaler as
+    /// [`ErrorClass::Spec`].
     pub error: Option<ErrorClass>,
     pub duration: Duration,
 }

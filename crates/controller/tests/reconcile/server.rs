@@ -27,6 +27,7 @@ pub(crate) struct Server {
     pub(crate) concurrent_writes: Vec<i64>,
     pub(crate) scale_is_served: bool,
     pub(crate) hpa_exists: bool,
+    pub(crate) hpa_is_undecodable: bool,
     /// The autoscaler is deleted right after a scale write.
     pub(crate) deletes_hpa_after_scaling: bool,
     pub(crate) refuses_status_writes: bool,
@@ -93,6 +94,9 @@ impl Server {
     fn hpa(&self) -> Value {
         let mut object = serde_json::to_value(hpa()).expect("JSON");
         object["metadata"]["annotations"] = self.annotations.clone();
+        if self.hpa_is_undecodable {
+            object["spec"]["maxReplicas"] = json!("many");
+        }
         object
     }
 

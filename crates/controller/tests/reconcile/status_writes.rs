@@ -4,13 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{history::Direction, selector::Selector};
 use hpa_controller::{
-    Clock, Finished, Instants, Observer, Reconciled, cache::ErrorClass, reconcile::Reconciler,
+    Clock, Finished, Instants, Observer, Reconciled,
+    cache::{ErrorClass, Origin},
+    reconcile::Reconciler,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::{
-    fixture::{conditions, key, reconciler, server, usage},
+    fixture::{conditions, hpa, key, reconciler, server, usage},
     server::{Server, merged},
 };
 
@@ -161,4 +164,40 @@ async fn observer_receives_the_outcome() {
         observed_outcomes(unstored).await,
         [(Some(Direction::Up), None, Some(ErrorClass::Internal))]
     );
+}
+
+#[tokio::test]
+async fn observer_receives_the_outcome_of_an_undecodable_autoscaler() {
+    let outcomes = Arc::new(Outcomes::default());
+    let undecodable = Server { hpa_is_undecodable: true, ..server() };
+    let server = Arc::new(Mutex::new(undecodable));
+    let reconciler = Reconciler { observer: outcomes.clone(), ..reconciler(&server) };
+    reconciler.autoscalers.suspend(&key());
+    reconciler.reconcile(&key()).await;
+    assert_eq!(*outcomes.0.lock(), [(None, None, Some(ErrorClass::Spec))]);
+    server.lock().hpa_exists = false;
+    reconciler.reconcile(&key()).await;
+    assert_eq!(outcomes.0.lock().len(), 1, "a deleted autoscaler has no outcome");
+}
+
+/// The target was scaled by a user, and no peer updates the status.
+#[tokio::test]
+async fn observer_receives_the_outcome_of_a_dry_run_that_waits_for_the_peer() {
+    let outcomes = Arc::new(Outcomes::default());
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler =
+        Reconciler { observer: outcomes.clone(), dry_run: true, ..reconciler(&server) };
+    let mut hpa = hpa();
+    let condition =
+        json!({ "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale" });
+    hpa.status = serde_json::from_value(json!({
+        "currentReplicas": 3, "desiredReplicas": 3, "conditions": [condition],
+    }))
+    .expect("a status");
+    reconciler.autoscalers.apply(&key(), hpa, Origin::List);
+    server.lock().replicas = 5;
+    for _ in 0..2 {
+        reconciler.reconcile(&key()).await;
+    }
+    assert_eq!(*outcomes.0.lock(), [(None, None, None); 2]);
 }

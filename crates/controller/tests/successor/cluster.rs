@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::{Clock, Dependencies, Telemetry, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, Options, Telemetry, k8s::Clients};
 use hpa_testbed::{Config, Testbed};
 use hpa_tests::harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
@@ -31,7 +31,7 @@ pub(crate) const WINDOW: i64 = 300;
 /// The lease duration: the longest time without a leader after one was killed.
 pub(crate) const LEASE: i64 = 15;
 
-/// The writes of the controllers.
+/// The writes of the controllers, and the faults of the API server.
 #[derive(Default)]
 pub(crate) struct Writes {
     /// The seconds at which a ConfigMap was written.
@@ -40,6 +40,10 @@ pub(crate) struct Writes {
     pub(crate) hang: AtomicBool,
     /// Writes of ConfigMaps are refused.
     pub(crate) refuse_config_maps: AtomicBool,
+    /// Reads of the external metric hang.
+    pub(crate) hang_metrics: AtomicBool,
+    /// Whether one hangs or hung.
+    pub(crate) has_hung: AtomicBool,
 }
 
 pub(crate) struct Cluster {
@@ -77,7 +81,8 @@ impl Cluster {
         let client = self.client();
         let clients = Clients { api: client.clone(), metrics: client.clone() };
         let election = election(client, "kube-system", name);
-        let options = options();
+        // A request that hangs outlasts the grace period.
+        let options = Options { shutdown_grace: Duration::from_secs(5), ..options() };
         let dependencies = Dependencies {
             clock: Arc::new(self.clock.clone()),
             election: Some(election),
@@ -110,6 +115,11 @@ impl Cluster {
                     (request.method() == Method::GET, request.uri().path().to_owned());
                 let is_record = path.ends_with("/status") || path.contains("/configmaps");
                 if !is_read && is_record && writes.hang.load(Ordering::SeqCst) {
+                    std::future::pending::<()>().await;
+                }
+                let is_metric = path.contains("/external.metrics.k8s.io/");
+                if is_metric && writes.hang_metrics.load(Ordering::SeqCst) {
+                    writes.has_hung.store(true, Ordering::SeqCst);
                     std::future::pending::<()>().await;
                 }
                 let is_config_map = path.contains("/configmaps");

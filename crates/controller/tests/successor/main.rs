@@ -75,6 +75,28 @@ async fn unwritten_change_delays_a_scale_down_by_at_most_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hanging_reconcile_does_not_prevent_the_last_write() {
+    let cluster = Cluster::new(Value::Null, true);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    cluster.load_at(200, 6).await;
+    cluster.load_at(220, 4).await;
+    // After the reconcile that reads the 4, and within a minute of the last write.
+    cluster.at(220 + SYNC).await;
+    cluster.writes.hang_metrics.store(true, Ordering::SeqCst);
+    while !cluster.writes.has_hung.load(Ordering::SeqCst) {
+        cluster.at(cluster.second() + 1).await;
+    }
+    leader.stop().await;
+    let stopped = cluster.second();
+    cluster.writes.hang_metrics.store(false, Ordering::SeqCst);
+    assert_eq!(cluster.writes.config_maps.lock().last(), Some(&stopped));
+    let scaled = cluster.scaled_to(4).await;
+    assert!(scaled >= 220 - SYNC + WINDOW && scaled <= 220 + WINDOW + SYNC + 1, "{scaled}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn unchanged_recommendation_holds_until_the_end_of_the_leader() {
     let cluster = Cluster::new(Value::Null, true);
     let leader = cluster.controller("a");

@@ -86,3 +86,19 @@ async fn forged_scale_event_is_ignored() {
     assert_eq!(replicas, 9, "the policy allows one pod");
     assert_eq!(exported(&telemetry, REJECTED), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn config_map_of_another_version_is_ignored_and_counted() {
+    let cluster = Cluster::new(Value::Null, true);
+    let leader = cluster.controller("a");
+    cluster.at(100).await;
+    leader.kill().await;
+    let config_maps: Api<ConfigMap> = Api::namespaced(cluster.testbed.client(), "kube-system");
+    let header = json!({ "version": 2, "of": 1, "written": cluster.clock.now() });
+    let patch = Patch::Merge(json!({ "data": { "shard": header.to_string() } }));
+    let name = "hpa-controller-history-0";
+    config_maps.patch(name, &PatchParams::default(), &patch).await.expect("patched");
+    let (_next, telemetry) = cluster.observed_controller("b");
+    cluster.at(140).await;
+    assert_eq!(exported(&telemetry, REJECTED), 1);
+}

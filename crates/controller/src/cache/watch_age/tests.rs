@@ -77,6 +77,7 @@ async fn lower_version_outdates_all_watches_until_they_list() {
         assert_eq!(watch.age(), None);
     }
     advance(SECOND).await;
+    assert_eq!(ages.by_resource()["pods"], 2 * SECOND, "since the last confirmation");
     pods.list_started();
     ages.compare_versions("pods", "10", "9", Instant::now());
     assert!(!is_outdated(&pods), "a list is running");

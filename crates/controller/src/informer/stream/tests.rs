@@ -58,11 +58,26 @@ async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
     );
     let mut failed = false;
     while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
-        failed |= stream.failures.last_failure.is_some();
+        failed |= stream.failures.last_logged.is_some();
     }
     assert!(failed, "the first watch is refused");
     assert_eq!(watches.load(Ordering::Relaxed), 2);
-    assert_eq!(stream.failures.last_failure, None);
+    assert_eq!(stream.failures.last_logged, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lasting_failure_is_logged_every_minute() {
+    let mut failures = FailureLog::new("pods".to_owned(), &None);
+    let mut logged = Vec::new();
+    for second in (0..=180).step_by(6) {
+        if failures.is_worth_logging() {
+            logged.push(second);
+        }
+        tokio::time::advance(Duration::from_secs(6)).await;
+    }
+    assert_eq!(logged, [0, 60, 120, 180]);
+    failures.succeeded();
+    assert!(failures.is_worth_logging(), "it failed again");
 }
 
 #[rstest]

@@ -3,7 +3,7 @@
 //! Errors name the file and the context. They never contain what a file holds, because that may be
 //! a secret; so kube's own errors, which quote files, are not their sources.
 
-use std::{env, path::PathBuf};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use hpa_go_compat::proxy::ProxyError;
 use kube::{
@@ -157,7 +157,7 @@ async fn load_source(
             match from_kubeconfig(Kubeconfig::read(), default_file(), None, overrides).await {
                 Ok(config) => Ok(config),
                 // A kubeconfig that the user named must not be ignored.
-                Err(error) if env::var_os("KUBECONFIG").is_some() => Err(error),
+                Err(error) if named_files(env::var_os("KUBECONFIG")).is_some() => Err(error),
                 Err(error) => match in_cluster() {
                     // Outside of a pod, the kubeconfig's error is the useful one.
                     Err(ClientError::InCluster(_)) => Err(error),
@@ -222,5 +222,12 @@ fn with_proxy(mut config: Config, configured: Option<&str>) -> Result<Config, Cl
 }
 
 fn default_file() -> String {
-    env::var("KUBECONFIG").unwrap_or_else(|_| "~/.kube/config".to_owned())
+    named_files(env::var_os("KUBECONFIG")).unwrap_or_else(|| "~/.kube/config".to_owned())
+}
+
+/// The value of `KUBECONFIG`, if it names a file. kube ignores empty paths.
+pub(super) fn named_files(variable: Option<OsString>) -> Option<String> {
+    let files = variable?;
+    let names_a_file = env::split_paths(&files).any(|path| !path.as_os_str().is_empty());
+    names_a_file.then(|| files.to_string_lossy().into_owned())
 }

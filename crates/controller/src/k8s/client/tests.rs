@@ -6,7 +6,7 @@ use std::{
 use hpa_metrics::describe;
 use rstest::rstest;
 
-use super::{ClientConfig, ClientSource, Clients};
+use super::{ClientConfig, ClientSource, Clients, kubeconfig::named_files};
 
 const KUBECONFIG: &str = r"
 apiVersion: v1
@@ -75,4 +75,13 @@ async fn missing_kubeconfig_is_named_in_the_error() {
         failure.starts_with("unable to use kubeconfig /nonexistent/kubeconfig, current context: "),
         "{failure}"
     );
+}
+
+#[rstest]
+#[case(None, None)]
+#[case(Some(""), None)]
+#[case(Some(":"), None)]
+#[case(Some("a:b"), Some("a:b"))]
+fn empty_variable_names_no_kubeconfig(#[case] variable: Option<&str>, #[case] named: Option<&str>) {
+    assert_eq!(named_files(variable.map(Into::into)).as_deref(), named);
 }
