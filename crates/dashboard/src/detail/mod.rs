@@ -126,11 +126,9 @@ impl Detail {
         // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         let now = self.cluster.clock.now();
-        let limit = silence_limit(self.cluster.sync_period);
-        let is_late = |at: &Timestamp| now.duration_since(*at) > limit;
         View::new(entry, report, events.items.into_values(), now)
             .with_decisions(decisions)
-            .with_last_decision(self.decided_at.filter(is_late))
+            .with_last_decision(self.decided_at.filter(|at| self.is_late(*at)))
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
     }
@@ -202,7 +200,24 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        (Some(inputs.report()), missing)
+        (Some(inputs.doubted_report(self.doubt(entry))), missing)
+    }
+
+    /// The reason why no controller may carry out a decision.
+    fn doubt(&self, entry: &Entry) -> Option<String> {
+        let text = match self.decided_at {
+            Some(at) if self.is_late(at) => "the controller made its last decision long ago",
+            Some(_) => return None,
+            // The silence is that of a controller of this project.
+            None if entry.controller.is_reference() || !self.board.is_silent() => return None,
+            None => "the controller may make no decisions",
+        };
+        Some(text.to_owned())
+    }
+
+    /// Whether a decision was so long ago that the controller may make none.
+    fn is_late(&self, at: Timestamp) -> bool {
+        self.cluster.clock.now().duration_since(at) > silence_limit(self.cluster.sync_period)
     }
 
     async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {

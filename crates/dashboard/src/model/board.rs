@@ -152,6 +152,11 @@ impl Board {
         }
     }
 
+    /// Whether the controller makes no decisions, or may make none.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.state.read().silence.is_some()
+    }
+
     /// The field managers of the statuses, one for each autoscaler.
     pub(crate) fn managers(&self) -> Vec<String> {
         let state = self.state.read();

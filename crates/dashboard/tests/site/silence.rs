@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{Cluster, options};
 
-/// A controller whose last decision is this old.
-struct SilentController(SignedDuration);
+/// A controller whose last decision is this old. `None` if its debug API doesn't answer.
+struct SilentController(Option<SignedDuration>);
 
 #[async_trait]
 impl PastSource for SilentController {
@@ -21,9 +21,10 @@ impl PastSource for SilentController {
         _: Option<&str>,
         _: Option<Timestamp>,
     ) -> Result<Past, String> {
+        let age = self.0.ok_or("nothing answers")?;
         // Its clock is behind the dashboard's.
         let now = Timestamp::now() - SignedDuration::from_hours(1);
-        let until = now - self.0;
+        let until = now - age;
         let decision = PastDecision {
             from: until,
             until,
@@ -35,19 +36,19 @@ impl PastSource for SilentController {
     }
 
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
-        let is_silent = self.0 > limit;
+        let is_silent = self.0.is_none_or(|age| age > limit);
         is_silent.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
     }
 }
 
-async fn cluster(age: SignedDuration) -> Cluster {
+async fn cluster(age: Option<SignedDuration>) -> Cluster {
     let past: Arc<dyn PastSource> = Arc::new(SilentController(age));
     Cluster::start(&[], Options { past: Some(past), ..options() }).await
 }
 
 #[tokio::test]
 async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
-    let cluster = cluster(SignedDuration::from_secs(190)).await;
+    let cluster = cluster(Some(SignedDuration::from_secs(190))).await;
     let changes = cluster.list().await.until(|changes| changes["silent"] == true).await;
     assert_eq!(changes["problems"], json!(["No controller makes decisions (0 managers)."]));
     let mut detail = cluster.detail("web").await;
@@ -60,8 +61,25 @@ async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
 
 #[tokio::test]
 async fn old_status_of_a_controller_that_decides_is_not_reported() {
-    let cluster = cluster(SignedDuration::from_secs(60)).await;
+    let cluster = cluster(Some(SignedDuration::from_secs(60))).await;
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!((view.get("lastDecision"), &view["problems"]), (None, &json!([])));
+}
+
+#[tokio::test]
+async fn silent_controller_makes_a_scaling_doubtful() {
+    let old = Some(SignedDuration::from_secs(190));
+    for (age, doubt) in [(None, "may make no decisions"), (old, "made its last decision long ago")]
+    {
+        let cluster = cluster(age).await;
+        cluster.list().await.until(|changes| changes["silent"] == true).await;
+        cluster.metrics.set_cpu_percent(180);
+        let mut detail = cluster.detail("web").await;
+        let view = detail.until(|view| view["report"]["scaleTo"] == 8).await;
+        let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+        assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
+        assert!(sentence.ends_with(&format!("; the controller {doubt}")), "{sentence}");
+        assert_eq!(view["row"]["state"], "steady", "the state is that of the last status");
+    }
 }
