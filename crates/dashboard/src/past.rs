@@ -131,6 +131,11 @@ impl From<Run> for PastDecision {
     }
 }
 
+/// A time by a clock that is `ahead` of the one that it was read from.
+pub(crate) fn shifted(at: Timestamp, ahead: SignedDuration) -> Timestamp {
+    at.saturating_add(ahead).unwrap_or(at)
+}
+
 /// The value that is compared with the metric's target.
 pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
     match metric.target? {

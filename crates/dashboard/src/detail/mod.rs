@@ -30,7 +30,7 @@ use crate::{
     cluster::{Cluster, usable_selector},
     follow::{Follower, Objects},
     model::{Board, Entry, Identity, Sample},
-    past::{Past, silence_limit},
+    past::{Past, shifted, silence_limit},
 };
 
 /// Changes within this time are sent together.
@@ -51,8 +51,6 @@ pub(crate) struct Detail {
     events: Follower<EventLine>,
     /// The pods of a selector. `None` if the target has none.
     pods: Option<(String, Follower<Pod>)>,
-    /// The time of the last sample from the controller.
-    past_until: Option<Timestamp>,
     /// The time of the last decision of the controller.
     decided_at: Option<Timestamp>,
 }
@@ -62,7 +60,7 @@ impl Detail {
         let events: Api<Event> = Api::namespaced(cluster.client.clone(), &id.namespace);
         let config = watcher::Config::default().fields(&field_selector(&id.name));
         let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
-        Self { id, cluster, board, events, pods: None, past_until: None, decided_at: None }
+        Self { id, cluster, board, events, pods: None, decided_at: None }
     }
 
     /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
@@ -107,10 +105,8 @@ impl Detail {
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
-        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
-        let decided_at = decisions.last().and_then(|last| last.until.checked_add(ahead).ok());
         // While the controller can't be read, its last decision stays known.
-        self.decided_at = decided_at.or(self.decided_at);
+        self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;
         missing.extend(not_read);
@@ -133,15 +129,17 @@ impl Detail {
             .with_problems(problems, missing)
     }
 
-    /// Reads the past from the controller. Also returns sentences about what could not be read.
-    async fn past(&mut self, entry: &Entry) -> (Past, Vec<String>) {
+    /// Reads the past from the controller, whose samples become part of the chart. Also returns
+    /// sentences about what could not be read.
+    async fn past(&self, entry: &Entry) -> (Past, Vec<String>) {
         let Some(source) = &self.cluster.past else {
             return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
         let Identity { api, namespace, name } = &self.id;
         let key = HpaKey::for_api(*api, namespace.as_str(), name.as_str());
         let manager = entry.controller.name.as_deref();
-        let mut past = match source.past(&key, manager, self.past_until).await {
+        let now = self.cluster.clock.now();
+        let mut past = match source.past(&key, manager, entry.series.past_until()).await {
             Ok(past) => past,
             Err(error) => {
                 return (
@@ -150,9 +148,13 @@ impl Detail {
                 );
             }
         };
-        let samples = std::mem::take(&mut past.samples);
-        self.past_until = samples.last().map(|sample| sample.at).or(self.past_until);
-        self.board.record_past(&self.id, samples);
+        // By the time before the read: the last sample must not be in the future.
+        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
+        self.board.record_past(&self.id, std::mem::take(&mut past.samples), ahead);
+        for decision in &mut past.decisions {
+            decision.from = shifted(decision.from, ahead);
+            decision.until = shifted(decision.until, ahead);
+        }
         let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
         (past, unknown.into_iter().collect())
     }

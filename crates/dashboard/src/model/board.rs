@@ -9,7 +9,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Settings, defaults::apply_defaults, settings::SettingPolicy,
 };
 use hpa_controller::{AutoscalerApi, debug::settings_of_controller};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -182,12 +182,18 @@ impl Board {
         }
     }
 
-    /// Adds samples that the controller remembers, oldest first.
-    pub(crate) fn record_past(&self, id: &Identity, samples: Vec<PastSample>) {
+    /// Adds samples that the controller remembers, oldest first. The dashboard's clock is `ahead` of
+    /// the controller's.
+    pub(crate) fn record_past(
+        &self,
+        id: &Identity,
+        samples: Vec<PastSample>,
+        ahead: SignedDuration,
+    ) {
         let mut state = self.state.write();
         let capacity = state.capacity();
         if let Some(entry) = state.entries.get_mut(id) {
-            entry.series.merge(samples, capacity);
+            entry.series.merge(samples, ahead, capacity);
         }
     }
 

@@ -2,7 +2,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Settings, report::State, settings::SettingPolicy,
 };
 use hpa_controller::AutoscalerApi;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -226,7 +226,7 @@ fn remembered_values_have_the_unit_of_their_target() {
     let mut series = Series::default();
     series.set_metrics(&hpa(Value::Null));
     let other = PastSample { values: vec![Some(1), Some(2)], ..remembered(1, 4) };
-    series.merge(vec![other, remembered(2, 5)], 9);
+    series.merge(vec![other, remembered(2, 5)], SignedDuration::ZERO, 9);
     let values: Vec<_> = series.samples().map(|sample| sample.values.to_vec()).collect();
     assert_eq!(values, [vec![None], vec![Some(MilliValue::from_units(60))]]);
 }
@@ -238,12 +238,37 @@ fn remembered_samples_replace_those_of_their_time() {
         series.record(sample(second, current), 9);
     }
     let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| remembered(second, current));
-    series.merge(past.to_vec(), 9);
+    series.merge(past.to_vec(), SignedDuration::ZERO, 9);
     assert_eq!(times(&series), [5, 25, 30], "equal ones that follow each other are one");
-    series.merge(vec![remembered(31, 8), remembered(32, 9)], 3);
+    series.merge(vec![remembered(31, 8), remembered(32, 9)], SignedDuration::ZERO, 3);
     assert_eq!(times(&series), [30, 31, 32], "the oldest are dropped");
-    series.merge(Vec::new(), 3);
+    series.merge(Vec::new(), SignedDuration::ZERO, 3);
     assert_eq!(times(&series), [30, 31, 32]);
+}
+
+#[test]
+fn remembered_samples_have_the_time_of_the_dashboard() {
+    let mut series = Series::default();
+    series.record(sample(100, 4), 9);
+    // The controller's clock is 3 s ahead.
+    series.merge(vec![remembered(104, 5)], SignedDuration::from_secs(-3), 9);
+    assert_eq!((times(&series), series.past_until()), (vec![100, 101], Some(at(104))));
+    series.record(sample(102, 6), 9);
+    assert_eq!(times(&series), [100, 101, 102]);
+}
+
+#[test]
+fn dropped_samples_of_the_controller_are_read_again() {
+    let mut series = Series::default();
+    series.set_metrics(&hpa(Value::Null));
+    series.merge(vec![remembered(10, 5)], SignedDuration::ZERO, 9);
+    let mut other = hpa(Value::Null);
+    other.spec.metrics.clear();
+    series.set_metrics(&other);
+    assert_eq!((times(&series), series.past_until()), (vec![], None));
+    series.merge(vec![remembered(10, 5)], SignedDuration::ZERO, 9);
+    series.record(sample(9, 6), 9);
+    assert_eq!((times(&series), series.past_until()), (vec![9], None), "the clock was set back");
 }
 
 #[test]

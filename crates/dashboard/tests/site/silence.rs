@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_controller::HpaKey;
-use hpa_dashboard::{Options, Past, PastDecision, PastSource};
+use hpa_dashboard::{Options, Past, PastDecision, PastSample, PastSource};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -32,7 +32,15 @@ impl PastSource for SilentController {
             scaled_to: None,
             sentence: "stays".to_owned(),
         };
-        Ok(Past { now: Some(now), decisions: vec![decision], ..Past::default() })
+        let sample = PastSample {
+            at: until,
+            current: 9,
+            desired: None,
+            proposed: None,
+            values: vec![None],
+        };
+        let (decisions, samples) = (vec![decision], vec![sample]);
+        Ok(Past { now: Some(now), decisions, samples, ..Past::default() })
     }
 
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
@@ -54,9 +62,15 @@ async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], changes["problems"]);
-    let last: Timestamp = view["lastDecision"].as_str().expect("a time").parse().expect("a time");
-    let age = Timestamp::now().duration_since(last).as_secs();
-    assert!((190..600).contains(&age), "{age}");
+    let time = |text: &Value| text.as_str().expect("a time").parse().expect("a time");
+    let sample = &view["series"]["samples"][0];
+    assert_eq!(sample[1], 9);
+    let sampled = sample[0].as_i64().and_then(|at| Timestamp::from_millisecond(at).ok());
+    let decided = time(&view["decisions"][0]["until"]);
+    for at in [time(&view["lastDecision"]), decided, sampled.expect("a time")] {
+        let age = Timestamp::now().duration_since(at).as_secs();
+        assert!((190..600).contains(&age), "{age}");
+    }
 }
 
 #[tokio::test]
