@@ -32,13 +32,8 @@ impl PastSource for SilentController {
             scaled_to: None,
             sentence: "stays".to_owned(),
         };
-        let sample = PastSample {
-            at: until,
-            current: 9,
-            desired: None,
-            proposed: None,
-            values: vec![None],
-        };
+        let sample =
+            PastSample { at: until, current: 9, desired: None, proposed: None, values: vec![None] };
         let (decisions, samples) = (vec![decision], vec![sample]);
         Ok(Past { now: Some(now), decisions, samples, ..Past::default() })
     }
