@@ -261,7 +261,7 @@ function fill(entry) {
   const isChanging = row.desired !== null && row.current !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
   const replicas = isChanging ? `${current} → ${row.desired}` : current;
-  setText(cells.replicas, `${replicas} (${row.min} to ${row.max})`);
+  setText(cells.replicas, row.min === null ? replicas : `${replicas} (${row.min} to ${row.max})`);
   showAge(entry);
 }
 
@@ -278,7 +278,13 @@ function setSettings(cell, settings) {
 }
 
 function showAge({ cells, row }) {
-  setText(cells.scaled, row.lastScale === null ? "never" : ago(row.lastScale, Date.now() + clockAhead));
+  setText(cells.scaled, lastScaled(row, Date.now() + clockAhead));
+}
+
+/** When the autoscaler last scaled. An object that can't be decoded has no bounds. */
+export function lastScaled({ lastScale, min }, now) {
+  const never = min === null ? "unknown" : "never";
+  return lastScale === null ? never : ago(lastScale, now);
 }
 
 /** A state as text with a symbol, so that color is not needed to tell it. */

@@ -41,9 +41,10 @@ pub(crate) struct Row {
     pub(crate) current: Option<i32>,
     /// Absent before the first decision.
     pub(crate) desired: Option<i32>,
-    /// The bounds at the last change of the object, by its schedule if it has one.
-    pub(crate) min: i32,
-    pub(crate) max: i32,
+    /// The bounds at the last change of the object, by its schedule if it has one. Absent if the
+    /// object can't be decoded.
+    pub(crate) min: Option<i32>,
+    pub(crate) max: Option<i32>,
     /// The settings that its controller applies, and the next change of scheduled bounds.
     pub(crate) settings: Option<String>,
     /// The largest value of a metric divided by its target.
@@ -71,8 +72,8 @@ impl Row {
             sentence,
             current: current_replicas(hpa).filter(|_| state != State::New),
             desired: desired_replicas(hpa),
-            min: bounds.min_replicas,
-            max: bounds.max_replicas,
+            min: Some(bounds.min_replicas),
+            max: Some(bounds.max_replicas),
             settings: custom.map(|condition| condition.message.to_string()),
             load,
             last_scale: status.last_scale_time,
@@ -85,6 +86,7 @@ impl Row {
         let mut row = Self::new(id, &hpa, &settings, Timestamp::UNIX_EPOCH);
         row.state = State::Failing;
         row.target = String::new();
+        (row.min, row.max) = (None, None);
         row.sentence = format!("the object is not an autoscaler: {error}");
         row
     }

@@ -203,6 +203,8 @@ fn sample(second: i64, current: i32) -> Sample {
 }
 
 fn times(series: &Series) -> Vec<i64> {
+    let Row { current, min, max, .. } = rows[0];
+    assert_eq!((current, min, max), (None, None, None));
     series.samples().map(|sample| sample.at.as_second()).collect()
 }
 
@@ -313,8 +315,8 @@ fn row_has_the_settings_that_the_controller_applies() {
     let entry = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 5 }]).to_string();
     let bounds = json!({ "autoscaling.hpa-rs.dev/bounds": entry });
     let with = row(bounds.clone(), "hpa-controller");
-    assert_eq!((with.min, with.max), (5, 9));
+    assert_eq!((with.min, with.max), (Some(5), Some(9)));
     assert_eq!(with.settings.as_deref(), Some("SetOnAutoscaler!"));
     // The reference ignores the annotation.
-    assert_eq!(row(bounds, "kube-controller-manager").min, 2);
+    assert_eq!(row(bounds, "kube-controller-manager").min, Some(2));
 }
