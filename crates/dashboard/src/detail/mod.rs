@@ -48,7 +48,8 @@ pub(crate) struct Detail {
     id: Identity,
     cluster: Arc<Cluster>,
     board: Arc<Board>,
-    events: Follower<EventLine>,
+    /// The events that a field selector selects.
+    events: Option<(String, Follower<EventLine>)>,
     /// The pods of a selector. `None` if the target has none.
     pods: Option<(String, Follower<Pod>)>,
     /// The time of the last decision of the controller.
@@ -57,10 +58,7 @@ pub(crate) struct Detail {
 
 impl Detail {
     pub(crate) fn new(id: Identity, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
-        let events: Api<Event> = Api::namespaced(cluster.client.clone(), &id.namespace);
-        let config = watcher::Config::default().fields(&field_selector(&id.name));
-        let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
-        Self { id, cluster, board, events, pods: None, decided_at: None }
+        Self { id, cluster, board, events: None, pods: None, decided_at: None }
     }
 
     /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
@@ -79,8 +77,8 @@ impl Detail {
             loop {
                 tokio::select! {
                     _ = period.tick() => break,
-                    () = self.events.changed() => break,
-                    () = pods_changed(&mut self.pods) => break,
+                    () = changed(&mut self.events) => break,
+                    () = changed(&mut self.pods) => break,
                     () = sender.closed() => return,
                     outcome = changes.changed() => {
                         if outcome.is_err() {
@@ -115,9 +113,7 @@ impl Detail {
         {
             self.board.record(&self.id, sample);
         }
-        let wait = tokio::time::timeout(FIRST_LIST_TIMEOUT, self.events.settled());
-        let _ = wait.await;
-        let events = self.events.objects();
+        let events = self.events(&entry).await;
         missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
         // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
@@ -224,6 +220,19 @@ impl Detail {
 
     async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
         let Some(selector) = selector.map(ToString::to_string) else {
+    async fn events(&mut self, entry: &Entry) -> Objects<EventLine> {
+        let uid = entry.hpa.as_ref().map_or("", |hpa| &*hpa.metadata.uid);
+        let selector = field_selector(&self.id, uid);
+        if self.events.as_ref().is_none_or(|(current, _)| *current != selector) {
+            let config = watcher::Config::default().fields(&selector);
+            let events: Api<Event> =
+                Api::namespaced(self.cluster.client.clone(), &self.id.namespace);
+            let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
+            self.events = Some((selector, events));
+        }
+        objects(&mut self.events).await
+    }
+
             self.pods = None;
             return Objects::default();
         };
@@ -232,9 +241,7 @@ impl Detail {
             let pods = self.cluster.pods(&self.id.namespace);
             self.pods = Some((selector, Follower::start(pods, config, decode_pod)));
         }
-        let Some((_, follower)) = &mut self.pods else { return Objects::default() };
-        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
-        follower.objects()
+        objects(&mut self.pods).await
     }
 
     /// The autoscalers that select any of the pods. Others are looked up only if the controller
@@ -261,8 +268,18 @@ fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {
     pod.map_err(|error| error.to_string())
 }
 
-async fn pods_changed(pods: &mut Option<(String, Follower<Pod>)>) {
-    match pods {
+/// The objects that are watched, after their first list.
+async fn objects<T: Clone + Send + Sync + 'static>(
+    watched: &mut Option<(String, Follower<T>)>,
+) -> Objects<T> {
+    let Some((_, follower)) = watched else { return Objects::default() };
+    let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
+    follower.objects()
+}
+
+/// Waits until one of the objects that are watched has changed.
+async fn changed<T: Send + Sync + 'static>(watched: &mut Option<(String, Follower<T>)>) {
+    match watched {
         Some((_, follower)) => follower.changed().await,
         None => std::future::pending().await,
     }
