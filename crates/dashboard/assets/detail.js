@@ -31,10 +31,10 @@ export function openDetail(id, showProblems) {
   return close;
 }
 
-/** A list that failed may lack the autoscaler. */
-function absence({ id, problems }) {
+/** A list that is incomplete may lack the autoscaler. */
+function absence({ id, isComplete }) {
   const [, namespace, name] = id.split("/");
-  return problems.length === 0
+  return isComplete
     ? `There is no autoscaler ${name} in the namespace ${namespace}. It may have been deleted.`
     : `The autoscaler ${name} in the namespace ${namespace} is not among those that could be read.`;
 }

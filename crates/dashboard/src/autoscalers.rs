@@ -76,7 +76,10 @@ impl AutoscalerFeed {
     async fn follow(&self) -> Stop {
         let resource = resource(self.api);
         let api: Api<DynamicObject> = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            Some(namespace) => {
+                self.board.set_namespace(self.api, namespace.clone());
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
             None => Api::all_with(self.client.clone(), &resource),
         };
         let mut stop = Stop::NotServed;
@@ -98,9 +101,6 @@ impl AutoscalerFeed {
         stop
     }
 
-    fn on_change(&self, change: Change<DynamicObject>) -> ControlFlow<Stop> {
-        let observe = |object| observe(self.api, object);
-        let update = match change {
     /// Clears the failure of a watch when no other has followed it for a while: a watch that resumes
     /// is not reported. Doesn't end while the sender exists.
     async fn clear_watch_failures(&self, mut failed: watch::Receiver<bool>) {
@@ -112,6 +112,9 @@ impl AutoscalerFeed {
         }
     }
 
+    fn on_change(&self, change: Change<DynamicObject>) -> ControlFlow<Stop> {
+        let observe = |object| observe(self.api, object);
+        let update = match change {
             Change::Replace(objects) => {
                 Update::Replace(self.api, objects.into_iter().map(observe).collect())
             }
@@ -145,15 +148,15 @@ impl AutoscalerFeed {
     }
 }
 
-fn resource(api: AutoscalerApi) -> ApiResource {
-    let (group, version) = api.api_version().split_once('/').unwrap_or_default();
-    let kind = GroupVersionKind::gvk(group, version, "HorizontalPodAutoscaler");
 /// Whether a watch failed after a complete list.
 fn is_failed_watch(change: &Change<DynamicObject>) -> bool {
     let Change::Failed(error) = change else { return false };
     !matches!(error, watcher::Error::InitialListFailed(_))
 }
 
+fn resource(api: AutoscalerApi) -> ApiResource {
+    let (group, version) = api.api_version().split_once('/').unwrap_or_default();
+    let kind = GroupVersionKind::gvk(group, version, "HorizontalPodAutoscaler");
     ApiResource::from_gvk_with_plural(&kind, "horizontalpodautoscalers")
 }
 

@@ -99,7 +99,9 @@ impl Detail {
         let problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
             let is_known = self.board.is_synced();
-            return View::absent(self.id.clone(), now, is_known, problems);
+            let is_complete = self.board.is_complete(&self.id);
+            return View::absent(self.id.clone(), now, is_known, problems)
+                .with_complete_list(is_complete);
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
@@ -218,8 +220,6 @@ impl Detail {
         self.cluster.clock.now().duration_since(at) > silence_limit(self.cluster.sync_period)
     }
 
-    async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
-        let Some(selector) = selector.map(ToString::to_string) else {
     async fn events(&mut self, entry: &Entry) -> Objects<EventLine> {
         let uid = entry.hpa.as_ref().map_or("", |hpa| &*hpa.metadata.uid);
         let selector = field_selector(&self.id, uid);
@@ -233,6 +233,8 @@ impl Detail {
         objects(&mut self.events).await
     }
 
+    async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
+        let Some(selector) = selector.map(ToString::to_string) else {
             self.pods = None;
             return Objects::default();
         };

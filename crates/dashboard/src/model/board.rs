@@ -98,6 +98,8 @@ struct Inner {
     /// The version of the newest deletion that was dropped from `deleted`.
     forgotten: u64,
     sources: BTreeMap<AutoscalerApi, SourceState>,
+    /// The only namespace that is shown of an API.
+    namespaces: BTreeMap<AutoscalerApi, String>,
     notes: Vec<String>,
     /// A sentence about a controller that makes no decisions.
     silence: Option<String>,
@@ -138,6 +140,11 @@ impl Board {
         if self.state.read().sources.get(&api) != Some(&source) {
             self.change(|state| _ = state.sources.insert(api, source));
         }
+    }
+
+    /// Sets the only namespace that is shown of an API.
+    pub(crate) fn set_namespace(&self, api: AutoscalerApi, namespace: String) {
+        self.state.write().namespaces.insert(api, namespace);
     }
 
     /// Adds a sentence about what the page doesn't show.
@@ -219,6 +226,14 @@ impl Board {
     /// Whether the first list of every API is complete, or has failed.
     pub(crate) fn is_synced(&self) -> bool {
         self.state.read().is_synced()
+    }
+
+    /// Whether the list of an autoscaler's API has all autoscalers of its namespace.
+    pub(crate) fn is_complete(&self, id: &Identity) -> bool {
+        let state = self.state.read();
+        let is_failed = matches!(state.sources.get(&id.api), Some(SourceState::Failed(_)));
+        let namespace = state.namespaces.get(&id.api);
+        !is_failed && namespace.is_none_or(|namespace| *namespace == id.namespace)
     }
 
     /// Sentences about data that can't be read or is not shown.

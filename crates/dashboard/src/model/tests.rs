@@ -181,6 +181,21 @@ fn problems_last_until_the_source_works() {
 }
 
 #[test]
+fn only_the_own_list_may_lack_an_autoscaler() {
+    let board = board(&["a"]);
+    board.set_silence(Some("No controller makes decisions.".to_owned()));
+    board.add_note("only one namespace of the custom API".to_owned());
+    board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
+    board.set_source(AutoscalerApi::Custom, SourceState::Failed("broken".to_owned()));
+    assert!(board.is_complete(&id("b")));
+    board.set_namespace(AutoscalerApi::Core, "other".to_owned());
+    assert!(!board.is_complete(&id("b")), "another namespace");
+    board.set_namespace(AutoscalerApi::Core, "shop".to_owned());
+    board.set_source(AutoscalerApi::Core, SourceState::Failed("broken".to_owned()));
+    assert!(!board.is_complete(&id("b")));
+}
+
+#[test]
 fn undecodable_object_is_a_row_with_its_error() {
     let board = board(&[]);
     let hpa = Err("invalid type: string".to_owned());
@@ -188,6 +203,8 @@ fn undecodable_object_is_a_row_with_its_error() {
     board.update(Update::Apply(Box::new(observed)), at(0));
     let rows = board.changes_since(0, at(0)).rows;
     assert_eq!(rows[0].state, State::Failing);
+    let Row { current, min, max, .. } = rows[0];
+    assert_eq!((current, min, max), (None, None, None));
     assert_eq!(rows[0].sentence, "the object is not an autoscaler: invalid type: string");
 }
 
@@ -203,8 +220,6 @@ fn sample(second: i64, current: i32) -> Sample {
 }
 
 fn times(series: &Series) -> Vec<i64> {
-    let Row { current, min, max, .. } = rows[0];
-    assert_eq!((current, min, max), (None, None, None));
     series.samples().map(|sample| sample.at.as_second()).collect()
 }
 

@@ -253,7 +253,7 @@ async fn absent_autoscaler_is_reported_until_it_exists() {
     let cluster = Cluster::new().await;
     let mut detail = cluster.detail("late").await;
     let view = detail.until(|view| view["isKnown"] == true).await;
-    assert_eq!(view.get("row"), None);
+    assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(true)));
     cluster.testbed.apply_all([hpa("late")]);
     let view = detail.until(|view| view.get("row").is_some()).await;
     assert_eq!(view["row"]["state"], "failing");
@@ -291,6 +291,9 @@ async fn only_the_own_namespace_is_shown_if_all_are_forbidden() {
     let changes =
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));
     assert_eq!(changes.await["rows"][0]["id"], "core/default/own");
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["isKnown"] == true).await;
+    assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
 }
 
 /// A controller that recommended 4 replicas a minute ago.
