@@ -15,12 +15,14 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{Controller, Identity, Row, Sample, Series};
-use crate::past::PastSample;
+use crate::past::{Overdue, PastSample, shifted};
 
 /// Limit for the samples of all autoscalers together. A sample with two metrics has about 90 bytes.
 const MAX_SAMPLES: usize = 500_000;
 /// Bounds of the limit for the samples of one autoscaler.
 const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
+/// Ages of a decision that differ by less are of the same one.
+const SAME_AGE: SignedDuration = SignedDuration::from_secs(5);
 /// The number of deletions that are remembered. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
 
@@ -103,6 +105,8 @@ struct Inner {
     notes: Vec<String>,
     /// A sentence about a controller that makes no decisions.
     silence: Option<String>,
+    /// Since when autoscalers are without a decision.
+    overdue: HashMap<Identity, Timestamp>,
     version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
@@ -156,6 +160,19 @@ impl Board {
     pub(crate) fn set_silence(&self, silence: Option<String>) {
         if self.state.read().silence != silence {
             self.change(|state| state.silence = silence);
+        }
+    }
+
+    /// Sets the autoscalers without a recent decision.
+    pub(crate) fn set_overdue(&self, overdue: Vec<Overdue>, now: Timestamp) {
+        let (overdue, is_changed) = {
+            let state = self.state.read();
+            let overdue = state.times_of(overdue, now);
+            let is_changed = overdue != state.overdue;
+            (overdue, is_changed)
+        };
+        if is_changed {
+            self.change(|state| state.set_overdue(overdue));
         }
     }
 
@@ -312,9 +329,33 @@ impl Inner {
         let is_reference = controller.is_reference();
         let settings =
             settings_of_controller(self.settings.clone(), &hpa, &self.policy, is_reference);
-        let row = Row::new(id.clone(), &hpa, &settings, now);
+        let undecided_since = self.overdue.get(&id).copied();
+        let row = Row { undecided_since, ..Row::new(id.clone(), &hpa, &settings, now) };
         self.entries
             .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
+    }
+
+    /// Since when autoscalers are without a decision. A time that differs little from the last one
+    /// stays, because each change of a row is sent to all pages.
+    fn times_of(&self, overdue: Vec<Overdue>, now: Timestamp) -> HashMap<Identity, Timestamp> {
+        let times = overdue.into_iter().map(|Overdue { key, age }| {
+            let (id, since) = (Identity::from(&key), shifted(now, -age));
+            let known = self.overdue.get(&id).copied();
+            let known = known.filter(|known| known.duration_since(since).abs() < SAME_AGE);
+            (id, known.unwrap_or(since))
+        });
+        times.collect()
+    }
+
+    fn set_overdue(&mut self, overdue: HashMap<Identity, Timestamp>) {
+        self.overdue = overdue;
+        for (id, entry) in &mut self.entries {
+            let since = self.overdue.get(id).copied();
+            if entry.row.undecided_since != since {
+                entry.row.undecided_since = since;
+                entry.version = self.version;
+            }
+        }
     }
 
     fn delete(&mut self, id: &Identity) {

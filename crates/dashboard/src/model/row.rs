@@ -7,7 +7,7 @@ use hpa_calc::{
     api::{ConditionReason, ConditionType},
     report::{ShortReport, State},
 };
-use hpa_controller::AutoscalerApi;
+use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -50,6 +50,8 @@ pub(crate) struct Row {
     /// The largest value of a metric divided by its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
+    /// Since when there is no decision, if that is long ago. The rest of the row is as old.
+    pub(crate) undecided_since: Option<Timestamp>,
 }
 
 impl Row {
@@ -77,6 +79,7 @@ impl Row {
             settings: custom.map(|condition| condition.message.to_string()),
             load,
             last_scale: status.last_scale_time,
+            undecided_since: None,
         }
     }
 
@@ -115,6 +118,12 @@ pub(crate) struct Identity {
     pub(crate) api: AutoscalerApi,
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+impl From<&HpaKey> for Identity {
+    fn from(key: &HpaKey) -> Self {
+        Self { api: key.api, namespace: key.namespace.to_string(), name: key.name.to_string() }
+    }
 }
 
 impl Identity {

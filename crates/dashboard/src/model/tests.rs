@@ -1,7 +1,7 @@
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Settings, report::State, settings::SettingPolicy,
 };
-use hpa_controller::AutoscalerApi;
+use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{
     Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
     series::Series,
 };
-use crate::past::PastSample;
+use crate::past::{Overdue, PastSample};
 
 fn id(name: &str) -> Identity {
     let (namespace, name) = ("shop".to_owned(), name.to_owned());
@@ -193,6 +193,27 @@ fn only_the_own_list_may_lack_an_autoscaler() {
     board.set_namespace(AutoscalerApi::Core, "shop".to_owned());
     board.set_source(AutoscalerApi::Core, SourceState::Failed("broken".to_owned()));
     assert!(!board.is_complete(&id("b")));
+}
+
+#[test]
+fn age_of_a_decision_is_sent_once_and_survives_a_change_of_the_object() {
+    let board = board(&["a", "b"]);
+    let overdue = |age| {
+        let key = HpaKey::new("shop", "a");
+        vec![Overdue { key, age: SignedDuration::from_secs(age) }]
+    };
+    let since = |board: &Board| board.get(&id("a")).unwrap().row.undecided_since;
+    board.set_overdue(overdue(200), at(1000));
+    assert_eq!(since(&board), Some(at(800)));
+    let version = board.changes_since(0, at(1000)).version;
+    board.set_overdue(overdue(217), at(1015));
+    assert_eq!(board.changes_since(version, at(1015)).rows, []);
+    board.update(Update::Apply(Box::new(observed("a", status(4, 6, &[])))), at(1016));
+    assert_eq!(since(&board), Some(at(800)));
+    board.set_overdue(Vec::new(), at(1020));
+    assert_eq!(since(&board), None);
+    let changes = board.changes_since(version, at(1020));
+    assert_eq!(changes.rows.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["a"]);
 }
 
 #[test]

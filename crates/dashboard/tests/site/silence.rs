@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_controller::HpaKey;
-use hpa_dashboard::{Options, Past, PastDecision, PastSample, PastSource};
+use hpa_dashboard::{Options, Overdue, Past, PastDecision, PastSample, PastSource};
+use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::{Cluster, options};
+use crate::{Cluster, hpa, options};
 
 /// A controller whose last decision is this old. `None` if its debug API doesn't answer.
 struct SilentController(Option<SignedDuration>);
@@ -36,6 +37,11 @@ impl PastSource for SilentController {
             PastSample { at: until, current: 9, desired: None, proposed: None, values: vec![None] };
         let (decisions, samples) = (vec![decision], vec![sample]);
         Ok(Past { now: Some(now), decisions, samples, ..Past::default() })
+    }
+
+    async fn overdue(&self, _: &[String], limit: SignedDuration) -> Vec<Overdue> {
+        let overdue = |age| Overdue { key: HpaKey::new(NAMESPACE, "web"), age };
+        self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
     }
 
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
@@ -91,4 +97,26 @@ async fn silent_controller_makes_a_scaling_doubtful() {
         assert!(sentence.ends_with(&format!("; the controller {doubt}")), "{sentence}");
         assert_eq!(view["row"]["state"], "steady", "the state is that of the last status");
     }
+}
+
+#[tokio::test]
+async fn row_without_a_recent_decision_has_its_age() {
+    let cluster = cluster(Some(SignedDuration::from_secs(190))).await;
+    cluster.testbed.apply_all([hpa("other")]);
+    let mut ages = [("web", None), ("other", None)];
+    let mut list = cluster.list().await;
+    list.until(|changes| {
+        for (name, age) in &mut ages {
+            let rows = changes["rows"].as_array().expect("rows").iter();
+            let row = rows.filter(|row| row["name"] == *name).next_back();
+            *age = row.map(|row| row["undecidedSince"].clone()).or(age.take());
+        }
+        ages[0].1.as_ref().is_some_and(Value::is_string) && ages[1].1.is_some()
+    })
+    .await;
+    assert_eq!(ages[1].1, Some(Value::Null), "another one");
+    let since: Timestamp =
+        ages[0].1.as_ref().and_then(Value::as_str).expect("a time").parse().expect("a time");
+    let age = Timestamp::now().duration_since(since).as_secs();
+    assert!((190..600).contains(&age), "{age}");
 }
