@@ -12,7 +12,7 @@ use crate::metrics_api::{
     values::{CustomList, external_list},
 };
 use hpa_metrics::{
-    ListError, MetricError, ObjectKey, Objects, Query, Values, describe,
+    ListError, MetricError, NotFound, ObjectKey, Objects, Query, Values, describe,
     source::{ListedCustomMetric, ListedExternalMetric},
 };
 use hpa_prometheus::rules::Compat;
@@ -264,12 +264,42 @@ fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&st
 
 /// The status for a failed read of pods or nodes.
 fn usage_error(what: &str, error: &MetricError) -> StatusError {
-    let MetricError::List(error) = error else {
-        return status_of(error, what, "", None);
+    let reason = match error {
+        MetricError::List(error) => error.to_string(),
+        MetricError::UnknownMetric(
+            reason @ (NotFound::NotConfigured | NotFound::NotDiscovered),
+        ) => reason.to_string(),
+        // The details are in the log, as in `status_of`.
+        _ => "unable to fetch metrics".to_owned(),
     };
-    warn!(error = describe(error), "{what}");
+    let message = format!("{what}: {reason}");
     match error {
-        ListError::NotSynced(_) => StatusError::service_unavailable(format!("{what}: {error}")),
-        _ => StatusError::unclassified(format!("{what}: {error}")),
+        MetricError::List(ListError::NotSynced(_))
+        | MetricError::UnknownMetric(NotFound::NotDiscovered) => {
+            StatusError::service_unavailable(message)
+        }
+        _ => StatusError::unclassified(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(NotFound::NotDiscovered, 503, "the metrics have not been discovered yet")]
+    #[case(NotFound::NotConfigured, 500, "no rules are configured for this API")]
+    #[case(NotFound::Other("a template".to_owned()), 500, "unable to fetch metrics")]
+    fn usage_without_rules_is_no_missing_metric(
+        #[case] reason: NotFound,
+        #[case] code: u16,
+        #[case] expected: &str,
+    ) {
+        let error = MetricError::UnknownMetric(reason);
+        let status = usage_error("failed listing pods", &error);
+        let message = format!("failed listing pods: {expected}");
+        assert_eq!((status.code, status.message), (code, message));
     }
 }

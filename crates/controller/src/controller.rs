@@ -7,8 +7,8 @@ use std::{
 
 use hpa_lease::{Candidate, Clock, Election, LeaderTask, SystemClock};
 use hpa_metrics::{
-    Coalescing, Isolating, IsolationSettings, KindMapper, KubeMetricsClient, MetricSource,
-    MetricsClient,
+    Coalescing, Fallback, Isolating, IsolationSettings, KindMapper, KubeMetricsClient,
+    MetricSource, MetricsClient,
 };
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -89,36 +89,45 @@ impl Dependencies {
 
     /// [`Dependencies::new`] with this telemetry.
     pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::with_source(clients, options, telemetry, false, |cluster| cluster)
+        Self::with_source(clients, options, telemetry, false, None)
     }
 
     /// [`Dependencies::with_telemetry`] for a dry run.
     pub fn for_dry_run(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::with_source(clients, options, telemetry, true, |cluster| cluster)
+        Self::with_source(clients, options, telemetry, true, None)
     }
 
-    /// Dependencies with another source of metrics. `source` gets that of the API server.
-    pub fn with_source<S: MetricSource>(
+    /// Dependencies with a source of metrics in the process. The metrics that it doesn't have are
+    /// read from the API server.
+    pub fn with_source(
         clients: Clients,
         options: &Options,
         telemetry: Arc<Telemetry>,
         dry_run: bool,
-        source: impl FnOnce(KubeMetricsClient) -> S,
+        in_process: Option<Arc<dyn MetricSource>>,
     ) -> Self {
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), options.mapper_config()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = options.metrics_client_settings();
-        let cluster = KubeMetricsClient::new(clients.metrics.clone(), settings);
         let kinds = KindMapper::new(mapper.clone(), settings.deadline);
-        let source = source(cluster);
-        let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
+        let sharing = options.coalescing_settings(dry_run);
         let isolation = IsolationSettings::for_sync_period(options.sync_period);
-        let source = Isolating::new(source, isolation);
-        let metrics = Coalescing::new(source, kinds, options.coalescing_settings(dry_run));
+        let observed = |source| ObservedSource::new(source, telemetry.clone(), clock.clone());
+        let cluster: Arc<dyn MetricSource> =
+            Arc::new(KubeMetricsClient::new(clients.metrics.clone(), settings));
+        let cluster = Isolating::new(observed(cluster), isolation);
+        let metrics: Arc<dyn MetricsClient> = match in_process {
+            Some(source) => {
+                // A response of a source in the process says nothing about the API server.
+                let source = Arc::new(Isolating::new(observed(source), isolation));
+                Arc::new(Coalescing::new(Fallback::new(source, cluster), kinds, sharing))
+            }
+            None => Arc::new(Coalescing::new(cluster, kinds, sharing)),
+        };
         Self {
             clients,
             mapper,
-            metrics: Arc::new(metrics),
+            metrics,
             pods: PodLookup::default(),
             trigger: ReconcileTrigger::default(),
             metric_changes: Arc::new(()),
@@ -297,5 +306,94 @@ async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
             // The informer ended. Its `JoinSet` reports that.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use async_trait::async_trait;
+    use hpa_calc::{Selector, Settings, readings::MetricQuery, settings::SettingPolicy};
+    use hpa_metrics::{
+        ApiGroups, Catalog, ExternalValues, MetricError, Query, Values,
+        source::{ListedCustomMetric, ListedExternalMetric},
+    };
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::k8s::ClientLimits;
+
+    /// Has the external metric `own`.
+    struct InProcess;
+
+    impl Catalog for InProcess {
+        fn groups(&self) -> ApiGroups {
+            ApiGroups { external: true, ..ApiGroups::default() }
+        }
+
+        fn readiness(&self) -> Result<(), Vec<String>> {
+            Ok(())
+        }
+
+        fn has(&self, query: &Query) -> bool {
+            matches!(query, Query::External(query) if query.metric == "own")
+        }
+
+        fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+            Vec::new()
+        }
+
+        fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+            Vec::new()
+        }
+    }
+
+    #[async_trait]
+    impl MetricSource for InProcess {
+        fn catalog(&self) -> &dyn Catalog {
+            self
+        }
+
+        async fn read(&self, _: &Query) -> Result<Values, MetricError> {
+            Ok(Values::External(ExternalValues::default()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn source_in_the_process_does_not_hide_that_an_api_hangs() {
+        let hanging = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let clients = Clients::from_service(hanging, &ClientLimits::default());
+        let options = Options {
+            settings: Settings::default(),
+            setting_policy: SettingPolicy::default(),
+            sync_period: Duration::from_secs(15),
+            workers: 1,
+            namespaces: Vec::new(),
+            shutdown_grace: Duration::ZERO,
+            request_timeout: Duration::from_secs(10),
+            allow_other_controller: false,
+            watch_scales: true,
+            status_interval: Duration::ZERO,
+        };
+        let source = Some(Arc::new(InProcess) as Arc<dyn MetricSource>);
+        let Dependencies { metrics, .. } =
+            Dependencies::with_source(clients, &options, Arc::default(), false, source);
+        let seconds = async |metric: &str| {
+            let start = Instant::now();
+            let metric_selector = Selector::everything();
+            let query = MetricQuery::External { metric: metric.to_owned(), metric_selector };
+            let answer = metrics.read("shop", &Selector::everything(), &query).await;
+            assert!(answer.is_err(), "there are no items");
+            start.elapsed().as_secs()
+        };
+        for _ in 0..4 {
+            assert_eq!((seconds("own").await, seconds("a").await), (0, 10));
+        }
+        assert_eq!(tokio::join!(seconds("a"), seconds("b")), (10, 0), "the breaker is open");
     }
 }

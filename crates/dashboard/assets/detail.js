@@ -3,7 +3,7 @@
 import { createChart, moreRows } from "./chart.js";
 import { breakable, byId, element, setItems, setText } from "./dom.js";
 import { ago, base, clock, count, duration, load as loadText, number, quantity } from "./format.js";
-import { badge } from "./list.js";
+import { badge, lastScaled } from "./list.js";
 import { openStream } from "./stream.js";
 
 const CLASSES = [
@@ -31,10 +31,10 @@ export function openDetail(id, showProblems) {
   return close;
 }
 
-/** A list that failed may lack the autoscaler. */
-function absence({ id, problems }) {
+/** A list that is incomplete may lack the autoscaler. */
+function absence({ id, isComplete }) {
   const [, namespace, name] = id.split("/");
-  return problems.length === 0
+  return isComplete
     ? `There is no autoscaler ${name} in the namespace ${namespace}. It may have been deleted.`
     : `The autoscaler ${name} in the namespace ${namespace} is not among those that could be read.`;
 }
@@ -103,9 +103,9 @@ function showFacts(view) {
     ["Replicas", report?.currentReplicas ?? row.current ?? "unknown"],
     ["Desired", desired ?? "none"],
     ["Recommended by metrics", report?.proposedReplicas ?? "none"],
-    ["Bounds", `${row.min} to ${row.max}`],
+    ["Bounds", row.min === null ? "unknown" : `${row.min} to ${row.max}`],
     ["Settings of its own", row.settings ?? "none"],
-    ["Last scaled", row.lastScale === null ? "never" : ago(row.lastScale, Date.parse(now))],
+    ["Last scaled", lastScaled(row, Date.parse(now))],
   ];
   const current = [...byId("facts").querySelectorAll("dd")];
   if (current.length === facts.length) {
@@ -135,7 +135,7 @@ function showReplicas({ row, series, now }, draw) {
       line("desired", "desired", 2),
       line("current", "current", 1),
     ],
-    levels: [
+    levels: row.min === null ? [] : [
       { name: "minimum", className: "bound", value: row.min },
       { name: "maximum", className: "bound", value: row.max },
     ],

@@ -2,7 +2,7 @@
 
 import { createBlocks } from "./blocks.js";
 import { breakable, byId, element, setText } from "./dom.js";
-import { STATES, ago, count, number } from "./format.js";
+import { STATES, ago, count, duration, number } from "./format.js";
 
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 const severity = Object.fromEntries(Object.keys(STATES).map((state, index) => [state, index]));
@@ -254,14 +254,13 @@ function fill(entry) {
     cells.target.replaceChildren(...breakable(row.target));
   }
   const settings = row.settings === null ? "" : `Settings: ${row.settings}`;
-  setText(cells.sentence, row.sentence);
   cells.sentence.title = settings === "" ? row.sentence : `${row.sentence}\n${settings}`;
   setSettings(cells.name, settings);
   setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
   const isChanging = row.desired !== null && row.current !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
   const replicas = isChanging ? `${current} → ${row.desired}` : current;
-  setText(cells.replicas, `${replicas} (${row.min} to ${row.max})`);
+  setText(cells.replicas, row.min === null ? replicas : `${replicas} (${row.min} to ${row.max})`);
   showAge(entry);
 }
 
@@ -278,7 +277,16 @@ function setSettings(cell, settings) {
 }
 
 function showAge({ cells, row }) {
-  setText(cells.scaled, row.lastScale === null ? "never" : ago(row.lastScale, Date.now() + clockAhead));
+  const now = Date.now() + clockAhead;
+  setText(cells.scaled, lastScaled(row, now));
+  setText(cells.sentence, row.undecidedSince === null ? row.sentence
+    : `No decision for ${duration(now - Date.parse(row.undecidedSince))}. Before: ${row.sentence}`);
+}
+
+/** When the autoscaler last scaled. An object that can't be decoded has no bounds. */
+export function lastScaled({ lastScale, min }, now) {
+  const never = min === null ? "unknown" : "never";
+  return lastScale === null ? never : ago(lastScale, now);
 }
 
 /** A state as text with a symbol, so that color is not needed to tell it. */

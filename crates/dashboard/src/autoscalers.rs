@@ -9,7 +9,10 @@ use kube::{
     core::GroupVersionKind,
     runtime::watcher,
 };
-use tokio::time::sleep;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use crate::{
     follow::{Change, follow, message, status_code},
@@ -18,6 +21,9 @@ use crate::{
 
 /// Interval of checks for an API that the cluster doesn't serve.
 const NOT_SERVED_INTERVAL: Duration = Duration::from_secs(60);
+/// After this time without another failure, a failed watch has resumed. Longer than the backoff
+/// between two attempts.
+const RESUMED_AFTER: Duration = Duration::from_secs(120);
 
 /// Watches the autoscalers of one API, forever.
 pub(crate) struct AutoscalerFeed {
@@ -70,19 +76,40 @@ impl AutoscalerFeed {
     async fn follow(&self) -> Stop {
         let resource = resource(self.api);
         let api: Api<DynamicObject> = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            Some(namespace) => {
+                self.board.set_namespace(self.api, namespace.clone());
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
             None => Api::all_with(self.client.clone(), &resource),
         };
         let mut stop = Stop::NotServed;
-        follow(api, watcher::Config::default(), |change| match self.on_change(change) {
-            ControlFlow::Continue(()) => true,
-            ControlFlow::Break(why) => {
-                stop = why;
-                false
+        let (failures, failed) = watch::channel(false);
+        let following = follow(api, watcher::Config::default(), |change| {
+            _ = failures.send_replace(is_failed_watch(&change));
+            match self.on_change(change) {
+                ControlFlow::Continue(()) => true,
+                ControlFlow::Break(why) => {
+                    stop = why;
+                    false
+                }
             }
-        })
-        .await;
+        });
+        tokio::select! {
+            () = following => {}
+            () = self.clear_watch_failures(failed) => {}
+        }
         stop
+    }
+
+    /// Clears the failure of a watch when no other has followed it for a while: a watch that resumes
+    /// is not reported. Doesn't end while the sender exists.
+    async fn clear_watch_failures(&self, mut failed: watch::Receiver<bool>) {
+        while failed.changed().await.is_ok() {
+            while let Ok(Ok(())) = timeout(RESUMED_AFTER, failed.changed()).await {}
+            if *failed.borrow() {
+                self.board.set_source(self.api, SourceState::Synced);
+            }
+        }
     }
 
     fn on_change(&self, change: Change<DynamicObject>) -> ControlFlow<Stop> {
@@ -98,9 +125,16 @@ impl AutoscalerFeed {
                     Some(404) => ControlFlow::Break(Stop::NotServed),
                     Some(403) if self.namespace.is_none() => ControlFlow::Break(Stop::Forbidden),
                     _ => {
-                        let text = message(&error);
-                        let sentence =
-                            format!("The autoscalers of {} can't be read: {text}", self.api);
+                        let (api, text) = (self.api, message(&error));
+                        let sentence = match &error {
+                            watcher::Error::InitialListFailed(_) => {
+                                format!("The autoscalers of {api} can't be read: {text}")
+                            }
+                            _ => format!(
+                                "The watch of the autoscalers of {api} failed, so they may be \
+                                 outdated: {text}"
+                            ),
+                        };
                         self.board.set_source(self.api, SourceState::Failed(sentence));
                         ControlFlow::Continue(())
                     }
@@ -112,6 +146,12 @@ impl AutoscalerFeed {
         self.board.set_source(self.api, SourceState::Synced);
         ControlFlow::Continue(())
     }
+}
+
+/// Whether a watch failed after a complete list.
+fn is_failed_watch(change: &Change<DynamicObject>) -> bool {
+    let Change::Failed(error) = change else { return false };
+    !matches!(error, watcher::Error::InitialListFailed(_))
 }
 
 fn resource(api: AutoscalerApi) -> ApiResource {
@@ -139,4 +179,48 @@ fn controller(object: &DynamicObject) -> Controller {
         name: entry.manager.clone(),
         at: entry.time.as_ref().map(|time| time.0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::{Settings, settings::SettingPolicy};
+    use hpa_controller::{
+        SystemClock,
+        k8s::{ClientLimits, Clients},
+    };
+    use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_watch_is_reported_until_it_resumes() {
+        let faults = Faults::new(1);
+        let watches = Match::verb("watch").resource("horizontalpodautoscalers");
+        faults.add(Fault::on(watches).first(2).effect(Effect::ServiceUnavailable));
+        let config = Config { interceptor: Some(Arc::new(faults)), ..Config::default() };
+        let testbed = Testbed::new(config);
+        let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
+        let api = AutoscalerApi::Core;
+        let board = Arc::new(Board::new(&[api], Settings::default(), SettingPolicy::default()));
+        let feed = AutoscalerFeed {
+            client: clients.api,
+            api,
+            namespace: None,
+            fallback: String::new(),
+            board: board.clone(),
+            clock: Arc::new(SystemClock::default()),
+        };
+        let feed = tokio::spawn(feed.run());
+        let mut changes = board.subscribe();
+        let mut problems = async |are_expected: bool| {
+            let read = changes.wait_for(|_| board.problems().is_empty() != are_expected);
+            timeout(RESUMED_AFTER * 2, read).await.expect("a change").expect("a board");
+            board.problems()
+        };
+        let failed = problems(true).await;
+        let start = "The watch of the autoscalers of autoscaling/v2 failed, ";
+        assert!(failed.len() == 1 && failed[0].starts_with(start), "{failed:?}");
+        assert!(problems(false).await.is_empty());
+        feed.abort();
+    }
 }

@@ -46,7 +46,7 @@ use crate::{
 };
 pub use crate::{
     metrics::DecisionMetrics,
-    past::{Past, PastDecision, PastSample, PastSource, silence_limit},
+    past::{Overdue, Past, PastDecision, PastSample, PastSource, silence_limit},
 };
 
 /// The shortest time between two calls of [`PastSource::silence`].
@@ -102,15 +102,27 @@ pub enum StartError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// Keeps the board's sentence about a controller that makes no decisions up to date.
-async fn follow_silence(source: Arc<dyn PastSource>, board: Arc<Board>, sync_period: Duration) {
+/// Keeps up to date what the board has about a controller that makes no decisions.
+async fn follow_silence(
+    source: Arc<dyn PastSource>,
+    board: Arc<Board>,
+    sync_period: Duration,
+    clock: Arc<dyn Clock>,
+) {
+    let limit = silence_limit(sync_period);
     let mut period = interval(sync_period.max(MIN_SILENCE_INTERVAL));
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
         board.synced().await;
-        let silence = source.silence(&board.managers(), silence_limit(sync_period)).await;
+        let managers = board.managers();
+        let silence = source.silence(&managers, limit).await;
+        let overdue = match &silence {
+            Some(_) => source.overdue(&managers, limit).await,
+            None => Vec::new(),
+        };
         board.set_silence(silence);
+        board.set_overdue(overdue, clock.now());
     }
 }
 
@@ -149,7 +161,8 @@ impl Dashboard {
             tasks.spawn(feed.run());
         }
         if let Some(source) = options.past.clone() {
-            tasks.spawn(follow_silence(source, board.clone(), options.sync_period));
+            let clock = options.clock.clone();
+            tasks.spawn(follow_silence(source, board.clone(), options.sync_period, clock));
         }
         let title = options.title.clone();
         let cluster = Cluster::new(clients, options);

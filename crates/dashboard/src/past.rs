@@ -85,6 +85,21 @@ pub trait PastSource: Send + Sync {
     ///
     /// `managers` are the field managers of the statuses.
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
+
+    /// The autoscalers that are due and had no decision for longer than `limit`. Asked while
+    /// `silence` returns a sentence. Empty if it can't be read.
+    async fn overdue(&self, _managers: &[String], _limit: SignedDuration) -> Vec<Overdue> {
+        Vec::new()
+    }
+}
+
+/// An autoscaler without a recent decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// The autoscaler.
+    pub key: HpaKey,
+    /// The time since the last decision, or since the first one was due.
+    pub age: SignedDuration,
 }
 
 /// A controller is reported if it made no decision for this time and this number of sync periods.
@@ -129,6 +144,11 @@ impl From<Run> for PastDecision {
             sentence: decision.sentence,
         }
     }
+}
+
+/// A time by a clock that is `ahead` of the one that it was read from.
+pub(crate) fn shifted(at: Timestamp, ahead: SignedDuration) -> Timestamp {
+    at.saturating_add(ahead).unwrap_or(at)
 }
 
 /// The value that is compared with the metric's target.

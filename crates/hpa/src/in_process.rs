@@ -8,7 +8,7 @@ use hpa_collectors::collection::{AutoscalerGroup, Collection, CollectionProvider
 use hpa_controller::{
     AutoscalerApi, Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients,
 };
-use hpa_metrics::{DiscoveryMapper, Fallback, MetricSource, Routed};
+use hpa_metrics::{DiscoveryMapper, MetricSource, Routed};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::{Compat, Config};
 use hpa_prometheus::source::{PrometheusProvider, PrometheusSettings, RulesFile, Servers};
@@ -77,9 +77,7 @@ impl Metrics {
         }
         let source = Arc::new(Routed::new(sources));
         let dependencies =
-            Dependencies::with_source(clients, options, telemetry, dry_run, |cluster| {
-                Fallback::new(source, cluster)
-            });
+            Dependencies::with_source(clients, options, telemetry, dry_run, Some(source));
         let reporters = self.collection.map(collectors::problem_reporter);
         Ok(Dependencies {
             pods: self.pods,

@@ -4,6 +4,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use hpa_calc::{
     explain::counted,
+    go_text::Quoted,
     readings::{MetricsApi, ReadError},
 };
 
@@ -89,7 +90,7 @@ pub enum MetricError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// A name can't be part of a path.
-    #[error("invalid {part} {name:?}: [{reasons}]")]
+    #[error("invalid {part} {}: [{reasons}]", Quoted(name))]
     InvalidName {
         /// The part of the path.
         part: &'static str,

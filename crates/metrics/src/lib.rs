@@ -17,25 +17,24 @@
 //!   │          reuses values, shares the list    │
 //!   │          of a namespace                    │
 //!   ▼                                            │
-//! isolate      Isolating: limits concurrency by  │
-//!   │          API and namespace, detects an     │
-//!   │          API that hangs                    │
-//!   ▼                                            │
 //! routed       Fallback: sources in the process  │
 //!   │          first, then the cluster           │
-//!   ├──▶ Routed: the first that has the metric ◀─┘
-//!   │      ├──▶ schedules
-//!   │      ├──▶ collectors
-//!   │      └──▶ rules ──▶ PromQL ──▶ Prometheus
-//!   └──▶ kube_client   KubeMetricsClient: API version, path, limits of time and size
-//!          └──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io ──▶ wire::decode_list
+//!   ├──▶ isolate ──▶ Routed: the first that ◀────┘
+//!   │                has the metric
+//!   │                  ├──▶ schedules
+//!   │                  ├──▶ collectors
+//!   │                  └──▶ rules ──▶ PromQL ──▶ Prometheus
+//!   └──▶ isolate ──▶ kube_client: KubeMetricsClient: API version, path, limits of time and size
+//!                      └──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io ──▶ wire::decode_list
 //!
 //! Values or MetricError, the same way back
 //!   └──▶ wire::{resource_samples, pod_samples, object_value, external_values} ──▶ Reading
 //! ```
 //!
-//! From `reconcile` to Prometheus, a query passes these modules: [`MetricsClient`] (`client`),
-//! [`query`], `coalesce`, `isolate`, `routed`, then `source` and `client` of `hpa-prometheus`.
+//! `isolate` ([`Isolating`]) limits the concurrency by API and namespace, and detects an API that
+//! hangs. From `reconcile` to Prometheus, a query passes these modules: [`MetricsClient`]
+//! (`client`), [`query`], `coalesce`, `routed`, `isolate`, then `source` and `client` of
+//! `hpa-prometheus`.
 //!
 //! - [`source`] has the trait and its [`Catalog`]: which metrics a source has, without I/O, for
 //!   routing and discovery.

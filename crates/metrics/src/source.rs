@@ -1,5 +1,7 @@
 //! The interface to sources of metrics.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use hpa_calc::readings::MetricsApi;
 
@@ -28,6 +30,17 @@ pub trait MetricSource: Send + Sync + 'static {
     /// Reads an external metric.
     async fn read_external(&self, query: ExternalQuery) -> Result<ExternalValues, MetricError> {
         self.read(&Query::External(query)).await?.into_external()
+    }
+}
+
+#[async_trait]
+impl MetricSource for Arc<dyn MetricSource> {
+    fn catalog(&self) -> &dyn Catalog {
+        (**self).catalog()
+    }
+
+    async fn read(&self, query: &Query) -> Result<Values, MetricError> {
+        (**self).read(query).await
     }
 }
 

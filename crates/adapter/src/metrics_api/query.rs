@@ -26,7 +26,13 @@ impl Query {
 
     /// The first value of a parameter.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.pairs.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_str())
+        self.all(key).next()
+    }
+
+    /// The values of a parameter, in their order.
+    pub fn all(&self, key: &str) -> impl Iterator<Item = &str> {
+        let pairs = self.pairs.iter().filter(move |(own, _)| own == key);
+        pairs.map(|(_, value)| value.as_str())
     }
 }
 

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use serde::Serialize;
 
+use crate::model::Identity;
+
 /// An event, as the page shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,9 +35,15 @@ impl EventLine {
     }
 }
 
-/// Selects the events about an autoscaler.
-pub(super) fn field_selector(name: &str) -> String {
-    format!("involvedObject.kind=HorizontalPodAutoscaler,involvedObject.name={name}")
+/// Selects the events about an autoscaler. Without its UID, those about an earlier object of that
+/// name too.
+pub(super) fn field_selector(id: &Identity, uid: &str) -> String {
+    let (name, api) = (&id.name, id.api);
+    let object = match uid {
+        "" => format!("involvedObject.apiVersion={api}"),
+        uid => format!("involvedObject.uid={uid}"),
+    };
+    format!("involvedObject.kind=HorizontalPodAutoscaler,involvedObject.name={name},{object}")
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::{
     cluster::{Cluster, usable_selector},
     follow::{Follower, Objects},
     model::{Board, Entry, Identity, Sample},
-    past::{Past, silence_limit},
+    past::{Past, shifted, silence_limit},
 };
 
 /// Changes within this time are sent together.
@@ -48,21 +48,17 @@ pub(crate) struct Detail {
     id: Identity,
     cluster: Arc<Cluster>,
     board: Arc<Board>,
-    events: Follower<EventLine>,
+    /// The events that a field selector selects.
+    events: Option<(String, Follower<EventLine>)>,
     /// The pods of a selector. `None` if the target has none.
     pods: Option<(String, Follower<Pod>)>,
-    /// The time of the last sample from the controller.
-    past_until: Option<Timestamp>,
     /// The time of the last decision of the controller.
     decided_at: Option<Timestamp>,
 }
 
 impl Detail {
     pub(crate) fn new(id: Identity, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
-        let events: Api<Event> = Api::namespaced(cluster.client.clone(), &id.namespace);
-        let config = watcher::Config::default().fields(&field_selector(&id.name));
-        let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
-        Self { id, cluster, board, events, pods: None, past_until: None, decided_at: None }
+        Self { id, cluster, board, events: None, pods: None, decided_at: None }
     }
 
     /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
@@ -81,8 +77,8 @@ impl Detail {
             loop {
                 tokio::select! {
                     _ = period.tick() => break,
-                    () = self.events.changed() => break,
-                    () = pods_changed(&mut self.pods) => break,
+                    () = changed(&mut self.events) => break,
+                    () = changed(&mut self.pods) => break,
                     () = sender.closed() => return,
                     outcome = changes.changed() => {
                         if outcome.is_err() {
@@ -103,14 +99,14 @@ impl Detail {
         let problems = self.board.problems();
         let Some(entry) = self.board.get(&self.id) else {
             let is_known = self.board.is_synced();
-            return View::absent(self.id.clone(), now, is_known, problems);
+            let is_complete = self.board.is_complete(&self.id);
+            return View::absent(self.id.clone(), now, is_known, problems)
+                .with_complete_list(is_complete);
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
-        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
-        let decided_at = decisions.last().and_then(|last| last.until.checked_add(ahead).ok());
         // While the controller can't be read, its last decision stays known.
-        self.decided_at = decided_at.or(self.decided_at);
+        self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;
         missing.extend(not_read);
@@ -119,31 +115,29 @@ impl Detail {
         {
             self.board.record(&self.id, sample);
         }
-        let wait = tokio::time::timeout(FIRST_LIST_TIMEOUT, self.events.settled());
-        let _ = wait.await;
-        let events = self.events.objects();
+        let events = self.events(&entry).await;
         missing.extend(events.problem().map(|text| format!("Events can't be read: {text}")));
         // Get the entry again: it has the sample of this decision now.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         let now = self.cluster.clock.now();
-        let limit = silence_limit(self.cluster.sync_period);
-        let is_late = |at: &Timestamp| now.duration_since(*at) > limit;
         View::new(entry, report, events.items.into_values(), now)
             .with_decisions(decisions)
-            .with_last_decision(self.decided_at.filter(is_late))
+            .with_last_decision(self.decided_at.filter(|at| self.is_late(*at)))
             .with_forecasts(forecasts)
             .with_problems(problems, missing)
     }
 
-    /// Reads the past from the controller. Also returns sentences about what could not be read.
-    async fn past(&mut self, entry: &Entry) -> (Past, Vec<String>) {
+    /// Reads the past from the controller, whose samples become part of the chart. Also returns
+    /// sentences about what could not be read.
+    async fn past(&self, entry: &Entry) -> (Past, Vec<String>) {
         let Some(source) = &self.cluster.past else {
             return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
         };
         let Identity { api, namespace, name } = &self.id;
         let key = HpaKey::for_api(*api, namespace.as_str(), name.as_str());
         let manager = entry.controller.name.as_deref();
-        let mut past = match source.past(&key, manager, self.past_until).await {
+        let now = self.cluster.clock.now();
+        let mut past = match source.past(&key, manager, entry.series.past_until()).await {
             Ok(past) => past,
             Err(error) => {
                 return (
@@ -152,9 +146,13 @@ impl Detail {
                 );
             }
         };
-        let samples = std::mem::take(&mut past.samples);
-        self.past_until = samples.last().map(|sample| sample.at).or(self.past_until);
-        self.board.record_past(&self.id, samples);
+        // By the time before the read: the last sample must not be in the future.
+        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
+        self.board.record_past(&self.id, std::mem::take(&mut past.samples), ahead);
+        for decision in &mut past.decisions {
+            decision.from = shifted(decision.from, ahead);
+            decision.until = shifted(decision.until, ahead);
+        }
         let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
         (past, unknown.into_iter().collect())
     }
@@ -202,7 +200,37 @@ impl Detail {
                 filled.join(" and ")
             ));
         }
-        (Some(inputs.report()), missing)
+        (Some(inputs.doubted_report(self.doubt(entry))), missing)
+    }
+
+    /// The reason why no controller may carry out a decision.
+    fn doubt(&self, entry: &Entry) -> Option<String> {
+        let text = match self.decided_at {
+            Some(at) if self.is_late(at) => "the controller made its last decision long ago",
+            Some(_) => return None,
+            // The silence is that of a controller of this project.
+            None if entry.controller.is_reference() || !self.board.is_silent() => return None,
+            None => "the controller may make no decisions",
+        };
+        Some(text.to_owned())
+    }
+
+    /// Whether a decision was so long ago that the controller may make none.
+    fn is_late(&self, at: Timestamp) -> bool {
+        self.cluster.clock.now().duration_since(at) > silence_limit(self.cluster.sync_period)
+    }
+
+    async fn events(&mut self, entry: &Entry) -> Objects<EventLine> {
+        let uid = entry.hpa.as_ref().map_or("", |hpa| &*hpa.metadata.uid);
+        let selector = field_selector(&self.id, uid);
+        if self.events.as_ref().is_none_or(|(current, _)| *current != selector) {
+            let config = watcher::Config::default().fields(&selector);
+            let events: Api<Event> =
+                Api::namespaced(self.cluster.client.clone(), &self.id.namespace);
+            let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
+            self.events = Some((selector, events));
+        }
+        objects(&mut self.events).await
     }
 
     async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
@@ -215,9 +243,7 @@ impl Detail {
             let pods = self.cluster.pods(&self.id.namespace);
             self.pods = Some((selector, Follower::start(pods, config, decode_pod)));
         }
-        let Some((_, follower)) = &mut self.pods else { return Objects::default() };
-        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
-        follower.objects()
+        objects(&mut self.pods).await
     }
 
     /// The autoscalers that select any of the pods. Others are looked up only if the controller
@@ -244,8 +270,18 @@ fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {
     pod.map_err(|error| error.to_string())
 }
 
-async fn pods_changed(pods: &mut Option<(String, Follower<Pod>)>) {
-    match pods {
+/// The objects that are watched, after their first list.
+async fn objects<T: Clone + Send + Sync + 'static>(
+    watched: &mut Option<(String, Follower<T>)>,
+) -> Objects<T> {
+    let Some((_, follower)) = watched else { return Objects::default() };
+    let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, follower.settled()).await;
+    follower.objects()
+}
+
+/// Waits until one of the objects that are watched has changed.
+async fn changed<T: Send + Sync + 'static>(watched: &mut Option<(String, Follower<T>)>) {
+    match watched {
         Some((_, follower)) => follower.changed().await,
         None => std::future::pending().await,
     }

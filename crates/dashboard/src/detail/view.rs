@@ -29,6 +29,9 @@ pub(super) struct View {
     /// Whether the first lists are complete, or have failed. If they are complete, an absent `row`
     /// means that the autoscaler doesn't exist.
     is_known: bool,
+    /// Whether the list of its API is complete and has its namespace. Otherwise, it may lack the
+    /// autoscaler.
+    is_complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +71,7 @@ impl View {
             id,
             now,
             is_known,
+            is_complete: true,
             row: None,
             report: None,
             words: Words::default(),
@@ -102,6 +106,10 @@ impl View {
         let id = row.id.clone();
         let view = Self::absent(id, now, true, Vec::new());
         Self { row: Some(row), report, words, controller, events, more_events, series, ..view }
+    }
+
+    pub(super) fn with_complete_list(self, is_complete: bool) -> Self {
+        Self { is_complete, ..self }
     }
 
     pub(super) fn with_decisions(self, mut decisions: Vec<PastDecision>) -> Self {

@@ -9,18 +9,20 @@ use hpa_calc::{
     HorizontalPodAutoscaler, Settings, defaults::apply_defaults, settings::SettingPolicy,
 };
 use hpa_controller::{AutoscalerApi, debug::settings_of_controller};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{Controller, Identity, Row, Sample, Series};
-use crate::past::PastSample;
+use crate::past::{Overdue, PastSample, shifted};
 
 /// Limit for the samples of all autoscalers together. A sample with two metrics has about 90 bytes.
 const MAX_SAMPLES: usize = 500_000;
 /// Bounds of the limit for the samples of one autoscaler.
 const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
+/// Ages of a decision that differ by less are of the same one.
+const SAME_AGE: SignedDuration = SignedDuration::from_secs(5);
 /// The number of deletions that are remembered. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
 
@@ -98,9 +100,13 @@ struct Inner {
     /// The version of the newest deletion that was dropped from `deleted`.
     forgotten: u64,
     sources: BTreeMap<AutoscalerApi, SourceState>,
+    /// The only namespace that is shown of an API.
+    namespaces: BTreeMap<AutoscalerApi, String>,
     notes: Vec<String>,
     /// A sentence about a controller that makes no decisions.
     silence: Option<String>,
+    /// Since when autoscalers are without a decision.
+    overdue: HashMap<Identity, Timestamp>,
     version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
     settings: Settings,
@@ -140,6 +146,11 @@ impl Board {
         }
     }
 
+    /// Sets the only namespace that is shown of an API.
+    pub(crate) fn set_namespace(&self, api: AutoscalerApi, namespace: String) {
+        self.state.write().namespaces.insert(api, namespace);
+    }
+
     /// Adds a sentence about what the page doesn't show.
     pub(crate) fn add_note(&self, note: String) {
         self.change(|state| state.notes.push(note));
@@ -150,6 +161,24 @@ impl Board {
         if self.state.read().silence != silence {
             self.change(|state| state.silence = silence);
         }
+    }
+
+    /// Sets the autoscalers without a recent decision.
+    pub(crate) fn set_overdue(&self, overdue: Vec<Overdue>, now: Timestamp) {
+        let (overdue, is_changed) = {
+            let state = self.state.read();
+            let overdue = state.times_of(overdue, now);
+            let is_changed = overdue != state.overdue;
+            (overdue, is_changed)
+        };
+        if is_changed {
+            self.change(|state| state.set_overdue(overdue));
+        }
+    }
+
+    /// Whether the controller makes no decisions, or may make none.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.state.read().silence.is_some()
     }
 
     /// The field managers of the statuses, one for each autoscaler.
@@ -177,12 +206,18 @@ impl Board {
         }
     }
 
-    /// Adds samples that the controller remembers, oldest first.
-    pub(crate) fn record_past(&self, id: &Identity, samples: Vec<PastSample>) {
+    /// Adds samples that the controller remembers, oldest first. The dashboard's clock is `ahead` of
+    /// the controller's.
+    pub(crate) fn record_past(
+        &self,
+        id: &Identity,
+        samples: Vec<PastSample>,
+        ahead: SignedDuration,
+    ) {
         let mut state = self.state.write();
         let capacity = state.capacity();
         if let Some(entry) = state.entries.get_mut(id) {
-            entry.series.merge(samples, capacity);
+            entry.series.merge(samples, ahead, capacity);
         }
     }
 
@@ -208,6 +243,14 @@ impl Board {
     /// Whether the first list of every API is complete, or has failed.
     pub(crate) fn is_synced(&self) -> bool {
         self.state.read().is_synced()
+    }
+
+    /// Whether the list of an autoscaler's API has all autoscalers of its namespace.
+    pub(crate) fn is_complete(&self, id: &Identity) -> bool {
+        let state = self.state.read();
+        let is_failed = matches!(state.sources.get(&id.api), Some(SourceState::Failed(_)));
+        let namespace = state.namespaces.get(&id.api);
+        !is_failed && namespace.is_none_or(|namespace| *namespace == id.namespace)
     }
 
     /// Sentences about data that can't be read or is not shown.
@@ -286,9 +329,33 @@ impl Inner {
         let is_reference = controller.is_reference();
         let settings =
             settings_of_controller(self.settings.clone(), &hpa, &self.policy, is_reference);
-        let row = Row::new(id.clone(), &hpa, &settings, now);
+        let undecided_since = self.overdue.get(&id).copied();
+        let row = Row { undecided_since, ..Row::new(id.clone(), &hpa, &settings, now) };
         self.entries
             .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
+    }
+
+    /// Since when autoscalers are without a decision. A time that differs little from the last one
+    /// stays, because each change of a row is sent to all pages.
+    fn times_of(&self, overdue: Vec<Overdue>, now: Timestamp) -> HashMap<Identity, Timestamp> {
+        let times = overdue.into_iter().map(|Overdue { key, age }| {
+            let (id, since) = (Identity::from(&key), shifted(now, -age));
+            let known = self.overdue.get(&id).copied();
+            let known = known.filter(|known| known.duration_since(since).abs() < SAME_AGE);
+            (id, known.unwrap_or(since))
+        });
+        times.collect()
+    }
+
+    fn set_overdue(&mut self, overdue: HashMap<Identity, Timestamp>) {
+        self.overdue = overdue;
+        for (id, entry) in &mut self.entries {
+            let since = self.overdue.get(id).copied();
+            if entry.row.undecided_since != since {
+                entry.row.undecided_since = since;
+                entry.version = self.version;
+            }
+        }
     }
 
     fn delete(&mut self, id: &Identity) {

@@ -7,7 +7,7 @@ use hpa_calc::{
     api::{ConditionReason, ConditionType},
     report::{ShortReport, State},
 };
-use hpa_controller::AutoscalerApi;
+use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -41,14 +41,17 @@ pub(crate) struct Row {
     pub(crate) current: Option<i32>,
     /// Absent before the first decision.
     pub(crate) desired: Option<i32>,
-    /// The bounds at the last change of the object, by its schedule if it has one.
-    pub(crate) min: i32,
-    pub(crate) max: i32,
+    /// The bounds at the last change of the object, by its schedule if it has one. Absent if the
+    /// object can't be decoded.
+    pub(crate) min: Option<i32>,
+    pub(crate) max: Option<i32>,
     /// The settings that its controller applies, and the next change of scheduled bounds.
     pub(crate) settings: Option<String>,
     /// The largest value of a metric divided by its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
+    /// Since when there is no decision, if that is long ago. The rest of the row is as old.
+    pub(crate) undecided_since: Option<Timestamp>,
 }
 
 impl Row {
@@ -71,11 +74,12 @@ impl Row {
             sentence,
             current: current_replicas(hpa).filter(|_| state != State::New),
             desired: desired_replicas(hpa),
-            min: bounds.min_replicas,
-            max: bounds.max_replicas,
+            min: Some(bounds.min_replicas),
+            max: Some(bounds.max_replicas),
             settings: custom.map(|condition| condition.message.to_string()),
             load,
             last_scale: status.last_scale_time,
+            undecided_since: None,
         }
     }
 
@@ -85,6 +89,7 @@ impl Row {
         let mut row = Self::new(id, &hpa, &settings, Timestamp::UNIX_EPOCH);
         row.state = State::Failing;
         row.target = String::new();
+        (row.min, row.max) = (None, None);
         row.sentence = format!("the object is not an autoscaler: {error}");
         row
     }
@@ -113,6 +118,12 @@ pub(crate) struct Identity {
     pub(crate) api: AutoscalerApi,
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+impl From<&HpaKey> for Identity {
+    fn from(key: &HpaKey) -> Self {
+        Self { api: key.api, namespace: key.namespace.to_string(), name: key.name.to_string() }
+    }
 }
 
 impl Identity {

@@ -8,11 +8,11 @@ use hpa_calc::{
     explain::{is_memory, metric_name, status_value, target_value},
     report::Report,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer, ser::SerializeTuple};
 
 use super::row::{current_replicas, desired_replicas};
-use crate::past::{PastSample, value};
+use crate::past::{PastSample, shifted, value};
 
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -139,6 +139,9 @@ impl Serialize for Sample {
 pub(crate) struct Series {
     metrics: Vec<MetricLine>,
     samples: VecDeque<Sample>,
+    /// The time of the controller's last sample, by its own clock.
+    #[serde(skip)]
+    past_until: Option<Timestamp>,
 }
 
 impl Series {
@@ -153,7 +156,7 @@ impl Series {
         let metrics: Vec<_> = metrics.collect();
         let identity = |line: &MetricLine| (line.name.clone(), line.unit);
         if !self.metrics.iter().map(identity).eq(metrics.iter().map(identity)) {
-            self.samples.clear();
+            self.clear();
         }
         self.metrics = metrics;
     }
@@ -163,7 +166,7 @@ impl Series {
         match self.samples.back() {
             Some(last) if last.has_values_of(&sample) => return,
             // The clock was set back.
-            Some(last) if last.at > sample.at => self.samples.clear(),
+            Some(last) if last.at > sample.at => self.clear(),
             _ => {}
         }
         while self.samples.len() >= capacity.max(1) {
@@ -172,8 +175,29 @@ impl Series {
         self.samples.push_back(sample);
     }
 
-    /// Replaces samples by the controller's for the same time, which are complete.
-    pub(crate) fn merge(&mut self, past: Vec<PastSample>, capacity: usize) {
+    /// Drops the samples. Those of the controller are then read again.
+    fn clear(&mut self) {
+        self.samples.clear();
+        self.past_until = None;
+    }
+
+    /// The time of the controller's last sample, by its own clock.
+    pub(crate) fn past_until(&self) -> Option<Timestamp> {
+        self.past_until
+    }
+
+    /// Replaces samples by the controller's for the same time, which are complete. The dashboard's
+    /// clock is `ahead` of the controller's.
+    pub(crate) fn merge(
+        &mut self,
+        mut past: Vec<PastSample>,
+        ahead: SignedDuration,
+        capacity: usize,
+    ) {
+        self.past_until = past.last().map(|last| last.at).or(self.past_until);
+        for sample in &mut past {
+            sample.at = shifted(sample.at, ahead);
+        }
         let (Some(first), Some(last)) = (past.first(), past.last()) else { return };
         let (from, until) = (first.at, last.at);
         let mut all: Vec<Sample> = self.samples.drain(..).collect();

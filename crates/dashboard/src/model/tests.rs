@@ -1,8 +1,8 @@
 use hpa_calc::{
     HorizontalPodAutoscaler, MilliValue, Settings, report::State, settings::SettingPolicy,
 };
-use hpa_controller::AutoscalerApi;
-use jiff::Timestamp;
+use hpa_controller::{AutoscalerApi, HpaKey};
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
     Board, Controller, Identity, ObservedAutoscaler, Row, Sample, SourceState, Update,
     series::Series,
 };
-use crate::past::PastSample;
+use crate::past::{Overdue, PastSample};
 
 fn id(name: &str) -> Identity {
     let (namespace, name) = ("shop".to_owned(), name.to_owned());
@@ -181,6 +181,42 @@ fn problems_last_until_the_source_works() {
 }
 
 #[test]
+fn only_the_own_list_may_lack_an_autoscaler() {
+    let board = board(&["a"]);
+    board.set_silence(Some("No controller makes decisions.".to_owned()));
+    board.add_note("only one namespace of the custom API".to_owned());
+    board.set_namespace(AutoscalerApi::Custom, "other".to_owned());
+    board.set_source(AutoscalerApi::Custom, SourceState::Failed("broken".to_owned()));
+    assert!(board.is_complete(&id("b")));
+    board.set_namespace(AutoscalerApi::Core, "other".to_owned());
+    assert!(!board.is_complete(&id("b")), "another namespace");
+    board.set_namespace(AutoscalerApi::Core, "shop".to_owned());
+    board.set_source(AutoscalerApi::Core, SourceState::Failed("broken".to_owned()));
+    assert!(!board.is_complete(&id("b")));
+}
+
+#[test]
+fn age_of_a_decision_is_sent_once_and_survives_a_change_of_the_object() {
+    let board = board(&["a", "b"]);
+    let overdue = |age| {
+        let key = HpaKey::new("shop", "a");
+        vec![Overdue { key, age: SignedDuration::from_secs(age) }]
+    };
+    let since = |board: &Board| board.get(&id("a")).unwrap().row.undecided_since;
+    board.set_overdue(overdue(200), at(1000));
+    assert_eq!(since(&board), Some(at(800)));
+    let version = board.changes_since(0, at(1000)).version;
+    board.set_overdue(overdue(217), at(1015));
+    assert_eq!(board.changes_since(version, at(1015)).rows, []);
+    board.update(Update::Apply(Box::new(observed("a", status(4, 6, &[])))), at(1016));
+    assert_eq!(since(&board), Some(at(800)));
+    board.set_overdue(Vec::new(), at(1020));
+    assert_eq!(since(&board), None);
+    let changes = board.changes_since(version, at(1020));
+    assert_eq!(changes.rows.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
 fn undecodable_object_is_a_row_with_its_error() {
     let board = board(&[]);
     let hpa = Err("invalid type: string".to_owned());
@@ -188,6 +224,8 @@ fn undecodable_object_is_a_row_with_its_error() {
     board.update(Update::Apply(Box::new(observed)), at(0));
     let rows = board.changes_since(0, at(0)).rows;
     assert_eq!(rows[0].state, State::Failing);
+    let Row { current, min, max, .. } = rows[0];
+    assert_eq!((current, min, max), (None, None, None));
     assert_eq!(rows[0].sentence, "the object is not an autoscaler: invalid type: string");
 }
 
@@ -226,7 +264,7 @@ fn remembered_values_have_the_unit_of_their_target() {
     let mut series = Series::default();
     series.set_metrics(&hpa(Value::Null));
     let other = PastSample { values: vec![Some(1), Some(2)], ..remembered(1, 4) };
-    series.merge(vec![other, remembered(2, 5)], 9);
+    series.merge(vec![other, remembered(2, 5)], SignedDuration::ZERO, 9);
     let values: Vec<_> = series.samples().map(|sample| sample.values.to_vec()).collect();
     assert_eq!(values, [vec![None], vec![Some(MilliValue::from_units(60))]]);
 }
@@ -260,12 +298,37 @@ fn remembered_samples_replace_those_of_their_time() {
         series.record(sample(second, current), 9);
     }
     let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| remembered(second, current));
-    series.merge(past.to_vec(), 9);
+    series.merge(past.to_vec(), SignedDuration::ZERO, 9);
     assert_eq!(times(&series), [5, 25, 30], "equal ones that follow each other are one");
-    series.merge(vec![remembered(31, 8), remembered(32, 9)], 3);
+    series.merge(vec![remembered(31, 8), remembered(32, 9)], SignedDuration::ZERO, 3);
     assert_eq!(times(&series), [30, 31, 32], "the oldest are dropped");
-    series.merge(Vec::new(), 3);
+    series.merge(Vec::new(), SignedDuration::ZERO, 3);
     assert_eq!(times(&series), [30, 31, 32]);
+}
+
+#[test]
+fn remembered_samples_have_the_time_of_the_dashboard() {
+    let mut series = Series::default();
+    series.record(sample(100, 4), 9);
+    // The controller's clock is 3 s ahead.
+    series.merge(vec![remembered(104, 5)], SignedDuration::from_secs(-3), 9);
+    assert_eq!((times(&series), series.past_until()), (vec![100, 101], Some(at(104))));
+    series.record(sample(102, 6), 9);
+    assert_eq!(times(&series), [100, 101, 102]);
+}
+
+#[test]
+fn dropped_samples_of_the_controller_are_read_again() {
+    let mut series = Series::default();
+    series.set_metrics(&hpa(Value::Null));
+    series.merge(vec![remembered(10, 5)], SignedDuration::ZERO, 9);
+    let mut other = hpa(Value::Null);
+    other.spec.metrics.clear();
+    series.set_metrics(&other);
+    assert_eq!((times(&series), series.past_until()), (vec![], None));
+    series.merge(vec![remembered(10, 5)], SignedDuration::ZERO, 9);
+    series.record(sample(9, 6), 9);
+    assert_eq!((times(&series), series.past_until()), (vec![9], None), "the clock was set back");
 }
 
 #[test]
@@ -310,8 +373,8 @@ fn row_has_the_settings_that_the_controller_applies() {
     let entry = json!([{ "start": "00:00", "end": "00:00", "minReplicas": 5 }]).to_string();
     let bounds = json!({ "autoscaling.hpa-rs.dev/bounds": entry });
     let with = row(bounds.clone(), "hpa-controller");
-    assert_eq!((with.min, with.max), (5, 9));
+    assert_eq!((with.min, with.max), (Some(5), Some(9)));
     assert_eq!(with.settings.as_deref(), Some("SetOnAutoscaler!"));
     // The reference ignores the annotation.
-    assert_eq!(row(bounds, "kube-controller-manager").min, 2);
+    assert_eq!(row(bounds, "kube-controller-manager").min, Some(2));
 }

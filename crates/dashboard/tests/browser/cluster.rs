@@ -49,7 +49,8 @@ impl Cluster {
         let metrics_of_web = [objects::cpu_metric(60), objects::external_metric("waiting", "30")];
         let mut web = objects::hpa("web", 2..=10, metrics_of_web);
         web["status"] = status(STATES[0], 5, 54);
-        testbed.apply_all([failed, web, event()]);
+        testbed.apply_all([failed, web]);
+        testbed.apply_all([event(&testbed)]);
         testbed.apply_all((0..others).map(other));
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
         let options = Options { title: "production-eu".to_owned(), ..options };
@@ -95,12 +96,14 @@ fn status(state: [&str; 3], replicas: i64, used: i64) -> Value {
     })
 }
 
-fn event() -> Value {
+fn event(testbed: &Testbed) -> Value {
+    let web = testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web");
     json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": { "name": "web.1", "namespace": NAMESPACE },
         "involvedObject": { "kind": "HorizontalPodAutoscaler", "name": "web",
-            "namespace": NAMESPACE, "apiVersion": "autoscaling/v2" },
+            "namespace": NAMESPACE, "apiVersion": "autoscaling/v2",
+            "uid": web.expect("an autoscaler")["metadata"]["uid"] },
         "type": "Normal", "reason": "SuccessfulRescale",
         "message": "New size: 5; reason: cpu resource utilization (percentage of request) above \
             target",

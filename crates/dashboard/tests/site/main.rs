@@ -50,17 +50,6 @@ fn with_status(mut hpa: Value, current: i64, desired: i64) -> Value {
     hpa
 }
 
-fn event(name: &str, message: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": { "name": format!("{name}.1"), "namespace": NAMESPACE },
-        "involvedObject": { "kind": "HorizontalPodAutoscaler", "name": name,
-            "namespace": NAMESPACE, "apiVersion": "autoscaling/v2" },
-        "type": "Normal", "reason": "SuccessfulRescale", "message": message, "count": 2,
-        "lastTimestamp": "2026-01-01T00:00:00Z",
-    })
-}
-
 fn forbidden() -> Value {
     json!({ "status": { "code": 403, "reason": "Forbidden", "message": "you may not" } })
 }
@@ -96,6 +85,21 @@ impl Cluster {
 
     async fn list(&self) -> Stream {
         self.page.stream("/api/autoscalers").await
+    }
+
+    /// An event about an autoscaler.
+    fn event(&self, name: &str, message: &str) -> Value {
+        let kind = "HorizontalPodAutoscaler";
+        let object = self.testbed.get("autoscaling/v2", kind, NAMESPACE, name);
+        let uid = object.map(|object| object["metadata"]["uid"].clone());
+        json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": { "name": format!("{name}.1"), "namespace": NAMESPACE },
+            "involvedObject": { "kind": kind, "name": name, "namespace": NAMESPACE,
+                "apiVersion": "autoscaling/v2", "uid": uid },
+            "type": "Normal", "reason": "SuccessfulRescale", "message": message, "count": 2,
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+        })
     }
 
     async fn detail(&self, name: &str) -> Stream {
@@ -199,7 +203,13 @@ async fn list_follows_changes() {
 async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     // Nothing is read by time.
     let cluster = Cluster::start(&[], Options { sync_period: 1000 * PERIOD, ..options() }).await;
-    cluster.testbed.apply_all([event("web", "New size: 4"), event("other", "not mine")]);
+    let mut of_custom = cluster.event("web", "of the custom API");
+    of_custom["metadata"]["name"] = json!("web.2");
+    of_custom["involvedObject"]["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
+    of_custom["involvedObject"]["uid"] = json!("of the custom API");
+    let events = [cluster.event("web", "New size: 4"), cluster.event("other", "not mine")];
+    cluster.testbed.apply_all(events);
+    cluster.testbed.apply_all([of_custom]);
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
     let sentence = view["report"]["sentence"].as_str().expect("a sentence");
@@ -221,7 +231,7 @@ async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     let view =
         detail.until(|view| view["report"]["metrics"][0]["podList"][3]["class"] == "ignored").await;
     assert_eq!(view["report"]["metrics"][0]["podList"][3]["why"], "has failed");
-    cluster.testbed.apply_all([event("web", "New size: 5")]);
+    cluster.testbed.apply_all([cluster.event("web", "New size: 5")]);
     detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
     cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
     // The state is that of the decision, whatever the status says.
@@ -245,7 +255,7 @@ async fn absent_autoscaler_is_reported_until_it_exists() {
     let cluster = Cluster::new().await;
     let mut detail = cluster.detail("late").await;
     let view = detail.until(|view| view["isKnown"] == true).await;
-    assert_eq!(view.get("row"), None);
+    assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(true)));
     cluster.testbed.apply_all([hpa("late")]);
     let view = detail.until(|view| view.get("row").is_some()).await;
     assert_eq!(view["row"]["state"], "failing");
@@ -283,6 +293,9 @@ async fn only_the_own_namespace_is_shown_if_all_are_forbidden() {
     let changes =
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));
     assert_eq!(changes.await["rows"][0]["id"], "core/default/own");
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["isKnown"] == true).await;
+    assert_eq!((view.get("row"), &view["isComplete"]), (None, &json!(false)), "not shown");
 }
 
 /// A controller that recommended 4 replicas a minute ago.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_controller::HpaKey;
-use hpa_dashboard::{Options, Past, PastDecision, PastSource};
+use hpa_dashboard::{Options, Overdue, Past, PastDecision, PastSample, PastSource};
+use hpa_tests::harness::{NAMESPACE, TestbedExt};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::{Cluster, options};
+use crate::{Cluster, hpa, options};
 
-/// A controller whose last decision is this old.
-struct SilentController(SignedDuration);
+/// A controller whose last decision is this old. `None` if its debug API doesn't answer.
+struct SilentController(Option<SignedDuration>);
 
 #[async_trait]
 impl PastSource for SilentController {
@@ -21,9 +22,10 @@ impl PastSource for SilentController {
         _: Option<&str>,
         _: Option<Timestamp>,
     ) -> Result<Past, String> {
+        let age = self.0.ok_or("nothing answers")?;
         // Its clock is behind the dashboard's.
         let now = Timestamp::now() - SignedDuration::from_hours(1);
-        let until = now - self.0;
+        let until = now - age;
         let decision = PastDecision {
             from: until,
             until,
@@ -31,37 +33,90 @@ impl PastSource for SilentController {
             scaled_to: None,
             sentence: "stays".to_owned(),
         };
-        Ok(Past { now: Some(now), decisions: vec![decision], ..Past::default() })
+        let sample =
+            PastSample { at: until, current: 9, desired: None, proposed: None, values: vec![None] };
+        let (decisions, samples) = (vec![decision], vec![sample]);
+        Ok(Past { now: Some(now), decisions, samples, ..Past::default() })
+    }
+
+    async fn overdue(&self, _: &[String], limit: SignedDuration) -> Vec<Overdue> {
+        let overdue = |age| Overdue { key: HpaKey::new(NAMESPACE, "web"), age };
+        self.0.filter(|age| *age > limit).map(overdue).into_iter().collect()
     }
 
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {
-        let is_silent = self.0 > limit;
+        let is_silent = self.0.is_none_or(|age| age > limit);
         is_silent.then(|| format!("No controller makes decisions ({} managers).", managers.len()))
     }
 }
 
-async fn cluster(age: SignedDuration) -> Cluster {
+async fn cluster(age: Option<SignedDuration>) -> Cluster {
     let past: Arc<dyn PastSource> = Arc::new(SilentController(age));
     Cluster::start(&[], Options { past: Some(past), ..options() }).await
 }
 
 #[tokio::test]
 async fn silent_controller_is_reported_in_the_list_and_on_the_page() {
-    let cluster = cluster(SignedDuration::from_secs(190)).await;
+    let cluster = cluster(Some(SignedDuration::from_secs(190))).await;
     let changes = cluster.list().await.until(|changes| changes["silent"] == true).await;
     assert_eq!(changes["problems"], json!(["No controller makes decisions (0 managers)."]));
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!(view["problems"], changes["problems"]);
-    let last: Timestamp = view["lastDecision"].as_str().expect("a time").parse().expect("a time");
-    let age = Timestamp::now().duration_since(last).as_secs();
-    assert!((190..600).contains(&age), "{age}");
+    let time = |text: &Value| text.as_str().expect("a time").parse().expect("a time");
+    let sample = &view["series"]["samples"][0];
+    assert_eq!(sample[1], 9);
+    let sampled = sample[0].as_i64().and_then(|at| Timestamp::from_millisecond(at).ok());
+    let decided = time(&view["decisions"][0]["until"]);
+    for at in [time(&view["lastDecision"]), decided, sampled.expect("a time")] {
+        let age = Timestamp::now().duration_since(at).as_secs();
+        assert!((190..600).contains(&age), "{age}");
+    }
 }
 
 #[tokio::test]
 async fn old_status_of_a_controller_that_decides_is_not_reported() {
-    let cluster = cluster(SignedDuration::from_secs(60)).await;
+    let cluster = cluster(Some(SignedDuration::from_secs(60))).await;
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"] != Value::Null).await;
     assert_eq!((view.get("lastDecision"), &view["problems"]), (None, &json!([])));
+}
+
+#[tokio::test]
+async fn silent_controller_makes_a_scaling_doubtful() {
+    let old = Some(SignedDuration::from_secs(190));
+    for (age, doubt) in [(None, "may make no decisions"), (old, "made its last decision long ago")]
+    {
+        let cluster = cluster(age).await;
+        cluster.list().await.until(|changes| changes["silent"] == true).await;
+        cluster.metrics.set_cpu_percent(180);
+        let mut detail = cluster.detail("web").await;
+        let view = detail.until(|view| view["report"]["scaleTo"] == 8).await;
+        let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+        assert!(sentence.starts_with("would scale from 4 to 8: "), "{sentence}");
+        assert!(sentence.ends_with(&format!("; the controller {doubt}")), "{sentence}");
+        assert_eq!(view["row"]["state"], "steady", "the state is that of the last status");
+    }
+}
+
+#[tokio::test]
+async fn row_without_a_recent_decision_has_its_age() {
+    let cluster = cluster(Some(SignedDuration::from_secs(190))).await;
+    cluster.testbed.apply_all([hpa("other")]);
+    let mut ages = [("web", None), ("other", None)];
+    let mut list = cluster.list().await;
+    list.until(|changes| {
+        for (name, age) in &mut ages {
+            let rows = changes["rows"].as_array().expect("rows").iter();
+            let row = rows.filter(|row| row["name"] == *name).next_back();
+            *age = row.map(|row| row["undecidedSince"].clone()).or(age.take());
+        }
+        ages[0].1.as_ref().is_some_and(Value::is_string) && ages[1].1.is_some()
+    })
+    .await;
+    assert_eq!(ages[1].1, Some(Value::Null), "another one");
+    let since: Timestamp =
+        ages[0].1.as_ref().and_then(Value::as_str).expect("a time").parse().expect("a time");
+    let age = Timestamp::now().duration_since(since).as_secs();
+    assert!((190..600).contains(&age), "{age}");
 }

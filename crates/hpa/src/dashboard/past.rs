@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use hpa_controller::{HpaKey, k8s::FieldManager};
-use hpa_dashboard::{Past, PastSource};
+use hpa_dashboard::{Overdue, Past, PastSource};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::Mutex;
@@ -108,6 +108,15 @@ impl PastSource for ControllerPast {
         let mut past = past.map_err(|unavailable| unavailable.to_string())?;
         past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
         Ok(past)
+    }
+
+    async fn overdue(&self, managers: &[String], limit: SignedDuration) -> Vec<Overdue> {
+        let lease = LeaseName::choose(&self.location, managers.iter().map(String::as_str));
+        let items = match self.api(lease).await {
+            Ok(api) => api.autoscalers().await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        items.iter().filter_map(|item| silence::overdue(item, limit)).collect()
     }
 
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String> {

@@ -1,7 +1,12 @@
 //! Sentences about a controller that makes no decisions.
 
 use hpa_calc::explain::counted;
-use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
+use hpa_controller::{
+    HpaKey,
+    debug::{AutoscalerItem, ControllerStatus},
+    k8s::FieldManager,
+};
+use hpa_dashboard::Overdue;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
@@ -69,6 +74,15 @@ pub(super) fn of_status(status: &ControllerStatus, limit: SignedDuration) -> Opt
     ))
 }
 
+/// An autoscaler that is due and had no decision for longer than `limit`.
+pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<Overdue> {
+    let late = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
+    let age =
+        SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(late).min(1e9));
+    let key = HpaKey::for_api(item.api.into(), item.namespace.as_str(), item.name.as_str());
+    (age > limit).then_some(Overdue { key, age })
+}
+
 /// About a debug API that the user has named.
 pub(super) fn of_url(url: &str, error: &Unavailable) -> String {
     format!("Whether the controller at {url} makes decisions is unknown: {error}. {OLD}")
@@ -86,6 +100,7 @@ fn in_minutes(age: SignedDuration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hpa_controller::{AutoscalerApi, debug::ApiName};
     use rstest::rstest;
 
     use super::*;
@@ -129,6 +144,32 @@ mod tests {
         assert_eq!(sentence(100), None);
         let sentence = sentence(200).unwrap();
         assert!(sentence.contains("no instance has held it for at least 3m. "), "{sentence}");
+    }
+
+    #[rstest]
+    #[case::recent(Some(20.0), Some(-5.0), None)]
+    #[case::long_period(Some(500.0), Some(100.0), None)]
+    #[case::stuck(Some(500.0), Some(-485.0), Some(500))]
+    #[case::never_decided(None, Some(-300.0), Some(300))]
+    #[case::standby(Some(500.0), None, None)]
+    fn autoscaler_is_overdue_if_it_is_due_and_its_decision_is_old(
+        #[case] last_reconcile_seconds_ago: Option<f64>,
+        #[case] next_due_in_seconds: Option<f64>,
+        #[case] expected: Option<i64>,
+    ) {
+        let item = AutoscalerItem {
+            api: ApiName::Custom,
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            uid: String::new(),
+            is_failing: false,
+            last_reconcile_seconds_ago,
+            next_due_in_seconds,
+            last: None,
+        };
+        let key = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
+        let age = expected.map(SignedDuration::from_secs);
+        assert_eq!(overdue(&item, LIMIT), age.map(|age| Overdue { key, age }));
     }
 
     #[test]

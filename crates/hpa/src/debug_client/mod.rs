@@ -9,7 +9,7 @@ mod unavailable;
 
 use hpa_controller::{
     AutoscalerApi,
-    debug::{AutoscalerDetail, ControllerStatus},
+    debug::{AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus},
 };
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
@@ -88,6 +88,19 @@ impl DebugClient {
     pub(crate) async fn status(&self) -> Result<ControllerStatus, Unavailable> {
         let status = self.get("/debug/v1/status").await?;
         status.ok_or_else(|| Unavailable::not_the_api(&self.source))
+    }
+
+    /// All autoscalers, without their past.
+    pub(crate) async fn autoscalers(&self) -> Result<Vec<AutoscalerItem>, Unavailable> {
+        let mut all = Vec::new();
+        let mut path = "/debug/v1/autoscalers".to_owned();
+        loop {
+            let page: Option<AutoscalerList> = self.get(&path).await?;
+            let page = page.ok_or_else(|| Unavailable::not_the_api(&self.source))?;
+            all.extend(page.items);
+            let Some(next) = page.next else { return Ok(all) };
+            path = format!("/debug/v1/autoscalers?continue={}", escape(&next));
+        }
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't have it.

@@ -140,8 +140,8 @@ impl<S: MetricSource> MetricSource for Isolating<S> {
         let mut breaker = api.breaker.lock();
         match &outcome {
             Err(MetricError::Timeout { .. }) => breaker.timed_out(),
-            // The request may not have reached the API.
-            Err(MetricError::Transport { .. }) => {}
+            // The request may not have reached the API, or was not sent.
+            Err(MetricError::Transport { .. } | MetricError::InvalidName { .. }) => {}
             _ => breaker.responded(),
         }
         drop(breaker);

@@ -32,6 +32,11 @@ impl MetricSource for Source {
         let api = query.api();
         self.started(api);
         let seconds = match query {
+            Query::External(query) if query.metric == "invalid" => {
+                *self.running.lock().entry(api).or_default() -= 1;
+                let (name, reasons) = ("..".into(), "may not be '..'".into());
+                return Err(MetricError::InvalidName { part: "metric name", name, reasons });
+            }
             Query::External(query) => query.metric.parse().expect("a number"),
             _ => 0,
         };
@@ -125,6 +130,21 @@ async fn response_ends_the_unresponsive_state() {
     assert_eq!(fetch(&isolating, external("shop", 1)).await, (Ok(()), 1));
     let fast = join_all((0..2).map(|_| fetch(&isolating, external("slow", 1)))).await;
     assert_eq!(fast, [(Ok(()), 1), (Ok(()), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn query_that_is_not_sent_is_no_response() {
+    let isolating = isolating(&Source::default());
+    hang(&isolating).await;
+    let invalid = Query::External(ExternalQuery {
+        namespace: "shop".to_owned(),
+        metric: "invalid".to_owned(),
+        metric_selector: Selector::everything(),
+    });
+    assert!(fetch(&isolating, invalid).await.0.is_err());
+    let hanging = || fetch(&isolating, external("slow", 3600));
+    let (trial, refused) = tokio::join!(hanging(), hanging());
+    assert_eq!((trial.1, refused.1), (10, 0));
 }
 
 #[tokio::test(start_paused = true)]

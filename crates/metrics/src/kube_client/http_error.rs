@@ -1,5 +1,6 @@
 //! Messages for HTTP errors, as in the reference's client (apimachinery's `api/errors`).
 
+use hpa_calc::go_text::Quoted;
 use http::StatusCode;
 use serde::Deserialize;
 
@@ -66,7 +67,8 @@ pub fn generic_message(code: StatusCode, body: &str) -> String {
         }
         500.. => {
             return format!(
-                "an error on the server ({body:?}) has prevented the request from succeeding"
+                "an error on the server ({}) has prevented the request from succeeding",
+                Quoted(body)
             );
         }
         other => {
@@ -95,6 +97,12 @@ mod tests {
         "text/plain",
         "404 page not found",
         "the server could not find the requested resource (get pods.g)"
+    )]
+    #[case(
+        500,
+        "text/plain",
+        "a\u{a0}b",
+        "an error on the server (\"a\\u00a0b\") has prevented the request from succeeding (get pods.g)"
     )]
     #[case(
         503,
