@@ -250,7 +250,7 @@ impl<'a> Backtest<'a> {
         let mut runner = Runner::new(trace, &settings.workload, first);
         runner.capacity = match settings.capacity {
             Some(capacity) => capacity,
-            None => assumed_capacity(&runner, settings.workload.tolerance),
+            None => assumed_capacity(&runner, settings.workload.tolerances.up),
         };
         let reactive = runner.run(1.0, None);
         let history = trace.history();

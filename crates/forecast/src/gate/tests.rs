@@ -1,3 +1,4 @@
+use hpa_calc::settings::Tolerances;
 use jiff::Timestamp;
 
 use super::*;
@@ -110,4 +111,17 @@ fn forecasts_do_not_depend_on_later_samples() {
     let part = Backtest::new(&known, &settings, first).forecasts();
     let bits = |loads: &[f32]| loads.iter().map(|load| load.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&part[first..]), bits(&whole[first..first + 600]));
+}
+
+#[test]
+fn each_direction_has_its_own_tolerance() {
+    let falling = |minute| Some(if minute % DAY < 600 { 60.0 } else { 40.0 });
+    let fewest = |down| {
+        let workload = Workload { tolerances: Tolerances { up: 0.0, down }, ..Workload::default() };
+        let settings = Settings::new(workload, TimeZone::UTC);
+        let trace = trace(2, falling);
+        let backtest = Backtest::new(&trace, &settings, 1440);
+        backtest.replicas(1.0, None).iter().map(|seen| seen.replicas).min()
+    };
+    assert_eq!((fewest(0.1), fewest(0.5)), (Some(40), Some(60)));
 }
