@@ -91,6 +91,16 @@ fn constant_load_needs_no_forecast() {
     assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
 }
 
+/// Forecasts need the first week.
+#[test]
+fn text_has_the_time_that_was_measured() {
+    let text = |days, load: fn(i64) -> Option<f64>| gate(&trace(days, load), &settings()).text();
+    assert!(text(10, office).starts_with("with forecasts, the past 3 days would have had "));
+    assert!(text(28, office).starts_with("with forecasts, the past two weeks would have had "));
+    let flat_day: fn(i64) -> Option<f64> = |minute| Some(hours(minute, 480, 300));
+    assert!(text(10, flat_day).ends_with(" in the past 3 days"), "{}", text(10, flat_day));
+}
+
 #[test]
 fn ten_days_with_few_gaps_are_required() {
     let reason = |trace: &Trace| gate(trace, &settings()).reason;
