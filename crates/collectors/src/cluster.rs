@@ -42,7 +42,7 @@ pub struct Ingress {
 pub struct RouteGroup {
     /// `spec.hosts`
     pub hosts: Vec<String>,
-    /// `spec.defaultBackends[]`: the name and the weight in percent.
+    /// `spec.defaultBackends[]`: the name and the weight, 0 if there is none.
     pub default_backends: Vec<(String, i64)>,
 }
 

@@ -54,6 +54,8 @@ pub enum AnnotationError {
 pub enum ConfigError {
     #[error(transparent)]
     Annotation(AnnotationError),
+    #[error("the interval must be at least 1s")]
+    ShortInterval,
     #[error("the operator doesn't permit {server} in the namespace {namespace}")]
     NotPermitted { server: String, namespace: String },
     #[error("no plugin found for {0}")]
@@ -203,6 +205,9 @@ pub enum FetchError {
     /// A pod has no usable address.
     #[error("the pod has no IP address")]
     NoPodIp,
+    /// The collector has a bug. The panic is in the log.
+    #[error("the collector panicked")]
+    Panicked,
     /// The collection as a whole took too long.
     #[error("the collection took longer than {} s", .0.as_secs_f64())]
     Timeout(Duration),
@@ -216,17 +221,6 @@ pub enum FetchError {
         /// The error of this pod.
         first: Box<FetchError>,
     },
-}
-
-impl FetchError {
-    /// Whether the destination is not permitted.
-    pub fn is_refused(&self) -> bool {
-        match self {
-            Self::Http { source: HttpError::Refused(_), .. } => true,
-            Self::AllPods { first, .. } => first.is_refused(),
-            _ => false,
-        }
-    }
 }
 
 /// A failed request.

@@ -25,8 +25,8 @@ pub(crate) const EPSILON: f64 = 1e-6;
 pub struct Workload {
     /// The target load of a pod, in the unit of the load. Above 0.
     pub target: f64,
-    /// The deviation from the target that causes no change, as a fraction.
-    pub tolerance: f64,
+    /// The deviations from the target that cause no change, as fractions.
+    pub tolerances: Tolerances,
     /// The lower bound of the replicas.
     pub min_replicas: u32,
     /// The upper bound of the replicas.
@@ -44,7 +44,7 @@ impl Default for Workload {
     fn default() -> Self {
         Self {
             target: 1.0,
-            tolerance: 0.1,
+            tolerances: Tolerances { up: 0.1, down: 0.1 },
             min_replicas: 1,
             max_replicas: u32::MAX,
             startup: SignedDuration::from_mins(2),
@@ -61,7 +61,7 @@ impl Workload {
         let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
         Self {
             target,
-            tolerance: Tolerances::for_spec(&hpa.spec, settings).up,
+            tolerances: Tolerances::for_spec(&hpa.spec, settings),
             min_replicas: bound(hpa.spec.effective_min_replicas()),
             max_replicas: bound(hpa.spec.max_replicas),
             stabilization: EffectiveBehavior::new(&hpa.spec, settings)
@@ -174,11 +174,10 @@ impl<'a> Runner<'a> {
     /// The replicas for a load (a multiple of a pod's target), by the engine's rule for
     /// `AverageValue` targets.
     fn propose(&self, replicas: u32, load: f64, factor: f64) -> u32 {
-        let tolerance = self.workload.tolerance;
         let target = ValueTarget {
             replicas: i32::try_from(replicas).unwrap_or(i32::MAX),
             target: milli(factor),
-            tolerances: Tolerances { up: tolerance, down: tolerance },
+            tolerances: self.workload.tolerances,
         };
         u32::try_from(external_average_value(&target, &[milli(load)]).replicas).unwrap_or_default()
     }

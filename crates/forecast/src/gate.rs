@@ -126,8 +126,9 @@ impl Verdict {
                     None => ("overload", 1.0),
                 };
                 format!(
-                    "with forecasts, the past two weeks would have had {:.0} % of the {what} that \
-                     the same pod-hours had without them",
+                    "with forecasts, the past {} would have had {:.0} % of the {what} that the \
+                     same pod-hours had without them",
+                    self.measured_time(),
                     share * 100.0
                 )
             }
@@ -138,11 +139,21 @@ impl Verdict {
                 "neither the time of day nor the day of the week says what the load does next"
                     .into()
             }
-            Reason::NoBenefit => {
-                "at equal pod-hours, overload would have been about the same in the past two weeks"
-                    .into()
-            }
+            Reason::NoBenefit => format!(
+                "at equal pod-hours, overload would have been about the same in the past {}",
+                self.measured_time()
+            ),
             Reason::SourceFailed => "the past can't be read".into(),
+        }
+    }
+
+    /// The days that were measured, without gaps.
+    fn measured_time(&self) -> String {
+        let minutes = self.comparison.map_or(0.0, |comparison| comparison.forecast.minutes);
+        match (minutes / MINUTES_PER_DAY as f64).round() {
+            14.0 => "two weeks".to_owned(),
+            1.0 => "day".to_owned(),
+            days => format!("{days} days"),
         }
     }
 }
@@ -250,7 +261,7 @@ impl<'a> Backtest<'a> {
         let mut runner = Runner::new(trace, &settings.workload, first);
         runner.capacity = match settings.capacity {
             Some(capacity) => capacity,
-            None => assumed_capacity(&runner, settings.workload.tolerance),
+            None => assumed_capacity(&runner, settings.workload.tolerances.up),
         };
         let reactive = runner.run(1.0, None);
         let history = trace.history();

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::history::{History, MAX_DAYS, as_f32, as_index};
+use crate::history::{History, MAX_DAYS, as_f32};
 
 const MINUTE: i64 = 60;
 /// The longest time between two samples that is interpolated. Longer times are gaps.
@@ -96,12 +96,6 @@ impl Trace {
     /// The load of a minute. `None` in gaps.
     pub fn load(&self, minute: usize) -> Option<f64> {
         self.loads.get(minute).filter(|load| !load.is_nan()).map(|load| f64::from(*load))
-    }
-
-    /// The minute that contains this time, or 0 if the trace starts later.
-    pub fn minute_at(&self, at: Timestamp) -> usize {
-        let since = at.as_second().div_euclid(MINUTE) - self.start;
-        as_index(since as f64).unwrap_or_default()
     }
 
     /// Multiplies all loads.

@@ -13,6 +13,9 @@ use http::{Uri, uri::Scheme};
 use ipnet::IpNet;
 use kube::config::Kubeconfig;
 
+/// The default port of SOCKS proxies, as in Go.
+const SOCKS_PORT: u16 = 1080;
+
 /// The origin of a proxy from the kubeconfig.
 const KUBECONFIG_FIELD: &str = "proxy-url";
 
@@ -103,6 +106,11 @@ fn parse(url: &str, origin: &'static str) -> Result<Proxy, ProxyError> {
     if url.host().is_none_or(str::is_empty) {
         return Err(invalid);
     }
+    if scheme == "socks5" && url.port().is_none() {
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        let url = format!("socks5://{}:{SOCKS_PORT}", authority.trim_end_matches(':'));
+        return Ok(Proxy { url: url.parse().map_err(|_| invalid)?, origin });
+    }
     Ok(Proxy { url, origin })
 }
 
@@ -191,7 +199,9 @@ mod tests {
     #[case("https://api", &[("HTTPS_PROXY", "https://p")], Some("HTTPS_PROXY https://p"))]
     #[case("https://api", &[("HTTPS_PROXY", "p:3128")], Some("HTTPS_PROXY http://p:3128"))]
     #[case("https://api", &[("HTTPS_PROXY", "me:pw@p:31")], Some("HTTPS_PROXY http://p:31"))]
-    #[case("https://api", &[("HTTPS_PROXY", "socks5h://p")], Some("HTTPS_PROXY socks5://p"))]
+    #[case("https://api", &[("HTTPS_PROXY", "socks5h://p")], Some("HTTPS_PROXY socks5://p:1080"))]
+    #[case("https://api", &[("HTTPS_PROXY", "socks5://me:pw@[::1]")], Some("HTTPS_PROXY socks5://[::1]:1080"))]
+    #[case("https://api", &[("HTTPS_PROXY", "socks5://p:80")], Some("HTTPS_PROXY socks5://p:80"))]
     #[case("https://api", &[("HTTP_PROXY", PROXY)], None)]
     #[case("http://api", &[("HTTPS_PROXY", PROXY)], None)]
     #[case("http://api", &[("HTTP_PROXY", "p")], Some("HTTP_PROXY http://p"))]

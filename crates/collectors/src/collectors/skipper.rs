@@ -16,6 +16,9 @@ use crate::{
 
 const SERIES: &str = "skipper_serve_host_duration_seconds_count";
 
+/// The maximum length of a backend's name in an error: that of a label's value.
+const MAX_BACKEND_IN_ERROR: usize = 63;
+
 /// Requests per second of an Ingress or `RouteGroup`. The query depends on the object.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestRate {
@@ -102,6 +105,9 @@ pub enum QueryError {
     NoHosts { kind: &'static str, namespace: String, name: String },
     #[error("annotation {annotation} is not a JSON object of weights")]
     Weights { annotation: String },
+    /// The metric names a backend without a weight. It may have no traffic, or not exist.
+    #[error("the backend {backend:?} has no weight in {kind} {namespace}/{name}")]
+    NoWeight { backend: String, kind: &'static str, namespace: String, name: String },
     /// The result is empty or NaN.
     #[error("query '{0}' did not result a valid response")]
     NoResult(String),
@@ -156,19 +162,32 @@ fn ingress_query(
     backend: &str,
     compat: Compat,
 ) -> Result<String, QueryError> {
-    let mut weight: Option<f64> = None;
+    let mut annotated = Vec::new();
     for annotation in weight_annotations {
         let Some(text) = ingress.annotations.get(annotation) else { continue };
-        let weights: Option<BTreeMap<String, Option<f64>>> = serde_json::from_str(text)
-            .map_err(|_| QueryError::Weights { annotation: annotation.clone() })?;
-        let of_backend = weights.unwrap_or_default().get(backend).copied().flatten();
-        let of_backend = of_backend.unwrap_or_default() / 100.0;
-        weight = Some(weight.unwrap_or_default().max(of_backend));
+        let invalid = || QueryError::Weights { annotation: annotation.clone() };
+        let weights: Option<BTreeMap<String, Option<f64>>> =
+            serde_json::from_str(text).map_err(|_| invalid())?;
+        let weights = weights.unwrap_or_default().into_iter();
+        let weights: Weights =
+            weights.filter_map(|(backend, weight)| Some((backend, weight?))).collect();
+        if compat == Compat::Off && weights.iter().any(|(_, weight)| *weight < 0.0) {
+            return Err(invalid());
+        }
+        annotated.push(weights);
     }
-    let weight = match weight {
-        None => 1.0,
-        Some(_) if backend.is_empty() => return Err(QueryError::NoBackend),
-        Some(weight) => weight,
+    let shares = annotated.iter().map(|weights| match compat {
+        Compat::Off => share(weights, backend, 100.0),
+        Compat::Reference => Some(percentage(weights, backend)),
+    });
+    let weight = match annotated.as_slice() {
+        [] => 1.0,
+        _ if backend.is_empty() => return Err(QueryError::NoBackend),
+        _ => shares
+            .flatten()
+            .reduce(f64::max)
+            .ok_or_else(|| no_weight(backend, "Ingress", namespace, name))?
+            .max(0.0),
     };
     let hosts =
         host_pattern(&ingress.hosts, compat).ok_or_else(|| no_hosts("Ingress", namespace, name))?;
@@ -186,13 +205,47 @@ fn route_group_query(
         [] | [_] => 1.0,
         _ if backend.is_empty() => return Err(QueryError::NoBackend),
         backends => {
-            let found = backends.iter().find(|(name, _)| name == backend);
-            found.map_or(0.0, |(_, weight)| *weight as f64 / 100.0)
+            let weights = backends.iter().map(|(name, weight)| (name.clone(), *weight as f64));
+            let weights: Weights = weights.collect();
+            let share = match compat {
+                Compat::Off => share(&weights, backend, f64::INFINITY),
+                Compat::Reference => Some(percentage(&weights, backend)),
+            };
+            share.ok_or_else(|| no_weight(backend, "RouteGroup", namespace, name))?
         }
     };
     let hosts = host_pattern(&group.hosts, compat)
         .ok_or_else(|| no_hosts("RouteGroup", namespace, name))?;
     Ok(rps(SERIES, &hosts, weight))
+}
+
+/// The weights of backends, by their names.
+type Weights = Vec<(String, f64)>;
+
+fn weight_of(weights: &Weights, backend: &str) -> Option<f64> {
+    weights.iter().find(|(name, _)| name == backend).map(|(_, weight)| *weight)
+}
+
+/// The weight in percent, as the reference reads it: a backend without a weight has 0.
+fn percentage(weights: &Weights, backend: &str) -> f64 {
+    weight_of(weights, backend).unwrap_or_default() / 100.0
+}
+
+/// The share of a backend in the requests. Skipper divides the weight by the sum of all weights of
+/// a path. If all are 0, the backends have equal shares. The annotation of an Ingress may have
+/// backends of several paths: `max_sum` is 100 then, since the weights are usually percentages.
+fn share(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
+    let weight = weight_of(weights, backend)?;
+    let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
+    if sum > 0.0 {
+        return Some((weight / sum.min(max_sum)).clamp(0.0, 1.0));
+    }
+    Some(1.0 / weights.len() as f64)
+}
+
+fn no_weight(backend: &str, kind: &'static str, namespace: &str, name: &str) -> QueryError {
+    let backend = backend.chars().take(MAX_BACKEND_IN_ERROR).collect();
+    QueryError::NoWeight { backend, kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
 fn no_hosts(kind: &'static str, namespace: &str, name: &str) -> QueryError {
@@ -233,6 +286,8 @@ fn rps(series: &str, hosts: &str, weight: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn hosts(hosts: &[&str]) -> Vec<String> {
@@ -253,7 +308,7 @@ mod tests {
         let hosts = hosts(&["a.b"]);
         let annotations = BTreeMap::from([
             ("w1".to_owned(), r#"{"x": 20, "y": 80}"#.to_owned()),
-            ("w2".to_owned(), r#"{"x": 30}"#.to_owned()),
+            ("w2".to_owned(), r#"{"x": 30, "y": 70}"#.to_owned()),
         ]);
         let names = ["w1".to_owned(), "w2".to_owned(), "w3".to_owned()];
         let ingress = Ingress { hosts, annotations };
@@ -262,5 +317,49 @@ mod tests {
         let query = of_backend("x").expect("a query");
         assert!(query.ends_with("[1m])) * 0.3000)"), "{query}");
         assert_eq!(of_backend(""), Err(QueryError::NoBackend));
+    }
+
+    /// The factor at the end of a query, or the error.
+    fn factor(query: Result<String, QueryError>) -> String {
+        let query = query.unwrap_or_else(|error| error.to_string());
+        query.split_once("* ").map_or(query.clone(), |(_, factor)| factor.to_owned())
+    }
+
+    #[rstest]
+    #[case::none([0, 0], "blue", "0.5000)")]
+    #[case::percent([25, 75], "green", "0.7500)")]
+    #[case::parts([1, 3], "green", "0.7500)")]
+    #[case::no_traffic([0, 5], "blue", "0.0000)")]
+    #[case::typo([0, 0], "blu", "the backend \"blu\" has no weight in RouteGroup n/g")]
+    fn share_of_a_route_groups_backend_is_the_one_of_skipper(
+        #[case] weights: [i64; 2],
+        #[case] backend: &str,
+        #[case] expected: &str,
+    ) {
+        let [blue, green] = weights;
+        let default_backends = vec![("blue".to_owned(), blue), ("green".to_owned(), green)];
+        let group = RouteGroup { hosts: hosts(&["a.b"]), default_backends };
+        let query = |compat| factor(route_group_query(("n", "g"), &group, backend, compat));
+        assert_eq!(query(Compat::Off), expected);
+        assert!(query(Compat::Reference).starts_with("0."));
+    }
+
+    #[rstest]
+    #[case::percent(r#"{"x": 20, "y": 80}"#, "0.2000)")]
+    #[case::of_two_paths(r#"{"x": 20, "y": 80, "z": 100}"#, "0.2000)")]
+    #[case::parts(r#"{"x": 1, "y": 3}"#, "0.2500)")]
+    #[case::all_zero(r#"{"x": 0, "y": 0}"#, "0.5000)")]
+    #[case::unlisted(r#"{"y": 100}"#, "the backend \"x\" has no weight in Ingress n/i")]
+    #[case::null(r#"{"x": null}"#, "the backend \"x\" has no weight in Ingress n/i")]
+    #[case::negative(r#"{"x": -1}"#, "annotation w is not a JSON object of weights")]
+    fn share_of_an_ingress_backend_is_the_one_of_skipper(
+        #[case] weights: &str,
+        #[case] expected: &str,
+    ) {
+        let annotations = BTreeMap::from([("w".to_owned(), weights.to_owned())]);
+        let ingress = Ingress { hosts: hosts(&["a.b"]), annotations };
+        let names = ["w".to_owned()];
+        let query = ingress_query(("n", "i"), &ingress, &names, "x", Compat::Off);
+        assert_eq!(factor(query), expected);
     }
 }

@@ -1,3 +1,4 @@
+use hpa_calc::settings::Tolerances;
 use jiff::Timestamp;
 
 use super::*;
@@ -90,6 +91,16 @@ fn constant_load_needs_no_forecast() {
     assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
 }
 
+/// Forecasts need the first week.
+#[test]
+fn text_has_the_time_that_was_measured() {
+    let text = |days, load: fn(i64) -> Option<f64>| gate(&trace(days, load), &settings()).text();
+    assert!(text(10, office).starts_with("with forecasts, the past 3 days would have had "));
+    assert!(text(28, office).starts_with("with forecasts, the past two weeks would have had "));
+    let flat_day: fn(i64) -> Option<f64> = |minute| Some(hours(minute, 480, 300));
+    assert!(text(10, flat_day).ends_with(" in the past 3 days"), "{}", text(10, flat_day));
+}
+
 #[test]
 fn ten_days_with_few_gaps_are_required() {
     let reason = |trace: &Trace| gate(trace, &settings()).reason;
@@ -110,4 +121,17 @@ fn forecasts_do_not_depend_on_later_samples() {
     let part = Backtest::new(&known, &settings, first).forecasts();
     let bits = |loads: &[f32]| loads.iter().map(|load| load.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&part[first..]), bits(&whole[first..first + 600]));
+}
+
+#[test]
+fn each_direction_has_its_own_tolerance() {
+    let falling = |minute| Some(if minute % DAY < 600 { 60.0 } else { 40.0 });
+    let fewest = |down| {
+        let workload = Workload { tolerances: Tolerances { up: 0.0, down }, ..Workload::default() };
+        let settings = Settings::new(workload, TimeZone::UTC);
+        let trace = trace(2, falling);
+        let backtest = Backtest::new(&trace, &settings, 1440);
+        backtest.replicas(1.0, None).iter().map(|seen| seen.replicas).min()
+    };
+    assert_eq!((fewest(0.1), fewest(0.5)), (Some(40), Some(60)));
 }

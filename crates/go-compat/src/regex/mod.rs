@@ -115,8 +115,11 @@ impl GoRegex {
             if let Some(after) = rest.strip_prefix('$') {
                 rest = after;
             } else if let Some((name, after)) = reference(rest) {
-                let is_index = name.parse().is_ok_and(|index: usize| index <= self.group_count());
-                if !is_index && self.group_index(name).is_none() {
+                let is_known = match group_number(name) {
+                    Some(index) => index <= self.group_count(),
+                    None => self.group_index(name).is_some(),
+                };
+                if !is_known {
                     unknown.push(name);
                 }
                 rest = after;
@@ -126,15 +129,21 @@ impl GoRegex {
     }
 
     fn referenced<'t>(&self, captures: &Captures<'t>, name: &str) -> &'t str {
-        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-        let has_leading_zero = name.len() > 1 && name.starts_with('0');
         let group = |index: usize| captures.get(index).map(|group| group.as_str());
-        if is_number && !has_leading_zero {
-            return name.parse().ok().and_then(group).unwrap_or_default();
+        if let Some(index) = group_number(name) {
+            return group(index).unwrap_or_default();
         }
         let mut named = self.group_names.iter().enumerate().filter(|(_, own)| *own == name);
         named.find_map(|(index, _)| group(index + 1)).unwrap_or_default()
     }
+}
+
+/// The number of a reference. With a leading zero, it is a name in Go.
+fn group_number(name: &str) -> Option<usize> {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let has_leading_zero = name.len() > 1 && name.starts_with('0');
+    // Numbers that are too large are those of no group.
+    (is_number && !has_leading_zero).then(|| name.parse().unwrap_or(usize::MAX))
 }
 
 /// The name of a reference after its `$`, and the rest.

@@ -88,3 +88,18 @@ fn sizes_are_limited() {
     let deep = "(".repeat(1000);
     assert_eq!(GoRegex::new(&deep).unwrap_err().problem, RegexProblem::TooDeep);
 }
+
+/// As in Go, a number has no leading zero.
+#[test]
+fn reference_that_expands_to_nothing_is_unknown() {
+    let regex = GoRegex::new("^(?P<a>.*)$").unwrap();
+    for (template, expanded, unknown) in [
+        ("$0 ${1} $a", "x x x", &[][..]),
+        ("$01", "", &["01"]),
+        ("${00}", "", &["00"]),
+        ("$2 $b $+", "  $+", &["2", "b"]),
+    ] {
+        assert_eq!(regex.expand(template, "x").as_deref(), Some(expanded));
+        assert_eq!(regex.unknown_references(template), unknown);
+    }
+}

@@ -14,6 +14,7 @@ pub(super) fn execute(template: &Template, data: Value) -> Result<String, Templa
         definition: template.name.to_owned(),
         variables: vec![("$".to_owned(), data.clone())],
         output: String::new(),
+        text_len: 0,
         depth: 0,
         steps: 0,
         node: (0, String::new()),
@@ -30,6 +31,8 @@ struct Execution<'t> {
     definition: String,
     variables: Vec<(String, Value)>,
     output: String,
+    /// The length of all texts that functions have returned.
+    text_len: usize,
     depth: usize,
     steps: usize,
     /// The node that an error is about.
@@ -70,6 +73,14 @@ impl Execution<'_> {
             return self.error("exceeded maximum output length");
         }
         self.output.push_str(text);
+        Ok(())
+    }
+
+    /// Variables could keep and double the texts that functions return.
+    fn limit_texts(&self, more: usize) -> Result<()> {
+        if self.text_len + more > MAX_OUTPUT_LEN {
+            return self.error("exceeded maximum length of texts");
+        }
         Ok(())
     }
 
@@ -333,11 +344,16 @@ impl Execution<'_> {
             let needs_text = name == "printf" && values.is_empty();
             values.push(self.check_type(value, needs_text)?);
         }
+        // Before the call: the arguments may repeat a long text. The result is a few times longer.
+        self.limit_texts(values.iter().map(Value::text_len).sum())?;
         let callee = arguments.first().map(|argument| argument.term.to_string());
-        functions::call(name, &values, callee.as_deref()).or_else(|message| {
+        let result = functions::call(name, &values, callee.as_deref()).or_else(|message| {
             self.node = (at, node);
             self.error(format!("error calling {name}: {message}"))
-        })
+        })?;
+        self.text_len += result.text_len();
+        self.limit_texts(0)?;
+        Ok(result)
     }
 
     /// `and` and `or` stop evaluating when the result is determined.

@@ -9,8 +9,8 @@
 //! texts. Features that none of them uses are rejected by name when the template is parsed:
 //! `block`, `break`, `continue`, numbers other than decimal integers, characters, and verbs of
 //! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags. The length of a template, its
-//! nesting, the steps to render it and the length of the output are limited, because Go's own
-//! limits don't protect a process.
+//! nesting, the steps to render it, the length of the output and of all texts that functions return
+//! are limited, because Go's own limits don't protect a process.
 
 mod ast;
 mod execute;
@@ -30,7 +30,7 @@ const RIGHT_DELIMITER: &str = ">>";
 
 /// The maximum length of a template in bytes.
 pub const MAX_TEMPLATE_LEN: usize = 1 << 16;
-/// The maximum length of the output in bytes.
+/// The maximum length of the output in bytes, and of all texts that functions return.
 pub const MAX_OUTPUT_LEN: usize = 1 << 24;
 /// The maximum depth of blocks, parentheses and calls.
 const MAX_NESTING: usize = 64;
@@ -152,6 +152,20 @@ impl Value {
 
     pub fn list<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> Self {
         Self::List(items.into_iter().map(|item| item.as_ref().into()).collect())
+    }
+
+    /// The length of all texts in bytes.
+    fn text_len(&self) -> usize {
+        match self {
+            Self::Missing | Self::Bool(_) | Self::Int(_) => 0,
+            Self::Text(text) => text.len(),
+            Self::List(items) => items.iter().map(|item| item.len()).sum(),
+            Self::Map(entries) => entries.iter().map(|(key, value)| key.len() + value.len()).sum(),
+            Self::Struct(data) => {
+                let fields: usize = data.fields.iter().map(|(_, field)| field.text_len()).sum();
+                fields + data.string.as_ref().map_or(0, |string| string.len())
+            }
+        }
     }
 
     /// The name of the type in Go.

@@ -190,6 +190,21 @@ fn templates_are_limited(#[case] text: &str, #[case] expected: &str) {
     assert!(error.contains(expected.trim_start_matches("maximum ")), "{error}");
 }
 
+/// `$x` with 8 bytes, doubled this many times.
+fn doubled(times: usize) -> String {
+    format!("<<$x := \"aaaaaaaa\">>{}", "<<$x = printf \"%s%s\" $x $x>>".repeat(times))
+}
+
+#[rstest]
+#[case::one_text(&doubled(23))]
+#[case::many_arguments(&format!("{}<<len (print{})>>", doubled(17), " $x".repeat(20)))]
+#[case::many_variables(&format!("{}{}", doubled(17), "<<$y := print $x>>".repeat(20)))]
+#[case::escaped(&format!("{}<<len (html (print $x \"&\"))>>", doubled(20)))]
+fn texts_that_are_not_written_are_limited(#[case] text: &str) {
+    let error = render(text).unwrap_err();
+    assert!(error.contains("exceeded maximum length of texts"), "{error}");
+}
+
 #[test]
 fn long_templates_are_refused() {
     let error = render(&"x".repeat(MAX_TEMPLATE_LEN + 1)).unwrap_err();
