@@ -131,6 +131,17 @@ fn load_is_that_of_the_metric_that_asks_for_the_most() {
 }
 
 #[test]
+fn steps_without_values_choose_no_metric() {
+    let with_gap = |mut series: Series| {
+        series.0[..150].fill(None);
+        series
+    };
+    let metrics = json!([cpu(40), pods("requests", "10")]);
+    let values = vec![with_gap(series(|_| 0.1)), with_gap(series(load))];
+    assert_eq!(replay(&metrics, values).0.load, "requests");
+}
+
+#[test]
 fn gaps_and_unknown_capacity_are_assumptions() {
     let mut value = series(load);
     value.0[20..40].fill(None);
