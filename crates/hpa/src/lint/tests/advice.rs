@@ -85,3 +85,19 @@ fn type_of_an_external_metric_names_a_collector(
     assert_eq!(findings[0].field, "spec.metrics[0].external.metric.selector.matchLabels.type");
     assert!(findings[0].message.starts_with(expected), "{}", findings[0].message);
 }
+
+#[test]
+fn selector_of_a_replication_controller_is_a_map() {
+    let labels = json!({ "app": "web" });
+    let mut objects = with(workload("Deployment", "api", json!({ "app": "api" })));
+    objects[0]["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": "v1", "kind": "ReplicationController", "name": "web" });
+    objects[1]["apiVersion"] = json!("v1");
+    objects[1]["kind"] = json!("ReplicationController");
+    objects[1]["spec"]["selector"] = labels.clone();
+    assert_eq!(ids(&lint(objects.clone())), [""; 0]);
+    objects.push(workload("Deployment", "canary", labels));
+    let findings = lint(objects);
+    assert_eq!(ids(&findings), ["overlapping-selectors"]);
+    assert!(findings[0].message.contains("the selector app=web of"), "{}", findings[0].message);
+}
