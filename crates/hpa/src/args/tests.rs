@@ -165,6 +165,21 @@ fn log_level_takes_levels_and_known_modules() {
     for filter in
         ["warn", "DEBUG", "info,hpa_controller=debug", "off,hpa_controller::reconcile=trace"]
     {
+#[test]
+fn value_of_a_short_flag_or_an_alias_is_not_from_the_environment() {
+    for texts in [
+        ["hpa", "run", "-n", "Shop"].as_slice(),
+        &["hpa", "run", "-nShop"],
+        &["hpa", "run", "--namespace", "Shop"],
+        &["hpa", "adapter", "--disable-http2-serving=maybe"],
+    ] {
+        let arguments: Vec<_> = texts.iter().map(OsString::from).collect();
+        let error = Arguments::try_parse_checked(&arguments).expect_err("an invalid value");
+        let text = error.to_string();
+        assert!(!text.contains("the value comes from"), "{texts:?}: {text}");
+    }
+}
+
         let log = parse(&["--log-level", filter]).expect(filter).log;
         assert_eq!(log.log_level, filter);
     }
