@@ -101,3 +101,32 @@ fn selector_of_a_replication_controller_is_a_map() {
     assert_eq!(ids(&findings), ["overlapping-selectors"]);
     assert!(findings[0].message.contains("the selector app=web of"), "{}", findings[0].message);
 }
+
+/// An autoscaler whose scale-up from zero has these policies.
+fn stuck(select: &str, policies: &[&str]) -> String {
+    let policy = |kind: &&str| json!({ "type": kind, "value": 4, "periodSeconds": 15 });
+    let policies: Vec<Value> = policies.iter().map(policy).collect();
+    let findings = lint(set(&[
+        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/spec/minReplicas", json!(0)),
+        (
+            0,
+            "/spec/metrics",
+            json!([{ "type": "External", "external": {
+            "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
+        } }]),
+        ),
+        (0, UP, json!({ "selectPolicy": select, "policies": policies })),
+    ]));
+    assert_eq!(ids(&findings), ["stuck-scale-up"]);
+    findings[0].message.clone()
+}
+
+#[test]
+fn advice_about_a_stuck_scale_up_helps() {
+    assert!(stuck("Max", &["Percent"]).ends_with("Add a policy of type Pods"));
+    let message = stuck("Min", &["Percent", "Pods"]);
+    assert!(message.ends_with("Remove the policies of type Percent, or select Max"), "{message}");
+    let message = stuck("Min", &["Percent"]);
+    assert!(message.ends_with("Use policies of type Pods only"), "{message}");
+}
