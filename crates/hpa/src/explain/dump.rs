@@ -8,6 +8,7 @@ use hpa_calc::{
     Scale, ScaleReadError, SelectedPods, Selector, Settings,
     api::CrossVersionObjectReference,
     defaults::apply_defaults,
+    report::FILES_LACK_OWNERS,
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
@@ -72,7 +73,7 @@ impl Dump {
             selected: SelectedPods {
                 autoscalers: self.selecting(&hpa, &pods),
                 pods,
-                ownership_error: are_owned.then(|| "the files don't have the owners".to_owned()),
+                ownership_error: are_owned.then(|| FILES_LACK_OWNERS.to_owned()),
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
@@ -331,5 +332,13 @@ mod tests {
             },
         });
         assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn advice_about_owned_pods_is_about_the_files() {
+        let report = subject("owned", &[]).report();
+        let advice = report.advice.join(" ");
+        assert!(advice.contains("run hpa explain NAMESPACE/NAME without --filename"), "{advice}");
+        assert!(!advice.contains("permission"), "{advice}");
     }
 }
