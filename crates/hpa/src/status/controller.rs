@@ -206,7 +206,9 @@ fn caches(status: &ControllerStatus) -> Check {
     let mut ages: Vec<(&String, f64)> =
         status.cache_ages_seconds.iter().map(|(resource, age)| (resource, *age)).collect();
     ages.sort_by(|left, right| right.1.total_cmp(&left.1));
-    let oldest = ages.first().map_or(0.0, |(_, age)| *age);
+    let Some((_, oldest)) = ages.first().copied() else {
+        return Check::new(Level::Skipped, "no cache reports when it was confirmed");
+    };
     let level = graded(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
     let all: Vec<_> =
         ages.iter().map(|(resource, age)| format!("{resource} {}", seconds(*age))).collect();

@@ -216,6 +216,10 @@ fn built_in_controller_is_described_by_what_was_read(
     |it: &mut Observed| _ = it.status.as_mut().expect("a status").cache_ages_seconds.insert("hpas".into(), 46.0),
     Level::Warning, "hpas 46s, pods 3.1s"
 )]
+#[case::no_cache(
+    |it: &mut Observed| it.status.as_mut().expect("a status").cache_ages_seconds.clear(),
+    Level::Skipped, "no cache reports when it was confirmed"
+)]
 #[case::stuck_reconcile(
     |it: &mut Observed| it.status.as_mut().expect("a status").queue.longest_running_seconds = 80.0,
     Level::Error, "the longest for 80s"
