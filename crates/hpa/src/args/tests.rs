@@ -120,6 +120,18 @@ fn invalid_value_is_rejected_and_names_the_flag() {
 }
 
 #[test]
+fn name_of_a_lease_is_a_subdomain() {
+    for name in ["hpa.shop-1.example", &["a".repeat(63), "b".repeat(63)].join(".")] {
+        parse(&[&format!("--leader-elect-resource-name={name}")]).expect(name);
+        let explain = ["hpa", "explain", "web", "--controller-lease", name];
+        Arguments::try_parse_from(explain).expect(name);
+    }
+    for name in ["", ".a", "a.", "a..b", "a.-b", "A.b", &vec!["a".repeat(63); 4].join(".")] {
+        parse(&[&format!("--leader-elect-resource-name={name}")]).expect_err(name);
+    }
+}
+
+#[test]
 fn every_boolean_flag_takes_the_same_forms() {
     let command = Arguments::command();
     let run = command.find_subcommand("run").expect("run");
@@ -154,18 +166,6 @@ fn error_names_the_variable_of_a_value_from_the_environment() {
 }
 
 #[test]
-fn inconsistent_election_durations_are_a_usage_error() {
-    let arguments = ["hpa", "run", "--leader-elect-lease-duration=10s"].map(OsString::from);
-    let error = Arguments::try_parse_checked(&arguments).expect_err("equal durations");
-    assert_eq!(error.exit_code(), 2, "{error}");
-}
-
-#[test]
-fn log_level_takes_levels_and_known_modules() {
-    for filter in
-        ["warn", "DEBUG", "info,hpa_controller=debug", "off,hpa_controller::reconcile=trace"]
-    {
-#[test]
 fn value_of_a_short_flag_or_an_alias_is_not_from_the_environment() {
     for texts in [
         ["hpa", "run", "-n", "Shop"].as_slice(),
@@ -180,6 +180,18 @@ fn value_of_a_short_flag_or_an_alias_is_not_from_the_environment() {
     }
 }
 
+#[test]
+fn inconsistent_election_durations_are_a_usage_error() {
+    let arguments = ["hpa", "run", "--leader-elect-lease-duration=10s"].map(OsString::from);
+    let error = Arguments::try_parse_checked(&arguments).expect_err("equal durations");
+    assert_eq!(error.exit_code(), 2, "{error}");
+}
+
+#[test]
+fn log_level_takes_levels_and_known_modules() {
+    for filter in
+        ["warn", "DEBUG", "info,hpa_controller=debug", "off,hpa_controller::reconcile=trace"]
+    {
         let log = parse(&["--log-level", filter]).expect(filter).log;
         assert_eq!(log.log_level, filter);
     }
