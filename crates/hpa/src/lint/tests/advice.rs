@@ -130,3 +130,17 @@ fn advice_about_a_stuck_scale_up_helps() {
     let message = stuck("Min", &["Percent"]);
     assert!(message.ends_with("Use policies of type Pods only"), "{message}");
 }
+
+#[rstest]
+#[case::cores("cpu", "500", "500 is as many processors for each pod: did you mean 500m?")]
+#[case::thousands_of_cores("cpu", "1k", "1k is as many processors for each pod")]
+#[case::bytes("memory", "400m", "400m of memory is 0.4 bytes: did you mean 400Mi?")]
+#[case::no_suffix("memory", "512", "512 of memory is 512 bytes: did you mean 512Mi?")]
+#[case::kilobyte("memory", "1k", "1k of memory is 1000 bytes")]
+fn suggested_quantity_is_valid(#[case] resource: &str, #[case] value: &str, #[case] message: &str) {
+    let target = json!({ "type": "AverageValue", "averageValue": value });
+    let source = json!({ "name": resource, "target": target });
+    let findings = lint(set(&[(0, "/spec/metrics/0/resource", source)]));
+    assert_eq!(ids(&findings), ["implausible-quantity"]);
+    assert_eq!(findings[0].message, message);
+}
