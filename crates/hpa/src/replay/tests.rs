@@ -222,8 +222,11 @@ fn time_without_records_at_start_and_end_is_removed() {
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
     assert_eq!((past.window.steps, past.replicas.0.len()), (160, 161));
     assert_eq!(past.metrics[0].value.get(0), Some(60.0));
-    let never = Past { replicas: Series::empty(161), ..past };
-    assert!(never.trimmed().is_err());
+    let mut once = Past { replicas: Series::empty(161), ..past };
+    assert!(once.clone().trimmed().is_err());
+    once.replicas.0[3] = Some(6.0);
+    let once = once.trimmed().unwrap();
+    assert_eq!((once.window.steps, once.replicas.0.len()), (0, 1));
 }
 
 #[test]
