@@ -224,7 +224,17 @@ fn histories(status: &ControllerStatus) -> Check {
         let text = format!("writes of histories have failed for {}", seconds(unsaved));
         return Check::new(level, text).hint("HPAControllerHistoryNotStored in docs/alerts.md");
     }
-    Check::new(Level::Ok, "histories are stored")
+    match (status.keep_history, &status.lease) {
+        (Some(true), _) => Check::new(Level::Ok, "histories are stored"),
+        (Some(false), Some(_)) => Check::new(
+            Level::Warning,
+            "histories are not stored (--keep-history=false): the next leader starts without them",
+        ),
+        (Some(false), None) => {
+            Check::new(Level::Skipped, "histories are not stored without leader election")
+        }
+        (None, _) => Check::new(Level::Ok, "no write of histories fails"),
+    }
 }
 
 /// The reason why something can't be read. A missing permission or a disabled API is not an error
