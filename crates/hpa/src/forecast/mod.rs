@@ -17,7 +17,8 @@ use self::analysis::{Analysis, Subject};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
     replay::{PastLoad, read_load},
-    simulate::{print, write},
+    simulate::write,
+    terminal,
 };
 
 /// The exit status after an error.
@@ -44,10 +45,10 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
         let svg = chart::of_best_hours(&analysis, CHART_HOURS);
         write(path, &svg.context("there is too little load for a chart")?)?;
     }
-    print(&match arguments.output {
-        SimulationFormat::Table => output::text(&analysis),
-        SimulationFormat::Json => output::json(&analysis)?,
-    })?;
+    match arguments.output {
+        SimulationFormat::Table => terminal::print(&output::text(&analysis))?,
+        SimulationFormat::Json => terminal::print_json(&output::json(&analysis)?)?,
+    }
     let is_active = analysis.verdict.reason.is_active();
     Ok(if is_active { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

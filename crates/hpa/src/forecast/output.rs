@@ -15,6 +15,7 @@ use super::{
 };
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
+use crate::terminal::escape_line;
 
 pub(super) fn text(analysis: &Analysis) -> String {
     let mut text = format!("{}\n{}\n", head(analysis), answer(analysis));
@@ -68,7 +69,8 @@ pub(super) fn page(analysis: &Analysis) -> String {
 
 fn head(analysis: &Analysis) -> String {
     let subject = &analysis.subject;
-    let of = subject.metric.as_ref().map(|metric| format!(", {metric}")).unwrap_or_default();
+    let metric = subject.metric.as_ref().map(|metric| escape_line(metric));
+    let of = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
     let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
     let (from, to) = (minute(analysis, from), minute(analysis, to));

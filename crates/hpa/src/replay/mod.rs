@@ -34,7 +34,7 @@ pub(crate) use self::{
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
-    simulate,
+    simulate, terminal,
 };
 
 /// Replays the past of an autoscaler.
@@ -71,14 +71,15 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         agreement: &agreement,
         assumptions: notes(rebuilt.assumptions, &autoscaler.hpa, &past),
     };
-    let text = match arguments.output {
-        SimulationFormat::Table => replay.text(&results, arguments.steps),
-        SimulationFormat::Json => replay.json(&results, arguments.timeline)?,
-    };
     if let Some(path) = &arguments.html {
         simulate::write(path, &replay.page(&study, &results))?;
     }
-    simulate::print(&text)?;
+    match arguments.output {
+        SimulationFormat::Table => terminal::print(&replay.text(&results, arguments.steps))?,
+        SimulationFormat::Json => {
+            terminal::print_json(&replay.json(&results, arguments.timeline)?)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
