@@ -277,3 +277,42 @@ fn queries_select_the_pods_of_the_target() {
     assert!(replicas.starts_with(first), "{replicas}");
     assert_eq!(target.replicas(Some("own")).text, "own");
 }
+
+/// The notes about an hour with [`replicas`], with bounds from the middle of it on.
+fn notes_with(bounds: Option<&str>) -> Vec<String> {
+    let mut manifest = autoscaler(&json!([pods("requests", "10")]));
+    manifest["spec"]["maxReplicas"] = json!(10);
+    if let Some(bounds) = bounds {
+        manifest["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/bounds": bounds });
+    }
+    let hpa = serde_json::from_value(manifest).unwrap();
+    // The replicas are recorded a minute after the change.
+    let mut replicas = replicas();
+    replicas.0[120..124].fill(Some(6.0));
+    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let past = Past {
+        window: window(),
+        requested: window(),
+        replicas,
+        metrics: vec![Recorded { metric, value: series(load) }],
+        requests: BTreeMap::new(),
+        startup: Startup::Unknown,
+        capacity: None,
+    };
+    super::notes(Vec::new(), &hpa, &past)
+}
+
+#[test]
+fn notes_compare_with_the_bounds_of_the_time() {
+    let spec = notes_with(None);
+    assert!(spec[0].contains("were outside 2-10, the bounds of this spec"), "{spec:?}");
+    // The window ends at 08:00.
+    let wide = r#"[{ "start": "07:30", "end": "09:00", "minReplicas": 11, "maxReplicas": 20 }]"#;
+    assert_eq!(notes_with(Some(wide)), Vec::<String>::new());
+    let narrow = r#"[{ "start": "07:30", "end": "09:00", "minReplicas": 11, "maxReplicas": 12 }]"#;
+    let notes = notes_with(Some(narrow));
+    assert!(notes.len() == 1 && notes[0].contains("the replicas were at maxReplicas"), "{notes:?}");
+    let low = r#"[{ "start": "07:30", "end": "09:00", "maxReplicas": 5 }]"#;
+    let notes = notes_with(Some(low));
+    assert!(notes[0].contains("were outside the scheduled bounds of this spec"), "{notes:?}");
+}
