@@ -7,6 +7,7 @@ use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults, settings::Sett
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::metric::used_metrics;
 use crate::{
     args::PastArguments, autoscaler_name::AutoscalerName, convert::fields_to_annotations, kubectl,
     manifests,
@@ -62,11 +63,9 @@ impl Autoscaler {
     pub(super) fn manifest(&self, ignored: &[String]) -> Value {
         let mut spec = self.object.get("spec").cloned().unwrap_or_default();
         if !ignored.is_empty() {
-            let kept = self.hpa.spec.metrics.iter();
-            let kept =
-                kept.filter(|metric| !ignored.iter().any(|name| name == metric.metric_name()));
+            let kept: Vec<_> = used_metrics(&self.hpa, ignored).map(|(_, metric)| metric).collect();
             if let Some(spec) = spec.as_object_mut() {
-                spec.insert("metrics".to_owned(), json!(kept.collect::<Vec<_>>()));
+                spec.insert("metrics".to_owned(), json!(kept));
             }
         }
         let metadata = &self.hpa.metadata;

@@ -237,9 +237,14 @@ fn error_about_an_unsupported_metric_names_the_field_and_the_remedy() {
     let both = json!([cpu(40), container]);
     let error = try_replay(&both, vec![series(load), series(load)]).unwrap_err().to_string();
     assert!(
-        error.contains("spec.metrics[1]: ") && error.contains("--ignore-metric cpu"),
+        error.contains("spec.metrics[1]: ") && error.ends_with("add --ignore-metric=1"),
         "{error}"
     );
+    let hpa = serde_json::from_value(autoscaler(&both)).unwrap();
+    let used = |ignored: &str| Metric::all(&hpa, &[ignored.to_owned()]);
+    let fields: Vec<String> = used("1").unwrap().into_iter().map(|one| one.field).collect();
+    assert_eq!(fields, ["spec.metrics[0]"]);
+    assert!(used("cpu").is_err() && used("2").is_err());
     let gpu = json!([{ "type": "Resource", "resource": { "name": "gpu", "target": target } }]);
     let error = try_replay(&gpu, vec![series(load)]).unwrap_err().to_string();
     assert!(error.contains("spec.metrics[0]: the resource gpu"), "{error}");
