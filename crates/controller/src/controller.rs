@@ -143,6 +143,11 @@ impl Dependencies {
         }
     }
 
+    /// Whether histories are stored for the next leader.
+    pub fn keeps_history(&self) -> bool {
+        self.election.is_some() && self.keep_history
+    }
+
     /// The field manager of status writes; `None` in dry run, which writes none.
     pub(crate) fn field_manager(&self) -> Option<FieldManager> {
         let manager = self.election.as_ref().map_or_else(FieldManager::default, |election| {

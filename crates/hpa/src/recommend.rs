@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::{
     args::{RecommendArguments, RecommendationFormat},
     lint,
-    simulate::{Progress, load, print},
-    terminal::escape_line,
+    simulate::{Progress, load},
+    terminal::{escape_line, print, print_json},
 };
 
 /// Exit status if a scenario could not be read.
@@ -38,16 +38,18 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
         let found = search(base, arguments);
         has_suggestions &= found.suggested.is_some();
         let separator = if index > 0 { "\n" } else { "" };
-        print(&match arguments.output {
-            RecommendationFormat::Text => format!("{separator}{}", text(base, &found)),
+        match arguments.output {
+            RecommendationFormat::Text => print(&format!("{separator}{}", text(base, &found)))?,
             RecommendationFormat::Json => {
-                serde_json::to_string_pretty(&found).context("unable to write JSON")? + "\n"
+                let text = serde_json::to_string_pretty(&found).context("unable to write JSON")?;
+                print_json(&(text + "\n"))?;
             }
             RecommendationFormat::Patch => {
-                found.suggested.as_ref().map(|one| format!("{}\n", one.patch)).unwrap_or_default()
+                let patch = found.suggested.as_ref().map(|one| format!("{}\n", one.patch));
+                print_json(&patch.unwrap_or_default())?;
             }
-            RecommendationFormat::Markdown => row(&study.name, &found),
-        })?;
+            RecommendationFormat::Markdown => print(&row(&study.name, &found))?,
+        }
     }
     Ok(if has_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

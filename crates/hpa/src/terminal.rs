@@ -16,6 +16,11 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_colored(&escape_control(text))
 }
 
+/// Prints JSON, with the characters escaped that [`print`] escapes.
+pub(crate) fn print_json(text: &str) -> anyhow::Result<()> {
+    write(escape_json(text).as_bytes())
+}
+
 /// Prints a text with escape sequences for colors. The caller must pass all text from a cluster
 /// through [`escape_control`].
 pub(crate) fn print_colored(text: &str) -> anyhow::Result<()> {
@@ -50,16 +55,25 @@ pub(crate) fn has_color() -> bool {
 
 /// Escapes characters that control a terminal, or change the direction of the text around them.
 pub(crate) fn escape_control(text: &str) -> String {
+    escape(text, |c| c.escape_default().to_string())
+}
+
+/// The same in JSON, which stays valid and has the same values.
+fn escape_json(text: &str) -> String {
+    escape(text, |c| format!("\\u{:04x}", u32::from(c)))
+}
+
+fn escape(text: &str, escaped: impl Fn(char) -> String) -> String {
     let is_allowed = |c: char| c == '\n' || c == '\t';
-    let mut escaped = String::with_capacity(text.len());
+    let mut result = String::with_capacity(text.len());
     for c in text.chars() {
         if (c.is_control() && !is_allowed(c)) || is_directional(c) {
-            escaped.extend(c.escape_default());
+            result += &escaped(c);
         } else {
-            escaped.push(c);
+            result.push(c);
         }
     }
-    escaped
+    result
 }
 
 /// Escapes control characters and line ends, for text from a cluster within a line.
@@ -82,6 +96,14 @@ mod tests {
         });
         let text = "Zürich √\n\tlines and tabs";
         assert_eq!(escape_control(text), text);
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_value() {
+        let value = serde_json::json!({ "name": "a\u{1b}\u{9b}\u{7f}\u{202e}\n\t√" });
+        let escaped = escape_json(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(escaped.contains(r"\u001b\u009b\u007f\u202e\n\t√"), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 
     #[test]

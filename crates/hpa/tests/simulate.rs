@@ -28,6 +28,22 @@ fn simulate_compares_variants_and_says_why_they_scale() {
 }
 
 #[test]
+fn names_do_not_control_the_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("scenario.yaml");
+    let scenario = fs::read_to_string(example("tolerance.yaml")).expect("a scenario");
+    let scenario = scenario.replace("target 75 %", r#""\e[31mred\u202e""#);
+    fs::write(&file, scenario).expect("a scenario");
+    let (status, table, _) = hpa(&["simulate", &file.to_string_lossy()]);
+    assert_eq!(status, Some(0));
+    assert!(table.contains("\n\\u{1b}[31mred\\u{202e}"), "{table}");
+    let (_, json, _) = hpa(&["simulate", &file.to_string_lossy(), "-ojson"]);
+    assert!(json.contains(r"[31mred\u202e"), "{json}");
+    let output: Value = serde_json::from_str(&json).expect("JSON");
+    assert!(output.to_string().contains("red\u{202e}"));
+}
+
+#[test]
 fn reports_need_no_other_file_and_name_every_variant() {
     let folder = tempfile::tempdir().expect("a folder");
     let (html, svg) = (folder.path().join("report.html"), folder.path().join("charts.svg"));

@@ -24,6 +24,9 @@ use crate::{
 /// Samples that are older, beyond the window over which they were measured, show an old load.
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
+/// The error about the owners of pods that were read from files.
+pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
+
 /// What the metrics APIs answer if they have no such metric.
 const UNKNOWN_METRIC: &str = "could not find the metric";
 
@@ -120,6 +123,14 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
                  that have no pod in common. Until then, none of them scales.",
                 names(others)
             )
+        }
+        PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(error))
+            if error == FILES_LACK_OWNERS =>
+        {
+            "The owners of pods are read from a cluster only: run hpa explain NAMESPACE/NAME \
+             without --filename. Without the annotation autoscaling.hpa-rs.dev/pods, all pods of \
+             the selector count."
+                .to_owned()
         }
         PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(_)) => {
             "The controller needs the permission to get the owners of the pods, such as \

@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use self::{
+    advice::FILES_LACK_OWNERS,
     change::{Change, Trigger},
     limits::{HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},

@@ -37,6 +37,10 @@ pub struct ControllerStatus {
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
     pub undecodable_objects: u64,
+    /// Whether histories are stored for the next leader: not in dry run, nor without leader election.
+    /// Absent in documents of older versions.
+    #[serde(default)]
+    pub keep_history: Option<bool>,
     /// The time for which writes of histories have been failing; 0 if they succeed.
     pub history_unsaved_seconds: f64,
     pub autoscalers: usize,

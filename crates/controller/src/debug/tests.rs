@@ -38,6 +38,7 @@ impl Controller {
             sync_period: Duration::from_secs(15),
             decisions: hpa_calc::Settings::default(),
             dry_run: false,
+            keep_history: true,
         };
         let clock = Arc::new(SystemClock::default());
         let view = DebugView::new(telemetry.clone(), recorder.clone(), clock, settings);

@@ -34,6 +34,8 @@ pub struct ViewSettings {
     pub sync_period: Duration,
     pub decisions: Settings,
     pub dry_run: bool,
+    /// Whether histories are stored.
+    pub keep_history: bool,
 }
 
 /// Selects a page of the autoscalers.
@@ -101,6 +103,7 @@ impl DebugView {
                 .map(|(resource, age)| (resource, age.as_secs_f64()))
                 .collect(),
             undecodable_objects: sources.undecodable.load(std::sync::atomic::Ordering::Relaxed),
+            keep_history: Some(self.settings.keep_history),
             history_unsaved_seconds: self.telemetry.history_unsaved().as_secs_f64(),
             autoscalers: autoscalers.len(),
             failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),

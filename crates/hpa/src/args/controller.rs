@@ -1,7 +1,7 @@
 use clap::Args;
 use http::Uri;
 
-use super::values::dns_label;
+use super::values::{dns_label, dns_subdomain};
 
 /// The location of the controller. By default, it is read from the status of the autoscalers.
 #[derive(Args, Clone, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct ControllerArguments {
     pub(crate) controller_namespace: Option<String>,
     /// Name of the controller's lease [default: from the status of autoscalers, else
     /// hpa-controller]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = dns_subdomain)]
     pub(crate) controller_lease: Option<String>,
     /// URL of the debug API, on a loopback address. For example that of kubectl port-forward
     /// [default: the leader's debug API, through the API server]

@@ -55,9 +55,6 @@ Exit status: 0 if forecasts would have helped, 1 if not, 2 on errors.";
     mut_arg("since", |arg: Arg| arg.default_value("28d").help("The duration of the past to read")),
     mut_arg("until", |arg: Arg| arg.help("The end of the past [default: now]")),
     mut_arg("step", |arg: Arg| arg.help("The time between two samples [default: 1m for 28 days]")),
-    mut_arg("ignore_metric", |arg: Arg| {
-        arg.help("Ignore this metric of the autoscaler. Can be repeated")
-    }),
     mut_arg("pod_startup", |arg: Arg| {
         arg.help("The time from a scale-up until its pods are ready [default: the median from \
             kube-state-metrics, else 2m]")

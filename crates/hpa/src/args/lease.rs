@@ -1,7 +1,7 @@
 use clap::{Arg, Args};
 use jiff::SignedDuration;
 
-use super::values::{BOOL, dns_label, positive_duration};
+use super::values::{BOOL, dns_label, dns_subdomain, positive_duration};
 
 /// Flags of leader election and its lease.
 #[derive(Args, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct LeaseArguments {
         env = "HPA_LEADER_ELECT_RESOURCE_NAME",
         value_name = "NAME",
         default_value = "hpa-controller",
-        value_parser = dns_label
+        value_parser = dns_subdomain
     )]
     pub(crate) leader_elect_resource_name: String,
     /// Namespace of the lease and the ConfigMaps with histories [default: the namespace of this

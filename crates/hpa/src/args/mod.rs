@@ -332,18 +332,29 @@ fn name_variable(
         return error;
     };
     let flag = usage.split([' ', '=', '[']).next().unwrap_or_default().to_owned();
-    let is_given = arguments.iter().any(|argument| argument.to_string_lossy().starts_with(&flag));
     let command = program.get_subcommands().find(|command| {
         arguments.get(1).is_some_and(|name| name.as_os_str() == command.get_name())
     });
-    let variable = command
+    let argument = command
         .into_iter()
         .flat_map(ClapCommand::get_arguments)
-        .find(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
-        .and_then(|argument| argument.get_env());
-    if let (false, Some(variable)) = (is_given, variable) {
+        .find(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")));
+    let unset = argument.filter(|argument| !is_given(argument, arguments));
+    if let Some(variable) = unset.and_then(|argument| argument.get_env()) {
         let tip = format!("the value comes from the variable {}", variable.to_string_lossy());
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// Whether any of the arguments is this flag, in its long form, its short one or an alias.
+fn is_given(flag: &clap::Arg, arguments: &[OsString]) -> bool {
+    let long = flag.get_long().into_iter().chain(flag.get_all_aliases().unwrap_or_default());
+    let long = long.map(|name| format!("--{name}"));
+    let short = flag.get_short().map(|name| format!("-{name}"));
+    let forms: Vec<String> = long.chain(short).collect();
+    arguments.iter().any(|argument| {
+        let argument = argument.to_string_lossy();
+        forms.iter().any(|form| argument.starts_with(form))
+    })
 }

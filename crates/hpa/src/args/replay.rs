@@ -95,7 +95,8 @@ pub(crate) struct PastArguments {
     /// A query for the replicas [default: the replicas from kube-state-metrics]
     #[arg(long, value_name = "QUERY")]
     pub(crate) replicas_query: Option<String>,
-    /// Ignore this metric of the autoscaler. Can be repeated
+    /// Ignore this metric of the autoscaler, by its name or its index in spec.metrics. Can be
+    /// repeated
     #[arg(long, value_name = "METRIC")]
     pub(crate) ignore_metric: Vec<String>,
     /// Regular expression for the names of the pods [default: depends on the target's kind]

@@ -120,6 +120,18 @@ fn invalid_value_is_rejected_and_names_the_flag() {
 }
 
 #[test]
+fn name_of_a_lease_is_a_subdomain() {
+    for name in ["hpa.shop-1.example", &["a".repeat(63), "b".repeat(63)].join(".")] {
+        parse(&[&format!("--leader-elect-resource-name={name}")]).expect(name);
+        let explain = ["hpa", "explain", "web", "--controller-lease", name];
+        Arguments::try_parse_from(explain).expect(name);
+    }
+    for name in ["", ".a", "a.", "a..b", "a.-b", "A.b", &vec!["a".repeat(63); 4].join(".")] {
+        parse(&[&format!("--leader-elect-resource-name={name}")]).expect_err(name);
+    }
+}
+
+#[test]
 fn every_boolean_flag_takes_the_same_forms() {
     let command = Arguments::command();
     let run = command.find_subcommand("run").expect("run");
@@ -151,6 +163,21 @@ fn error_names_the_variable_of_a_value_from_the_environment() {
     };
     assert!(describe(&["hpa", "run"]).contains("the variable HPA_THREADS"));
     assert!(!describe(&["hpa", "run", "--threads=abc"]).contains("HPA_THREADS"));
+}
+
+#[test]
+fn value_of_a_short_flag_or_an_alias_is_not_from_the_environment() {
+    for texts in [
+        ["hpa", "run", "-n", "Shop"].as_slice(),
+        &["hpa", "run", "-nShop"],
+        &["hpa", "run", "--namespace", "Shop"],
+        &["hpa", "adapter", "--disable-http2-serving=maybe"],
+    ] {
+        let arguments: Vec<_> = texts.iter().map(OsString::from).collect();
+        let error = Arguments::try_parse_checked(&arguments).expect_err("an invalid value");
+        let text = error.to_string();
+        assert!(!text.contains("the value comes from"), "{texts:?}: {text}");
+    }
 }
 
 #[test]

@@ -95,6 +95,15 @@ pub(super) fn dns_label(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of a lease: DNS labels, separated by dots.
+pub(super) fn dns_subdomain(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(|label| dns_label(label).is_ok()) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a DNS name: lower-case letters, digits, hyphens and dots".to_owned())
+    }
+}
+
 /// The value of `--allow-settings` that allows no setting.
 pub(crate) const NO_SETTINGS: &str = "none";
 

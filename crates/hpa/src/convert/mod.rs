@@ -15,13 +15,17 @@ use self::document::Document;
 use crate::{
     args::{ConvertArguments, Format, TargetApi},
     manifests::{combined_error, read_file},
+    terminal,
 };
 
 /// Converts a manifest to standard output. Writes nothing if any object fails to convert.
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
     let input = read_file(arguments.path())?;
     let output = convert(&input, arguments.to, arguments.output)?;
-    crate::terminal::print(&output)
+    match arguments.output {
+        Format::Yaml => terminal::print(&output),
+        Format::Json => terminal::print_json(&output),
+    }
 }
 
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {

@@ -57,6 +57,7 @@ fn view() -> DebugView {
         sync_period: Duration::from_secs(15),
         decisions: hpa_calc::Settings::default(),
         dry_run: false,
+        keep_history: true,
     };
     DebugView::new(telemetry, recorder, Arc::new(SystemClock::default()), settings)
 }

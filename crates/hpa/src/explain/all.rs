@@ -46,11 +46,13 @@ pub(super) async fn run(
     problems.sort_by(|left, right| {
         (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
     });
-    terminal::print(&match arguments.output {
-        ReportFormat::Json => serde_json::to_string_pretty(&problems)? + "\n",
-        ReportFormat::Yaml => serde_saphyr::to_string(&problems)?,
-        ReportFormat::Text => text(&problems, all.len()),
-    })
+    match arguments.output {
+        ReportFormat::Json => {
+            terminal::print_json(&(serde_json::to_string_pretty(&problems)? + "\n"))
+        }
+        ReportFormat::Yaml => terminal::print(&serde_saphyr::to_string(&problems)?),
+        ReportFormat::Text => terminal::print(&text(&problems, all.len())),
+    }
 }
 
 fn text(problems: &[Problem], count: usize) -> String {

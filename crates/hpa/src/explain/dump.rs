@@ -8,6 +8,7 @@ use hpa_calc::{
     Scale, ScaleReadError, SelectedPods, Selector, Settings,
     api::CrossVersionObjectReference,
     defaults::apply_defaults,
+    report::FILES_LACK_OWNERS,
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_controller::debug::{AutoscalerDetail, effective_settings, settings_of_controller};
@@ -62,7 +63,8 @@ impl Dump {
         let past = self.past(&hpa)?;
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
-        let is_reference = controller.is_reference();
+        // A controller that has a record of the autoscaler may not have stored its status yet.
+        let is_reference = controller.is_reference() && past.is_err();
         let settings = settings_of_controller(settings, &hpa, policy, is_reference);
         let are_owned = settings.pods == PodSelection::Owned;
         let inputs = Inputs {
@@ -71,7 +73,7 @@ impl Dump {
             selected: SelectedPods {
                 autoscalers: self.selecting(&hpa, &pods),
                 pods,
-                ownership_error: are_owned.then(|| "the files don't have the owners".to_owned()),
+                ownership_error: are_owned.then(|| FILES_LACK_OWNERS.to_owned()),
             },
             readings: Readings::new(),
             history: past.as_ref().ok().and_then(|past| past.history.clone()),
@@ -277,4 +279,66 @@ fn describe(object: &Value) -> String {
     let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };
     format!("{} {namespace}{slash}{name}", text(object, "/kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dump of an autoscaler whose status kube-controller-manager stored last.
+    fn subject(pods: &str, others: &[Value]) -> Subject {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let managed = json!([{
+            "manager": "kube-controller-manager", "subresource": "status",
+            "time": "2026-01-01T00:00:00Z",
+        }]);
+        let mut objects = vec![json!({
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {
+                "name": "web", "managedFields": managed,
+                "annotations": { "autoscaling.hpa-rs.dev/tolerance": "0.3" },
+            },
+            "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
+        })];
+        if !pods.is_empty() {
+            objects[0]["metadata"]["managedFields"] = Value::Null;
+            objects[0]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pods": pods });
+            objects.push(json!({
+                "kind": "Scale", "metadata": { "name": "web" },
+                "spec": { "replicas": 2 }, "status": { "replicas": 2, "selector": "app=web" },
+            }));
+        }
+        objects.extend_from_slice(others);
+        let manifests =
+            objects.into_iter().enumerate().map(|(at, object)| Manifest::new("f", at + 1, object));
+        let dump = Dump::new(manifests.collect());
+        dump.subject(None, <_>::default(), &<_>::default(), None).expect("an autoscaler")
+    }
+
+    #[test]
+    fn past_of_a_controller_is_not_of_the_reference() {
+        let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
+        assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
+        let past = json!({
+            "kind": AutoscalerDetail::KIND, "apiVersion": AutoscalerDetail::API_VERSION,
+            "now": "2026-01-01T00:00:00Z", "runs": [], "metricNames": [], "samples": [],
+            "autoscaler": {
+                "api": "core", "namespace": "", "name": "web", "uid": "u", "isFailing": false,
+            },
+            "settings": {
+                "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
+                "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
+                "scaleToZero": true,
+            },
+        });
+        assert!((tolerance(&[past]) - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn advice_about_owned_pods_is_about_the_files() {
+        let report = subject("owned", &[]).report();
+        let advice = report.advice.join(" ");
+        assert!(advice.contains("run hpa explain NAMESPACE/NAME without --filename"), "{advice}");
+        assert!(!advice.contains("permission"), "{advice}");
+    }
 }

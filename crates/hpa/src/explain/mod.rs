@@ -107,7 +107,11 @@ fn print_separator(format: ReportFormat) -> anyhow::Result<()> {
 }
 
 fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<()> {
-    terminal::print_colored(&render(subject, arguments, terminal::has_color())?)
+    let text = render(subject, arguments, terminal::has_color())?;
+    match arguments.output {
+        ReportFormat::Json => terminal::print_json(&text),
+        ReportFormat::Yaml | ReportFormat::Text => terminal::print_colored(&text),
+    }
 }
 
 fn render(

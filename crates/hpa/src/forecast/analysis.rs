@@ -18,6 +18,8 @@ const MINUTES_PER_DAY: usize = 24 * 60;
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) metric: Option<String>,
+    /// Whether the autoscaler is one of the custom API.
+    pub(super) is_custom: bool,
     pub(super) trace: Trace,
     pub(super) workload: Workload,
     pub(super) assumptions: Vec<String>,

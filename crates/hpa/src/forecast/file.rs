@@ -40,13 +40,18 @@ pub(super) struct ParseError {
     problem: String,
 }
 
-/// Parses lines of a time and a value. Skips empty lines, lines that start with `#`, and a header.
+/// Parses lines of a time and a value. Skips a byte order mark, empty lines, lines that start with
+/// `#`, and a header.
 fn parse(text: &str, zone: &TimeZone) -> Result<Vec<(Timestamp, f64)>, ParseError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut samples: Vec<(Timestamp, f64)> = Vec::new();
     let lines = text.lines().enumerate();
     let mut lines =
         lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')).peekable();
-    let is_header = |line: &str| line.trim_start().starts_with(|first: char| first.is_alphabetic());
+    let is_header = |line: &str| {
+        let start = line.trim_start_matches(|c: char| c.is_whitespace() || c == '"');
+        start.starts_with(char::is_alphabetic)
+    };
     lines.next_if(|(_, line)| is_header(line));
     for (index, line) in lines {
         let error = |at: usize, problem: String| ParseError {
@@ -115,6 +120,9 @@ mod tests {
     #[case::local("2026-01-05 01:00, 1\n\n# lunch\n2026-01-05 01:01:30, 2.5", &[0, 90])]
     #[case::seconds("1767571200,1\n1767571260.5,2.5,more", &[0, 60])]
     #[case::milliseconds("1767571200000;1\n1767571260000;2.5", &[0, 60])]
+    #[case::quoted_header("\"Time\",\"Value\"\n\"1767571200\",\"1\"\n1767571260,2.5", &[0, 60])]
+    #[case::byte_order_mark("\u{feff}Time,Value\n1767571200,1\n1767571260,2.5", &[0, 60])]
+    #[case::byte_order_mark_without_header("\u{feff}1767571200,1\n1767571260,2.5", &[0, 60])]
     #[case::missing("1767571200,1\n1767571230,\n1767571260,2.5", &[0, 60])]
     fn times_have_several_forms(#[case] text: &str, #[case] seconds: &[i64]) {
         let samples = parse(text, &berlin()).unwrap();

@@ -8,7 +8,7 @@ mod output;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use hpa_calc::Settings as ControllerSettings;
+use hpa_calc::{HorizontalPodAutoscaler, Settings as ControllerSettings, settings::SettingPolicy};
 use hpa_forecast::{Trace, Workload};
 use hpa_simulate::report::span;
 use jiff::SignedDuration;
@@ -17,7 +17,8 @@ use self::analysis::{Analysis, Subject};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
     replay::{PastLoad, read_load},
-    simulate::{print, write},
+    simulate::write,
+    terminal,
 };
 
 /// The exit status after an error.
@@ -44,10 +45,10 @@ pub(crate) fn run(arguments: &ForecastArguments) -> anyhow::Result<ExitCode> {
         let svg = chart::of_best_hours(&analysis, CHART_HOURS);
         write(path, &svg.context("there is too little load for a chart")?)?;
     }
-    print(&match arguments.output {
-        SimulationFormat::Table => output::text(&analysis),
-        SimulationFormat::Json => output::json(&analysis)?,
-    })?;
+    match arguments.output {
+        SimulationFormat::Table => terminal::print(&output::text(&analysis))?,
+        SimulationFormat::Json => terminal::print_json(&output::json(&analysis)?)?,
+    }
     let is_active = analysis.verdict.reason.is_active();
     Ok(if is_active { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -75,6 +76,7 @@ fn from_file(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     Ok(Subject {
         name: path.display().to_string(),
         metric: None,
+        is_custom: false,
         trace: Trace::new(samples),
         workload: Workload {
             target,
@@ -90,7 +92,7 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
     let past = runtime.block_on(read_load(&arguments.past))?;
-    let PastLoad { name, metric, samples, target, startup, hpa } = past;
+    let PastLoad { name, metric, samples, target, startup, hpa, is_custom } = past;
     let mut assumptions = Vec::new();
     let startup = startup.unwrap_or_else(|| {
         assumptions.push(format!(
@@ -100,10 +102,38 @@ fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
         ));
         DEFAULT_STARTUP
     });
-    let workload = Workload {
-        startup,
-        delay: arguments.metric_delay,
-        ..Workload::of(&hpa, &ControllerSettings::default(), target)
-    };
-    Ok(Subject { name, metric: Some(metric), trace: Trace::new(samples), workload, assumptions })
+    let workload = Workload { startup, delay: arguments.metric_delay, ..workload_of(&hpa, target) };
+    let trace = Trace::new(samples);
+    Ok(Subject { name, metric: Some(metric), is_custom, trace, workload, assumptions })
+}
+
+/// The workload with the settings of the autoscaler and the defaults of the controller.
+fn workload_of(hpa: &HorizontalPodAutoscaler, target: f64) -> Workload {
+    let defaults = ControllerSettings::default();
+    let settings = defaults.for_autoscaler(hpa, &SettingPolicy::default()).settings;
+    Workload::of(hpa, &settings, target)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn workload_has_the_settings_of_the_autoscaler() {
+        let hpa = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop", "annotations": {
+                "autoscaling.hpa-rs.dev/tolerance": "0.3",
+                "autoscaling.hpa-rs.dev/downscale-stabilization": "30s",
+            } },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "maxReplicas": 9,
+            },
+        }));
+        let workload = workload_of(&hpa.unwrap(), 10.0);
+        assert!((workload.tolerance - 0.3).abs() < 1e-9, "{workload:?}");
+        assert_eq!(workload.stabilization, SignedDuration::from_secs(30));
+    }
 }

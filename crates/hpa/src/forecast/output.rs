@@ -4,15 +4,18 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use hpa_calc::settings::DOMAIN;
-use hpa_forecast::{Choice, Comparison, Outcome, Reason, Season, Verdict};
+use hpa_crd::SHORT_NAME;
+use hpa_forecast::{Choice, Comparison, Outcome, Reason, Season, Settings, Verdict};
 use hpa_simulate::report::{PagePart, page as html_page, percent, span};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     analysis::{Analysis, Subject, duration},
     chart,
 };
+use crate::terminal::escape_line;
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
 /// Pod-hours that differ by a smaller share are equal. A lower target can cost much more at once, if
@@ -29,7 +32,7 @@ pub(super) fn text(analysis: &Analysis) -> String {
     }
     if let Some(setting) = setting(analysis) {
         let _ = writeln!(text, "\nRecommended setting: {setting}");
-        for line in command(analysis) {
+        for line in command(&analysis.subject, &analysis.settings) {
             let _ = writeln!(text, "  {line}");
         }
     }
@@ -45,7 +48,7 @@ pub(super) fn page(analysis: &Analysis) -> String {
     parts.extend(details(analysis).into_iter().map(PagePart::Text));
     if let Some(setting) = setting(analysis) {
         parts.push(PagePart::Text(format!("Recommended setting: {setting}")));
-        let command = command(analysis).join("\n");
+        let command = command(&analysis.subject, &analysis.settings).join("\n");
         parts.extend((!command.is_empty()).then_some(PagePart::Text(command)));
     }
     for (title, rows) in tables(analysis) {
@@ -71,7 +74,8 @@ pub(super) fn page(analysis: &Analysis) -> String {
 
 fn head(analysis: &Analysis) -> String {
     let subject = &analysis.subject;
-    let of = subject.metric.as_ref().map(|metric| format!(", {metric}")).unwrap_or_default();
+    let metric = subject.metric.as_ref().map(|metric| escape_line(metric));
+    let of = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
     let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
     let (from, to) = (minute(analysis, from), minute(analysis, to));
@@ -167,16 +171,27 @@ fn details(analysis: &Analysis) -> Vec<String> {
 }
 
 /// The command that sets it, to observe first.
-fn command(analysis: &Analysis) -> Vec<String> {
-    let Subject { name, metric, .. } = &analysis.subject;
+fn command(Subject { name, metric, is_custom, .. }: &Subject, settings: &Settings) -> Vec<String> {
     // A file has no autoscaler.
     let Some((namespace, name)) = name.split_once('/').filter(|_| metric.is_some()) else {
         return Vec::new();
     };
-    let quantile = analysis.settings.quantile;
+    let (quantile, horizon) = (settings.quantile, settings.horizon.as_secs());
+    if *is_custom {
+        // Fields take precedence over annotations.
+        let fields = json!({
+            "forecast": "Observe", "forecastQuantile": quantile.to_string(),
+            "forecastHorizonSeconds": horizon,
+        });
+        return vec![
+            format!("kubectl patch {SHORT_NAME} -n {namespace} {name} --type=merge \\"),
+            format!("  -p '{}'", json!({ "spec": fields })),
+        ];
+    }
     vec![
         format!("kubectl annotate hpa -n {namespace} {name} --overwrite \\"),
-        format!("  {DOMAIN}/forecast=observe {DOMAIN}/forecast-quantile={quantile}"),
+        format!("  {DOMAIN}/forecast=observe {DOMAIN}/forecast-quantile={quantile} \\"),
+        format!("  {DOMAIN}/forecast-horizon={horizon}s"),
     ]
 }
 
@@ -336,4 +351,61 @@ pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
         assumptions: &subject.assumptions,
     };
     Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_forecast::{Trace, Workload};
+    use jiff::{SignedDuration, tz::TimeZone};
+    use rstest::rstest;
+
+    use super::*;
+
+    fn subject(metric: &str, is_custom: bool) -> Subject {
+        Subject {
+            name: "shop/web".to_owned(),
+            metric: Some(metric.to_owned()),
+            is_custom,
+            trace: Trace::new(Vec::new()),
+            workload: Workload::default(),
+            assumptions: Vec::new(),
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings::new(Workload::default(), TimeZone::UTC)
+    }
+
+    #[test]
+    fn name_of_a_metric_stays_in_its_line() {
+        let analysis = Analysis {
+            subject: subject("a\n\u{1b}[31mb", false),
+            settings: settings(),
+            verdicts: Vec::new(),
+            verdict: Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None },
+            runs: None,
+        };
+        let head = head(&analysis);
+        assert!(head.contains("shop/web, a\\n\\u{1b}[31mb, from "), "{head}");
+    }
+
+    #[rstest]
+    #[case::core(
+        false,
+        "kubectl annotate hpa -n shop web --overwrite \\\n  autoscaling.hpa-rs.dev/forecast=observe \
+         autoscaling.hpa-rs.dev/forecast-quantile=0.9 \\\n  \
+         autoscaling.hpa-rs.dev/forecast-horizon=90s"
+    )]
+    #[case::custom(
+        true,
+        r#"kubectl patch rhpa -n shop web --type=merge \
+  -p '{"spec":{"forecast":"Observe","forecastHorizonSeconds":90,"forecastQuantile":"0.9"}}'"#
+    )]
+    fn command_sets_quantile_and_horizon(#[case] is_custom: bool, #[case] expected: &str) {
+        let subject = subject("requests", is_custom);
+        let mut settings = settings();
+        settings.quantile = 0.9;
+        settings.horizon = SignedDuration::from_secs(90);
+        assert_eq!(command(&subject, &settings).join("\n"), expected);
+    }
 }

@@ -31,6 +31,7 @@ use crate::{
     args::{LintArguments, LintFormat, SourceArguments},
     manifests::{self, Input, Manifest, Problem, directory_with},
     rules::builtin_mapper,
+    terminal,
 };
 
 /// Exit status if an input could not be checked.
@@ -58,17 +59,18 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     workspace.own_sources = OwnSources::from_flags(&arguments.sources);
     problems.extend(undiscovered_rules(&workspace, &arguments.sources));
     if let Some(warning) = arguments.sources.unused_server() {
-        crate::terminal::warn(warning);
+        terminal::warn(warning);
     }
     let findings = check(&workspace);
-    let text = match arguments.output {
-        LintFormat::Text => output::text(&findings, workspace.autoscalers().count()),
-        LintFormat::Json => output::json(&findings)?,
-        LintFormat::Sarif => output::sarif(&findings, &problems)?,
-    };
-    crate::terminal::print(&text)?;
+    match arguments.output {
+        LintFormat::Text => {
+            terminal::print(&output::text(&findings, workspace.autoscalers().count()))?;
+        }
+        LintFormat::Json => terminal::print_json(&output::json(&findings)?)?,
+        LintFormat::Sarif => terminal::print_json(&output::sarif(&findings, &problems)?)?,
+    }
     for problem in &problems {
-        crate::terminal::warn(problem);
+        terminal::warn(problem);
     }
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }

@@ -84,12 +84,13 @@ impl Agreement {
         agreement
     }
 
-    /// The mean absolute difference as a share of the mean replicas.
-    fn relative(&self) -> f64 {
+    /// The mean absolute difference as a share of the mean replicas. `None` if those are 0 and the
+    /// rebuilt ones aren't.
+    fn relative(&self) -> Option<f64> {
         if self.mean_absolute_difference <= 0.0 {
-            return 0.0;
+            return Some(0.0);
         }
-        self.mean_absolute_difference / self.mean_replicas
+        (self.mean_replicas > 0.0).then(|| self.mean_absolute_difference / self.mean_replicas)
     }
 
     fn judge(&self, points: usize) -> Trust {
@@ -100,8 +101,8 @@ impl Agreement {
             return Trust::Unchanged;
         }
         match self.relative() {
-            relative if relative <= GOOD => Trust::Good,
-            relative if relative <= LIMITED => Trust::Limited,
+            Some(relative) if relative <= GOOD => Trust::Good,
+            Some(relative) if relative <= LIMITED => Trust::Limited,
             _ => Trust::Poor,
         }
     }
@@ -109,15 +110,17 @@ impl Agreement {
     /// A sentence about the measurements, and one about their consequence for comparing variants.
     pub(super) fn sentences(&self) -> [String; 2] {
         let direction = if self.mean_difference < 0.0 { "fewer" } else { "more" };
+        let share = self
+            .relative()
+            .map(|relative| format!("{} of {:.1}; ", percent(relative), self.mean_replicas));
         let measured = format!(
             "The rebuilt run has the recorded replicas {} of the time, and differs by at most one \
-             {} of the time. It differs by {:.2} replicas on average ({} of {:.1}; {:.2} {direction} \
+             {} of the time. It differs by {:.2} replicas on average ({}{:.2} {direction} \
              on balance). Scalings: {} rebuilt, {} recorded. Compared: {} of the time.",
             percent(self.equal),
             percent(self.within_one),
             self.mean_absolute_difference,
-            percent(self.relative()),
-            self.mean_replicas,
+            share.unwrap_or_default(),
             self.mean_difference.abs(),
             self.rebuilt_scalings,
             self.recorded_scalings,
@@ -127,7 +130,7 @@ impl Agreement {
     }
 
     fn advice(&self) -> String {
-        let error = percent(self.relative());
+        let error = percent(self.relative().unwrap_or_default());
         match self.trust {
             Trust::Good => format!(
                 "Trust: good. A variant that differs from base by clearly more than {error} would \
@@ -194,6 +197,18 @@ workload: {load: {constant: 900}, replicas: 2}
         let [measured, _] = agreement.sentences();
         assert!(measured.contains("recorded replicas 50 % of the time"), "{measured}");
         assert!(measured.contains("0.25 fewer"), "{measured}");
+    }
+
+    #[test]
+    fn difference_from_no_replicas_is_no_share() {
+        let agreement = Agreement::new(1, &[], &recorded(&[(100, Some(0.0))]), 15.0);
+        let [measured, _] = agreement.sentences();
+        assert!(
+            measured.contains("by 1.00 replicas on average (1.00 more on balance)"),
+            "{measured}"
+        );
+        let scaled = Agreement::new(1, &steps(&[(600.0, 2)]), &recorded(&[(100, Some(0.0))]), 15.0);
+        assert_eq!(scaled.trust, Trust::Poor);
     }
 
     #[test]

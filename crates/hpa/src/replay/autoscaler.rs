@@ -7,6 +7,7 @@ use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults, settings::Sett
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::metric::used_metrics;
 use crate::{
     args::PastArguments, autoscaler_name::AutoscalerName, convert::fields_to_annotations, kubectl,
     manifests,
@@ -51,16 +52,20 @@ impl Autoscaler {
         Ok(Self { hpa, object, client })
     }
 
-    /// The manifest for a scenario: the spec without the metrics of these names, and the settings of
-    /// the autoscaler.
+    /// Whether it is one of the custom API.
+    pub(super) fn is_custom(&self) -> bool {
+        let group = manifests::text(&self.object, "/apiVersion").split('/').next();
+        group == Some(hpa_crd::GROUP)
+    }
+
+    /// The manifest for a scenario: the spec without these metrics, and the settings of the
+    /// autoscaler.
     pub(super) fn manifest(&self, ignored: &[String]) -> Value {
         let mut spec = self.object.get("spec").cloned().unwrap_or_default();
         if !ignored.is_empty() {
-            let kept = self.hpa.spec.metrics.iter();
-            let kept =
-                kept.filter(|metric| !ignored.iter().any(|name| name == metric.metric_name()));
+            let kept: Vec<_> = used_metrics(&self.hpa, ignored).map(|(_, metric)| metric).collect();
             if let Some(spec) = spec.as_object_mut() {
-                spec.insert("metrics".to_owned(), json!(kept.collect::<Vec<_>>()));
+                spec.insert("metrics".to_owned(), json!(kept));
             }
         }
         let metadata = &self.hpa.metadata;
@@ -128,7 +133,9 @@ mod tests {
                 "maxReplicas": 9, "syncPeriodSeconds": 30, "metrics": [cpu],
             },
         });
-        let manifest = Autoscaler::new(object, None).expect("an autoscaler").manifest(&[]);
+        let autoscaler = Autoscaler::new(object, None).expect("an autoscaler");
+        assert!(autoscaler.is_custom());
+        let manifest = autoscaler.manifest(&[]);
         let annotations = &manifest["metadata"]["annotations"];
         assert_eq!(annotations["autoscaling.hpa-rs.dev/tolerance"], "0.05");
         assert_eq!(annotations["autoscaling.hpa-rs.dev/sync-period"], "30s");

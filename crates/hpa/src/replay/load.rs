@@ -23,6 +23,8 @@ pub(crate) struct PastLoad {
     /// The median time from a pod's creation until it was ready.
     pub(crate) startup: Option<SignedDuration>,
     pub(crate) hpa: HorizontalPodAutoscaler,
+    /// Whether it is one of the custom API.
+    pub(crate) is_custom: bool,
 }
 
 /// Reads the autoscaler, and its load from Prometheus.
@@ -42,6 +44,7 @@ pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastL
     };
     let samples = samples.collect();
     let metric = recorded.metric.describe();
+    let is_custom = autoscaler.is_custom();
     let hpa = autoscaler.hpa;
     let metadata = &hpa.metadata;
     Ok(PastLoad {
@@ -51,5 +54,6 @@ pub(crate) async fn read_load(arguments: &PastArguments) -> anyhow::Result<PastL
         target,
         startup,
         hpa,
+        is_custom,
     })
 }

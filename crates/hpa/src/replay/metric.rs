@@ -15,6 +15,8 @@ const MEBI: f64 = 1_048_576.0;
 /// A metric of the spec.
 #[derive(Clone, Debug)]
 pub(super) struct Metric {
+    /// Its index in the spec.
+    pub(super) index: usize,
     /// Its path in the spec.
     pub(super) field: String,
     /// The name of the metric or resource.
@@ -83,18 +85,17 @@ impl Metric {
         hpa: &HorizontalPodAutoscaler,
         ignored: &[String],
     ) -> anyhow::Result<Vec<Self>> {
-        let metrics: Vec<_> = hpa.spec.metrics.iter().enumerate().collect();
+        let metrics = &hpa.spec.metrics;
         for name in ignored {
-            let known: Vec<&str> = metrics.iter().map(|(_, metric)| metric.metric_name()).collect();
-            if !known.contains(&name.as_str()) {
+            let mut all = metrics.iter().enumerate();
+            if !all.any(|(index, metric)| is_named(index, metric, name)) {
+                let known: Vec<&str> = metrics.iter().map(MetricSpec::metric_name).collect();
                 bail!("--ignore-metric {name}: the autoscaler has {}", known.join(", "));
             }
         }
-        let used = metrics
-            .iter()
-            .filter(|(_, metric)| !ignored.iter().any(|name| name == metric.metric_name()));
-        let read = |(index, metric): &(usize, &MetricSpec)| Self::new(*index, metric);
-        let used: Vec<Self> = used.map(read).collect::<Result<_, _>>()?;
+        let used: Vec<Self> = used_metrics(hpa, ignored)
+            .map(|(index, metric)| Self::new(index, metric))
+            .collect::<Result<_, _>>()?;
         if used.is_empty() {
             bail!("the autoscaler has no metric to replay");
         }
@@ -111,7 +112,7 @@ impl Metric {
             bail!("{field}: the resource {name} can't be replayed: add --ignore-metric {name}");
         }
         let target = numbers(target).with_context(context)?;
-        Ok(Self { field, name, source, target })
+        Ok(Self { index, field, name, source, target })
     }
 
     /// The metric as users write it, for messages.
@@ -150,6 +151,20 @@ impl Metric {
     fn resource(&self) -> Option<&str> {
         matches!(self.source, Source::Resource { .. }).then_some(self.name.as_str())
     }
+}
+
+/// The metrics of an autoscaler without those to ignore, with their indices.
+pub(super) fn used_metrics<'a>(
+    hpa: &'a HorizontalPodAutoscaler,
+    ignored: &'a [String],
+) -> impl Iterator<Item = (usize, &'a MetricSpec)> {
+    let metrics = hpa.spec.metrics.iter().enumerate();
+    metrics.filter(|(index, metric)| !ignored.iter().any(|name| is_named(*index, metric, name)))
+}
+
+/// Whether a metric has this name or index.
+fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
+    metric.metric_name() == name || name.parse() == Ok(index)
 }
 
 fn read(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {

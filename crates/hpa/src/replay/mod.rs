@@ -20,8 +20,12 @@ mod window;
 use std::{fs, process::ExitCode};
 
 use anyhow::{Context, bail};
-use hpa_calc::HorizontalPodAutoscaler;
+use hpa_calc::{
+    HorizontalPodAutoscaler, Settings,
+    settings::{Bounds, SettingPolicy},
+};
 use hpa_simulate::{Study, report};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use self::{
@@ -34,8 +38,11 @@ pub(crate) use self::{
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
-    simulate,
+    simulate, terminal,
 };
+
+/// The longest time from a change of scheduled bounds until replicas within them are recorded.
+const DELAY: SignedDuration = SignedDuration::from_mins(2);
 
 /// Replays the past of an autoscaler.
 pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
@@ -71,14 +78,15 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         agreement: &agreement,
         assumptions: notes(rebuilt.assumptions, &autoscaler.hpa, &past),
     };
-    let text = match arguments.output {
-        SimulationFormat::Table => replay.text(&results, arguments.steps),
-        SimulationFormat::Json => replay.json(&results, arguments.timeline)?,
-    };
     if let Some(path) = &arguments.html {
         simulate::write(path, &replay.page(&study, &results))?;
     }
-    simulate::print(&text)?;
+    match arguments.output {
+        SimulationFormat::Table => terminal::print(&replay.text(&results, arguments.steps))?,
+        SimulationFormat::Json => {
+            terminal::print_json(&replay.json(&results, arguments.timeline)?)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,22 +158,37 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
             ),
         );
     }
-    let bounds = f64::from(hpa.spec.effective_min_replicas())..=f64::from(hpa.spec.max_replicas);
-    let known = past.replicas.values().count().max(1);
-    let share = |is: &dyn Fn(f64) -> bool| {
-        past.replicas.values().filter(|value| is(value.round())).count() as f64 / known as f64
+    let settings = Settings::default().for_autoscaler(hpa, &SettingPolicy::default()).settings;
+    let bounds_at = |time: Timestamp| {
+        let bounds = settings.bounds_at(&hpa.spec, time);
+        f64::from(bounds.min_replicas)..=f64::from(bounds.max_replicas)
     };
-    let outside = share(&|replicas| !bounds.contains(&replicas));
+    let known = past.replicas.values().count().max(1);
+    let share = |is: &dyn Fn(Timestamp, f64) -> bool| {
+        let values = past.replicas.0.iter().zip(past.window.times());
+        let found = values.filter(|(value, time)| value.is_some_and(|one| is(*time, one.round())));
+        found.count() as f64 / known as f64
+    };
+    // Replicas follow the schedule in the next reconcile, and are recorded in the next scrape.
+    let outside = share(&|time, replicas| {
+        let before = time.checked_sub(DELAY).unwrap_or(time);
+        ![time, before].into_iter().any(|time| bounds_at(time).contains(&replicas))
+    });
     if outside > 0.0 {
+        let bounds = match &settings.bounds {
+            Some(_) => "the scheduled bounds".to_owned(),
+            None => {
+                let Bounds { min_replicas, max_replicas, .. } = Bounds::of_spec(&hpa.spec);
+                format!("{min_replicas}-{max_replicas}, the bounds")
+            }
+        };
         notes.push(format!(
-            "For {} of the time the replicas were outside {}-{}, the bounds of this spec: the \
-             spec, or the replicas, were changed then, and the rebuilt run doesn't have that.",
+            "For {} of the time the replicas were outside {bounds} of this spec: the spec, or the \
+             replicas, were changed then, and the rebuilt run doesn't have that.",
             report::percent(outside),
-            bounds.start(),
-            bounds.end()
         ));
     }
-    let at_max = share(&|replicas| replicas.total_cmp(bounds.end()).is_eq());
+    let at_max = share(&|time, replicas| replicas.total_cmp(bounds_at(time).end()).is_eq());
     if at_max > 0.0 {
         notes.push(format!(
             "For {} of the time the replicas were at maxReplicas. If pods were overloaded then, \

@@ -99,10 +99,10 @@ impl Model {
         let other = container.is_some() && other_container;
         if other || self.resources.contains(&metric.name) {
             bail!(
-                "{}: replay models one container, and one metric of {}: add --ignore-metric {}",
+                "{}: replay models one container, and one metric of {}: add --ignore-metric={}",
                 metric.field,
                 metric.name,
-                metric.name
+                metric.index
             );
         }
         if let Some(container) = container {

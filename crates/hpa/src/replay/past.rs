@@ -51,12 +51,13 @@ impl Past {
             self.replicas.get(*step).is_some_and(|replicas| replicas <= 0.0 || has_metric())
         };
         let mut steps = (0..self.window.len()).filter(is_recorded);
-        let (Some(first), Some(last)) = (steps.next(), steps.next_back()) else {
+        let Some(first) = steps.next() else {
             bail!(
                 "Prometheus has replicas and metrics, but not at the same time: choose another \
                  time with --since and --until"
             );
         };
+        let last = steps.next_back().unwrap_or(first);
         let mut metrics = self.metrics;
         for metric in &mut metrics {
             metric.value = metric.value.part(first, last);

@@ -77,10 +77,9 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
         })
         .collect::<anyhow::Result<_>>()?;
     for step in 0..past.window.len() {
-        let value = |one: &Series| one.get(step).unwrap_or(f64::NEG_INFINITY);
         // Reversed, because max_by returns the last of equal values and the first is wanted.
         let values = proposals.iter().enumerate().rev();
-        let values = values.map(|(index, one)| (index, value(one)));
+        let values = values.filter_map(|(index, one)| Some((index, one.get(step)?)));
         let best = values.max_by(|(_, one), (_, other)| one.total_cmp(other));
         if let Some(count) = best.and_then(|(index, _)| wins.get_mut(index)) {
             *count += 1;

@@ -131,6 +131,17 @@ fn load_is_that_of_the_metric_that_asks_for_the_most() {
 }
 
 #[test]
+fn steps_without_values_choose_no_metric() {
+    let with_gap = |mut series: Series| {
+        series.0[..150].fill(None);
+        series
+    };
+    let metrics = json!([cpu(40), pods("requests", "10")]);
+    let values = vec![with_gap(series(|_| 0.1)), with_gap(series(load))];
+    assert_eq!(replay(&metrics, values).0.load, "requests");
+}
+
+#[test]
 fn gaps_and_unknown_capacity_are_assumptions() {
     let mut value = series(load);
     value.0[20..40].fill(None);
@@ -211,8 +222,11 @@ fn time_without_records_at_start_and_end_is_removed() {
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
     assert_eq!((past.window.steps, past.replicas.0.len()), (160, 161));
     assert_eq!(past.metrics[0].value.get(0), Some(60.0));
-    let never = Past { replicas: Series::empty(161), ..past };
-    assert!(never.trimmed().is_err());
+    let mut once = Past { replicas: Series::empty(161), ..past };
+    assert!(once.clone().trimmed().is_err());
+    once.replicas.0[3] = Some(6.0);
+    let once = once.trimmed().unwrap();
+    assert_eq!((once.window.steps, once.replicas.0.len()), (0, 1));
 }
 
 #[test]
@@ -223,9 +237,14 @@ fn error_about_an_unsupported_metric_names_the_field_and_the_remedy() {
     let both = json!([cpu(40), container]);
     let error = try_replay(&both, vec![series(load), series(load)]).unwrap_err().to_string();
     assert!(
-        error.contains("spec.metrics[1]: ") && error.contains("--ignore-metric cpu"),
+        error.contains("spec.metrics[1]: ") && error.ends_with("add --ignore-metric=1"),
         "{error}"
     );
+    let hpa = serde_json::from_value(autoscaler(&both)).unwrap();
+    let used = |ignored: &str| Metric::all(&hpa, &[ignored.to_owned()]);
+    let fields: Vec<String> = used("1").unwrap().into_iter().map(|one| one.field).collect();
+    assert_eq!(fields, ["spec.metrics[0]"]);
+    assert!(used("cpu").is_err() && used("2").is_err());
     let gpu = json!([{ "type": "Resource", "resource": { "name": "gpu", "target": target } }]);
     let error = try_replay(&gpu, vec![series(load)]).unwrap_err().to_string();
     assert!(error.contains("spec.metrics[0]: the resource gpu"), "{error}");
@@ -262,4 +281,43 @@ fn queries_select_the_pods_of_the_target() {
     let first = r#"max(kube_deployment_spec_replicas{namespace="shop",deployment="web.v2"}) or "#;
     assert!(replicas.starts_with(first), "{replicas}");
     assert_eq!(target.replicas(Some("own")).text, "own");
+}
+
+/// The notes about an hour with [`replicas`], with bounds from the middle of it on.
+fn notes_with(bounds: Option<&str>) -> Vec<String> {
+    let mut manifest = autoscaler(&json!([pods("requests", "10")]));
+    manifest["spec"]["maxReplicas"] = json!(10);
+    if let Some(bounds) = bounds {
+        manifest["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/bounds": bounds });
+    }
+    let hpa = serde_json::from_value(manifest).unwrap();
+    // The replicas are recorded a minute after the change.
+    let mut replicas = replicas();
+    replicas.0[120..124].fill(Some(6.0));
+    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let past = Past {
+        window: window(),
+        requested: window(),
+        replicas,
+        metrics: vec![Recorded { metric, value: series(load) }],
+        requests: BTreeMap::new(),
+        startup: Startup::Unknown,
+        capacity: None,
+    };
+    super::notes(Vec::new(), &hpa, &past)
+}
+
+#[test]
+fn notes_compare_with_the_bounds_of_the_time() {
+    let spec = notes_with(None);
+    assert!(spec[0].contains("were outside 2-10, the bounds of this spec"), "{spec:?}");
+    // The window ends at 08:00.
+    let wide = r#"[{ "start": "07:30", "end": "09:00", "minReplicas": 11, "maxReplicas": 20 }]"#;
+    assert_eq!(notes_with(Some(wide)), Vec::<String>::new());
+    let narrow = r#"[{ "start": "07:30", "end": "09:00", "minReplicas": 11, "maxReplicas": 12 }]"#;
+    let notes = notes_with(Some(narrow));
+    assert!(notes.len() == 1 && notes[0].contains("the replicas were at maxReplicas"), "{notes:?}");
+    let low = r#"[{ "start": "07:30", "end": "09:00", "maxReplicas": 5 }]"#;
+    let notes = notes_with(Some(low));
+    assert!(notes[0].contains("were outside the scheduled bounds of this spec"), "{notes:?}");
 }

@@ -61,6 +61,11 @@ impl Window {
         Self { start: self.at(step(first)), steps: step(last) - step(first), ..*self }
     }
 
+    /// The times of the points.
+    pub(super) fn times(&self) -> impl Iterator<Item = Timestamp> {
+        (0..=self.steps).map(|step| self.at(step))
+    }
+
     fn at(&self, step: i64) -> Timestamp {
         let offset = SignedDuration::from_secs(step.saturating_mul(self.step));
         self.start.checked_add(offset).unwrap_or(Timestamp::MAX)

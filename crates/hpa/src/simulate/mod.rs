@@ -3,21 +3,24 @@
 pub(crate) mod progress;
 mod scenario;
 
-use std::{fs, io::Write as _, path::Path, process::ExitCode};
+use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use hpa_simulate::{BASE, Run, RunOptions, Study, Variant, json_schema, map_parallel, report};
 use serde::Serialize;
 
 pub(crate) use self::{progress::Progress, scenario::load};
-use crate::args::{SimulateArguments, SimulationFormat};
+use crate::{
+    args::{SimulateArguments, SimulationFormat},
+    terminal,
+};
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// Runs the variants of a scenario and prints a comparison.
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let Some(file) = arguments.scenario.as_deref().filter(|_| !arguments.schema) else {
-        print(&format!("{:#}\n", json_schema()))?;
+        terminal::print_json(&format!("{:#}\n", json_schema()))?;
         return Ok(ExitCode::SUCCESS);
     };
     let mut study = load(file)?;
@@ -33,10 +36,12 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.svg {
         write(path, &report::svg(&results))?;
     }
-    print(&match arguments.output {
-        SimulationFormat::Table => text(&results, arguments.steps),
-        SimulationFormat::Json => json(&study, results, arguments.timeline)?,
-    })?;
+    match arguments.output {
+        SimulationFormat::Table => terminal::print(&text(&results, arguments.steps))?,
+        SimulationFormat::Json => {
+            terminal::print_json(&json(&study, results, arguments.timeline)?)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,9 +125,4 @@ fn json(
 
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("unable to write {}", path.display()))
-}
-
-/// Writes to standard output.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
 }

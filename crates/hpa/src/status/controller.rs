@@ -206,7 +206,9 @@ fn caches(status: &ControllerStatus) -> Check {
     let mut ages: Vec<(&String, f64)> =
         status.cache_ages_seconds.iter().map(|(resource, age)| (resource, *age)).collect();
     ages.sort_by(|left, right| right.1.total_cmp(&left.1));
-    let oldest = ages.first().map_or(0.0, |(_, age)| *age);
+    let Some((_, oldest)) = ages.first().copied() else {
+        return Check::new(Level::Skipped, "no cache reports when it was confirmed");
+    };
     let level = graded(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
     let all: Vec<_> =
         ages.iter().map(|(resource, age)| format!("{resource} {}", seconds(*age))).collect();
@@ -222,7 +224,17 @@ fn histories(status: &ControllerStatus) -> Check {
         let text = format!("writes of histories have failed for {}", seconds(unsaved));
         return Check::new(level, text).hint("HPAControllerHistoryNotStored in docs/alerts.md");
     }
-    Check::new(Level::Ok, "histories are stored")
+    match (status.keep_history, &status.lease) {
+        (Some(true), _) => Check::new(Level::Ok, "histories are stored"),
+        (Some(false), Some(_)) => Check::new(
+            Level::Warning,
+            "histories are not stored (--keep-history=false): the next leader starts without them",
+        ),
+        (Some(false), None) => {
+            Check::new(Level::Skipped, "histories are not stored without leader election")
+        }
+        (None, _) => Check::new(Level::Ok, "no write of histories fails"),
+    }
 }
 
 /// The reason why something can't be read. A missing permission or a disabled API is not an error

@@ -32,12 +32,16 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let runtime = runtime.context("unable to start the runtime")?;
     let observed = runtime.block_on(Observed::read(arguments))?;
     let report = check(&observed);
-    let text = match arguments.output {
-        ReportFormat::Json => serde_json::to_string_pretty(&report)? + "\n",
-        ReportFormat::Yaml => serde_saphyr::to_string(&report).context("unable to write YAML")?,
-        ReportFormat::Text => report.text(terminal::has_color()),
-    };
-    terminal::print_colored(&text)?;
+    match arguments.output {
+        ReportFormat::Json => {
+            terminal::print_json(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        }
+        ReportFormat::Yaml => {
+            let text = serde_saphyr::to_string(&report).context("unable to write YAML")?;
+            terminal::print_colored(&text)?;
+        }
+        ReportFormat::Text => terminal::print_colored(&report.text(terminal::has_color()))?,
+    }
     Ok(if report.level == Level::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -61,7 +61,8 @@ fn controller_status() -> ControllerStatus {
         "notReady": null, "notAlive": null,
         "queue": { "due": 0, "queued": 120, "inProgress": 1, "longestRunningSeconds": 0.2 },
         "oldestReconcileSeconds": 14.2, "cacheAgesSeconds": { "pods": 3.1 },
-        "undecodableObjects": 0, "historyUnsavedSeconds": 0.0, "autoscalers": 1, "failing": 0,
+        "undecodableObjects": 0, "keepHistory": true, "historyUnsavedSeconds": 0.0,
+        "autoscalers": 1, "failing": 0,
         "decisionMemory": { "limitBytes": 1, "usedBytes": 0, "perAutoscalerBytes": 1 },
     }))
     .expect("a status")
@@ -216,6 +217,10 @@ fn built_in_controller_is_described_by_what_was_read(
     |it: &mut Observed| _ = it.status.as_mut().expect("a status").cache_ages_seconds.insert("hpas".into(), 46.0),
     Level::Warning, "hpas 46s, pods 3.1s"
 )]
+#[case::no_cache(
+    |it: &mut Observed| it.status.as_mut().expect("a status").cache_ages_seconds.clear(),
+    Level::Skipped, "no cache reports when it was confirmed"
+)]
 #[case::stuck_reconcile(
     |it: &mut Observed| it.status.as_mut().expect("a status").queue.longest_running_seconds = 80.0,
     Level::Error, "the longest for 80s"
@@ -227,6 +232,17 @@ fn built_in_controller_is_described_by_what_was_read(
 #[case::histories_for_long(
     |it: &mut Observed| it.status.as_mut().expect("a status").history_unsaved_seconds = 61.0,
     Level::Error, "writes of histories have failed for 61s"
+)]
+#[case::histories_off(
+    |it: &mut Observed| it.status.as_mut().expect("a status").keep_history = Some(false),
+    Level::Warning, "histories are not stored (--keep-history=false)"
+)]
+#[case::no_successor(
+    |it: &mut Observed| {
+        let status = it.status.as_mut().expect("a status");
+        (status.keep_history, status.lease) = (Some(false), None);
+    },
+    Level::Skipped, "histories are not stored without leader election"
 )]
 #[case::undecodable(
     |it: &mut Observed| it.status.as_mut().expect("a status").undecodable_objects = 2,

@@ -76,6 +76,7 @@ impl ControllerSetup {
             sync_period: Duration::from_secs_f64(SYNC_PERIOD),
             decisions: options(1.0).settings,
             dry_run: false,
+            keep_history: false,
         };
         DebugView::new(self.telemetry.clone(), recorder, self.clock.clone(), settings)
     }

@@ -90,6 +90,9 @@ impl Unchecked {
             self.since.get_or_insert_with(Instant::now);
         } else {
             self.keys.remove(&decision.key);
+            if self.keys.is_empty() {
+                self.since = None;
+            }
         }
     }
 
@@ -301,6 +304,36 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::demo::model::{Bounds, Reason};
+
+    fn decision(name: &str, waits_for_forecast: bool) -> Decision {
+        Decision {
+            second: 0.0,
+            key: HpaKey::new("default", name),
+            target: hpa_testbed::workload::WorkloadId::new("default", "Deployment", name),
+            bounds: Bounds { min: 2, max: 9 },
+            downscale_window: 300.0,
+            from: 2,
+            to: None,
+            reason: Reason::Metrics,
+            limit: None,
+            sentence: String::new(),
+            measurement: None,
+            waits_for_forecast,
+        }
+    }
+
+    #[test]
+    fn later_check_has_its_own_time() {
+        let mut unchecked = Unchecked::default();
+        unchecked.follow(&decision("web", true));
+        assert!(unchecked.is_waiting());
+        unchecked.since = Instant::now().checked_sub(MAX_CHECK_TIME);
+        assert!(!unchecked.is_waiting());
+        unchecked.follow(&decision("web", false));
+        unchecked.follow(&decision("api", true));
+        assert!(unchecked.is_waiting());
+    }
 
     const SCENARIO: &str = "
 workloads: [{name: web, replicas: 2}]

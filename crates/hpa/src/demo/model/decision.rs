@@ -4,6 +4,7 @@ use hpa_calc::{
     EffectiveBehavior, Settings,
     api::{ConditionType, HorizontalPodAutoscaler},
     explain::{Measurement, Reason},
+    settings::Bounds as EffectiveBounds,
 };
 use hpa_controller::{HpaKey, Reconciled};
 use hpa_testbed::workload::WorkloadId;
@@ -46,17 +47,23 @@ impl Bounds {
     }
 }
 
+impl From<EffectiveBounds> for Bounds {
+    fn from(bounds: EffectiveBounds) -> Self {
+        Self { min: bounds.min_replicas, max: bounds.max_replicas }
+    }
+}
+
 impl Decision {
     pub(crate) fn from_reconcile(reconciled: &Reconciled<'_>, second: f64) -> Self {
-        let Reconciled { key, hpa, conclusion, .. } = *reconciled;
+        let Reconciled { key, hpa, settings, conclusion, at, .. } = *reconciled;
         let explanation = &conclusion.explanation;
         let target = &hpa.spec.scale_target_ref;
         Self {
             second,
             key: key.clone(),
             target: WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name),
-            bounds: Bounds::new(hpa),
-            downscale_window: downscale_window(hpa),
+            bounds: settings.bounds_at(&hpa.spec, at).into(),
+            downscale_window: window(hpa, settings),
             from: explanation.current_replicas,
             to: conclusion.scaled_to,
             reason: explanation.reason(),
@@ -83,8 +90,66 @@ fn waits_for_forecast(Reconciled { settings, conclusion, .. }: &Reconciled<'_>) 
     settings.forecasts.is_on() && has_load && !is_checked
 }
 
-/// The stabilization window for scaling down, in seconds.
+/// The stabilization window for scaling down until the first decision, in seconds.
 pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler) -> f64 {
-    let behavior = EffectiveBehavior::new(&hpa.spec, &Settings::default());
+    window(hpa, &Settings::default())
+}
+
+/// The stabilization window for scaling down, in seconds.
+fn window(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> f64 {
+    let behavior = EffectiveBehavior::new(&hpa.spec, settings);
     behavior.down().stabilization_window().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hpa_calc::{Inputs, Readings, Scale, SelectedPods, settings::SettingPolicy};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn decision_has_the_scheduled_bounds_and_the_own_window() {
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "default", "annotations": {
+                "autoscaling.hpa-rs.dev/downscale-stabilization": "30s",
+                "autoscaling.hpa-rs.dev/bounds": r#"[
+                    { "start": "00:00", "end": "00:00", "minReplicas": 12, "maxReplicas": 20 }
+                ]"#,
+            } },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "minReplicas": 2, "maxReplicas": 10,
+            },
+        }))
+        .expect("an autoscaler");
+        let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
+        let now = "2026-01-05T12:00:00Z".parse().expect("a time");
+        let inputs = Inputs {
+            hpa: hpa.clone(),
+            scale: Ok(Scale { spec_replicas: 12, status_replicas: 12, selector: "app=web".into() }),
+            settings: settings.clone(),
+            selected: SelectedPods::default(),
+            readings: Readings::new(),
+            history: None,
+            now,
+        };
+        let conclusion = inputs.decide().conclude(Ok(()), now);
+        let decision = Decision::from_reconcile(
+            &Reconciled {
+                key: &HpaKey::new("default", "web"),
+                hpa: &hpa,
+                settings: &settings,
+                conclusion: &conclusion,
+                at: now,
+                duration: Duration::ZERO,
+                read_durations: &[],
+            },
+            0.0,
+        );
+        assert_eq!(decision.bounds, Bounds { min: 12, max: 20 });
+        assert!((decision.downscale_window - 30.0).abs() < f64::EPSILON, "{decision:?}");
+    }
 }

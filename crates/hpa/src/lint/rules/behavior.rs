@@ -2,7 +2,7 @@
 
 use hpa_calc::{
     EffectiveBehavior, History,
-    api::{PolicySelect, ScalingRules},
+    api::{PolicySelect, PolicyType, ScalingRules},
     explain::counted,
     history::Direction,
     settings::{DOMAIN, Tolerances},
@@ -74,8 +74,10 @@ pub(super) fn unused_behavior(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
-    let rules = spec.behavior.as_ref().map(|behavior| behavior.scale_up.as_ref());
-    if rules.is_none_or(|rules| rules.is_some_and(is_disabled)) {
+    let Some(rules) = spec.behavior.as_ref().map(|behavior| behavior.scale_up.as_ref()) else {
+        return;
+    };
+    if rules.is_some_and(is_disabled) {
         return;
     }
     let behavior = EffectiveBehavior::new(spec, subject.settings);
@@ -86,11 +88,27 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
     let mut minimums = minimums.map(|bounds| bounds.min_replicas);
     if let Some(min) = minimums.find(|min| is_stuck(*min)) {
         let message = format!(
-            "at {} the policies don't allow a scale-up: a percentage of 0 is 0. Add a \
-             policy of type Pods",
-            counted(min, "replica")
+            "at {} the policies don't allow a scale-up: a percentage of 0 is 0. {}",
+            counted(min, "replica"),
+            rules.map_or(ADD_PODS, unstick)
         );
         report.add("spec.behavior.scaleUp.policies", message);
+    }
+}
+
+const ADD_PODS: &str = "Add a policy of type Pods";
+
+/// Says how to change policies that don't allow a scale-up.
+fn unstick(rules: &ScalingRules) -> &'static str {
+    let mut policies = rules.policies.iter().flatten();
+    match rules.select_policy {
+        Some(PolicySelect::Min)
+            if policies.any(|policy| policy.policy_type == PolicyType::Pods) =>
+        {
+            "Remove the policies of type Percent, or select Max"
+        }
+        Some(PolicySelect::Min) => "Use policies of type Pods only",
+        _ => ADD_PODS,
     }
 }
 

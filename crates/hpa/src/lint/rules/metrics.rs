@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use hpa_calc::{
-    Quantity,
     api::{ConditionType, MetricSourceType, MetricSpec},
     explain::status_value,
 };
@@ -46,11 +45,12 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
         let Some(value) = &target.average_value else { continue };
         let message = match resource.as_str() {
             "memory" if value.value() < LEAST_BYTES => {
-                let suggestion = suggestion(value, 'm', "Mi");
+                let suggestion = suggestion(value.to_string().trim_end_matches('m'), "Mi");
                 format!("{value} of memory is {} bytes{suggestion}", value.as_f64())
             }
             "cpu" if value.value() >= MOST_CORES => {
-                format!("{value} is as many processors for each pod: did you mean {value}m?")
+                let suggestion = suggestion(&value.to_string(), "m");
+                format!("{value} is as many processors for each pod{suggestion}")
             }
             _ => continue,
         };
@@ -58,10 +58,10 @@ pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_
     }
 }
 
-/// The quantity with another suffix.
-fn suggestion(value: &Quantity, wrong: char, right: &str) -> String {
-    let text = value.to_string();
-    format!(": did you mean {}{right}?", text.trim_end_matches(wrong))
+/// The number with a suffix, if it has none yet.
+fn suggestion(number: &str, suffix: &str) -> String {
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_plain { format!(": did you mean {number}{suffix}?") } else { String::new() }
 }
 
 pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {

@@ -1,7 +1,7 @@
 //! Checks of the target's pods: their containers, requests and labels.
 
 use hpa_calc::{Selector, api::MetricSpec, api::MetricTarget, selector::LabelSelector};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Subject, describe,
@@ -173,6 +173,9 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
 pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();
+    // That of a ReplicationController is a map.
+    let is_map = text(&target.object, "/kind") == "ReplicationController";
+    let selector = if is_map { json!({ "matchLabels": selector }) } else { selector };
     let Ok(selector) = serde_json::from_value::<LabelSelector>(selector) else { return };
     let Ok(selector) = Selector::from_label_selector(Some(&selector)) else { return };
     let is_selected = |other: &&Manifest| {

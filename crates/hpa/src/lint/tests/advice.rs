@@ -85,3 +85,62 @@ fn type_of_an_external_metric_names_a_collector(
     assert_eq!(findings[0].field, "spec.metrics[0].external.metric.selector.matchLabels.type");
     assert!(findings[0].message.starts_with(expected), "{}", findings[0].message);
 }
+
+#[test]
+fn selector_of_a_replication_controller_is_a_map() {
+    let labels = json!({ "app": "web" });
+    let mut objects = with(workload("Deployment", "api", json!({ "app": "api" })));
+    objects[0]["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": "v1", "kind": "ReplicationController", "name": "web" });
+    objects[1]["apiVersion"] = json!("v1");
+    objects[1]["kind"] = json!("ReplicationController");
+    objects[1]["spec"]["selector"] = labels.clone();
+    assert_eq!(ids(&lint(objects.clone())), [""; 0]);
+    objects.push(workload("Deployment", "canary", labels));
+    let findings = lint(objects);
+    assert_eq!(ids(&findings), ["overlapping-selectors"]);
+    assert!(findings[0].message.contains("the selector app=web of"), "{}", findings[0].message);
+}
+
+/// An autoscaler whose scale-up from zero has these policies.
+fn stuck(select: &str, policies: &[&str]) -> String {
+    let policy = |kind: &&str| json!({ "type": kind, "value": 4, "periodSeconds": 15 });
+    let policies: Vec<Value> = policies.iter().map(policy).collect();
+    let findings = lint(set(&[
+        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/spec/minReplicas", json!(0)),
+        (
+            0,
+            "/spec/metrics",
+            json!([{ "type": "External", "external": {
+            "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
+        } }]),
+        ),
+        (0, UP, json!({ "selectPolicy": select, "policies": policies })),
+    ]));
+    assert_eq!(ids(&findings), ["stuck-scale-up"]);
+    findings[0].message.clone()
+}
+
+#[test]
+fn advice_about_a_stuck_scale_up_helps() {
+    assert!(stuck("Max", &["Percent"]).ends_with("Add a policy of type Pods"));
+    let message = stuck("Min", &["Percent", "Pods"]);
+    assert!(message.ends_with("Remove the policies of type Percent, or select Max"), "{message}");
+    let message = stuck("Min", &["Percent"]);
+    assert!(message.ends_with("Use policies of type Pods only"), "{message}");
+}
+
+#[rstest]
+#[case::cores("cpu", "500", "500 is as many processors for each pod: did you mean 500m?")]
+#[case::thousands_of_cores("cpu", "1k", "1k is as many processors for each pod")]
+#[case::bytes("memory", "400m", "400m of memory is 0.4 bytes: did you mean 400Mi?")]
+#[case::no_suffix("memory", "512", "512 of memory is 512 bytes: did you mean 512Mi?")]
+#[case::kilobyte("memory", "1k", "1k of memory is 1000 bytes")]
+fn suggested_quantity_is_valid(#[case] resource: &str, #[case] value: &str, #[case] message: &str) {
+    let target = json!({ "type": "AverageValue", "averageValue": value });
+    let source = json!({ "name": resource, "target": target });
+    let findings = lint(set(&[(0, "/spec/metrics/0/resource", source)]));
+    assert_eq!(ids(&findings), ["implausible-quantity"]);
+    assert_eq!(findings[0].message, message);
+}

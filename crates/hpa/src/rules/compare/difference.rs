@@ -9,7 +9,15 @@ use serde_json::Value;
 use super::{report::Api, server::Answer, values::Values};
 
 /// The metrics that only one of the lists has. An API that a server doesn't serve has no metrics.
+/// After another error, what a server has is unknown.
 pub(super) fn metrics(api: &'static str, left: &Answer, right: &Answer) -> anyhow::Result<Api> {
+    let is_error = |(_, answer): &(_, &Answer)| !matches!(answer.status, 200 | 404);
+    let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
+    let errors: Vec<_> = errors.map(|(side, answer)| format!("{side} answers {answer}")).collect();
+    let statuses_differ = left.status != right.status;
+    if !errors.is_empty() {
+        return Ok(Api { name: api, errors, statuses_differ, ..Api::default() });
+    }
     let (left_names, right_names) = (names(left)?, names(right)?);
     let only = |these: &Option<BTreeSet<String>>, others: &Option<BTreeSet<String>>| {
         let others = others.iter().flatten().collect::<BTreeSet<_>>();
@@ -28,12 +36,14 @@ pub(super) fn metrics(api: &'static str, left: &Answer, right: &Answer) -> anyho
         only_left: only(&left_names, &right_names),
         only_right: only(&right_names, &left_names),
         unserved,
+        errors,
+        statuses_differ,
     })
 }
 
 /// The names of the listed metrics. `None` if the API is not served.
 fn names(answer: &Answer) -> anyhow::Result<Option<BTreeSet<String>>> {
-    if answer.status != 200 {
+    if answer.status == 404 {
         return Ok(None);
     }
     let resources = answer.body.get("resources").and_then(Value::as_array);

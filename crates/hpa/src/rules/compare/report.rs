@@ -14,6 +14,7 @@ pub(super) struct Report {
 }
 
 /// The metrics that an API lists.
+#[derive(Default)]
 pub(super) struct Api {
     pub(super) name: &'static str,
     /// Whether at least one server has the API.
@@ -24,6 +25,9 @@ pub(super) struct Api {
     pub(super) only_right: Vec<String>,
     /// The server that doesn't serve the API, if only the other one does.
     pub(super) unserved: Option<String>,
+    /// The errors because of which the lists were not compared.
+    pub(super) errors: Vec<String>,
+    pub(super) statuses_differ: bool,
 }
 
 /// The values that a request returned.
@@ -51,7 +55,7 @@ impl Api {
     fn differences(&self) -> usize {
         let metrics = self.only_left.len() + self.only_right.len();
         // An API without metrics, for example metrics.k8s.io without pods, counts too.
-        metrics.max(usize::from(self.unserved.is_some()))
+        metrics.max(usize::from(self.statuses_differ))
     }
 }
 
@@ -85,6 +89,10 @@ impl fmt::Display for Report {
 
 impl fmt::Display for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.errors.is_empty() {
+            writeln!(f, "{}: not compared", self.name)?;
+            return self.errors.iter().try_for_each(|error| writeln!(f, "  {error}"));
+        }
         if !self.is_served {
             return writeln!(f, "{}: neither server has it", self.name);
         }

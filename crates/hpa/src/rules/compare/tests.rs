@@ -184,6 +184,25 @@ async fn missing_api_and_error_are_reported() {
 }
 
 #[tokio::test]
+async fn only_404_means_that_a_server_lacks_an_api() {
+    let denied = || {
+        let body = json!({"message": "Unauthorized"});
+        FakeServer::default().on("/apis/metrics.k8s.io/v1beta1", 401, body)
+    };
+    let both = report(&denied(), &denied(), rps()).await.unwrap();
+    let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  left answers 401: Unauthorized\n  \
+                    right answers 401: Unauthorized\n";
+    assert!(both.to_string().contains(expected), "{both}");
+    assert_eq!(both.differences(), 0);
+    let served = json!({"resources": [{"name": "pods"}]});
+    let left = FakeServer::default().on("/apis/metrics.k8s.io/v1beta1", 200, served);
+    let one = report(&left, &denied(), rps()).await.unwrap();
+    let expected = "\nmetrics.k8s.io/v1beta1: not compared\n  right answers 401: Unauthorized\n";
+    assert!(one.to_string().contains(expected), "{one}");
+    assert_eq!(one.differences(), 1);
+}
+
+#[tokio::test]
 async fn equal_errors_are_no_difference_and_no_value() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
     assert_eq!((report.differences(), report.values()), (0, 0));
