@@ -9,9 +9,14 @@ use crate::{
         MetricSpec, MetricStatus,
     },
     explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
+    fallback::FALLBACK,
+    go_text,
     replicas::Rule,
     settings::{Settings, Tolerances},
 };
+
+/// The maximum length of the text about fallbacks, in characters.
+const MAX_FALLBACK_LEN: usize = 300;
 
 /// The condition of an autoscaler, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -20,6 +25,8 @@ use crate::{
 pub enum State {
     /// The target or all metrics can't be read, or the scale can't be written.
     Failing,
+    /// The fallback of a metric that fails determines the replicas.
+    Fallback,
     /// `maxReplicas` prevents what the metrics ask for.
     AtMaximum,
     /// Another client scaled the target to zero.
@@ -69,7 +76,13 @@ impl ShortReport {
         let measured = largest(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
-        let measured = measured.map(|(measurement, _)| measurement.to_string());
+        let measured = match active_fallback(hpa, settings) {
+            Some(active) => Some(go_text::cut(
+                format!("a fallback is active: {}", active.message),
+                MAX_FALLBACK_LEN,
+            )),
+            None => measured.map(|(measurement, _)| measurement.to_string()),
+        };
         let sentence = one_line(&sentence(hpa, state, measured)).into_owned();
         Self { state, sentence, load }
     }
@@ -80,12 +93,15 @@ impl Report {
     pub fn state(&self, reported: State) -> State {
         let is_paused = self.changes.iter().any(|change| change.trigger == Trigger::Unpause);
         let has_failed = self.metrics.iter().any(|metric| metric.explanation.failure.is_some());
+        let mut effects = self.metrics.iter().flat_map(|metric| &metric.explanation.effects);
+        let has_fallback = effects.any(|effect| effect.setting == FALLBACK);
         match self.reason {
             _ if self.doubt.is_some() => reported,
             Reason::Failed => State::Failing,
             Reason::ScalingDisabled => State::Off,
             _ if is_paused => State::Paused,
             _ if reported == State::New => reported,
+            _ if has_fallback => State::Fallback,
             Reason::MaxReplicas => State::AtMaximum,
             _ if self.scale_to.is_some() => State::Scaling,
             _ if has_failed => State::MetricMissing,
@@ -123,6 +139,9 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
     if status.is_true(&ConditionType::Paused) {
         return State::Paused;
     }
+    if active_fallback(hpa, settings).is_some() {
+        return State::Fallback;
+    }
     let limited = reason(hpa, &ConditionType::ScalingLimited);
     match (limited, reason(hpa, &ConditionType::AbleToScale)) {
         (Some(ConditionReason::TooManyReplicas), _) => State::AtMaximum,
@@ -141,6 +160,18 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
             if load.is_some_and(|load| load > up) { State::WaitingForPods } else { State::Steady }
         }
     }
+}
+
+/// The condition of an active fallback. Another controller doesn't remove it.
+fn active_fallback<'a>(
+    hpa: &'a HorizontalPodAutoscaler,
+    settings: &Settings,
+) -> Option<&'a Condition> {
+    let mut metrics = settings.metrics.iter().flat_map(|metrics| metrics.iter());
+    let active = hpa.status.condition(&ConditionType::ExternalMetricFallbackActive);
+    active.filter(|condition| {
+        condition.status == ConditionStatus::True && metrics.any(|one| one.fallback.is_some())
+    })
 }
 
 /// The condition that prevents scaling.
@@ -212,7 +243,7 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
         State::RateLimited => format!("policies allow {} for now", status.desired_replicas),
         State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
         State::WaitingForPods => "pods that are not ready or not measured count as 0".to_owned(),
-        State::Steady => return measured.unwrap_or_else(|| "no metric is reported".to_owned()),
+        State::Steady | State::Fallback => return measured.unwrap_or_else(|| "no metric is reported".to_owned()),
     };
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
@@ -276,6 +307,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::settings::MetricSettings;
 
     fn metric(name: &str, utilization: i32) -> Value {
         let target = json!({ "type": "Utilization", "averageUtilization": utilization });
@@ -353,6 +385,28 @@ mod tests {
         let mut new = hpa(0, 0, &[]);
         new.status = <_>::default();
         assert_eq!(ShortReport::new(&new, &Settings::default()).state, State::New);
+    }
+
+    #[rstest]
+    #[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
+    #[case::ended("False", State::WaitingForPods,
+        "MEASURED; pods that are not ready or not measured count as 0")]
+    fn active_fallback_is_a_state(
+        #[case] status: &str,
+        #[case] state: State,
+        #[case] sentence: &str,
+    ) {
+        let active = condition("ExternalMetricFallbackActive", status, "FallbackActive");
+        let hpa = hpa(4, 4, &[active]);
+        let fallback = serde_json::from_value(json!({ "replicas": 4 })).unwrap();
+        let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
+        let settings = Settings { metrics: Some([metric].into()), ..Settings::default() };
+        let report = ShortReport::new(&hpa, &settings);
+        let sentence = sentence.replace("MEASURED", MEASURED);
+        assert_eq!((report.state, report.sentence), (state, sentence));
+        // A controller without fallbacks doesn't remove the condition.
+        let report = ShortReport::new(&hpa, &Settings::default());
+        assert_eq!(report.state, State::WaitingForPods);
     }
 
     #[test]

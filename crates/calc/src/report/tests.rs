@@ -8,6 +8,7 @@ use crate::{
     history::ScaleEvent,
     pause::Pause,
     readings::{MetricsApi, PodSample, ReadError, Reading},
+    settings::MetricSettings,
 };
 
 const NOW: i64 = 10_000;
@@ -380,6 +381,29 @@ fn unreadable_scale_has_no_decision() {
     assert!(report.sentence.starts_with("can't decide: "), "{}", report.sentence);
     assert_eq!((report.desired_replicas, report.scale_to), (None, None));
     contains(&report, "Check that Deployment web exists");
+}
+
+#[test]
+fn failing_metric_with_an_active_fallback_is_not_only_missing() {
+    let target = json!({ "type": "Value", "value": "300" });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": source }] }));
+    let error = ReadError::fetch(MetricsApi::External, "no such server");
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.hpa.status.conditions = vec![
+        serde_json::from_value(json!({
+            "type": "ExternalMetricFallbackActive", "status": "True", "reason": "FallbackActive",
+            "lastTransitionTime": at(60).to_string(),
+        }))
+        .unwrap(),
+    ];
+    let fallback = serde_json::from_value(json!({ "replicas": 4 })).unwrap();
+    let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
+    inputs.settings.metrics = Some([metric].into());
+    inputs.history = None;
+    let by_status = ShortReport::new(&inputs.hpa, &inputs.settings).state;
+    let by_decision = inputs.report().state(by_status);
+    assert_eq!((by_status, by_decision), (State::Fallback, State::Fallback));
 }
 
 #[test]

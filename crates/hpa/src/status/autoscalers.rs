@@ -62,6 +62,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     };
     add(Level::Error, Some(&unhandled), "without a status: no controller handles them");
     for (state, what) in [
+        (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
         (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
         (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
         (State::Paused, "paused by annotation"),

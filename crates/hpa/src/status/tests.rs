@@ -1,3 +1,4 @@
+use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -35,6 +36,11 @@ fn autoscaler(name: &str, conditions: Value) -> ObservedAutoscaler {
         "status": { "conditions": conditions },
     });
     ObservedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler")
+}
+
+fn annotate(hpa: &mut HorizontalPodAutoscaler, name: &str, value: &str) {
+    let annotation = format!("autoscaling.hpa-rs.dev/{name}");
+    hpa.metadata.annotations.insert(annotation, value.to_owned());
 }
 
 fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -263,6 +269,19 @@ fn built_in_controller_is_described_by_what_was_read(
         condition("Paused", "True", "PausedByAnnotation", ""),
     ])),
     Level::Warning, "1 autoscaler paused by annotation"
+)]
+#[case::fallback(
+    |it: &mut Observed| {
+        it.autoscalers[0] = autoscaler("web", json!([
+            condition("ExternalMetricFallbackActive", "True", "FallbackActive", ""),
+        ]));
+        let hpa = &mut it.autoscalers[0].hpa;
+        hpa.spec.metrics = vec![serde_json::from_value(json!({
+            "type": "External", "external": { "metric": { "name": "queue" } },
+        })).expect("a metric")];
+        annotate(hpa, "fallback", r#"{"replicas": 4}"#);
+    },
+    Level::Warning, "1 autoscaler at the replicas of a fallback, because metrics fail"
 )]
 #[case::no_autoscalers(
     |it: &mut Observed| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
