@@ -66,6 +66,7 @@ export const STATES = {
   atMaximum: "At maximum",
   off: "Off",
   paused: "Paused",
+  dryRun: "Dry run",
   new: "No status",
   metricMissing: "Metric missing",
   waitingForPods: "Waiting for pods",

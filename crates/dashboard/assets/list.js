@@ -289,7 +289,7 @@ export function badge(state) {
 }
 
 const ICONS = {
-  failing: "✕", fallback: "↯", atMaximum: "▲", off: "○", paused: "❙❙", new: "?",
+  failing: "✕", fallback: "↯", atMaximum: "▲", off: "○", paused: "❙❙", dryRun: "◇", new: "?",
   metricMissing: "◌", waitingForPods: "…", scaling: "↕", rateLimited: "⇥", stabilizing: "≈", atMinimum: "▽", steady: "✓",
 };
 

@@ -262,7 +262,7 @@ async fn pause_counts_only_for_a_controller_that_heeds_it() {
     let cluster = Cluster::new(changed(4, objects::cpu_metric(30), pause)).await;
     cluster
         .expect(&[
-            "shop/web paused by annotation, stays at 4: ",
+            "shop/web is paused by annotation and stays at 4: ",
             "; without the pause, scaled to 8",
             "scales to 8 without the pause",
         ])

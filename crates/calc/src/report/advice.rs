@@ -72,6 +72,13 @@ pub(super) fn advise(
                 .to_owned(),
         );
     }
+    if inputs.settings.dry_run {
+        advice.push(
+            "Remove the annotation autoscaling.hpa-rs.dev/dry-run to let the controller write its \
+             decisions."
+                .to_owned(),
+        );
+    }
     advice.extend(about_limits(inputs, decision));
     advice.extend(about_controller(inputs, decision));
     advice
@@ -382,6 +389,10 @@ fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
 /// What the controller's last status adds.
 fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
     let (status, hpa) = (&inputs.hpa.status, &inputs.hpa);
+    if inputs.settings.dry_run {
+        // The status is not that of the controller.
+        return Vec::new();
+    }
     if status.conditions.is_empty() {
         return vec![
             "No controller has stored a status yet. Check that one is running and handles this \

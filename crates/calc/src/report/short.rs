@@ -33,6 +33,8 @@ pub enum State {
     Off,
     /// The pause annotation prevents scaling.
     Paused,
+    /// The dry-run annotation prevents all writes, also of the status.
+    DryRun,
     /// No controller has stored a status.
     New,
     /// Some metrics have no value, so that the target is not scaled down.
@@ -96,6 +98,7 @@ impl Report {
         let mut effects = self.metrics.iter().flat_map(|metric| &metric.explanation.effects);
         let has_fallback = effects.any(|effect| effect.setting == FALLBACK);
         match self.reason {
+            _ if self.dry_run => State::DryRun,
             _ if self.doubt.is_some() => reported,
             Reason::Failed => State::Failing,
             Reason::ScalingDisabled => State::Off,
@@ -129,6 +132,9 @@ impl Report {
 
 fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) -> State {
     let status = &hpa.status;
+    if settings.dry_run {
+        return State::DryRun;
+    }
     if status.conditions.is_empty() {
         return State::New;
     }
@@ -221,6 +227,7 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
     let (status, spec) = (&hpa.status, &hpa.spec);
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
+        State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
         State::Failing => return failed(hpa).map(|failed| cause(hpa, failed)).unwrap_or_default(),
         State::Off => return "autoscaling is off because another client scaled it to 0".to_owned(),
         State::Paused => {
@@ -385,6 +392,16 @@ mod tests {
         let mut new = hpa(0, 0, &[]);
         new.status = <_>::default();
         assert_eq!(ShortReport::new(&new, &Settings::default()).state, State::New);
+    }
+
+    #[test]
+    fn dry_run_needs_no_status() {
+        let mut hpa = hpa(4, 4, &[]);
+        hpa.status = <_>::default();
+        let settings = Settings { dry_run: true, ..Settings::default() };
+        let report = ShortReport::new(&hpa, &settings);
+        let expected = (State::DryRun, "dry run by annotation; nothing is written");
+        assert_eq!((report.state, &*report.sentence), expected);
     }
 
     #[rstest]

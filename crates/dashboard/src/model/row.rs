@@ -59,7 +59,6 @@ impl Row {
         now: Timestamp,
     ) -> Self {
         let bounds = settings.bounds_at(&hpa.spec, now);
-        let custom = hpa.status.condition(&ConditionType::CustomSettings);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
         let ShortReport { state, sentence, load, .. } = ShortReport::new(hpa, settings);
         Self {
@@ -73,7 +72,7 @@ impl Row {
             desired: desired_replicas(hpa),
             min: bounds.min_replicas,
             max: bounds.max_replicas,
-            settings: custom.map(|condition| condition.message.to_string()),
+            settings: own_settings(hpa, settings),
             load,
             last_scale: status.last_scale_time,
         }
@@ -88,6 +87,17 @@ impl Row {
         row.sentence = format!("the object is not an autoscaler: {error}");
         row
     }
+}
+
+/// The settings of the autoscaler, by its status. A dry run stores none.
+fn own_settings(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<String> {
+    if settings.dry_run {
+        let own = settings.own.as_ref();
+        let applied = own.map(|own| &*own.applied).filter(|applied| !applied.is_empty());
+        return Some(["dry-run=true"].into_iter().chain(applied).collect::<Vec<_>>().join(", "));
+    }
+    let custom = hpa.status.condition(&ConditionType::CustomSettings);
+    custom.map(|condition| condition.message.to_string())
 }
 
 /// The replicas of the status. Unknown if the controller could not read the scale: it stores those

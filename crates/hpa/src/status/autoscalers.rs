@@ -44,7 +44,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
-    let held = [State::Off, State::Paused].map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let held = [State::Off, State::Paused, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
     let count = failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
     let mut checks = vec![total(all.len(), count, held.iter().sum(), unknown)];
     for (reason, (names, cause)) in &failing {
@@ -66,6 +66,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
         (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
         (State::Paused, "paused by annotation"),
+        (State::DryRun, "in dry run by annotation, so nothing is written"),
         (State::MetricMissing, "without the values of some metrics, so they only scale up"),
     ] {
         add(Level::Warning, by_state.get(&state), what);
@@ -73,7 +74,8 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     checks
 }
 
-/// The first line claims only what a status says. `held` autoscalers are off or paused.
+/// The first line claims only what a status says. `held` autoscalers are off, paused or in
+/// dry run.
 fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
     let all = counted(count, "autoscaler");
     let (level, text) = match (failing, unknown, held) {

@@ -283,6 +283,13 @@ fn built_in_controller_is_described_by_what_was_read(
     },
     Level::Warning, "1 autoscaler at the replicas of a fallback, because metrics fail"
 )]
+#[case::dry_run_by_annotation(
+    |it: &mut Observed| {
+        it.autoscalers[0] = autoscaler("web", json!([]));
+        annotate(&mut it.autoscalers[0].hpa, "dry-run", "true");
+    },
+    Level::Warning, "1 autoscaler in dry run by annotation, so nothing is written: shop/web"
+)]
 #[case::no_autoscalers(
     |it: &mut Observed| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
 )]
