@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use super::{
     Inputs, MetricReport, headline,
     phrases::{age, names},
+    warning::{Warning, warnings},
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
@@ -66,6 +67,11 @@ pub(super) fn advise(
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_pods(inputs, metrics));
+    let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
+    advice.extend(warnings.map(|(warning, text)| match warning {
+        Warning::InvalidSettings => format!("Correct the {text}."),
+        _ => format!("Remove the annotation, or let hpa run handle the autoscaler: {text}."),
+    }));
     if inputs.settings.pause != Pause::NONE {
         advice.push(
             "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."

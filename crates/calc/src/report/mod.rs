@@ -13,6 +13,7 @@ mod metrics;
 mod phrases;
 mod short;
 mod text;
+mod warning;
 
 use std::borrow::Cow;
 
@@ -25,6 +26,7 @@ pub use self::{
     metrics::{MetricReport, PodReport, UnselectedSamples},
     short::{ShortReport, State},
     text::Words,
+    warning::Warning,
 };
 pub use crate::settings::Bounds;
 use crate::{

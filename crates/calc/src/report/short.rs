@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Report, Trigger};
+use super::{
+    Report, Trigger,
+    warning::{Warning, warnings},
+};
 use crate::{
     api::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
@@ -11,6 +14,7 @@ use crate::{
     explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
     fallback::FALLBACK,
     go_text,
+    pause::Pause,
     replicas::Rule,
     settings::{Settings, Tolerances},
 };
@@ -63,6 +67,8 @@ pub struct ShortReport {
     pub sentence: String,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
+    /// What is wrong with its settings. The sentence says it too.
+    pub warnings: Vec<Warning>,
 }
 
 impl State {
@@ -73,7 +79,8 @@ impl State {
 }
 
 impl ShortReport {
-    /// Reads the status. The settings are those of the controller, as far as they are known.
+    /// Reads the status. The settings are those with which the controller that stored it decides, as
+    /// far as they are known: see [`Settings::for_built_in`].
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
         let measured = largest(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
@@ -85,8 +92,19 @@ impl ShortReport {
             )),
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
-        let sentence = one_line(&sentence(hpa, state, measured)).into_owned();
-        Self { state, sentence, load }
+        let mut sentence = sentence(hpa, state, measured);
+        let (warnings, texts): (Vec<_>, Vec<_>) = warnings(hpa, settings).into_iter().unzip();
+        for text in texts {
+            sentence.push_str("; ");
+            sentence.push_str(&text);
+        }
+        Self { state, sentence: one_line(&sentence).into_owned(), load, warnings }
+    }
+
+    /// Whether the autoscaler fails, can't do what its metrics ask for, or has settings without
+    /// effect.
+    pub fn is_problem(&self) -> bool {
+        self.state.is_problem() || !self.warnings.is_empty()
     }
 }
 
@@ -142,7 +160,8 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         let is_off = failed.reason == ConditionReason::ScalingDisabled;
         return if is_off { State::Off } else { State::Failing };
     }
-    if status.is_true(&ConditionType::Paused) {
+    // Another controller doesn't remove the condition.
+    if status.is_true(&ConditionType::Paused) && settings.pause != Pause::NONE {
         return State::Paused;
     }
     if active_fallback(hpa, settings).is_some() {
@@ -250,7 +269,9 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
         State::RateLimited => format!("policies allow {} for now", status.desired_replicas),
         State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
         State::WaitingForPods => "pods that are not ready or not measured count as 0".to_owned(),
-        State::Steady | State::Fallback => return measured.unwrap_or_else(|| "no metric is reported".to_owned()),
+        State::Steady | State::Fallback => {
+            return measured.unwrap_or_else(|| "no metric is reported".to_owned());
+        }
     };
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
@@ -305,177 +326,5 @@ fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     match name {
         Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
         None => rest.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::settings::MetricSettings;
-
-    fn metric(name: &str, utilization: i32) -> Value {
-        let target = json!({ "type": "Utilization", "averageUtilization": utilization });
-        json!({ "type": "Resource", "resource": { "name": name, "target": target } })
-    }
-
-    fn used(name: &str, utilization: i32) -> Value {
-        let current = json!({ "averageUtilization": utilization, "averageValue": "100m" });
-        json!({ "type": "Resource", "resource": { "name": name, "current": current } })
-    }
-
-    fn condition(kind: &str, status: &str, reason: &str) -> Value {
-        json!({ "type": kind, "status": status, "reason": reason, "message": format!("{reason}!") })
-    }
-
-    /// Four replicas at 90 % of a target of 60 %, unless `other` says otherwise.
-    fn hpa(current: i32, desired: i32, other: &[Value]) -> HorizontalPodAutoscaler {
-        let mut conditions = vec![
-            condition("AbleToScale", "True", "ReadyForNewScale"),
-            condition("ScalingActive", "True", "ValidMetricFound"),
-            condition("ScalingLimited", "False", "DesiredWithinRange"),
-        ];
-        for condition in other {
-            conditions.retain(|usual| usual["type"] != condition["type"]);
-            conditions.push(condition.clone());
-        }
-        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
-        serde_json::from_value(json!({
-            "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9,
-                "metrics": [metric("cpu", 60)] },
-            "status": { "currentReplicas": current, "desiredReplicas": desired,
-                "conditions": conditions, "currentMetrics": [used("cpu", 90)] },
-        }))
-        .unwrap()
-    }
-
-    const MEASURED: &str = "cpu is at 90% of requests, target 60%";
-
-    #[rstest]
-    #[case::waiting(4, 4, &[], State::WaitingForPods,
-        "MEASURED; pods that are not ready or not measured count as 0")]
-    #[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
-    #[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
-        State::AtMaximum, "MEASURED; maxReplicas is 9")]
-    #[case::at_minimum(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")],
-        State::AtMinimum, "MEASURED; minReplicas is 2")]
-    #[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
-        State::RateLimited, "MEASURED; policies allow 4 for now")]
-    #[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
-        State::Stabilizing, "MEASURED; stabilization holds 4")]
-    #[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
-        State::Paused, "paused by annotation; MEASURED")]
-    #[case::off(0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
-        State::Off, "autoscaling is off because another client scaled it to 0")]
-    #[case::failing(4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
-        State::Failing, "FailedGetResourceMetric!")]
-    fn state_and_sentence_follow_from_the_status(
-        #[case] current: i32,
-        #[case] desired: i32,
-        #[case] other: &[Value],
-        #[case] state: State,
-        #[case] sentence: &str,
-    ) {
-        let report = ShortReport::new(&hpa(current, desired, other), &Settings::default());
-        let sentence = sentence.replace("MEASURED", MEASURED);
-        assert_eq!((report.state, report.sentence), (state, sentence));
-        assert_eq!(report.load, Some(1.5));
-    }
-
-    #[test]
-    fn load_within_the_tolerance_is_steady() {
-        let report = ShortReport::new(&hpa(4, 4, &[]), &Settings::default().with_tolerance(0.6));
-        assert_eq!((report.state, &*report.sentence), (State::Steady, MEASURED));
-        let mut new = hpa(0, 0, &[]);
-        new.status = <_>::default();
-        assert_eq!(ShortReport::new(&new, &Settings::default()).state, State::New);
-    }
-
-    #[test]
-    fn dry_run_needs_no_status() {
-        let mut hpa = hpa(4, 4, &[]);
-        hpa.status = <_>::default();
-        let settings = Settings { dry_run: true, ..Settings::default() };
-        let report = ShortReport::new(&hpa, &settings);
-        let expected = (State::DryRun, "dry run by annotation; nothing is written");
-        assert_eq!((report.state, &*report.sentence), expected);
-    }
-
-    #[rstest]
-    #[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
-    #[case::ended("False", State::WaitingForPods,
-        "MEASURED; pods that are not ready or not measured count as 0")]
-    fn active_fallback_is_a_state(
-        #[case] status: &str,
-        #[case] state: State,
-        #[case] sentence: &str,
-    ) {
-        let active = condition("ExternalMetricFallbackActive", status, "FallbackActive");
-        let hpa = hpa(4, 4, &[active]);
-        let fallback = serde_json::from_value(json!({ "replicas": 4 })).unwrap();
-        let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
-        let settings = Settings { metrics: Some([metric].into()), ..Settings::default() };
-        let report = ShortReport::new(&hpa, &settings);
-        let sentence = sentence.replace("MEASURED", MEASURED);
-        assert_eq!((report.state, report.sentence), (state, sentence));
-        // A controller without fallbacks doesn't remove the condition.
-        let report = ShortReport::new(&hpa, &Settings::default());
-        assert_eq!(report.state, State::WaitingForPods);
-    }
-
-    #[test]
-    fn metric_without_value_is_named() {
-        let mut hpa = hpa(4, 4, &[]);
-        hpa.spec.metrics.push(serde_json::from_value(metric("memory", 30)).unwrap());
-        hpa.status.current_metrics.push(MetricStatus::default());
-        let report = ShortReport::new(&hpa, &Settings::default());
-        let expected = format!("no value of memory, so it only scales up; {MEASURED}");
-        assert_eq!((report.state, report.sentence), (State::MetricMissing, expected));
-    }
-
-    #[rstest]
-    #[case(
-        "ScalingActive",
-        "FailedGetResourceMetric",
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
-         get metrics for resource cpu: unable to fetch metrics from resource metrics API: the \
-         server could not find the requested resource (get pods.metrics.k8s.io)",
-        "cpu cannot be read: the server could not find the requested resource (get \
-         pods.metrics.k8s.io)"
-    )]
-    #[case(
-        "ScalingActive",
-        "FailedGetResourceMetric",
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: missing \
-         request for cpu in container app of Pod web-1",
-        "cpu cannot be read: missing request for cpu in container app of Pod web-1"
-    )]
-    #[case(
-        "ScalingActive",
-        "FailedGetResourceMetric",
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
-         get metrics for resource cpu: no metrics returned from resource metrics API",
-        "cpu cannot be read: no metrics returned from resource metrics API"
-    )]
-    #[case(
-        "AbleToScale",
-        "FailedGetScale",
-        "the HPA controller was unable to get the target's current scale: deployments.apps \
-         \"web\" not found",
-        "the target cannot be read: deployments.apps \"web\" not found"
-    )]
-    fn sentence_starts_with_the_cause(
-        #[case] kind: &str,
-        #[case] reason: &str,
-        #[case] message: &str,
-        #[case] expected: &str,
-    ) {
-        let failed =
-            json!({ "type": kind, "status": "False", "reason": reason, "message": message });
-        let report = ShortReport::new(&hpa(4, 4, &[failed]), &Settings::default());
-        assert_eq!(report.sentence, expected);
     }
 }

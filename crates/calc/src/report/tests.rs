@@ -1,4 +1,5 @@
 mod advice;
+mod short;
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::{
     history::ScaleEvent,
     pause::Pause,
     readings::{MetricsApi, PodSample, ReadError, Reading},
-    settings::MetricSettings,
+    settings::{MetricSettings, SettingPolicy},
 };
 
 const NOW: i64 = 10_000;
@@ -429,7 +430,8 @@ fn pause_is_the_first_change_while_metrics_ask_for_none() {
     let mut inputs = inputs(json!({}));
     inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
-    let start = "is paused by annotation and stays at 4: cpu is at 71% of requests, target 66%; within";
+    let start =
+        "is paused by annotation and stays at 4: cpu is at 71% of requests, target 66%; within";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
     contains(&report, "stays at 4 without the pause, until the metrics ask for other replicas");
@@ -452,7 +454,7 @@ fn dry_run_would_scale_and_writes_nothing() {
     let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
     inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
     let report = inputs.report();
-    let start = "is in dry run by annotation and would scale from 4 to 10: cpu is at 150%";
+    let start = "is in dry run by annotation and would scale from 4 to 8: cpu is at 150%";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert!(report.sentence.ends_with("; nothing is written"), "{}", report.sentence);
     contains(&report, "Remove the annotation autoscaling.hpa-rs.dev/dry-run");

@@ -27,8 +27,8 @@ pub use self::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
     resolve::{
-        MAX_ANNOTATION_LEN, OwnSettings, Place, ProblemKind, Resolved, SettingPolicy,
-        SettingProblem, limited_annotation,
+        IgnoredSettings, MAX_ANNOTATION_LEN, OwnSettings, Place, ProblemKind, Resolved,
+        SettingPolicy, SettingProblem, limited_annotation,
     },
     table::{DOMAIN, SETTINGS, Setting},
 };

@@ -54,6 +54,23 @@ pub struct OwnSettings {
     pub applied: String,
     /// Those that are ignored, or not used as written, and why.
     pub problems: String,
+    /// Those without effect, because kube-controller-manager handles the autoscaler.
+    pub ignored: IgnoredSettings,
+}
+
+/// Settings that hold a controller back, and that kube-controller-manager ignores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredSettings {
+    /// A pause.
+    pub pause: bool,
+    /// A dry run.
+    pub dry_run: bool,
+}
+
+impl IgnoredSettings {
+    pub(crate) fn is_any(self) -> bool {
+        self.pause || self.dry_run
+    }
 }
 
 /// A setting that is ignored, or not used as it is written.
@@ -155,6 +172,16 @@ impl Settings {
             }
         }
         resolver.finish()
+    }
+
+    /// The settings of an autoscaler that kube-controller-manager handles: these, because it ignores
+    /// those of annotations and fields. [`OwnSettings::ignored`] has those that a user counts on.
+    #[must_use]
+    pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
+        let own = self.for_autoscaler(hpa, policy).settings;
+        let ignored = IgnoredSettings { pause: own.pause != self.pause, dry_run: own.dry_run };
+        let own = OwnSettings { ignored, ..OwnSettings::default() };
+        Self { own: ignored.is_any().then(|| Arc::new(own)), ..self }
     }
 }
 

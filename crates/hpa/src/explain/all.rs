@@ -37,10 +37,11 @@ pub(super) async fn run(
     }
     let policy = setting_policy(&arguments.autoscaling);
     let problems = all.iter().filter_map(|autoscaler| {
-        let own = settings.for_autoscaler(&autoscaler.hpa, &policy).settings;
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
+        let report = autoscaler.short_report(settings, &policy);
+        let is_problem = report.is_problem();
+        let ShortReport { state, sentence, .. } = report;
         let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
-        state.is_problem().then_some(problem)
+        is_problem.then_some(problem)
     });
     let mut problems: Vec<_> = problems.collect();
     problems.sort_by(|left, right| {

@@ -120,14 +120,14 @@ impl Cluster {
         let started = Timestamp::now();
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
+        // A controller that has a record of the autoscaler may not have stored its status yet.
+        let is_reference = controller.is_reference() && past.is_err();
+        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         let target = self.target(&hpa).await;
         if let Err(unavailable) = &target {
             self.require_rights(&hpa, &settings, unavailable)?;
         }
         let idle = if past.is_ok() { None } else { self.idle(&controller).await };
-        // A controller that has a record of the autoscaler may not have stored its status yet.
-        let is_reference = controller.is_reference() && past.is_err();
-        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         let scale = target.as_ref().map(|target| target.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
         let selector = scale.as_ref().ok().and_then(usable_selector);

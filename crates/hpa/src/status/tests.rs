@@ -265,9 +265,12 @@ fn built_in_controller_is_described_by_what_was_read(
     "kube-controller-manager stored the status of 1 autoscaler last, most recently 10s ago: shop/web"
 )]
 #[case::paused(
-    |it: &mut Observed| it.autoscalers[0] = autoscaler("web", json!([
-        condition("Paused", "True", "PausedByAnnotation", ""),
-    ])),
+    |it: &mut Observed| {
+        it.autoscalers[0] = autoscaler("web", json!([
+            condition("Paused", "True", "PausedByAnnotation", ""),
+        ]));
+        annotate(&mut it.autoscalers[0].hpa, "pause", "true");
+    },
     Level::Warning, "1 autoscaler paused by annotation"
 )]
 #[case::fallback(
@@ -304,6 +307,19 @@ fn each_problem_is_found(
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].0, level);
     assert!(problems[0].1.contains(text), "{problems:?}");
+}
+
+#[test]
+fn pause_that_the_built_in_controller_ignores_is_a_problem() {
+    let mut observed = healthy();
+    let paused = json!([condition("Paused", "True", "PausedByAnnotation", "")]);
+    observed.autoscalers[0] = autoscaler("web", paused);
+    annotate(&mut observed.autoscalers[0].hpa, "pause", "true");
+    observed.autoscalers[0].manager = Some("kube-controller-manager".into());
+    let texts: Vec<_> = problems(&observed).into_iter().map(|(_, text)| text).collect();
+    let expected = "1 autoscaler with a pause that kube-controller-manager ignores: shop/web";
+    assert!(texts.iter().any(|text| text == expected), "{texts:?}");
+    assert!(!texts.iter().any(|text| text.contains("paused by annotation")), "{texts:?}");
 }
 
 #[test]
