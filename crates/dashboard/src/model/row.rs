@@ -46,6 +46,8 @@ pub(crate) struct Row {
     pub(crate) max: i32,
     /// The settings that its controller applies, and the next change of scheduled bounds.
     pub(crate) settings: Option<String>,
+    /// Whether settings have no effect, or not as they are written. The sentence says which.
+    pub(crate) has_wrong_settings: bool,
     /// The largest value of a metric divided by its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
@@ -60,7 +62,7 @@ impl Row {
     ) -> Self {
         let bounds = settings.bounds_at(&hpa.spec, now);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
-        let ShortReport { state, sentence, load, .. } = ShortReport::new(hpa, settings);
+        let ShortReport { state, sentence, load, warnings, .. } = ShortReport::new(hpa, settings);
         Self {
             namespace: id.namespace.clone(),
             name: id.name.clone(),
@@ -73,6 +75,7 @@ impl Row {
             min: bounds.min_replicas,
             max: bounds.max_replicas,
             settings: own_settings(hpa, settings),
+            has_wrong_settings: !warnings.is_empty(),
             load,
             last_scale: status.last_scale_time,
         }

@@ -293,6 +293,10 @@ fn built_in_controller_is_described_by_what_was_read(
     },
     Level::Warning, "1 autoscaler in dry run by annotation, so nothing is written: shop/web"
 )]
+#[case::misspelled_setting(
+    |it: &mut Observed| annotate(&mut it.autoscalers[0].hpa, "paused", "true"),
+    Level::Warning, "1 autoscaler with settings that are not used as written (InvalidSettings)"
+)]
 #[case::no_autoscalers(
     |it: &mut Observed| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
 )]
