@@ -70,7 +70,13 @@ pub(super) fn advise(
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
     advice.extend(warnings.map(|(warning, text)| match warning {
         Warning::InvalidSettings => format!("Correct the {text}."),
-        _ => format!("Remove the annotation, or let hpa run handle the autoscaler: {text}."),
+        Warning::PauseIgnored => {
+            format!("Remove the annotation autoscaling.hpa-rs.dev/pause: {text}.")
+        }
+        Warning::DryRunIgnored => format!(
+            "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
+             decisions: {text}."
+        ),
     }));
     if inputs.settings.pause != Pause::NONE {
         advice.push(

@@ -35,16 +35,13 @@ pub(super) fn warnings(
         let problems = go_text::cut(problems.to_owned(), MAX_PROBLEMS_LEN);
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
     }
-    for (is_ignored, warning, what) in [
-        (own.ignored.pause, Warning::PauseIgnored, "pause"),
-        (own.ignored.dry_run, Warning::DryRunIgnored, "dry run"),
-    ] {
-        if is_ignored {
-            let text = format!(
-                "the {what} has no effect: kube-controller-manager handles it, by its status"
-            );
-            warnings.push((warning, text));
-        }
+    let handler = "kube-controller-manager handles it, by its status";
+    if own.ignored.pause {
+        warnings.push((Warning::PauseIgnored, format!("the pause has no effect: {handler}")));
+    }
+    if own.ignored.dry_run {
+        let text = format!("the dry run holds only hpa run back: {handler}");
+        warnings.push((Warning::DryRunIgnored, text));
     }
     warnings
 }

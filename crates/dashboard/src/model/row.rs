@@ -70,7 +70,7 @@ impl Row {
             target: format!("{}/{}", target.kind, target.name),
             state,
             sentence,
-            current: current_replicas(hpa).filter(|_| state != State::New),
+            current: current_replicas(hpa).filter(|_| !status.conditions.is_empty()),
             desired: desired_replicas(hpa),
             min: bounds.min_replicas,
             max: bounds.max_replicas,

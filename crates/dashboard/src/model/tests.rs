@@ -81,8 +81,8 @@ fn dry_run_is_a_setting_though_no_status_says_so() {
     }
     let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
     let row = Row::new(id("web"), &hpa, &settings, at(0));
-    assert_eq!(row.state, State::DryRun);
-    assert_eq!(row.settings.as_deref(), Some("dry-run=true, tolerance=0.2"));
+    assert_eq!((row.state, row.current, row.desired), (State::DryRun, None, None));
+    assert_eq!(row.settings.as_deref(), Some("dry-run=true, tolerance=200m"));
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) struct ObservedAutoscaler {
     pub(crate) hpa: HorizontalPodAutoscaler,
     pub(super) created: Option<Timestamp>,
     /// The field manager that stored the status last.
-    pub(super) manager: Option<String>,
+    pub(crate) manager: Option<String>,
     /// The time of that manager's last write of the status.
     pub(super) stored: Option<Timestamp>,
 }

@@ -80,7 +80,7 @@ fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
 }
 
 #[rstest]
-#[case::unknown_name("paused", "paused is not a setting (did you mean pause?); ignored.")]
+#[case::unknown_name("paused", "paused is not a setting (did you mean pause?); ignored")]
 #[case::invalid_value("pause", "pause must be ")]
 fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expected: &str) {
     let mut inputs = inputs(json!({}));

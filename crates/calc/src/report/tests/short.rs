@@ -106,7 +106,7 @@ fn pause_holds_only_with_a_controller_that_reads_it() {
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
         "{MEASURED}; pods that are not ready or not measured count as 0; the pause has no effect: \
-         kube-controller-manager handles it, by its status; the dry run has no effect: \
+         kube-controller-manager handles it, by its status; the dry run holds only hpa run back: \
          kube-controller-manager handles it, by its status"
     );
     assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));
