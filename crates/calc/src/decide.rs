@@ -240,6 +240,9 @@ impl<'a> Plan<'a> {
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+/// The setting that is a schedule of bounds.
+pub(crate) const BOUNDS: &str = "bounds";
+
 const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
 const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
@@ -307,7 +310,8 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, and what is wrong with them.
     fn report_settings(&mut self, schedule: Option<&str>) {
-        let Some(OwnSettings { applied, problems }) = self.settings.own.as_deref() else {
+        let own = self.settings.own.as_deref().filter(|own| !own.ignored.is_any());
+        let Some(OwnSettings { applied, problems, .. }) = own else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;
         };
@@ -358,7 +362,7 @@ impl Decision<'_> {
         let is_allowed = (of_spec.min_replicas..=of_spec.max_replicas).contains(desired);
         if is_bound || !is_allowed {
             let text = format!("{schedule}, without the schedule {of_spec}");
-            self.explanation.effects.push(SettingEffect { setting: "bounds", text });
+            self.explanation.effects.push(SettingEffect { setting: BOUNDS, text });
         }
     }
 

@@ -27,6 +27,9 @@ use crate::{
 /// default length.
 pub(crate) const RECOVERY: SignedDuration = SignedDuration::from_secs(30);
 
+/// The name of the setting.
+pub(crate) const FALLBACK: &str = "fallback";
+
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
 
@@ -95,7 +98,7 @@ impl<'a> Fallbacks<'a> {
                 RECOVERY.as_secs()
             ),
         };
-        let effect = SettingEffect { setting: "fallback", text };
+        let effect = SettingEffect { setting: FALLBACK, text };
         Some(FallbackProposal { replicas, name: format!("the fallback of {name}"), effect })
     }
 

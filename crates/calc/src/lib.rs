@@ -91,6 +91,7 @@ pub mod replicas;
 pub mod report;
 pub mod selector;
 pub mod settings;
+pub mod similar;
 mod status;
 pub mod validation;
 

@@ -218,6 +218,7 @@ fn report_has_the_effective_bounds_and_their_next_change() {
                 1:00:00), by the schedule\n";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("minReplicas is 6, metrics ask for 3; bounds: "), "{text}");
+    assert_eq!(text.matches("\n  bounds: ").count(), 1, "{text}");
 }
 
 /// Like [`Run::new`], from zero replicas, with `zero-after` of one minute.

@@ -72,9 +72,11 @@ export const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : "
 /** The states, most urgent first, with their names. */
 export const STATES = {
   failing: "Failing",
+  fallback: "Fallback",
   atMaximum: "At maximum",
   off: "Off",
   paused: "Paused",
+  dryRun: "Dry run",
   new: "No status",
   metricMissing: "Metric missing",
   waitingForPods: "Waiting for pods",

@@ -255,7 +255,7 @@ function fill(entry) {
   }
   const settings = row.settings === null ? "" : `Settings: ${row.settings}`;
   cells.sentence.title = settings === "" ? row.sentence : `${row.sentence}\n${settings}`;
-  setSettings(cells.name, settings);
+  setSettings(cells.name, settings, row.hasWrongSettings);
   setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
   const isChanging = row.desired !== null && row.current !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
@@ -265,15 +265,19 @@ function fill(entry) {
 }
 
 /** Marks an autoscaler that doesn't have the settings of the controller's flags only. */
-function setSettings(cell, settings) {
-  const mark = cell.querySelector(".settings");
-  if (settings === "") {
+function setSettings(cell, settings, isWrong) {
+  let mark = cell.querySelector(".settings");
+  if (settings === "" && !isWrong) {
     mark?.remove();
-  } else if (mark === null) {
-    cell.append(" ", element("span", { className: "tag settings", textContent: "settings", title: settings }));
-  } else {
-    mark.title = settings;
+    return;
   }
+  if (mark === null) {
+    mark = element("span", { className: "tag settings" });
+    cell.append(" ", mark);
+  }
+  mark.classList.toggle("wrong", isWrong);
+  setText(mark, isWrong ? "invalid settings" : "settings");
+  mark.title = settings;
 }
 
 function showAge({ cells, row }) {
@@ -297,7 +301,7 @@ export function badge(state) {
 }
 
 const ICONS = {
-  failing: "✕", atMaximum: "▲", off: "○", paused: "❙❙", new: "?",
+  failing: "✕", fallback: "↯", atMaximum: "▲", off: "○", paused: "❙❙", dryRun: "◇", new: "?",
   metricMissing: "◌", waitingForPods: "…", scaling: "↕", rateLimited: "⇥", stabilizing: "≈", atMinimum: "▽", steady: "✓",
 };
 

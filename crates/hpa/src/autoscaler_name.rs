@@ -1,6 +1,7 @@
 //! The autoscaler that a command names, as `NAME` or `NAMESPACE/NAME`.
 
 use anyhow::bail;
+use hpa_calc::similar::is_similar;
 use kube::Client;
 use serde_json::Value;
 
@@ -8,7 +9,6 @@ use crate::{
     args::TargetApi,
     kubectl::{escape, get, missing_namespace},
     manifests::text,
-    similar::is_similar,
 };
 
 /// If a namespace has more autoscalers, an error doesn't name them.

@@ -1,6 +1,7 @@
 //! Clients for commands that take the flags of kubectl.
 
 use anyhow::{anyhow, bail};
+use hpa_calc::similar::is_similar;
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
 use hpa_metrics::describe;
 use http::Request;
@@ -12,7 +13,6 @@ use serde_json::Value;
 use crate::{
     args::{KubectlArguments, to_std},
     manifests::text,
-    similar::is_similar,
     version,
 };
 

@@ -58,7 +58,6 @@ mod schedule;
 mod serve;
 mod shadow;
 mod signals;
-mod similar;
 mod simulate;
 mod status;
 mod terminal;

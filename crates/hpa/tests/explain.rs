@@ -262,7 +262,7 @@ async fn pause_counts_only_for_a_controller_that_heeds_it() {
     let cluster = Cluster::new(changed(4, objects::cpu_metric(30), pause)).await;
     cluster
         .expect(&[
-            "shop/web paused by annotation, stays at 4: ",
+            "shop/web is paused by annotation and stays at 4: ",
             "; without the pause, scaled to 8",
             "scales to 8 without the pause",
         ])
@@ -600,6 +600,10 @@ async fn dead_controller_scales_nothing() {
     let advice = "No controller acts on this autoscaler: no controller has renewed the lease \
                   shop/hpa";
     cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
+    let all = cluster.explain(&["-A"]).await;
+    let first =
+        "No controller acts on 1 autoscaler: no controller has renewed the lease shop/hpa for ";
+    assert!(all.starts_with(first), "{all}");
     let cluster = held("kube-controller-manager", &[built_in(old)]).await;
     cluster.expect(&[&format!("{dead}kube-system/kube-controller-manager for ")]).await;
 
@@ -614,6 +618,8 @@ async fn dead_controller_scales_nothing() {
     ] {
         let output = held(manager, leases).await.explain(&["shop/web"]).await;
         assert!(!output.contains("has renewed"), "{manager}: {output}");
+        let all = held(manager, leases).await.explain(&["-A"]).await;
+        assert!(!all.contains("has renewed"), "{manager}: {all}");
     }
 }
 
@@ -675,7 +681,7 @@ async fn all_autoscalers_with_a_problem_are_one_line_each() {
     let output = cluster.explain(&["-A"]).await;
     let line = "shop/web  cpu cannot be read: no metrics returned from resource metrics API\n";
     assert!(output.starts_with(line), "{output}");
-    assert!(output.contains("1 of 1 autoscaler fails"), "{output}");
+    assert!(output.contains("1 of 1 autoscaler has a problem"), "{output}");
     let held = |all: &mut Vec<Value>| {
         let condition = |kind: &str, reason: &str| {
             json!({ "type": kind, "status": "True", "reason": reason, "message": "",

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use super::{
     Inputs, MetricReport, headline,
     phrases::{age, names},
+    warning::{Warning, warnings},
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
@@ -69,9 +70,27 @@ pub(super) fn advise(
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_pods(inputs, metrics));
+    let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
+    advice.extend(warnings.map(|(warning, text)| match warning {
+        Warning::InvalidSettings => format!("Correct the {text}."),
+        Warning::PauseIgnored => {
+            format!("Remove the annotation autoscaling.hpa-rs.dev/pause: {text}.")
+        }
+        Warning::DryRunIgnored => format!(
+            "Remove the annotation autoscaling.hpa-rs.dev/dry-run, unless hpa run compares its \
+             decisions: {text}."
+        ),
+    }));
     if inputs.settings.pause != Pause::NONE {
         advice.push(
             "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
+                .to_owned(),
+        );
+    }
+    if inputs.settings.dry_run {
+        advice.push(
+            "Remove the annotation autoscaling.hpa-rs.dev/dry-run to let the controller write its \
+             decisions."
                 .to_owned(),
         );
     }
@@ -393,6 +412,10 @@ fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
 /// What the controller's last status adds.
 fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
     let (status, hpa) = (&inputs.hpa.status, &inputs.hpa);
+    if inputs.settings.dry_run {
+        // The status is not that of the controller.
+        return Vec::new();
+    }
     if status.conditions.is_empty() {
         return vec![
             "No controller has stored a status yet. Check that one is running and handles this \

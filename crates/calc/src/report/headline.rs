@@ -8,6 +8,7 @@ use crate::{
     explain::{Measurement, MetricFailure, counted, status_value, target_value},
     history::Direction,
     pause::Pause,
+    settings::Settings,
 };
 
 /// The decision and its reason. `doubt` says why the scaling may not happen.
@@ -29,15 +30,26 @@ pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&
             let verb = if doubt.is_some() { "would scale" } else { "scales" };
             format!("{verb} from {} to {to}", scale.spec_replicas)
         }
+        (Ok(scale), None) if inputs.settings.dry_run => {
+            format!("would stay at {}", scale.spec_replicas)
+        }
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
     };
-    let pause = match inputs.settings.pause {
-        Pause::NONE => String::new(),
-        Pause::BOTH => "paused by annotation, ".to_owned(),
-        pause => format!("{pause} by annotation, "),
-    };
+    let held = held(&inputs.settings);
     let doubt = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
-    format!("{pause}{outcome}: {why}{doubt}")
+    format!("{held}{outcome}: {why}{doubt}")
+}
+
+/// The annotations that prevent scaling, before the outcome.
+fn held(settings: &Settings) -> String {
+    let pause = match settings.pause {
+        Pause::NONE => None,
+        Pause::BOTH => Some("is paused by annotation and "),
+        Pause { up: true, .. } => Some("is paused for scaling up by annotation and "),
+        Pause { .. } => Some("is paused for scaling down by annotation and "),
+    };
+    let dry_run = settings.dry_run.then_some("is in dry run by annotation and ");
+    pause.into_iter().chain(dry_run).collect()
 }
 
 /// Metrics that the controller reads, by its status, but that could not be read here, with their

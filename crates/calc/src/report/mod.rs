@@ -13,6 +13,7 @@ mod metrics;
 mod phrases;
 mod short;
 mod text;
+mod warning;
 
 use std::borrow::Cow;
 
@@ -26,6 +27,7 @@ pub use self::{
     metrics::{MetricReport, PodReport, UnselectedSamples},
     short::{ShortReport, State},
     text::Words,
+    warning::Warning,
 };
 pub use crate::settings::Bounds;
 use crate::{
@@ -113,9 +115,12 @@ pub struct Report {
     pub at: Timestamp,
     /// What happens and why, in one sentence.
     pub sentence: String,
-    /// Why the scaling that the inputs ask for may not happen: no controller runs, a condition that
-    /// the controller reported last, or a past that is not known.
+    /// Why the scaling that the inputs ask for may not happen: a dry run, no controller runs, a
+    /// condition that the controller reported last, or a past that is not known.
     pub doubt: Option<String>,
+    /// Whether nothing is written for the autoscaler.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// What determined the desired replicas.
     pub reason: Reason,
     /// The target's `spec.replicas`. Absent if the scale could not be read.
@@ -163,7 +168,8 @@ impl Report {
         let decision = inputs.decide();
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
-        let doubt = doubt.filter(|_| decision.scale_to().is_some());
+        let dry_run = inputs.settings.dry_run.then(|| "nothing is written".to_owned());
+        let doubt = dry_run.or(doubt).filter(|_| decision.scale_to().is_some());
         let doubt = doubt.or_else(|| headline::doubt(inputs, &decision));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::report(inputs, explanation);
@@ -178,6 +184,7 @@ impl Report {
             at: *now,
             sentence: headline::sentence(inputs, &decision, doubt.as_deref()),
             doubt,
+            dry_run: inputs.settings.dry_run,
             reason: explanation.reason(),
             current_replicas: scale.map(|scale| scale.spec_replicas),
             status_replicas: scale.map(|scale| scale.status_replicas),

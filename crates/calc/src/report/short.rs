@@ -2,16 +2,25 @@
 
 use serde::Serialize;
 
-use super::{Report, Trigger};
+use super::{
+    Report, Trigger,
+    warning::{Warning, warnings},
+};
 use crate::{
     api::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
         MetricSpec, MetricStatus,
     },
     explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
+    fallback::FALLBACK,
+    go_text,
+    pause::Pause,
     replicas::Rule,
     settings::{Settings, Tolerances},
 };
+
+/// The maximum length of the text about fallbacks, in characters.
+const MAX_FALLBACK_LEN: usize = 300;
 
 /// The condition of an autoscaler, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -20,12 +29,16 @@ use crate::{
 pub enum State {
     /// The target or all metrics can't be read, or the scale can't be written.
     Failing,
+    /// The fallback of a metric that fails determines the replicas.
+    Fallback,
     /// `maxReplicas` prevents what the metrics ask for.
     AtMaximum,
     /// Another client scaled the target to zero.
     Off,
     /// The pause annotation prevents scaling.
     Paused,
+    /// The dry-run annotation prevents all writes, also of the status.
+    DryRun,
     /// No controller has stored a status.
     New,
     /// Some metrics have no value, so that the target is not scaled down.
@@ -54,6 +67,8 @@ pub struct ShortReport {
     pub sentence: String,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
+    /// What is wrong with its settings. The sentence says it too.
+    pub warnings: Vec<Warning>,
 }
 
 impl State {
@@ -64,14 +79,32 @@ impl State {
 }
 
 impl ShortReport {
-    /// Reads the status. The settings are those of the controller, as far as they are known.
+    /// Reads the status. The settings are those with which the controller that stored it decides, as
+    /// far as they are known: see [`Settings::for_built_in`].
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
         let measured = largest(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
-        let measured = measured.map(|(measurement, _)| measurement.to_string());
-        let sentence = one_line(&sentence(hpa, state, measured)).into_owned();
-        Self { state, sentence, load }
+        let measured = match active_fallback(hpa, settings) {
+            Some(active) => Some(go_text::cut(
+                format!("a fallback is active: {}", active.message),
+                MAX_FALLBACK_LEN,
+            )),
+            None => measured.map(|(measurement, _)| measurement.to_string()),
+        };
+        let mut sentence = sentence(hpa, state, measured);
+        let (warnings, texts): (Vec<_>, Vec<_>) = warnings(hpa, settings).into_iter().unzip();
+        for text in texts {
+            sentence.push_str("; ");
+            sentence.push_str(&text);
+        }
+        Self { state, sentence: one_line(&sentence).into_owned(), load, warnings }
+    }
+
+    /// Whether the autoscaler fails, can't do what its metrics ask for, or has settings without
+    /// effect.
+    pub fn is_problem(&self) -> bool {
+        self.state.is_problem() || !self.warnings.is_empty()
     }
 }
 
@@ -80,12 +113,16 @@ impl Report {
     pub fn state(&self, reported: State) -> State {
         let is_paused = self.changes.iter().any(|change| change.trigger == Trigger::Unpause);
         let has_failed = self.metrics.iter().any(|metric| metric.explanation.failure.is_some());
+        let mut effects = self.metrics.iter().flat_map(|metric| &metric.explanation.effects);
+        let has_fallback = effects.any(|effect| effect.setting == FALLBACK);
         match self.reason {
+            _ if self.dry_run => State::DryRun,
             _ if self.doubt.is_some() => reported,
             Reason::Failed => State::Failing,
             Reason::ScalingDisabled => State::Off,
             _ if is_paused => State::Paused,
             _ if reported == State::New => reported,
+            _ if has_fallback => State::Fallback,
             Reason::MaxReplicas => State::AtMaximum,
             _ if self.scale_to.is_some() => State::Scaling,
             _ if has_failed => State::MetricMissing,
@@ -113,6 +150,9 @@ impl Report {
 
 fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) -> State {
     let status = &hpa.status;
+    if settings.dry_run {
+        return State::DryRun;
+    }
     if status.conditions.is_empty() {
         return State::New;
     }
@@ -120,8 +160,12 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         let is_off = failed.reason == ConditionReason::ScalingDisabled;
         return if is_off { State::Off } else { State::Failing };
     }
-    if status.is_true(&ConditionType::Paused) {
+    // Another controller doesn't remove the condition.
+    if status.is_true(&ConditionType::Paused) && settings.pause != Pause::NONE {
         return State::Paused;
+    }
+    if active_fallback(hpa, settings).is_some() {
+        return State::Fallback;
     }
     let limited = reason(hpa, &ConditionType::ScalingLimited);
     match (limited, reason(hpa, &ConditionType::AbleToScale)) {
@@ -141,6 +185,18 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
             if load.is_some_and(|load| load > up) { State::WaitingForPods } else { State::Steady }
         }
     }
+}
+
+/// The condition of an active fallback. Another controller doesn't remove it.
+fn active_fallback<'a>(
+    hpa: &'a HorizontalPodAutoscaler,
+    settings: &Settings,
+) -> Option<&'a Condition> {
+    let mut metrics = settings.metrics.iter().flat_map(|metrics| metrics.iter());
+    let active = hpa.status.condition(&ConditionType::ExternalMetricFallbackActive);
+    active.filter(|condition| {
+        condition.status == ConditionStatus::True && metrics.any(|one| one.fallback.is_some())
+    })
 }
 
 /// The condition that prevents scaling.
@@ -190,6 +246,7 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
     let (status, spec) = (&hpa.status, &hpa.spec);
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
+        State::DryRun => return "dry run by annotation; nothing is written".to_owned(),
         State::Failing => return failed(hpa).map(|failed| cause(hpa, failed)).unwrap_or_default(),
         State::Off => return "autoscaling is off because another client scaled it to 0".to_owned(),
         State::Paused => {
@@ -212,7 +269,9 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
         State::RateLimited => format!("policies allow {} for now", status.desired_replicas),
         State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
         State::WaitingForPods => "pods that are not ready or not measured count as 0".to_owned(),
-        State::Steady => return measured.unwrap_or_else(|| "no metric is reported".to_owned()),
+        State::Steady | State::Fallback => {
+            return measured.unwrap_or_else(|| "no metric is reported".to_owned());
+        }
     };
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
@@ -267,144 +326,5 @@ fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     match name {
         Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
         None => rest.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn metric(name: &str, utilization: i32) -> Value {
-        let target = json!({ "type": "Utilization", "averageUtilization": utilization });
-        json!({ "type": "Resource", "resource": { "name": name, "target": target } })
-    }
-
-    fn used(name: &str, utilization: i32) -> Value {
-        let current = json!({ "averageUtilization": utilization, "averageValue": "100m" });
-        json!({ "type": "Resource", "resource": { "name": name, "current": current } })
-    }
-
-    fn condition(kind: &str, status: &str, reason: &str) -> Value {
-        json!({ "type": kind, "status": status, "reason": reason, "message": format!("{reason}!") })
-    }
-
-    /// Four replicas at 90 % of a target of 60 %, unless `other` says otherwise.
-    fn hpa(current: i32, desired: i32, other: &[Value]) -> HorizontalPodAutoscaler {
-        let mut conditions = vec![
-            condition("AbleToScale", "True", "ReadyForNewScale"),
-            condition("ScalingActive", "True", "ValidMetricFound"),
-            condition("ScalingLimited", "False", "DesiredWithinRange"),
-        ];
-        for condition in other {
-            conditions.retain(|usual| usual["type"] != condition["type"]);
-            conditions.push(condition.clone());
-        }
-        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
-        serde_json::from_value(json!({
-            "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9,
-                "metrics": [metric("cpu", 60)] },
-            "status": { "currentReplicas": current, "desiredReplicas": desired,
-                "conditions": conditions, "currentMetrics": [used("cpu", 90)] },
-        }))
-        .unwrap()
-    }
-
-    const MEASURED: &str = "cpu is at 90% of requests, target 60%";
-
-    #[rstest]
-    #[case::waiting(4, 4, &[], State::WaitingForPods,
-        "MEASURED; pods that are not ready or not measured count as 0")]
-    #[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
-    #[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
-        State::AtMaximum, "MEASURED; maxReplicas is 9")]
-    #[case::at_minimum(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")],
-        State::AtMinimum, "MEASURED; minReplicas is 2")]
-    #[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
-        State::RateLimited, "MEASURED; policies allow 4 for now")]
-    #[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
-        State::Stabilizing, "MEASURED; stabilization holds 4")]
-    #[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
-        State::Paused, "paused by annotation; MEASURED")]
-    #[case::off(0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
-        State::Off, "autoscaling is off because another client scaled it to 0")]
-    #[case::failing(4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
-        State::Failing, "FailedGetResourceMetric!")]
-    fn state_and_sentence_follow_from_the_status(
-        #[case] current: i32,
-        #[case] desired: i32,
-        #[case] other: &[Value],
-        #[case] state: State,
-        #[case] sentence: &str,
-    ) {
-        let report = ShortReport::new(&hpa(current, desired, other), &Settings::default());
-        let sentence = sentence.replace("MEASURED", MEASURED);
-        assert_eq!((report.state, report.sentence), (state, sentence));
-        assert_eq!(report.load, Some(1.5));
-    }
-
-    #[test]
-    fn load_within_the_tolerance_is_steady() {
-        let report = ShortReport::new(&hpa(4, 4, &[]), &Settings::default().with_tolerance(0.6));
-        assert_eq!((report.state, &*report.sentence), (State::Steady, MEASURED));
-        let mut new = hpa(0, 0, &[]);
-        new.status = <_>::default();
-        assert_eq!(ShortReport::new(&new, &Settings::default()).state, State::New);
-    }
-
-    #[test]
-    fn metric_without_value_is_named() {
-        let mut hpa = hpa(4, 4, &[]);
-        hpa.spec.metrics.push(serde_json::from_value(metric("memory", 30)).unwrap());
-        hpa.status.current_metrics.push(MetricStatus::default());
-        let report = ShortReport::new(&hpa, &Settings::default());
-        let expected = format!("no value of memory, so it only scales up; {MEASURED}");
-        assert_eq!((report.state, report.sentence), (State::MetricMissing, expected));
-    }
-
-    #[rstest]
-    #[case(
-        "ScalingActive",
-        "FailedGetResourceMetric",
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
-         get metrics for resource cpu: unable to fetch metrics from resource metrics API: the \
-         server could not find the requested resource (get pods.metrics.k8s.io)",
-        "cpu cannot be read: the server could not find the requested resource (get \
-         pods.metrics.k8s.io)"
-    )]
-    #[case(
-        "ScalingActive",
-        "FailedGetResourceMetric",
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: missing \
-         request for cpu in container app of Pod web-1",
-        "cpu cannot be read: missing request for cpu in container app of Pod web-1"
-    )]
-    #[case(
-        "ScalingActive",
-        "FailedGetResourceMetric",
-        "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
-         get metrics for resource cpu: no metrics returned from resource metrics API",
-        "cpu cannot be read: no metrics returned from resource metrics API"
-    )]
-    #[case(
-        "AbleToScale",
-        "FailedGetScale",
-        "the HPA controller was unable to get the target's current scale: deployments.apps \
-         \"web\" not found",
-        "the target cannot be read: deployments.apps \"web\" not found"
-    )]
-    fn sentence_starts_with_the_cause(
-        #[case] kind: &str,
-        #[case] reason: &str,
-        #[case] message: &str,
-        #[case] expected: &str,
-    ) {
-        let failed =
-            json!({ "type": kind, "status": "False", "reason": reason, "message": message });
-        let report = ShortReport::new(&hpa(4, 4, &[failed]), &Settings::default());
-        assert_eq!(report.sentence, expected);
     }
 }

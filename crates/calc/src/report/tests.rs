@@ -1,4 +1,5 @@
 mod advice;
+mod short;
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use crate::{
     history::ScaleEvent,
     pause::Pause,
     readings::{MetricsApi, PodSample, ReadError, Reading},
+    settings::{MetricSettings, SettingPolicy},
 };
 
 const NOW: i64 = 10_000;
@@ -394,6 +396,29 @@ fn unreadable_scale_has_no_decision() {
 }
 
 #[test]
+fn failing_metric_with_an_active_fallback_is_not_only_missing() {
+    let target = json!({ "type": "Value", "value": "300" });
+    let source = json!({ "metric": { "name": "queue" }, "target": target });
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": source }] }));
+    let error = ReadError::fetch(MetricsApi::External, "no such server");
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    inputs.hpa.status.conditions = vec![
+        serde_json::from_value(json!({
+            "type": "ExternalMetricFallbackActive", "status": "True", "reason": "FallbackActive",
+            "lastTransitionTime": at(60).to_string(),
+        }))
+        .unwrap(),
+    ];
+    let fallback = serde_json::from_value(json!({ "replicas": 4 })).unwrap();
+    let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
+    inputs.settings.metrics = Some([metric].into());
+    inputs.history = None;
+    let by_status = ShortReport::new(&inputs.hpa, &inputs.settings).state;
+    let by_decision = inputs.report().state(by_status);
+    assert_eq!((by_status, by_decision), (State::Fallback, State::Fallback));
+}
+
+#[test]
 fn bound_and_pause_are_listed_as_possible_changes() {
     let mut inputs = inputs(json!({ "maxReplicas": 4 }));
     let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
@@ -407,7 +432,7 @@ fn bound_and_pause_are_listed_as_possible_changes() {
     let report = inputs.report();
     assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
     contains(&report, "Remove the annotation");
-    let start = "paused by annotation, stays at 4: cpu is at 150% of requests, target 66%; ";
+    let start = "is paused by annotation and stays at 4: cpu is at 150% of requests, target 66%; ";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
 }
 
@@ -416,14 +441,35 @@ fn pause_is_the_first_change_while_metrics_ask_for_none() {
     let mut inputs = inputs(json!({}));
     inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();
-    let start = "paused by annotation, stays at 4: cpu is at 71% of requests, target 66%; within";
+    let start =
+        "is paused by annotation and stays at 4: cpu is at 71% of requests, target 66%; within";
     assert!(report.sentence.starts_with(start), "{}", report.sentence);
     assert_eq!(report.changes[0], Change { trigger: Trigger::Unpause, replicas: 4 });
     contains(&report, "stays at 4 without the pause, until the metrics ask for other replicas");
     contains(&report, "Remove the annotation");
     inputs.settings.pause = Pause { up: false, down: true };
     let report = inputs.report();
-    assert!(report.sentence.starts_with("scaling down is paused by annotation, stays at 4: "));
+    let start = "is paused for scaling down by annotation and stays at 4: ";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+}
+
+#[test]
+fn dry_run_would_scale_and_writes_nothing() {
+    let mut inputs = inputs(json!({}));
+    inputs.hpa.status.conditions.clear();
+    inputs.settings.dry_run = true;
+    let report = inputs.report();
+    let start = "is in dry run by annotation and would stay at 4: cpu is at 71%";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert_eq!(report.state(State::New), State::DryRun);
+    let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let report = inputs.report();
+    let start = "is in dry run by annotation and would scale from 4 to 8: cpu is at 150%";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert!(report.sentence.ends_with("; nothing is written"), "{}", report.sentence);
+    contains(&report, "Remove the annotation autoscaling.hpa-rs.dev/dry-run");
+    assert!(!report.to_string().contains("No controller"), "{report}");
 }
 
 #[rstest]

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     api::{ConditionType, MetricSourceType},
-    explain::{MetricExplanation, TargetValue, bytes, counted, minutes, one_line},
+    decide::BOUNDS,
+    explain::{MetricExplanation, SettingEffect, TargetValue, bytes, counted, minutes, one_line},
     history::Direction,
     pods::PodClass,
     quantity::MilliValue,
@@ -110,9 +111,10 @@ impl Report {
                 let (at, from_now) = (time(at), from_now(at, self.at));
                 writeln!(f, "; {bounds} from {at} ({from_now}), by the schedule")?;
             }
+            None if self.effects.iter().any(is_of_bounds) => writeln!(f, ", by the schedule")?,
             None => writeln!(f)?,
         }
-        for effect in &self.effects {
+        for effect in self.effects.iter().filter(|effect| !is_of_bounds(effect)) {
             writeln!(f, "  {effect}")?;
         }
         match (self.desired_replicas, self.scale_to) {
@@ -205,6 +207,11 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// Whether it is the effect of a schedule, which the line of the bounds has too.
+fn is_of_bounds(effect: &SettingEffect) -> bool {
+    effect.setting == BOUNDS
 }
 
 fn print_metric(

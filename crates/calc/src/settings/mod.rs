@@ -27,8 +27,8 @@ pub use self::{
         Aggregate, MetricSettings, MissingRequests, PodSelection, Requests, Rollout, UtilizationOf,
     },
     resolve::{
-        MAX_ANNOTATION_LEN, OwnSettings, Place, ProblemKind, Resolved, SettingPolicy,
-        SettingProblem, limited_annotation,
+        AnnotationFilter, IgnoredSettings, MAX_ANNOTATION_LEN, OwnSettings, Place, ProblemKind,
+        Resolved, SettingPolicy, SettingProblem,
     },
     table::{DOMAIN, SETTINGS, Setting},
 };

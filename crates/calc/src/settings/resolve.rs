@@ -8,13 +8,14 @@ use serde_json::{Map, Value as Json};
 use super::{
     Settings,
     metric::MetricSettings,
-    table::{SETTINGS, Setting, Target},
+    table::{DOMAIN, SETTINGS, Setting, Target},
     value::{Kind, Value},
 };
 use crate::{
     api::{HorizontalPodAutoscaler, MetricSourceType, MetricSpec, UnknownFields},
     explain::one_line,
     go_text,
+    similar::most_similar,
 };
 
 /// The maximum length of an annotation in bytes. A schedule of bounds with all entries fits.
@@ -23,6 +24,11 @@ pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 const MAX_MESSAGE_LEN: usize = 300;
 /// The maximum length of one setting in [`OwnSettings::applied`], in characters.
 const MAX_SETTING_LEN: usize = 100;
+/// The maximum length of the name of an annotation in a message, in characters. The API server allows
+/// 63 after the domain.
+const MAX_NAME_LEN: usize = 100;
+/// Unknown names of annotations beyond this number and the first one are not counted.
+const MAX_OTHER_NAMES: usize = 16;
 /// The maximum length of [`OwnSettings::problems`], in characters: what an event's message can have.
 const MAX_PROBLEMS_LEN: usize = 1000;
 
@@ -54,6 +60,23 @@ pub struct OwnSettings {
     pub applied: String,
     /// Those that are ignored, or not used as written, and why.
     pub problems: String,
+    /// Those without effect, because kube-controller-manager handles the autoscaler.
+    pub ignored: IgnoredSettings,
+}
+
+/// Settings that hold a controller back, and that kube-controller-manager ignores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredSettings {
+    /// A pause.
+    pub pause: bool,
+    /// A dry run.
+    pub dry_run: bool,
+}
+
+impl IgnoredSettings {
+    pub(crate) fn is_any(self) -> bool {
+        self.pause || self.dry_run
+    }
 }
 
 /// A setting that is ignored, or not used as it is written.
@@ -88,7 +111,7 @@ impl fmt::Display for Place {
 impl ProblemKind {
     /// Whether the setting is ignored altogether.
     pub fn is_ignored(self) -> bool {
-        matches!(self, Self::InvalidValue | Self::NotAllowed)
+        matches!(self, Self::InvalidValue | Self::NotAllowed | Self::UnknownName)
     }
 }
 
@@ -109,6 +132,9 @@ impl fmt::Display for SettingProblem {
 /// The kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
+    /// Annotations of the domain have names that no setting has. They are ignored, and reported as
+    /// one problem.
+    UnknownName,
     /// The value is not allowed. It is ignored.
     InvalidValue,
     /// The operator doesn't allow the setting. It is ignored.
@@ -148,6 +174,7 @@ impl Settings {
             own: OwnSettings::default(),
             problems: Vec::new(),
         };
+        resolver.unknown_names();
         for setting in SETTINGS {
             match &setting.target {
                 Target::Autoscaler(apply) => resolver.autoscaler(setting, *apply),
@@ -155,6 +182,16 @@ impl Settings {
             }
         }
         resolver.finish()
+    }
+
+    /// The settings of an autoscaler that kube-controller-manager handles: these, because it ignores
+    /// those of annotations and fields. [`OwnSettings::ignored`] has those that a user counts on.
+    #[must_use]
+    pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
+        let own = self.for_autoscaler(hpa, policy).settings;
+        let ignored = IgnoredSettings { pause: own.pause != self.pause, dry_run: own.dry_run };
+        let own = OwnSettings { ignored, ..OwnSettings::default() };
+        Self { own: ignored.is_any().then(|| Arc::new(own)), ..self }
     }
 }
 
@@ -170,6 +207,27 @@ struct Resolver<'a> {
 type ApplyToMetric = fn(&mut MetricSettings, &Value);
 
 impl<'a> Resolver<'a> {
+    /// Names the first annotation that may be a misspelled setting, and counts the others.
+    fn unknown_names(&mut self) {
+        let names = self.hpa.metadata.annotations.keys();
+        let mut unknown = names.filter_map(|annotation| unknown_name(annotation));
+        let Some(first) = unknown.next() else { return };
+        let first = go_text::cut(one_line(first).into_owned(), MAX_NAME_LEN);
+        let others = match unknown.take(MAX_OTHER_NAMES + 1).count() {
+            0 => String::new(),
+            1 => ", nor is 1 other".to_owned(),
+            count if count > MAX_OTHER_NAMES => {
+                format!(", nor are more than {MAX_OTHER_NAMES} others")
+            }
+            count => format!(", nor are {count} others"),
+        };
+        let similar = most_similar(&first, SETTINGS.iter().map(|setting| setting.name));
+        let similar = similar.map(|name| format!(" (did you mean {name}?)")).unwrap_or_default();
+        let place = Place::Annotation(format!("{DOMAIN}/{first}"));
+        let message = format!("is not a setting{similar}{others}");
+        self.problem(place, ProblemKind::UnknownName, &message);
+    }
+
     fn autoscaler(&mut self, setting: &'static Setting, apply: fn(&mut Settings, &Value)) {
         let annotated = self.annotation(setting);
         let hpa = self.hpa;
@@ -365,6 +423,35 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// The name of an annotation of the domain that is no setting.
+fn unknown_name(annotation: &str) -> Option<&str> {
+    let (domain, name) = annotation.split_once('/')?;
+    (domain == DOMAIN && Setting::named(name).is_none()).then_some(name)
+}
+
+/// Selects what a cache of objects needs of annotations.
+#[derive(Debug, Default)]
+pub struct AnnotationFilter {
+    unknown: usize,
+}
+
+impl AnnotationFilter {
+    /// Whether an annotation is one of the domain. Of unknown names, only as many as are counted.
+    pub fn keeps(&mut self, annotation: &str) -> bool {
+        if unknown_name(annotation).is_none() {
+            return Setting::of_annotation(annotation).is_some();
+        }
+        self.unknown += 1;
+        self.unknown <= MAX_OTHER_NAMES + 2
+    }
+
+    /// The value as far as it is needed: nothing of an unknown name, and of a long value enough to
+    /// be refused for its length.
+    pub fn limited<'a>(annotation: &str, value: &'a str) -> &'a str {
+        if unknown_name(annotation).is_some() { "" } else { limited_annotation(value) }
+    }
+}
+
 fn append(list: &mut String, separator: &str, text: &str) {
     if !list.is_empty() {
         list.push_str(separator);
@@ -424,9 +511,8 @@ fn printable(text: &str) -> String {
     go_text::cut(one_line(text).into_owned(), MAX_MESSAGE_LEN)
 }
 
-/// The start of an annotation's value, long enough to be refused for its length: what a cache of
-/// objects needs of it.
-pub fn limited_annotation(value: &str) -> &str {
+/// The start of an annotation's value, long enough to be refused for its length.
+fn limited_annotation(value: &str) -> &str {
     let mut end = value.len().min(MAX_ANNOTATION_LEN + 1);
     while !value.is_char_boundary(end) {
         end += 1;

@@ -384,6 +384,33 @@ fn operator_can_restrict_settings() {
     );
 }
 
+#[rstest]
+#[case::misspelled(&["paused"], "paused is not a setting (did you mean pause?); ignored")]
+#[case::unlike_any(&["owner"], "owner is not a setting; ignored")]
+#[case::two(&["a", "b"], "a is not a setting, nor is 1 other; ignored")]
+#[case::three(&["a", "b", "c"], "a is not a setting, nor are 2 others; ignored")]
+fn unknown_names_are_one_problem(#[case] names: &[&str], #[case] expected: &str) {
+    let annotations: Map<_, _> = names.iter().map(|name| ((*name).to_owned(), json!(""))).collect();
+    let resolved = resolve(annotations.into(), json!({}));
+    let expected = format!("annotation autoscaling.hpa-rs.dev/{expected}");
+    assert_eq!(problems(&resolved), [expected.as_str()]);
+    assert_eq!(resolved.settings.own.unwrap().problems, expected);
+}
+
+#[test]
+fn unknown_names_are_counted_as_a_cache_keeps_them() {
+    let names = (0..1000).map(|index| (format!("{}{index:04}", "x".repeat(200)), json!("true")));
+    let all = hpa(names.collect::<Map<_, _>>().into(), json!({}));
+    let (mut cached, mut filter) = (all.clone(), AnnotationFilter::default());
+    cached.metadata.annotations.retain(|name, _| filter.keeps(name));
+    let policy = SettingPolicy::default();
+    let of = |hpa| problems(&Settings::default().for_autoscaler(hpa, &policy));
+    let texts = of(&all);
+    assert_eq!(texts, of(&cached));
+    assert!(texts[0].ends_with(" is not a setting, nor are more than 16 others; ignored"));
+    assert!(texts.len() == 1 && texts[0].len() < 250, "{texts:?}");
+}
+
 /// A tenant's text has a limit, and can't forge a line of a log.
 #[test]
 fn long_and_unprintable_values_are_refused_in_short() {
@@ -396,6 +423,6 @@ fn long_and_unprintable_values_are_refused_in_short() {
     let forged = json!({ "fallback": "{\"a\\nFATAL \\u001b[31m\": 1}" });
     let message = problems(&resolve(forged, json!({}))).remove(0);
     assert!(!message.contains(char::is_control) && message.len() < 500, "{message:?}");
-    assert_eq!(limited_annotation(&long).len(), MAX_ANNOTATION_LEN + 1);
-    assert_eq!(limited_annotation("ü").len(), 2);
+    let limited = |value| AnnotationFilter::limited("autoscaling.hpa-rs.dev/pause", value).len();
+    assert_eq!((limited(&long), limited("ü")), (MAX_ANNOTATION_LEN + 1, 2));
 }

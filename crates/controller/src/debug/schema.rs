@@ -327,7 +327,7 @@ pub fn settings_of_controller(
 ) -> Settings {
     let settings = settings.with_strict_scale_to_zero(!is_reference);
     if is_reference {
-        return settings;
+        return settings.for_built_in(hpa, policy);
     }
     settings.for_autoscaler(hpa, policy).settings
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug, hash::BuildHasher};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, OwnerReference, Pod},
     defaults::apply_defaults,
-    settings::{Setting, limited_annotation},
+    settings::AnnotationFilter,
     validation::MAX_METRICS,
 };
 use hpa_testbed::decoder_tests::{Document, Plain};
@@ -80,12 +80,13 @@ impl PlainMeta {
 
 /// The annotations of this controller.
 fn known_annotations(annotations: Document<'_>) -> Plain<BTreeMap<String, String>> {
-    let mut known = BTreeMap::new();
+    let (mut known, mut filter) = (BTreeMap::new(), AnnotationFilter::default());
     for (name, value) in annotations.members()? {
-        if Setting::of_annotation(&name).is_some()
+        if filter.keeps(&name)
             && let Some(value) = optional::<String>(Some(value))?
         {
-            known.insert(name, limited_annotation(&value).to_owned());
+            let value = AnnotationFilter::limited(&name, &value).to_owned();
+            known.insert(name, value);
         }
     }
     Ok(known)
@@ -258,7 +259,7 @@ pub(crate) const PODS: [&str; 3] = [
 pub(crate) const HPAS: [&str; 2] = [
     r#"{"apiVersion":"autoscaling/v2","metadata":{"name":"web","namespace":"shop","uid":"u",
         "resourceVersion":"7","generation":2,"annotations":{"other":"x",
-            "autoscaling.hpa-rs.dev/pause":"up","autoscaling.hpa-rs.dev/dry-run":"true"},
+            "autoscaling.hpa-rs.dev/pause":"up","autoscaling.hpa-rs.dev/paused":"true","autoscaling.hpa-rs.dev/dry-run":"true"},
         "managedFields":[
             {"manager":"a","subresource":"status","time":"2026-01-01T00:00:02Z","fieldsV1":{}},
             {"manager":"b","subresource":"status","time":"2026-01-01T00:00:01Z"}]},

@@ -11,7 +11,7 @@ use hpa_calc::{
         ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus,
     },
     defaults::apply_defaults,
-    settings::{Setting, limited_annotation},
+    settings::AnnotationFilter,
     validation::MAX_METRICS,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -99,12 +99,13 @@ fn known_annotations<'de, D: Deserializer<'de>>(
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut known = BTreeMap::new();
+            let (mut known, mut filter) = (BTreeMap::new(), AnnotationFilter::default());
             while let Some(Text(name)) = map.next_key::<Text<'de>>()? {
-                if Setting::of_annotation(&name).is_none() {
+                if !filter.keeps(&name) {
                     map.next_value::<IgnoredAny>()?;
                 } else if let Some(Text(value)) = map.next_value::<Option<Text<'de>>>()? {
-                    known.insert(name.into_owned(), limited_annotation(&value).to_owned());
+                    let value = AnnotationFilter::limited(&name, &value).to_owned();
+                    known.insert(name.into_owned(), value);
                 }
             }
             Ok(known)
@@ -330,6 +331,19 @@ mod tests {
             [("autoscaling.hpa-rs.dev/dry-run", "true"), ("autoscaling.hpa-rs.dev/pause", "up")]
                 .map(|(name, value)| (name.into(), value.into()));
         assert_eq!(annotations, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn unknown_names_of_the_domain_are_kept_without_values_up_to_a_limit() {
+        let names = (0..1000).map(|index| format!("autoscaling.hpa-rs.dev/x{index}"));
+        let annotations: BTreeMap<_, _> = names.map(|name| (name, "x".repeat(99))).collect();
+        let hpa = object::<HorizontalPodAutoscaler>(json!({
+            "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
+            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
+        }));
+        let annotations = hpa.decode().expect("a valid object").metadata.annotations;
+        assert_eq!(annotations.len(), 18);
+        assert!(annotations.values().all(String::is_empty));
     }
 
     #[test]

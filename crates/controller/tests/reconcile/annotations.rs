@@ -7,6 +7,7 @@ use hpa_controller::{
     events::{EventRecorder, EventWriterConfig},
 };
 use parking_lot::Mutex;
+use rstest::rstest;
 use serde_json::json;
 
 use crate::{
@@ -18,13 +19,18 @@ const PAUSE: &str = "autoscaling.hpa-rs.dev/pause";
 
 /// The server after some reconciles of an autoscaler with this pause annotation.
 async fn reconcile_annotated(value: &str, times: usize) -> Server {
-    let server = Arc::new(Mutex::new(Server { annotations: json!({ PAUSE: value }), ..server() }));
+    reconcile_with(PAUSE, value, times).await
+}
+
+/// The server after some reconciles of an autoscaler with this annotation.
+async fn reconcile_with(name: &str, value: &str, times: usize) -> Server {
+    let server = Arc::new(Mutex::new(Server { annotations: json!({ name: value }), ..server() }));
     let mut reconciler = reconciler(&server);
     let (events, writer) =
         EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
     reconciler.events = events;
     let mut annotated = hpa();
-    annotated.metadata.annotations.insert(PAUSE.into(), value.into());
+    annotated.metadata.annotations.insert(name.into(), value.into());
     reconciler.autoscalers.apply(&key(), annotated, Origin::List);
     for _ in 0..times {
         reconciler.reconcile(&key()).await;
@@ -53,15 +59,26 @@ async fn other_direction_is_scaled() {
     assert_eq!(reconcile_annotated("down", 1).await.scale_writes, [(4, 1)]);
 }
 
+#[rstest]
+#[case::value(PAUSE, "yes", "annotation autoscaling.hpa-rs.dev/pause must be")]
+#[case::name(
+    "autoscaling.hpa-rs.dev/paused",
+    "true",
+    "annotation autoscaling.hpa-rs.dev/paused is not a setting (did you mean pause?); ignored"
+)]
 #[tokio::test]
-async fn invalid_pause_annotation_is_reported_once_and_ignored() {
-    let server = reconcile_annotated("yes", 3).await;
+async fn invalid_annotation_is_reported_once_and_ignored(
+    #[case] name: &str,
+    #[case] value: &str,
+    #[case] message: &str,
+) {
+    let server = reconcile_with(name, value, 3).await;
     assert_eq!(server.scale_writes.first(), Some(&(4, 1)));
     let reported: Vec<_> =
         server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();
     assert_eq!(reported.len(), 1, "{:?}", server.events);
     let conditions = conditions(&server);
-    assert!(conditions.contains("annotation autoscaling.hpa-rs.dev/pause must be"), "{conditions}");
+    assert!(conditions.contains(message) && conditions.contains("InvalidSettings"), "{conditions}");
 }
 
 #[tokio::test]

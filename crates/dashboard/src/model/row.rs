@@ -47,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) max: Option<i32>,
     /// The settings that its controller applies, and the next change of scheduled bounds.
     pub(crate) settings: Option<String>,
+    /// Whether settings have no effect, or not as they are written. The sentence says which.
+    pub(crate) has_wrong_settings: bool,
     /// The largest value of a metric divided by its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
@@ -62,9 +64,8 @@ impl Row {
         now: Timestamp,
     ) -> Self {
         let bounds = settings.bounds_at(&hpa.spec, now);
-        let custom = hpa.status.condition(&ConditionType::CustomSettings);
         let (status, target) = (&hpa.status, &hpa.spec.scale_target_ref);
-        let ShortReport { state, sentence, load, .. } = ShortReport::new(hpa, settings);
+        let ShortReport { state, sentence, load, warnings, .. } = ShortReport::new(hpa, settings);
         Self {
             namespace: id.namespace.clone(),
             name: id.name.clone(),
@@ -72,11 +73,12 @@ impl Row {
             target: format!("{}/{}", target.kind, target.name),
             state,
             sentence,
-            current: current_replicas(hpa).filter(|_| state != State::New),
+            current: current_replicas(hpa).filter(|_| !status.conditions.is_empty()),
             desired: desired_replicas(hpa),
             min: Some(bounds.min_replicas),
             max: Some(bounds.max_replicas),
-            settings: custom.map(|condition| condition.message.to_string()),
+            settings: own_settings(hpa, settings),
+            has_wrong_settings: !warnings.is_empty(),
             load,
             last_scale: status.last_scale_time,
             undecided_since: None,
@@ -93,6 +95,17 @@ impl Row {
         row.sentence = format!("the object is not an autoscaler: {error}");
         row
     }
+}
+
+/// The settings of the autoscaler, by its status. A dry run stores none.
+fn own_settings(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<String> {
+    if settings.dry_run {
+        let own = settings.own.as_ref();
+        let applied = own.map(|own| &*own.applied).filter(|applied| !applied.is_empty());
+        return Some(["dry-run=true"].into_iter().chain(applied).collect::<Vec<_>>().join(", "));
+    }
+    let custom = hpa.status.condition(&ConditionType::CustomSettings);
+    custom.map(|condition| condition.message.to_string())
 }
 
 /// The replicas of the status. Unknown if the controller could not read the scale: it stores those

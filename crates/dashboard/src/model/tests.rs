@@ -74,6 +74,18 @@ fn autoscaler_that_never_decided_has_no_desired_replicas() {
 }
 
 #[test]
+fn dry_run_is_a_setting_though_no_status_says_so() {
+    let mut hpa = hpa(Value::Null);
+    for (name, value) in [("dry-run", "true"), ("tolerance", "0.2")] {
+        hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), value.into());
+    }
+    let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
+    let row = Row::new(id("web"), &hpa, &settings, at(0));
+    assert_eq!((row.state, row.current, row.desired), (State::DryRun, None, None));
+    assert_eq!(row.settings.as_deref(), Some("dry-run=true, tolerance=200m"));
+}
+
+#[test]
 fn replicas_of_a_missing_target_are_unknown() {
     let unread = [
         condition("AbleToScale", "False", "FailedGetScale"),

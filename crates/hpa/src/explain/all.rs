@@ -1,5 +1,4 @@
-//! `hpa explain --all-namespaces`: a line for each autoscaler that fails or can't follow its
-//! metrics.
+//! `hpa explain --all-namespaces`: a line for each autoscaler with a problem.
 
 use hpa_calc::{
     Settings,
@@ -8,10 +7,12 @@ use hpa_calc::{
 };
 use serde::Serialize;
 
+use super::idle;
 use crate::{
     args::{ExplainHpaArguments, ReportFormat},
     controller_options::setting_policy,
-    kubectl, status,
+    kubectl,
+    status::{self, named},
     terminal::{self, escape_line},
 };
 
@@ -37,41 +38,61 @@ pub(super) async fn run(
     }
     let policy = setting_policy(&arguments.autoscaling);
     let problems = all.iter().filter_map(|autoscaler| {
-        let own = settings.for_autoscaler(&autoscaler.hpa, &policy).settings;
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
+        let report = autoscaler.short_report(settings, &policy);
+        let is_problem = report.is_problem();
+        let ShortReport { state, sentence, .. } = report;
         let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
-        state.is_problem().then_some(problem)
+        is_problem.then_some(problem)
     });
     let mut problems: Vec<_> = problems.collect();
     problems.sort_by(|left, right| {
         (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
     });
+    let managers = all.iter().filter_map(|autoscaler| autoscaler.manager.as_deref());
+    let idle = idle::of_all(&client, &arguments.controller, managers).await;
+    if let ReportFormat::Text = arguments.output {
+        let lines = idle.iter().map(|line| escape_line(line) + "\n");
+        return terminal::print(&(lines.collect::<String>() + &text(&problems, all.len())));
+    }
+    idle.iter().for_each(|line| terminal::warn(line));
     match arguments.output {
         ReportFormat::Json => {
             terminal::print_json(&(serde_json::to_string_pretty(&problems)? + "\n"))
         }
-        ReportFormat::Yaml => terminal::print(&serde_saphyr::to_string(&problems)?),
-        ReportFormat::Text => terminal::print(&text(&problems, all.len())),
+        _ => terminal::print(&serde_saphyr::to_string(&problems)?),
     }
 }
 
 fn text(problems: &[Problem], count: usize) -> String {
+    let is_new = |problem: &&Problem| problem.state == State::New;
+    let (new, problems): (Vec<&Problem>, Vec<&Problem>) = problems.iter().partition(is_new);
+    let names: Vec<_> = new.iter().map(|problem| problem.autoscaler.clone()).collect();
+    let new = match names.len() {
+        0 => String::new(),
+        count => {
+            let (autoscalers, names) = (counted(count, "autoscaler"), named(&names));
+            format!("No controller has stored a status of {autoscalers}: {}\n", escape_line(&names))
+        }
+    };
+    let known = count.saturating_sub(names.len());
+    if known == 0 && count > 0 { new } else { new + &text_of_known(&problems, known) }
+}
+
+/// The autoscalers with a status.
+fn text_of_known(problems: &[&Problem], count: usize) -> String {
     let width = problems.iter().map(|one| one.autoscaler.chars().count()).max().unwrap_or(0);
-    let line = |Problem { autoscaler, sentence, .. }: &Problem| {
+    let line = |Problem { autoscaler, sentence, .. }: &&Problem| {
         format!("{autoscaler:width$}  {}\n", escape_line(sentence))
     };
     let lines: String = problems.iter().map(line).collect();
     let all = counted(count, "autoscaler");
-    let source = "by the statuses that their controllers stored";
+    let source = "by the stored statuses and settings";
     match problems.len() {
         0 => format!("None of {all} has a problem, {source}.\n"),
         found => {
-            let problem = match found {
-                1 => "fails or can't do what its metrics ask for",
-                _ => "fail or can't do what their metrics ask for",
-            };
+            let have = if found == 1 { "has" } else { "have" };
             format!(
-                "{lines}\n{found} of {all} {problem}, {source}. hpa explain NAMESPACE/NAME reads \
+                "{lines}\n{found} of {all} {have} a problem, {source}. hpa explain NAMESPACE/NAME reads \
                  the metrics and says more.\n"
             )
         }
@@ -83,6 +104,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn autoscalers_without_a_status_are_counted_apart() {
+        let problem = |index: usize, state| Problem {
+            autoscaler: format!("shop/{index}"),
+            state,
+            sentence: "cpu cannot be read".to_owned(),
+        };
+        let mut problems: Vec<_> = (0..29).map(|index| problem(index, State::New)).collect();
+        let new = "No controller has stored a status of 29 autoscalers: shop/0, shop/1, shop/2 and \
+                   26 more\n";
+        assert_eq!(text(&problems, 29), new);
+        problems.push(problem(29, State::Failing));
+        let text = text(&problems, 31);
+        let rest = text.strip_prefix(new).expect("the same line");
+        assert!(
+            rest.starts_with("shop/29  cpu cannot be read\n\n1 of 2 autoscalers has a problem, by"),
+            "{rest}"
+        );
+    }
+
+    #[test]
     fn problems_are_one_line_each() {
         let problem = |autoscaler: &str, sentence: &str| Problem {
             autoscaler: autoscaler.to_owned(),
@@ -91,11 +132,11 @@ mod tests {
         };
         let problems = [problem("shop/web", "cpu\ncannot be read"), problem("a/b", "off")];
         let text = text(&problems, 7);
-        let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers fail";
+        let start = "shop/web  cpu\\ncannot be read\na/b       off\n\n2 of 7 autoscalers have a problem, by";
         assert!(text.starts_with(start), "{text}");
         assert_eq!(
             super::text(&[], 7),
-            "None of 7 autoscalers has a problem, by the statuses that their controllers stored.\n"
+            "None of 7 autoscalers has a problem, by the stored statuses and settings.\n"
         );
     }
 }

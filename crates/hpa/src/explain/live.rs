@@ -30,13 +30,16 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
-use super::subject::{StatusController, Subject, usable_selector};
+use super::{
+    idle,
+    subject::{StatusController, Subject, usable_selector},
+};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{DebugClient, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::text,
     metric_reader::MetricReader,
@@ -120,14 +123,17 @@ impl Cluster {
         let started = Timestamp::now();
         let remembered = past.as_ref().ok().map(|past| past.settings.into());
         let settings = effective_settings(settings, remembered);
+        // A controller that has a record of the autoscaler may not have stored its status yet.
+        let is_reference = controller.is_reference() && past.is_err();
+        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
         let target = self.target(&hpa).await;
         if let Err(unavailable) = &target {
             self.require_rights(&hpa, &settings, unavailable)?;
         }
-        let idle = if past.is_ok() { None } else { self.idle(&controller).await };
-        // A controller that has a record of the autoscaler may not have stored its status yet.
-        let is_reference = controller.is_reference() && past.is_err();
-        let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
+        let idle = match (&past, &controller.name) {
+            (Err(_), Some(manager)) => idle::reason(&self.client, &self.location, manager).await,
+            _ => None,
+        };
         let scale = target.as_ref().map(|target| target.scale.clone());
         let scale = scale.map_err(|unavailable| unavailable.error.clone());
         let selector = scale.as_ref().ok().and_then(usable_selector);
@@ -179,33 +185,6 @@ impl Cluster {
             );
         }
         Ok(())
-    }
-
-    /// The reason why no controller is running, by the lease of the one that stored the status.
-    /// `None` if one is running, or if there is no lease that says so.
-    async fn idle(&self, controller: &StatusController) -> Option<String> {
-        let manager = controller.name.as_deref()?;
-        let own = LeaseName::choose(&self.location, [manager]);
-        let leases = if FieldManager::parse_lease(manager).is_some() {
-            vec![own]
-        } else if controller.is_reference() {
-            // It may have been replaced since.
-            vec![LeaseName::built_in(), own]
-        } else {
-            return None;
-        };
-        let mut expired = None;
-        for lease in leases {
-            let now = Timestamp::now();
-            match LeaseHolder::read(&self.client, &lease).await {
-                Ok(holder) if holder.is_expired(now) => {
-                    expired.get_or_insert_with(|| holder.describe_expiry(now));
-                }
-                Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_)) => {}
-                Ok(_) | Err(_) => return None,
-            }
-        }
-        expired
     }
 
     /// The record of the leader's debug API.

@@ -2,6 +2,7 @@
 
 mod all;
 mod dump;
+mod idle;
 mod live;
 mod past;
 mod style;

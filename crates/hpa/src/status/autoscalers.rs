@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hpa_calc::{
     Settings,
     explain::counted,
-    report::{ShortReport, State},
+    report::{ShortReport, State, Warning},
     settings::SettingPolicy,
 };
 use jiff::SignedDuration;
@@ -29,10 +29,14 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         .map_or_else(|_| Settings::default(), |status| status.settings.into());
     let mut failing = ByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
+    let mut by_warning = BTreeMap::<Warning, Vec<String>>::new();
     let (mut unhandled, mut unknown) = (Vec::new(), 0);
     for autoscaler in all {
-        let own = settings.for_autoscaler(&autoscaler.hpa, &SettingPolicy::default()).settings;
-        let ShortReport { state, sentence, .. } = ShortReport::new(&autoscaler.hpa, &own);
+        let report = autoscaler.short_report(&settings, &SettingPolicy::default());
+        let ShortReport { state, sentence, warnings, .. } = report;
+        for warning in warnings {
+            by_warning.entry(warning).or_default().push(autoscaler.name.clone());
+        }
         match state {
             State::Failing => {
                 let reason = autoscaler.failed_reason().unwrap_or_default();
@@ -44,7 +48,8 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
-    let held = [State::Off, State::Paused].map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let held = [State::Off, State::Paused, State::DryRun]
+        .map(|state| by_state.get(&state).map_or(0, Vec::len));
     let count = failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
     let mut checks = vec![total(all.len(), count, held.iter().sum(), unknown)];
     for (reason, (names, cause)) in &failing {
@@ -62,17 +67,27 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     };
     add(Level::Error, Some(&unhandled), "without a status: no controller handles them");
     for (state, what) in [
+        (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
         (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
         (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
         (State::Paused, "paused by annotation"),
+        (State::DryRun, "in dry run by annotation, so nothing is written"),
         (State::MetricMissing, "without the values of some metrics, so they only scale up"),
     ] {
         add(Level::Warning, by_state.get(&state), what);
     }
+    for (warning, what) in [
+        (Warning::InvalidSettings, "with settings that are not used as written (InvalidSettings)"),
+        (Warning::PauseIgnored, "with a pause that kube-controller-manager ignores"),
+        (Warning::DryRunIgnored, "with a dry run that kube-controller-manager ignores"),
+    ] {
+        add(Level::Warning, by_warning.get(&warning), what);
+    }
     checks
 }
 
-/// The first line claims only what a status says. `held` autoscalers are off or paused.
+/// The first line claims only what a status says. `held` autoscalers are off, paused or in
+/// dry run.
 fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
     let all = counted(count, "autoscaler");
     let (level, text) = match (failing, unknown, held) {

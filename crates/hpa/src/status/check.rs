@@ -107,7 +107,7 @@ impl Level {
 }
 
 /// The first names, and the number of further ones.
-pub(super) fn named(names: &[String]) -> String {
+pub(crate) fn named(names: &[String]) -> String {
     let shown = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
         0 => shown,

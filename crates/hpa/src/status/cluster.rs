@@ -2,10 +2,15 @@
 
 use anyhow::Context;
 use hpa_calc::{
-    HorizontalPodAutoscaler,
+    HorizontalPodAutoscaler, Settings,
     api::{ConditionStatus, ConditionType},
+    report::ShortReport,
+    settings::SettingPolicy,
 };
-use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
+use hpa_controller::{
+    AutoscalerApi,
+    debug::{ControllerStatus, settings_of_controller},
+};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -13,7 +18,7 @@ use serde_json::Value;
 use super::built_in::KubeControllerManager;
 use crate::{
     args::StatusArguments,
-    debug_client::{DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
+    debug_client::{BUILT_IN, DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
     explain::StatusController,
     kubectl::{self, escape, get},
     manifests::text,
@@ -45,7 +50,7 @@ pub(crate) struct ObservedAutoscaler {
     pub(crate) hpa: HorizontalPodAutoscaler,
     pub(super) created: Option<Timestamp>,
     /// The field manager that stored the status last.
-    pub(super) manager: Option<String>,
+    pub(crate) manager: Option<String>,
     /// The time of that manager's last write of the status.
     pub(super) stored: Option<Timestamp>,
 }
@@ -135,6 +140,13 @@ impl ObservedAutoscaler {
             name,
             hpa,
         })
+    }
+
+    /// The state by the stored status. The settings are the flags of the controller.
+    pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
+        let is_reference = self.manager.as_deref() == Some(BUILT_IN);
+        let own = settings_of_controller(settings.clone(), &self.hpa, policy, is_reference);
+        ShortReport::new(&self.hpa, &own)
     }
 
     /// The reason of the condition that prevents scaling.

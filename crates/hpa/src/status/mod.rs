@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-pub(crate) use self::cluster::list;
+pub(crate) use self::{check::named, cluster::list};
 use self::{
     check::{Level, Report, Section},
     cluster::Observed,

@@ -1,3 +1,4 @@
+use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::{AutoscalerApi, debug::ControllerStatus};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -35,6 +36,11 @@ fn autoscaler(name: &str, conditions: Value) -> ObservedAutoscaler {
         "status": { "conditions": conditions },
     });
     ObservedAutoscaler::decode(AutoscalerApi::Core, &object).expect("an autoscaler")
+}
+
+fn annotate(hpa: &mut HorizontalPodAutoscaler, name: &str, value: &str) {
+    let annotation = format!("autoscaling.hpa-rs.dev/{name}");
+    hpa.metadata.annotations.insert(annotation, value.to_owned());
 }
 
 fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -275,10 +281,37 @@ fn built_in_controller_is_described_by_what_was_read(
     "kube-controller-manager stored the status of 1 autoscaler last, most recently 10s ago: shop/web"
 )]
 #[case::paused(
-    |it: &mut Observed| it.autoscalers[0] = autoscaler("web", json!([
-        condition("Paused", "True", "PausedByAnnotation", ""),
-    ])),
+    |it: &mut Observed| {
+        it.autoscalers[0] = autoscaler("web", json!([
+            condition("Paused", "True", "PausedByAnnotation", ""),
+        ]));
+        annotate(&mut it.autoscalers[0].hpa, "pause", "true");
+    },
     Level::Warning, "1 autoscaler paused by annotation"
+)]
+#[case::fallback(
+    |it: &mut Observed| {
+        it.autoscalers[0] = autoscaler("web", json!([
+            condition("ExternalMetricFallbackActive", "True", "FallbackActive", ""),
+        ]));
+        let hpa = &mut it.autoscalers[0].hpa;
+        hpa.spec.metrics = vec![serde_json::from_value(json!({
+            "type": "External", "external": { "metric": { "name": "queue" } },
+        })).expect("a metric")];
+        annotate(hpa, "fallback", r#"{"replicas": 4}"#);
+    },
+    Level::Warning, "1 autoscaler at the replicas of a fallback, because metrics fail"
+)]
+#[case::dry_run_by_annotation(
+    |it: &mut Observed| {
+        it.autoscalers[0] = autoscaler("web", json!([]));
+        annotate(&mut it.autoscalers[0].hpa, "dry-run", "true");
+    },
+    Level::Warning, "1 autoscaler in dry run by annotation, so nothing is written: shop/web"
+)]
+#[case::misspelled_setting(
+    |it: &mut Observed| annotate(&mut it.autoscalers[0].hpa, "paused", "true"),
+    Level::Warning, "1 autoscaler with settings that are not used as written (InvalidSettings)"
 )]
 #[case::no_autoscalers(
     |it: &mut Observed| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
@@ -294,6 +327,19 @@ fn each_problem_is_found(
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].0, level);
     assert!(problems[0].1.contains(text), "{problems:?}");
+}
+
+#[test]
+fn pause_that_the_built_in_controller_ignores_is_a_problem() {
+    let mut observed = healthy();
+    let paused = json!([condition("Paused", "True", "PausedByAnnotation", "")]);
+    observed.autoscalers[0] = autoscaler("web", paused);
+    annotate(&mut observed.autoscalers[0].hpa, "pause", "true");
+    observed.autoscalers[0].manager = Some("kube-controller-manager".into());
+    let texts: Vec<_> = problems(&observed).into_iter().map(|(_, text)| text).collect();
+    let expected = "1 autoscaler with a pause that kube-controller-manager ignores: shop/web";
+    assert!(texts.iter().any(|text| text == expected), "{texts:?}");
+    assert!(!texts.iter().any(|text| text.contains("paused by annotation")), "{texts:?}");
 }
 
 #[test]

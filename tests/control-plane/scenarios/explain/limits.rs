@@ -128,8 +128,8 @@ pub(super) async fn paused(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["Paused", "True", "PausedByAnnotation"],
         &[
-            "NAME paused by annotation, stays at 4: cpu is at 100% of requests, target 50%; without \
-             the pause, scaled to 8",
+            "NAME is paused by annotation and stays at 4: cpu is at 100% of requests, target 50%; \
+             without the pause, scaled to 8",
             "scales to 8 without the pause",
             "Remove the annotation autoscaling.hpa-rs.dev/pause",
         ],

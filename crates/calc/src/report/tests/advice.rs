@@ -79,6 +79,21 @@ fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
     assert_eq!(inputs.report().advice.contains(&advice), is_advised);
 }
 
+#[rstest]
+#[case::unknown_name("paused", "paused is not a setting (did you mean pause?); ignored")]
+#[case::invalid_value("pause", "pause must be ")]
+fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expected: &str) {
+    let mut inputs = inputs(json!({}));
+    let annotation = format!("autoscaling.hpa-rs.dev/{name}");
+    inputs.hpa.metadata.annotations.insert(annotation, "yes".to_owned());
+    let policy = SettingPolicy::default();
+    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    let text = format!("invalid settings: annotation autoscaling.hpa-rs.dev/{expected}");
+    contains(&inputs.report(), &format!("Correct the {text}"));
+    let short = ShortReport::new(&inputs.hpa, &inputs.settings);
+    assert!(short.is_problem() && short.sentence.contains(&text), "{short:?}");
+}
+
 #[test]
 fn selector_without_pods_has_advice() {
     let mut inputs = inputs(json!({}));

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     HorizontalPodAutoscaler,
-    settings::{DOMAIN, Place, SETTINGS, Setting},
+    settings::{DOMAIN, Place, ProblemKind, SETTINGS, Setting, SettingProblem},
+    similar::most_similar,
 };
 use hpa_collectors::{Environment, registry::external_types};
 use hpa_crd::member_path;
 
 use super::{Subject, validity::DecodedAutoscaler};
-use crate::{lint::finding::Report, similar::most_similar};
+use crate::lint::finding::Report;
 
 const ANNOTATIONS: &str = "metadata.annotations";
 /// The prefix of annotations that configure collectors.
@@ -34,7 +35,9 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
     let Some(resolved) = decoded.resolved.as_ref().filter(|_| decoded.hpa.is_some()) else {
         return;
     };
-    for problem in &resolved.problems {
+    // Each unknown name is reported above.
+    let is_known = |problem: &&SettingProblem| problem.kind != ProblemKind::UnknownName;
+    for problem in resolved.problems.iter().filter(is_known) {
         let field = match &problem.place {
             Place::Annotation(name) => member_path(ANNOTATIONS, name),
             Place::Field(path) => path.clone(),

@@ -1,6 +1,6 @@
 //! Checks of the target, and of other autoscalers of it.
 
-use hpa_calc::settings::Bounds;
+use hpa_calc::{settings::Bounds, similar::is_similar};
 use serde_json::Value;
 
 use super::{Subject, describe, is_stored};
@@ -10,7 +10,6 @@ use crate::{
         workspace::{Reference, group, namespace, pod_template},
     },
     manifests::{Manifest, text},
-    similar::is_similar,
 };
 
 pub(in crate::lint) const REFERENCE: &str = "/spec/scaleTargetRef";

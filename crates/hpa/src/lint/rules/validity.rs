@@ -4,6 +4,7 @@ use hpa_calc::{
     HorizontalPodAutoscaler,
     defaults::apply_defaults,
     settings::{Place, ProblemKind, Resolved, SETTINGS, SettingPolicy, SettingProblem, Settings},
+    similar::is_similar,
     validation::{ValidationOptions, validate, validate_name},
 };
 use hpa_crd::FieldError;
@@ -17,7 +18,6 @@ use crate::{
         workspace::{group, is_autoscaler},
     },
     manifests::{Duplicate, Manifest, text},
-    similar::is_similar,
 };
 
 const UNKNOWN_FIELD: &str = "unknown field: the API server refuses it from kubectl, and drops it \

@@ -2,15 +2,12 @@
 
 /// Whether one name may be a misspelling of the other: it differs in case, by a part before or
 /// after a hyphen, or by up to two letters.
-pub(crate) fn is_similar(left: &str, right: &str) -> bool {
+pub fn is_similar(left: &str, right: &str) -> bool {
     edits(left, right).is_some()
 }
 
 /// The similar name that differs in the fewest letters.
-pub(crate) fn most_similar<'a>(
-    wanted: &str,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn most_similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let similar = names.into_iter().filter_map(|name| Some((edits(wanted, name)?, name)));
     similar.min().map(|(_, name)| name)
 }

@@ -1,0 +1,191 @@
+//! States and sentences by a stored status.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::MetricStatus;
+
+fn metric(name: &str, utilization: i32) -> Value {
+    let target = json!({ "type": "Utilization", "averageUtilization": utilization });
+    json!({ "type": "Resource", "resource": { "name": name, "target": target } })
+}
+
+fn used(name: &str, utilization: i32) -> Value {
+    let current = json!({ "averageUtilization": utilization, "averageValue": "100m" });
+    json!({ "type": "Resource", "resource": { "name": name, "current": current } })
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    json!({ "type": kind, "status": status, "reason": reason, "message": format!("{reason}!") })
+}
+
+/// Four replicas at 90 % of a target of 60 %, unless `other` says otherwise.
+fn hpa(current: i32, desired: i32, other: &[Value]) -> HorizontalPodAutoscaler {
+    let mut conditions = vec![
+        condition("AbleToScale", "True", "ReadyForNewScale"),
+        condition("ScalingActive", "True", "ValidMetricFound"),
+        condition("ScalingLimited", "False", "DesiredWithinRange"),
+    ];
+    for condition in other {
+        conditions.retain(|usual| usual["type"] != condition["type"]);
+        conditions.push(condition.clone());
+    }
+    let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9,
+            "metrics": [metric("cpu", 60)] },
+        "status": { "currentReplicas": current, "desiredReplicas": desired,
+            "conditions": conditions, "currentMetrics": [used("cpu", 90)] },
+    }))
+    .unwrap()
+}
+
+const MEASURED: &str = "cpu is at 90% of requests, target 60%";
+
+#[rstest]
+#[case::waiting(4, 4, &[], State::WaitingForPods,
+    "MEASURED; pods that are not ready or not measured count as 0")]
+#[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
+#[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
+    State::AtMaximum, "MEASURED; maxReplicas is 9")]
+#[case::at_minimum(2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")],
+    State::AtMinimum, "MEASURED; minReplicas is 2")]
+#[case::rate_limited(4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
+    State::RateLimited, "MEASURED; policies allow 4 for now")]
+#[case::stabilizing(4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
+    State::Stabilizing, "MEASURED; stabilization holds 4")]
+#[case::paused(4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
+    State::Paused, "paused by annotation; MEASURED")]
+#[case::off(0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
+    State::Off, "autoscaling is off because another client scaled it to 0")]
+#[case::failing(4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
+    State::Failing, "FailedGetResourceMetric!")]
+fn state_and_sentence_follow_from_the_status(
+    #[case] current: i32,
+    #[case] desired: i32,
+    #[case] other: &[Value],
+    #[case] state: State,
+    #[case] sentence: &str,
+) {
+    let settings = Settings::default().with_pause(Pause::BOTH);
+    let report = ShortReport::new(&hpa(current, desired, other), &settings);
+    let sentence = sentence.replace("MEASURED", MEASURED);
+    assert_eq!((report.state, report.sentence), (state, sentence));
+    assert_eq!(report.load, Some(1.5));
+}
+
+#[test]
+fn load_within_the_tolerance_is_steady() {
+    let report = ShortReport::new(&hpa(4, 4, &[]), &Settings::default().with_tolerance(0.6));
+    assert_eq!((report.state, &*report.sentence), (State::Steady, MEASURED));
+    let mut new = hpa(0, 0, &[]);
+    new.status = <_>::default();
+    assert_eq!(ShortReport::new(&new, &Settings::default()).state, State::New);
+}
+
+#[test]
+fn dry_run_needs_no_status() {
+    let mut hpa = hpa(4, 4, &[]);
+    hpa.status = <_>::default();
+    let settings = Settings { dry_run: true, ..Settings::default() };
+    let report = ShortReport::new(&hpa, &settings);
+    let expected = (State::DryRun, "dry run by annotation; nothing is written");
+    assert_eq!((report.state, &*report.sentence), expected);
+}
+
+#[test]
+fn pause_holds_only_with_a_controller_that_reads_it() {
+    let mut hpa = hpa(9, 9, &[condition("Paused", "True", "PausedByAnnotation")]);
+    for name in ["pause", "dry-run"] {
+        let annotation = format!("autoscaling.hpa-rs.dev/{name}");
+        hpa.metadata.annotations.insert(annotation, "true".to_owned());
+    }
+    let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+    let report = ShortReport::new(&hpa, &settings);
+    let expected = format!(
+        "{MEASURED}; pods that are not ready or not measured count as 0; the pause has no effect: \
+         kube-controller-manager handles it, by its status; the dry run holds only hpa run back: \
+         kube-controller-manager handles it, by its status"
+    );
+    assert_eq!((report.state, &*report.sentence), (State::WaitingForPods, &*expected));
+    assert_eq!(report.warnings, [Warning::PauseIgnored, Warning::DryRunIgnored]);
+    hpa.metadata.annotations.clear();
+    let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+    let report = ShortReport::new(&hpa, &settings);
+    assert_eq!((report.state, report.warnings.len()), (State::WaitingForPods, 0));
+}
+
+#[rstest]
+#[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
+#[case::ended(
+    "False",
+    State::WaitingForPods,
+    "MEASURED; pods that are not ready or not measured count as 0"
+)]
+fn active_fallback_is_a_state(#[case] status: &str, #[case] state: State, #[case] sentence: &str) {
+    let active = condition("ExternalMetricFallbackActive", status, "FallbackActive");
+    let hpa = hpa(4, 4, &[active]);
+    let fallback = serde_json::from_value(json!({ "replicas": 4 })).unwrap();
+    let metric = MetricSettings { fallback: Some(fallback), ..MetricSettings::default() };
+    let settings = Settings { metrics: Some([metric].into()), ..Settings::default() };
+    let report = ShortReport::new(&hpa, &settings);
+    let sentence = sentence.replace("MEASURED", MEASURED);
+    assert_eq!((report.state, report.sentence), (state, sentence));
+    // A controller without fallbacks doesn't remove the condition.
+    let report = ShortReport::new(&hpa, &Settings::default());
+    assert_eq!(report.state, State::WaitingForPods);
+}
+
+#[test]
+fn metric_without_value_is_named() {
+    let mut hpa = hpa(4, 4, &[]);
+    hpa.spec.metrics.push(serde_json::from_value(metric("memory", 30)).unwrap());
+    hpa.status.current_metrics.push(MetricStatus::default());
+    let report = ShortReport::new(&hpa, &Settings::default());
+    let expected = format!("no value of memory, so it only scales up; {MEASURED}");
+    assert_eq!((report.state, report.sentence), (State::MetricMissing, expected));
+}
+
+#[rstest]
+#[case(
+    "ScalingActive",
+    "FailedGetResourceMetric",
+    "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
+     get metrics for resource cpu: unable to fetch metrics from resource metrics API: the \
+     server could not find the requested resource (get pods.metrics.k8s.io)",
+    "cpu cannot be read: the server could not find the requested resource (get \
+     pods.metrics.k8s.io)"
+)]
+#[case(
+    "ScalingActive",
+    "FailedGetResourceMetric",
+    "the HPA was unable to compute the replica count: failed to get cpu utilization: missing \
+     request for cpu in container app of Pod web-1",
+    "cpu cannot be read: missing request for cpu in container app of Pod web-1"
+)]
+#[case(
+    "ScalingActive",
+    "FailedGetResourceMetric",
+    "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
+     get metrics for resource cpu: no metrics returned from resource metrics API",
+    "cpu cannot be read: no metrics returned from resource metrics API"
+)]
+#[case(
+    "AbleToScale",
+    "FailedGetScale",
+    "the HPA controller was unable to get the target's current scale: deployments.apps \
+     \"web\" not found",
+    "the target cannot be read: deployments.apps \"web\" not found"
+)]
+fn sentence_starts_with_the_cause(
+    #[case] kind: &str,
+    #[case] reason: &str,
+    #[case] message: &str,
+    #[case] expected: &str,
+) {
+    let failed = json!({ "type": kind, "status": "False", "reason": reason, "message": message });
+    let report = ShortReport::new(&hpa(4, 4, &[failed]), &Settings::default());
+    assert_eq!(report.sentence, expected);
+}

@@ -1,0 +1,59 @@
+//! Settings of an autoscaler that don't have the effect that their author expects.
+
+use serde::Serialize;
+
+use crate::{
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
+    go_text,
+    settings::{OwnSettings, Settings},
+};
+
+/// The maximum length of a text about invalid settings, in characters.
+const MAX_PROBLEMS_LEN: usize = 200;
+
+/// A problem with the settings of an autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Warning {
+    /// Settings are ignored, or not used as they are written.
+    InvalidSettings,
+    /// kube-controller-manager handles the autoscaler, and ignores the pause.
+    PauseIgnored,
+    /// kube-controller-manager handles the autoscaler, and ignores the dry run.
+    DryRunIgnored,
+}
+
+/// The problems with the settings, each with a text.
+pub(super) fn warnings(
+    hpa: &HorizontalPodAutoscaler,
+    settings: &Settings,
+) -> Vec<(Warning, String)> {
+    let Some(own) = settings.own.as_deref() else { return Vec::new() };
+    let mut warnings = Vec::new();
+    if let Some(problems) = problems(hpa, own) {
+        let problems = go_text::cut(problems.to_owned(), MAX_PROBLEMS_LEN);
+        warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
+    }
+    let handler = "kube-controller-manager handles it, by its status";
+    if own.ignored.pause {
+        warnings.push((Warning::PauseIgnored, format!("the pause has no effect: {handler}")));
+    }
+    if own.ignored.dry_run {
+        let text = format!("the dry run holds only hpa run back: {handler}");
+        warnings.push((Warning::DryRunIgnored, text));
+    }
+    warnings
+}
+
+/// What is wrong with the settings. Only the controller knows those that its operator doesn't allow.
+fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, own: &'a OwnSettings) -> Option<&'a str> {
+    if own.ignored.is_any() {
+        // The status has the condition of an earlier controller.
+        return None;
+    }
+    let custom = hpa.status.condition(&ConditionType::CustomSettings);
+    let reported = custom.filter(|custom| custom.reason == ConditionReason::InvalidSettings);
+    let found = Some(own.problems.as_str()).filter(|problems| !problems.is_empty());
+    found.or_else(|| reported.map(|custom| &*custom.message))
+}

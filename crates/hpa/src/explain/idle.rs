@@ -1,0 +1,85 @@
+//! Whether no controller is running, by the leases.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::explain::counted;
+use hpa_controller::k8s::FieldManager;
+use jiff::Timestamp;
+use kube::Client;
+
+use crate::{
+    args::ControllerArguments,
+    debug_client::{BUILT_IN, DebugClient, LeaseHolder, LeaseName, Unavailable},
+};
+
+/// The leases of at most this many field managers are read.
+const MAX_MANAGERS: usize = 4;
+
+/// The reason why no controller is running, by the lease of the one that stored the status.
+/// `None` if one is running, or if there is no lease that says so.
+pub(super) async fn reason(
+    client: &Client,
+    location: &ControllerArguments,
+    manager: &str,
+) -> Option<String> {
+    let own = LeaseName::choose(location, [manager]);
+    let leases = if FieldManager::parse_lease(manager).is_some() {
+        vec![own]
+    } else if manager == BUILT_IN {
+        // It may have been replaced since.
+        vec![LeaseName::built_in(), own]
+    } else {
+        return None;
+    };
+    let mut expired = None;
+    for lease in leases {
+        let now = Timestamp::now();
+        match LeaseHolder::read(client, &lease).await {
+            Ok(holder) if holder.is_expired(now) => {
+                expired.get_or_insert_with(|| holder.describe_expiry(now));
+            }
+            Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_)) => {}
+            Ok(_) | Err(_) => return None,
+        }
+    }
+    expired
+}
+
+/// Sentences about the autoscalers whose controller isn't running. `managers` are the field managers
+/// of all statuses.
+pub(super) async fn of_all<'a>(
+    client: &Client,
+    location: &ControllerArguments,
+    managers: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let mut by_manager = BTreeMap::<&str, usize>::new();
+    for manager in managers {
+        *by_manager.entry(manager).or_default() += 1;
+    }
+    let mut by_manager: Vec<_> = by_manager.into_iter().collect();
+    by_manager.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut by_reason = BTreeMap::<String, usize>::new();
+    for (manager, count) in by_manager.into_iter().take(MAX_MANAGERS) {
+        if let Some(reason) = reason(client, location, manager).await {
+            *by_reason.entry(reason).or_default() += count;
+        }
+    }
+    if by_reason.is_empty() || is_working(client, location).await {
+        return Vec::new();
+    }
+    let sentence = |(reason, count)| {
+        let autoscalers = counted(count, "autoscaler");
+        format!("No controller acts on {autoscalers}: {reason}. hpa status says more.")
+    };
+    by_reason.into_iter().map(sentence).collect()
+}
+
+/// Whether a controller without the lease works, by the debug API of the flags.
+async fn is_working(client: &Client, location: &ControllerArguments) -> bool {
+    if location.controller_url.is_none() {
+        return false;
+    }
+    let lease = LeaseName::choose(location, []);
+    let Ok(api) = DebugClient::find(client, location, &lease).await else { return false };
+    api.status().await.is_ok_and(|status| status.is_working)
+}
