@@ -15,10 +15,11 @@ mod view;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use hpa_calc::similar::most_similar;
 use hpa_testbed::workload::scenario::{Scenario, ScenarioError, SyntaxProblem};
 
 use self::{playback::Ending, view::Output};
-use crate::{args::DemoArguments, similar::most_similar, terminal};
+use crate::{args::DemoArguments, terminal};
 
 /// The built-in scenario.
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");

@@ -133,7 +133,7 @@ mod tests {
             },
         }));
         let workload = workload_of(&hpa.unwrap(), 10.0);
-        assert!((workload.tolerance - 0.3).abs() < 1e-9, "{workload:?}");
+        assert!((workload.tolerances.down - 0.3).abs() < 1e-9, "{workload:?}");
         assert_eq!(workload.stabilization, SignedDuration::from_secs(30));
     }
 }
