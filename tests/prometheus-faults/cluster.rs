@@ -11,7 +11,7 @@ use hpa_adapter::{
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
 use hpa_metrics::{
-    ApiGroups, Fallback, FixedMapper, ObjectKey, ObjectMetadata,
+    ApiGroups, FixedMapper, ObjectKey, ObjectMetadata,
     resource::{ApiResource, ApiResources, GroupResource},
     test_doubles::FixedObjects,
 };
@@ -220,9 +220,7 @@ fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningCo
     let options = Options { settings, sync_period: PERIOD, ..options() };
     let clients = Clients { api: testbed.client(), metrics: testbed.client() };
     let dependencies =
-        Dependencies::with_source(clients, &options, Arc::default(), false, |cluster| {
-            Fallback::new(provider, cluster)
-        });
+        Dependencies::with_source(clients, &options, Arc::default(), false, Some(provider));
     let clock = Arc::new(VirtualClock::start());
     RunningController::start(Dependencies { clock, ..dependencies }, options)
 }
