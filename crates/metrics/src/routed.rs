@@ -20,7 +20,7 @@ impl Routed {
     }
 
     fn catalogs(&self) -> impl Iterator<Item = &dyn Catalog> {
-        self.0.iter().map(|source| source.catalog())
+        self.0.iter().map(MetricSource::catalog)
     }
 }
 

@@ -107,8 +107,8 @@ async fn row_without_a_recent_decision_has_its_age() {
     let mut list = cluster.list().await;
     list.until(|changes| {
         for (name, age) in &mut ages {
-            let rows = changes["rows"].as_array().expect("rows").iter();
-            let row = rows.filter(|row| row["name"] == *name).next_back();
+            let mut rows = changes["rows"].as_array().expect("rows").iter();
+            let row = rows.find(|row| row["name"] == *name);
             *age = row.map(|row| row["undecidedSince"].clone()).or(age.take());
         }
         ages[0].1.as_ref().is_some_and(Value::is_string) && ages[1].1.is_some()
