@@ -22,6 +22,8 @@ const SERVICE: &str = "ZMON";
 const SERVER: &str = "zmon";
 const DEFAULT_DURATION: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
+/// The maximum difference of the server's clock.
+const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// The maximum number of values in a ZMON query.
 const LIMIT: u32 = 10_000;
 
@@ -35,6 +37,9 @@ struct Query<'q> {
 struct Sampling {
     value: i64,
     unit: &'static str,
+    /// The length in nanoseconds.
+    #[serde(skip)]
+    length: i64,
 }
 
 #[derive(Serialize)]
@@ -137,9 +142,10 @@ impl Collector for ZmonCheck {
         };
         #[expect(clippy::cast_possible_truncation, reason = "out of range is no time")]
         let at = Timestamp::from_millisecond(time as i64).map_err(|_| unexpected())?;
-        // The server's clock may differ, or the server may ignore the duration.
+        // The server may ignore the duration. An aggregate has the time of its first point.
         let age = context.now.duration_since(at);
-        if clients.compat == Compat::Off && age > SignedDuration::from_nanos(self.duration) {
+        let max_age = SignedDuration::from_nanos(sampling(self.duration).length) + MAX_SKEW;
+        if clients.compat == Compat::Off && age > max_age {
             return Ok(Values::default());
         }
         let value = MilliValue::from_milli(milli(value, clients.compat)?);
@@ -189,8 +195,11 @@ fn sampling(nanos: i64) -> Sampling {
         ("milliseconds", 1_000_000),
     ];
     let found = units.into_iter().find(|(_, length)| nanos >= *length);
-    let Some((unit, length)) = found else { return Sampling { value: 0, unit: "milliseconds" } };
-    Sampling { value: nanos.saturating_add(length / 2) / length, unit }
+    let Some((unit, unit_length)) = found else {
+        return Sampling { value: 0, unit: "milliseconds", length: 0 };
+    };
+    let value = nanos.saturating_add(unit_length / 2) / unit_length;
+    Sampling { value, unit, length: value.saturating_mul(unit_length) }
 }
 
 #[cfg(test)]
@@ -214,6 +223,7 @@ mod tests {
         #[case] unit: &'static str,
     ) {
         let nanos = go_duration::parse_nanos(duration).unwrap();
-        assert_eq!(sampling(nanos), Sampling { value, unit });
+        let sampling = sampling(nanos);
+        assert_eq!((sampling.value, sampling.unit), (value, unit));
     }
 }

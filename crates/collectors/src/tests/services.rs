@@ -140,6 +140,27 @@ async fn zmon_value_older_than_the_duration_is_missing() {
     assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
 }
 
+/// Durations are rounded, and `KairosDB` dates an aggregate by its first point.
+#[rstest]
+#[case::rounded_up("90m", 119, true)]
+#[case::rounded_up_and_skewed("90m", 120, true)]
+#[case::older("90m", 121, false)]
+#[case::rounded_down("80m", 62, false)]
+#[tokio::test]
+async fn zmon_value_may_be_as_old_as_the_query(
+    #[case] duration: &str,
+    #[case] minutes: i64,
+    #[case] is_used: bool,
+) {
+    let time = (now().as_second() - minutes * 60 - 5) * 1000;
+    let body = format!(r#"{{"queries":[{{"results":[{{"values":[[{time},1]]}}]}}]}}"#);
+    let server = Server::start(move |_| ok(&body)).await;
+    let values = [("check-id", "1"), ("duration", duration), ("aggregators", "avg")];
+    let plan = external("zmon", &values);
+    let values = fetch(zmon(&server), Objects::default(), &plan).await.unwrap();
+    assert_eq!(!values.samples.is_empty(), is_used);
+}
+
 #[rstest]
 #[case(r"{}")]
 #[case(r#"{"queries":[{"results":[]}]}"#)]
