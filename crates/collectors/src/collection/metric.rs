@@ -133,8 +133,7 @@ impl CollectedMetric {
     }
 
     async fn collect(&self, reader: &Reader) -> Result<Arc<CollectedValues>, FetchError> {
-        let time = reader.now();
-        let (at, values) =
+        let (at, time, values) =
             reader.read(&self.plan, &self.config.namespace, &self.config.target).await;
         let MetricConfig { namespace, autoscaler, .. } = &self.config;
         let metric = self.config.display_name();

@@ -50,22 +50,23 @@ impl Reader {
         (self.now)()
     }
 
-    /// Reads the values of a plan for an autoscaler. Also returns the start of the read.
+    /// Reads the values of a plan for an autoscaler. Also returns the start of the read, after the
+    /// wait for a slot, by the monotonic and by the system clock.
     pub(super) async fn read(
         &self,
         plan: &Plan,
         namespace: &str,
         target: &CrossVersionObjectReference,
-    ) -> (Instant, Result<Values, FetchError>) {
+    ) -> (Instant, Timestamp, Result<Values, FetchError>) {
         let _slot = match self.slots.get(plan.name) {
             Some(slots) => slots.acquire(namespace).await,
             None => None,
         };
-        let start = Instant::now();
-        let context = Context::new(&self.clients, namespace, target, (self.now)());
+        let (start, time) = (Instant::now(), self.now());
+        let context = Context::new(&self.clients, namespace, target, time);
         let values = plan.read(&context).await;
         self.observer.collected(plan.name, start.elapsed(), values.is_err());
-        (start, values)
+        (start, time, values)
     }
 
     #[cfg(test)]

@@ -428,6 +428,21 @@ fn invalid_annotation_is_named_and_other_metrics_are_collected() {
     // Metrics of other providers are not reported.
     let mut foreign = pods_hpa("api");
     foreign.metadata.annotations.clear();
+#[tokio::test(start_paused = true)]
+async fn age_of_a_value_counts_from_the_end_of_the_wait_for_a_slot() {
+    let fixture = Fixture::new(1);
+    for name in ["web", "api"] {
+        fixture.apply(&external_hpa(name));
+    }
+    let (one, other) = tokio::join!(fixture.external("q=web"), fixture.external("q=api"));
+    one.and(other).unwrap();
+    let metrics = fixture.collection.index.lock().named("shop", MetricType::External, "queue");
+    let ages = metrics.iter().filter_map(|metric| metric.age(&fixture.collection.reader));
+    let mut ages: Vec<_> = ages.collect();
+    ages.sort();
+    assert_eq!(ages, [SECOND / 2, SECOND]);
+}
+
     fixture.apply(&foreign);
     assert_eq!(messages().count(), 0);
 }
