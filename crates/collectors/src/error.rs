@@ -205,6 +205,9 @@ pub enum FetchError {
     NoPodIp,
     /// The collection as a whole took too long.
     #[error("the collection took longer than {} s", .0.as_secs_f64())]
+    /// The collector has a bug. The panic is in the log.
+    #[error("the collector panicked")]
+    Panicked,
     Timeout(Duration),
     /// No pod of the target has a value.
     #[error("none of {} has a value; {pod}: {}", counted(*.pods, "pod"), describe(.first))]

@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
@@ -113,7 +114,9 @@ impl CollectedMetric {
     fn start(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
-            let result = metric.collect(&reader).await.map_err(Arc::new);
+            // After a panic, the next request starts a new collection.
+            let collected = AssertUnwindSafe(metric.collect(&reader)).catch_unwind().await;
+            let result = collected.unwrap_or(Err(FetchError::Panicked)).map_err(Arc::new);
             let mut state = metric.state.lock();
             state.flight = None;
             match &result {

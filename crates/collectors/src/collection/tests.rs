@@ -32,6 +32,7 @@ struct World {
     is_failing: Mutex<bool>,
     suspended: Mutex<Duration>,
     calls: AtomicUsize,
+    is_panicking: Mutex<bool>,
     running: AtomicUsize,
     most_running: AtomicUsize,
 }
@@ -112,6 +113,7 @@ impl Cluster for World {
         self.running.fetch_sub(1, Ordering::SeqCst);
         if *self.is_failing.lock() {
             return Err(LookupError::NotSynced("pods"));
+        assert!(!*self.is_panicking.lock(), "a collector panics");
         }
         let pod = |name| Pod { name, ip: String::new(), ready_since: None, is_terminating: false };
         Ok(self.names_of(&selector_of(target)).into_iter().map(pod).collect())
@@ -343,6 +345,18 @@ async fn deleted_pods_and_pods_of_others_have_no_value() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("web"));
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
+#[tokio::test(start_paused = true)]
+async fn panic_of_a_collector_fails_one_collection() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&external_hpa("web"));
+    *fixture.world.is_panicking.lock() = true;
+    let error = fixture.external("q=web").await.unwrap_err();
+    assert_eq!(error, "unable to fetch metrics: the collector panicked");
+    *fixture.world.is_panicking.lock() = false;
+    sleep(SECOND * 10).await;
+    assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
+}
+
     assert_eq!(fixture.pods("shop", "").await.unwrap(), ["web-0", "web-1"]);
     fixture.world.pods.lock().retain(|(name, _)| name != "web-0");
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-1"]);
