@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::annotations::MetricType;
-use crate::{FetchError, Sample};
+use crate::{FetchError, LookupError, MetricConfig, Sample};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::Selector;
@@ -75,12 +75,18 @@ impl CollectionProvider {
         if metrics.len() < 2 {
             return Ok(metrics);
         }
-        let mut found = Vec::new();
+        let (mut found, mut failure) = (Vec::new(), None);
         for metric in metrics {
-            let own =
-                self.0.targets.selector(&metric.config.namespace, &metric.config.target).await;
-            // Another autoscaler's target may have been deleted.
-            let Ok(own) = own else { continue };
+            let MetricConfig { namespace, target, .. } = &metric.config;
+            let own = match self.0.targets.selector(namespace, target).await {
+                Ok(own) => own,
+                // Another autoscaler's target may have been deleted.
+                Err(LookupError::NotFound { .. }) => continue,
+                Err(error) => {
+                    failure = Some(error);
+                    continue;
+                }
+            };
             if selector.is_some_and(|selector| selector.to_string() == own.to_string()) {
                 return Ok(vec![metric]);
             }
@@ -88,7 +94,11 @@ impl CollectionProvider {
                 found.push(metric);
             }
         }
-        Ok(found)
+        // The target may have some of the pods.
+        match failure {
+            Some(error) => Err(fetch_error(Arc::new(error.into()))),
+            None => Ok(found),
+        }
     }
 
     /// Reads metrics concurrently. The results keep their order.

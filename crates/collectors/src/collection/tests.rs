@@ -29,10 +29,12 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct World {
     pods: Mutex<Vec<(String, String)>>,
+    /// The error of the target `api`.
+    unreadable: Mutex<Option<LookupError>>,
     is_failing: Mutex<bool>,
+    is_panicking: Mutex<bool>,
     suspended: Mutex<Duration>,
     calls: AtomicUsize,
-    is_panicking: Mutex<bool>,
     running: AtomicUsize,
     most_running: AtomicUsize,
 }
@@ -111,9 +113,9 @@ impl Cluster for World {
         self.most_running.fetch_max(running, Ordering::SeqCst);
         sleep(SECOND / 2).await;
         self.running.fetch_sub(1, Ordering::SeqCst);
+        assert!(!*self.is_panicking.lock(), "a collector panics");
         if *self.is_failing.lock() {
             return Err(LookupError::NotSynced("pods"));
-        assert!(!*self.is_panicking.lock(), "a collector panics");
         }
         let pod = |name| Pod { name, ip: String::new(), ready_since: None, is_terminating: false };
         Ok(self.names_of(&selector_of(target)).into_iter().map(pod).collect())
@@ -144,6 +146,9 @@ impl Targets for World {
         _: &str,
         target: &CrossVersionObjectReference,
     ) -> Result<Selector, LookupError> {
+        if let Some(error) = self.unreadable.lock().clone().filter(|_| target.name == "api") {
+            return Err(error);
+        }
         Ok(selector_of(target))
     }
 }
@@ -341,11 +346,6 @@ async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_pods_and_pods_of_others_have_no_value() {
-    let fixture = Fixture::new(32);
-    fixture.apply(&pods_hpa("web"));
-    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
-#[tokio::test(start_paused = true)]
 async fn panic_of_a_collector_fails_one_collection() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
@@ -357,6 +357,11 @@ async fn panic_of_a_collector_fails_one_collection() {
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn deleted_pods_and_pods_of_others_have_no_value() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&pods_hpa("web"));
+    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
     assert_eq!(fixture.pods("shop", "").await.unwrap(), ["web-0", "web-1"]);
     fixture.world.pods.lock().retain(|(name, _)| name != "web-0");
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-1"]);
@@ -373,6 +378,22 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
     assert_eq!(fixture.world.calls(), 1);
     assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["api-0", "web-0", "web-1"]);
     assert_eq!(fixture.world.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_deleted_targets_are_left_out() {
+    let fixture = Fixture::new(32);
+    fixture.apply(&pods_hpa("api"));
+    fixture.apply(&pods_hpa("web"));
+    let [kind, namespace, name] = ["Deployment", "shop", "api"].map(str::to_owned);
+    let deleted = LookupError::NotFound { kind, namespace, name };
+    *fixture.world.unreadable.lock() = Some(deleted);
+    assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["web-0", "web-1"]);
+    *fixture.world.unreadable.lock() = Some(LookupError::NotSynced("scales"));
+    let error = fixture.pods("shop", "app").await.unwrap_err();
+    assert!(describe(&error).ends_with("the cache of scales has not synced yet"), "{error}");
+    // The target with this selector is another one.
+    assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
 }
 
 #[test]
@@ -405,6 +426,21 @@ async fn concurrent_collections_are_limited() {
     assert!(futures::future::join_all(requests).await.iter().all(Result::is_ok));
     assert_eq!(fixture.world.calls(), 40);
     assert_eq!(fixture.world.most_running.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn age_of_a_value_counts_from_the_end_of_the_wait_for_a_slot() {
+    let fixture = Fixture::new(1);
+    for name in ["web", "api"] {
+        fixture.apply(&external_hpa(name));
+    }
+    let (one, other) = tokio::join!(fixture.external("q=web"), fixture.external("q=api"));
+    one.and(other).unwrap();
+    let metrics = fixture.collection.index.lock().named("shop", MetricType::External, "queue");
+    let ages = metrics.iter().filter_map(|metric| metric.age(&fixture.collection.reader));
+    let mut ages: Vec<_> = ages.collect();
+    ages.sort();
+    assert_eq!(ages, [SECOND / 2, SECOND]);
 }
 
 #[test]
@@ -442,21 +478,6 @@ fn invalid_annotation_is_named_and_other_metrics_are_collected() {
     // Metrics of other providers are not reported.
     let mut foreign = pods_hpa("api");
     foreign.metadata.annotations.clear();
-#[tokio::test(start_paused = true)]
-async fn age_of_a_value_counts_from_the_end_of_the_wait_for_a_slot() {
-    let fixture = Fixture::new(1);
-    for name in ["web", "api"] {
-        fixture.apply(&external_hpa(name));
-    }
-    let (one, other) = tokio::join!(fixture.external("q=web"), fixture.external("q=api"));
-    one.and(other).unwrap();
-    let metrics = fixture.collection.index.lock().named("shop", MetricType::External, "queue");
-    let ages = metrics.iter().filter_map(|metric| metric.age(&fixture.collection.reader));
-    let mut ages: Vec<_> = ages.collect();
-    ages.sort();
-    assert_eq!(ages, [SECOND / 2, SECOND]);
-}
-
     fixture.apply(&foreign);
     assert_eq!(messages().count(), 0);
 }
