@@ -1,5 +1,8 @@
 //! Watches autoscalers with their annotations.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicUsize, Ordering},
@@ -90,15 +93,22 @@ impl Collection {
                     self.reader.observer.updated(false);
                     has_failed = false;
                 }
-                Ok(watcher::Event::Apply(object)) => _ = self.apply_object(group, object),
-                Ok(watcher::Event::Delete(object)) => self.remove(&key(group, &object)),
+                // A watch is also resumed without a list.
+                Ok(watcher::Event::Apply(object)) => {
+                    self.apply_object(group, object);
+                    has_failed = false;
+                }
+                Ok(watcher::Event::Delete(object)) => {
+                    self.remove(&key(group, &object));
+                    has_failed = false;
+                }
+                // An API that isn't installed has no autoscalers.
+                Err(error) if is_absent(&error) => {
+                    set_listed();
+                    has_failed = false;
+                }
                 Err(error) => {
-                    // An API that isn't installed has no autoscalers.
-                    if is_absent(&error) {
-                        set_listed();
-                    } else {
-                        self.state.set_failed(&error);
-                    }
+                    self.state.set_failed(&error);
                     self.reader.observer.updated(true);
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = hpa_metrics::describe(&error);

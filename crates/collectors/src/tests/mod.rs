@@ -291,3 +291,37 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
         bytes.extend_from_slice(&buffer[..count]);
     }
 }
+
+/// Records the messages of warnings and of information, until the guard is dropped.
+pub(crate) fn recorded_logs() -> (Arc<Mutex<Vec<String>>>, tracing::subscriber::DefaultGuard) {
+    let logs = Arc::<Mutex<Vec<String>>>::default();
+    (logs.clone(), tracing::subscriber::set_default(LogRecorder(logs)))
+}
+
+struct LogRecorder(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for LogRecorder {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("hpa_collectors") && *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "message" {
+                self.0.lock().push(format!("{value:?}"));
+            }
+        });
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}

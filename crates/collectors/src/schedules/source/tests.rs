@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hpa_calc::Selector;
 use hpa_metrics::resource::GroupResource;
-use hpa_testbed::Testbed;
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -61,7 +61,10 @@ impl Cluster {
 }
 
 fn testbed_with_definitions() -> Testbed {
-    let testbed = Testbed::default();
+    with_definitions(Testbed::default())
+}
+
+fn with_definitions(testbed: Testbed) -> Testbed {
     for definition in crate::schedules::definition::schedule_definitions().unwrap() {
         testbed.apply(definition).unwrap();
     }
@@ -248,4 +251,29 @@ async fn source_reads_by_name_and_by_selector() {
     let values = provider.read_custom(schedules.selected(&selector)).await.unwrap();
     let values: Vec<_> = values.items.iter().map(|item| item.value.as_milli()).collect();
     assert_eq!(values, [0, 10_000]);
+}
+
+/// A watch that fails to start is resumed without a list.
+#[tokio::test(start_paused = true)]
+async fn each_outage_of_a_watch_and_its_end_are_logged() {
+    let (logs, _guard) = crate::tests::recorded_logs();
+    let faults = Faults::new(1);
+    let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+    let testbed = with_definitions(Testbed::new(Config { interceptor, ..Config::default() }));
+    let outage = || {
+        let watches = Match::verb("watch").resource("scalingschedules");
+        faults.add(Fault::on(watches).effect(Effect::InternalError))
+    };
+    let fault = outage();
+    let cluster = Cluster::start(&testbed);
+    sleep(Duration::from_mins(2)).await;
+    faults.remove(fault);
+    sleep(Duration::from_mins(2)).await;
+    cluster.apply("ScalingSchedule", "noon", once(0));
+    sleep(Duration::from_secs(1)).await;
+    outage();
+    testbed.drop_watches();
+    sleep(Duration::from_mins(2)).await;
+    let failed = "unable to watch scaling schedules, retrying";
+    assert_eq!(*logs.lock(), [failed, "scaling schedules are watched again", failed]);
 }

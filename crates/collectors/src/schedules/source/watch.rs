@@ -65,13 +65,13 @@ impl Schedules {
                     continue;
                 }
                 Ok(watcher::Event::InitDone) => {
-                    if std::mem::take(&mut has_failed) {
-                        info!(resource = %kind.resource(), "scaling schedules are watched again");
-                    }
+                    succeeded(kind, &mut has_failed);
                     let listed = std::mem::take(&mut listed);
                     self.cache.replace(kind, namespace, listed).into_iter().collect()
                 }
+                // A watch is also resumed without a list.
                 Ok(watcher::Event::Apply(object)) => {
+                    succeeded(kind, &mut has_failed);
                     let key = key(&object);
                     let entry = Entry::new(object, &self.settings);
                     if !self.cache.insert(key.clone(), entry) {
@@ -80,6 +80,7 @@ impl Schedules {
                     vec![key]
                 }
                 Ok(watcher::Event::Delete(object)) => {
+                    succeeded(kind, &mut has_failed);
                     let key = key(&object);
                     self.cache.remove(&key);
                     vec![key]
@@ -120,5 +121,12 @@ impl Schedules {
             warn!(%resource, namespace, error = reason, "unable to watch scaling schedules, retrying");
         }
         self.cache.set_health(kind, namespace, Health::NotSynced(Some(reason)));
+    }
+}
+
+/// Logs the end of consecutive failures.
+fn succeeded(kind: ScheduleKind, has_failed: &mut bool) {
+    if std::mem::take(has_failed) {
+        info!(resource = %kind.resource(), "scaling schedules are watched again");
     }
 }
