@@ -23,10 +23,6 @@ pub struct Settings {
     pub limits: Limits,
     /// Certificate authorities to trust in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Whether tenants' URLs use the proxy of the environment if [`Policy::hosts`] lists their
-    /// host. A proxy resolves names itself: their addresses can't be checked. Other URLs of
-    /// tenants, and pods, never use a proxy.
-    pub proxy_permitted_hosts: bool,
     /// Credentials for tenants' URLs, by origin (`https://metrics.example.org:8443`). Requests of
     /// all tenants use them.
     pub credentials: BTreeMap<String, Credential>,

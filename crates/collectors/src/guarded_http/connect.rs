@@ -50,7 +50,6 @@ pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 pub(crate) struct Connector {
     pub(crate) policy: policy::Policy,
-    pub(crate) proxy_permitted_hosts: bool,
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) tls: Tls,
     pub(crate) environment: Environment,
@@ -138,10 +137,8 @@ impl Connector {
     }
 
     fn proxy(&self, uri: &Uri, destination: Destination) -> Result<Option<Proxy>, HttpError> {
-        let is_permitted = self.proxy_permitted_hosts && !self.policy.hosts.is_empty();
-        let is_used = destination == Destination::Operator
-            || (destination == Destination::Tenant && is_permitted);
-        if !is_used {
+        // A proxy resolves names itself: the addresses of tenants' URLs can't be checked.
+        if destination != Destination::Operator {
             return Ok(None);
         }
         let proxy = hpa_go_compat::proxy::for_server(uri, None, |name| (self.environment)(name));

@@ -114,7 +114,6 @@ impl GuardedHttp {
     pub(crate) fn new(settings: &Settings) -> Self {
         let connector = Connector {
             policy: settings.policy.clone(),
-            proxy_permitted_hosts: settings.proxy_permitted_hosts,
             resolver: Arc::new(SystemResolver::new()),
             tls: Tls::new(settings.ca_file.clone()),
             environment: Arc::new(|name| std::env::var(name).ok()),

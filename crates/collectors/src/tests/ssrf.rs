@@ -283,18 +283,13 @@ async fn pod_cannot_redirect_to_another_host(#[case] location: &str) {
 }
 
 /// A proxy resolves names itself: it must not receive tenants' URLs.
-#[rstest]
-#[case::not_permitted(false, true)]
-#[case::no_list(true, false)]
 #[tokio::test]
-async fn url_of_a_tenant_does_not_use_the_proxy(#[case] permitted: bool, #[case] has_list: bool) {
+async fn url_of_a_tenant_does_not_use_the_proxy() {
     let (proxy, server) =
         (Server::start(|_| ok(r#"{"v": 1}"#)).await, Server::start(|_| ok(r#"{"v": 2}"#)).await);
     let names = Names::default().with("a.test", &[&["127.0.0.1"]]);
-    let mut settings = Settings { proxy_permitted_hosts: permitted, ..settings() };
-    if has_list {
-        settings.policy.hosts = vec!["a.test".to_owned()];
-    }
+    let mut settings = settings();
+    settings.policy.hosts = vec!["a.test".to_owned()];
     let url = proxy.url("");
     let clients = clients(settings, names).map_http(|http| {
         http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
@@ -302,24 +297,4 @@ async fn url_of_a_tenant_does_not_use_the_proxy(#[case] permitted: bool, #[case]
     let plan = unchecked(&format!("http://a.test:{}/", server.address.port()));
     assert_eq!(milli(fetch_with(&clients, &plan).await), 2000);
     assert!(proxy.requests().is_empty());
-}
-
-#[tokio::test]
-async fn listed_host_uses_the_proxy_if_permitted() {
-    let proxy = Server::start(|_| ok(r#"{"v": 1}"#)).await;
-    let mut settings = Settings { proxy_permitted_hosts: true, ..settings() };
-    settings.policy.hosts = vec!["a.test".to_owned()];
-    let url = format!("http://me:pw@{}", proxy.address);
-    let clients = clients(settings, Names::default()).map_http(|http| {
-        http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
-    });
-    assert_eq!(milli(fetch_with(&clients, &unchecked("http://a.test/x?y")).await), 1000);
-    let request = proxy.requests().remove(0);
-    assert!(request.starts_with("GET http://a.test/x?y HTTP/1.1\r\n"), "{request}");
-    assert!(request.contains("host: a.test\r\n"), "{request}");
-    assert!(request.contains("proxy-authorization: Basic bWU6cHc=\r\n"), "{request}");
-    // Hosts that are not listed are also refused with a proxy.
-    let refused = fetch_with(&clients, &unchecked("http://b.test/")).await.unwrap_err();
-    assert!(refused.is_refused());
-    assert_eq!(proxy.requests().len(), 1);
 }

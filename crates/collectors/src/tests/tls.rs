@@ -174,3 +174,26 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     assert!(requests.lock()[0].starts_with(expected), "{:?}", requests.lock());
     assert!(server.requests()[0].contains("host: influx.test:8086\r\n"));
 }
+
+#[tokio::test]
+async fn unencrypted_request_of_the_operator_is_sent_to_the_proxy() {
+    let proxy = Server::start(|_| ok("#datatype,double\n#default,\n,metricvalue\n,5\n")).await;
+    let influx = ServiceSettings {
+        endpoint: "http://influx.test:8086".to_owned(),
+        token: None,
+        org: "o".to_owned(),
+    };
+    let settings = Settings { services: [("influxdb", influx)].into(), ..settings() };
+    let url = format!("http://me:pw@{}", proxy.address);
+    let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
+    let clients = clients.map_http(|http| {
+        http.with_environment(move |name| (name == "HTTP_PROXY").then(|| url.clone()))
+    });
+    let plan = external("influxdb", &[("query", "x")]);
+    assert_eq!(milli(fetch_with(&clients, &plan).await), 5000);
+    let request = proxy.requests().remove(0);
+    let start = "POST http://influx.test:8086/api/v2/query?org=o HTTP/1.1\r\n";
+    assert!(request.starts_with(start), "{request}");
+    assert!(request.contains("host: influx.test:8086\r\n"), "{request}");
+    assert!(request.contains("proxy-authorization: Basic bWU6cHc=\r\n"), "{request}");
+}

@@ -306,7 +306,6 @@ impl CollectorArguments {
             prometheus,
             prometheus_servers,
             services: services.collect(),
-            ..Settings::default()
         }
     }
 }
