@@ -54,6 +54,8 @@ pub enum AnnotationError {
 pub enum ConfigError {
     #[error(transparent)]
     Annotation(AnnotationError),
+    #[error("the interval must be at least 1s")]
+    ShortInterval,
     #[error("the operator doesn't permit {server} in the namespace {namespace}")]
     NotPermitted { server: String, namespace: String },
     #[error("no plugin found for {0}")]

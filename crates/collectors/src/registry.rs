@@ -62,6 +62,9 @@ pub trait Collector: fmt::Debug + Send + Sync {
 /// The default time limit of a read, in request timeouts.
 pub(crate) const REQUEST_TIMEOUTS_PER_READ: u32 = 4;
 
+/// The minimum interval of a metric in nanoseconds. Below it, each request would collect.
+const MIN_INTERVAL: i64 = 1_000_000_000;
+
 /// A server that a collector sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
@@ -291,6 +294,10 @@ impl Plan {
         let registration = environment
             .collector_for(metric)
             .ok_or_else(|| ConfigError::NoCollector(metric.display_name()))?;
+        let is_too_short = metric.interval != 0 && metric.interval < MIN_INTERVAL;
+        if environment.compat == Compat::Off && is_too_short {
+            return Err(ConfigError::ShortInterval);
+        }
         let collector = (registration.parse)(metric, environment)?;
         let servers = collector.servers();
         servers.iter().try_for_each(|server| environment.check_permission(server, metric))?;

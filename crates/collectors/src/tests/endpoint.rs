@@ -173,3 +173,23 @@ async fn stalled_large_response_does_not_block_others() {
         value = fetch_with(&clients, &plan) => assert_eq!(milli(value), 3000),
     }
 }
+
+#[test]
+fn interval_below_a_second_is_an_error_unless_compatible() {
+    let new = |interval, compat| {
+        let metric = json!({"type": "Pods", "pods": {
+            "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
+        }});
+        let values = [("json-key", "$.v"), ("port", "80"), ("interval", interval)];
+        let config = config(metric, "pods.m.json-path", &values, compat);
+        let plan = Plan::new(&config, &Environment { compat, ..Environment::default() });
+        plan.map(|plan| plan.interval).map_err(|error| error.to_string())
+    };
+    for interval in ["-30s", "1ns", "999ms"] {
+        let error = new(interval, Compat::Off).unwrap_err();
+        assert_eq!(error, "the interval must be at least 1s");
+        new(interval, Compat::Reference).unwrap();
+    }
+    assert_eq!(new("1s", Compat::Off), Ok(1_000_000_000));
+    assert_eq!(new("-30s", Compat::Reference), Ok(-30_000_000_000));
+}
