@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
+    Compat,
     clients::Clients,
     cluster::Pod,
     config::MetricConfig,
@@ -82,6 +83,9 @@ impl Collector for PodDocuments {
         }
         let request_timeout = timeout(metric, "request-timeout")?;
         let connect_timeout = timeout(metric, "connect-timeout")?;
+        if environment.compat == Compat::Off && metric.value("port").is_none() {
+            return Err(ConfigError::Missing("port"));
+        }
         let scheme = text("scheme");
         Ok(Self {
             extractor: extractor?,

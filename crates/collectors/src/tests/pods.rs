@@ -158,12 +158,7 @@ async fn invalid_setting_is_an_error_of_the_collection(
     #[case] value: &str,
     #[case] expected: &str,
 ) {
-    let plan = pod_plan(&[("json-key", "$"), (key, value)]);
-    let plan = if key == "scheme" {
-        pod_plan(&[("json-key", "$"), (key, value), ("port", "80")])
-    } else {
-        plan
-    };
+    let plan = pod_plan(&[("json-key", "$"), ("port", "80"), (key, value)]);
     let error = error(fetch(settings(), with_pods(&[pod("a", "127.0.0.1")]), &plan).await);
     assert_eq!(error, expected);
 }
@@ -183,4 +178,17 @@ async fn connections_of_all_collections_are_bounded() {
     }
     // The server detects a closed connection a little later than the client.
     assert!((2..=10).contains(&server.max_open()), "{}", server.max_open());
+}
+
+#[test]
+fn pods_without_a_port_are_an_error_unless_compatible() {
+    let new = |compat| {
+        let metric = json!({"type": "Pods", "pods": {
+            "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "1"},
+        }});
+        let config = config(metric, "pods.m.json-path", &[("json-key", "$.v")], compat);
+        Plan::new(&config, &Environment { compat, ..Environment::default() })
+    };
+    assert_eq!(new(Compat::Off).unwrap_err().to_string(), "config value port not found");
+    new(Compat::Reference).unwrap();
 }
