@@ -1,8 +1,6 @@
 //! `json_path`: numbers that kube-metrics-adapter extracts from JSON documents.
 
-use hpa_collectors::jsonpath::{
-    Aggregator, Compat, ErrorKind, ExtractError, Extractor, JsonType, Query,
-};
+use hpa_collectors::jsonpath::{Aggregator, Compat, ExtractError, Extractor, JsonType, Query};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -76,13 +74,11 @@ fn kind(error: &ExtractError, case: &Line) -> &'static [&'static str] {
         ExtractError::Type(JsonType::Bool) => &["type-bool"],
         ExtractError::Type(JsonType::String) => &["type-string"],
         ExtractError::Type(JsonType::Object) => &["type-object"],
-        _ => match error.kind() {
-            ErrorKind::Parse => &["parse"],
-            ErrorKind::Document => &["document"],
-            // Errors of paths in an expression are errors of the expression.
-            ErrorKind::Evaluation if case.json_key.is_empty() => &["eval", "path", "panic"],
-            ErrorKind::Evaluation => &["path", "panic"],
-            ErrorKind::Result => &[],
-        },
+        ExtractError::Path { .. } => &["parse"],
+        ExtractError::Document { .. } => &["document"],
+        // Errors of paths in an expression are errors of the expression.
+        ExtractError::Evaluation(_) if case.json_key.is_empty() => &["eval", "path", "panic"],
+        ExtractError::Evaluation(_) => &["path", "panic"],
+        ExtractError::TooLarge => &[],
     }
 }

@@ -205,11 +205,11 @@ pub enum FetchError {
     /// A pod has no usable address.
     #[error("the pod has no IP address")]
     NoPodIp,
-    /// The collection as a whole took too long.
-    #[error("the collection took longer than {} s", .0.as_secs_f64())]
     /// The collector has a bug. The panic is in the log.
     #[error("the collector panicked")]
     Panicked,
+    /// The collection as a whole took too long.
+    #[error("the collection took longer than {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// No pod of the target has a value.
     #[error("none of {} has a value; {pod}: {}", counted(*.pods, "pod"), describe(.first))]
@@ -221,17 +221,6 @@ pub enum FetchError {
         /// The error of this pod.
         first: Box<FetchError>,
     },
-}
-
-impl FetchError {
-    /// Whether the destination is not permitted.
-    pub fn is_refused(&self) -> bool {
-        match self {
-            Self::Http { source: HttpError::Refused(_), .. } => true,
-            Self::AllPods { first, .. } => first.is_refused(),
-            _ => false,
-        }
-    }
 }
 
 /// A failed request.

@@ -54,34 +54,6 @@ impl fmt::Display for JsonType {
     }
 }
 
-/// The step in which an extraction failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The path is invalid.
-    Parse,
-    /// The document is invalid.
-    Document,
-    /// The evaluation failed.
-    Evaluation,
-    /// The result is not a number.
-    Result,
-}
-
-impl ExtractError {
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Path { .. } => ErrorKind::Parse,
-            Self::Document { .. } => ErrorKind::Document,
-            Self::Evaluation(_) => ErrorKind::Evaluation,
-            Self::Empty
-            | Self::NoAggregator
-            | Self::NotNumeric
-            | Self::Type(_)
-            | Self::TooLarge => ErrorKind::Result,
-        }
-    }
-}
-
 /// A failed evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EvalError {

@@ -27,17 +27,9 @@ impl Query {
     }
 
     /// Parses an expression (`json-eval`). As in the reference, invalid syntax is an error of the
-    /// evaluation: see [`Self::check`].
+    /// evaluation.
     pub fn expression(text: &str) -> Self {
         Self(Kind::Expression(Expression::parse(text.as_bytes(), 0)))
-    }
-
-    /// Checks the syntax of an expression.
-    pub fn check(&self) -> Result<(), ExtractError> {
-        match &self.0 {
-            Kind::Key(_) => Ok(()),
-            Kind::Expression(expression) => Ok(expression.program().map(|_| ())?),
-        }
     }
 }
 

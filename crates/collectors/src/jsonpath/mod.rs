@@ -45,6 +45,6 @@ mod value;
 
 pub use aggregate::{Aggregator, UnknownAggregator};
 pub use context::Limits;
-pub use error::{ErrorKind, ExtractError, JsonType};
+pub use error::{ExtractError, JsonType};
 pub use extract::{Extractor, Query};
 pub use hpa_go_compat::Compat;

@@ -33,8 +33,8 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 
 use crate::{
-    Clients, Cluster, Context, FetchError, Ingress, LookupError, Pod, Policy, RouteGroup, Settings,
-    Values,
+    Clients, Cluster, Context, FetchError, HttpError, Ingress, LookupError, Pod, Policy,
+    RouteGroup, Settings, Values,
 };
 
 /// The objects of a test.
@@ -159,6 +159,15 @@ pub(crate) fn milli(fetched: Result<Values, FetchError>) -> i64 {
 /// The message of an error with its causes.
 pub(crate) fn error(fetched: Result<Values, FetchError>) -> String {
     hpa_metrics::describe(&fetched.unwrap_err())
+}
+
+/// Whether the destination is not permitted.
+pub(crate) fn is_refused(error: &FetchError) -> bool {
+    match error {
+        FetchError::Http { source: HttpError::Refused(_), .. } => true,
+        FetchError::AllPods { first, .. } => is_refused(first),
+        _ => false,
+    }
 }
 
 /// The response of a test server.
