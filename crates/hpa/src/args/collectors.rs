@@ -115,7 +115,7 @@ pub(crate) struct CollectorArguments {
         env = "HPA_ADDITIONAL_PROMETHEUS_SERVER",
         value_name = "NAME=URL",
         value_delimiter = ',',
-        value_parser = name_and_value
+        value_parser = alias_and_url
     )]
     pub(crate) additional_prometheus_servers: Vec<(String, String)>,
     /// File with the bearer token for an additional Prometheus server, NAME=FILE; can be repeated
@@ -211,6 +211,15 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
         return Err("must be NAME=VALUE".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A server whose name is none of --collector-permission.
+fn alias_and_url(text: &str) -> Result<(String, String), String> {
+    let (name, url) = name_and_value(text)?;
+    if matches!(&*name, "prometheus" | "influxdb" | "sqs" | "zmon" | "nakadi" | "pods" | "url") {
+        return Err(format!("{name} is the name of another server"));
+    }
+    Ok((name, url))
 }
 
 impl CollectorArguments {

@@ -365,6 +365,20 @@ fn page_about_keda_has_all_collectors() {
     }
 }
 
+/// Autoscalers and permissions refer to both by one name.
+#[test]
+fn additional_prometheus_server_needs_its_own_name() {
+    let named = |name: &str| {
+        let flag = format!("--additional-prometheus-server={name}=http://p");
+        parse(&[&flag]).map(|run| run.collectors.additional_prometheus_servers)
+    };
+    named("other").expect("an alias");
+    for name in ["prometheus", "influxdb", "sqs", "zmon", "nakadi", "pods", "url"] {
+        let error = named(name).expect_err("a name of another server");
+        assert!(error.contains(&format!("{name} is the name of another server")), "{error}");
+    }
+}
+
 /// A collector that needs nothing of the operator is one line in the table of collectors.
 #[test]
 fn collectors_are_on_unless_they_need_a_flag() {
