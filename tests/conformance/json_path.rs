@@ -79,6 +79,6 @@ fn kind(error: &ExtractError, case: &Line) -> &'static [&'static str] {
         // Errors of paths in an expression are errors of the expression.
         ExtractError::Evaluation(_) if case.json_key.is_empty() => &["eval", "path", "panic"],
         ExtractError::Evaluation(_) => &["path", "panic"],
-        _ => &[],
+        ExtractError::TooLarge => &[],
     }
 }

@@ -140,7 +140,7 @@ async fn zmon_value_older_than_the_duration_is_missing() {
     assert_eq!(milli(fetch(zmon(&server), Objects::default(), &longer).await), 1000);
 }
 
-/// Durations are rounded, and KairosDB dates an aggregate by its first point.
+/// Durations are rounded, and `KairosDB` dates an aggregate by its first point.
 #[rstest]
 #[case::rounded_up("90m", 119, true)]
 #[case::rounded_up_and_skewed("90m", 120, true)]

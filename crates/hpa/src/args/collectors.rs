@@ -315,7 +315,6 @@ impl CollectorArguments {
             prometheus,
             prometheus_servers,
             services: services.collect(),
-            ..Settings::default()
         }
     }
 }
