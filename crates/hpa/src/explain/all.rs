@@ -54,7 +54,7 @@ pub(super) async fn run(
         let lines = idle.iter().map(|line| escape_line(line) + "\n");
         return terminal::print(&(lines.collect::<String>() + &text(&problems, all.len())));
     }
-    idle.iter().for_each(|line| terminal::warn(line));
+    idle.iter().for_each(terminal::warn);
     match arguments.output {
         ReportFormat::Json => {
             terminal::print_json(&(serde_json::to_string_pretty(&problems)? + "\n"))
