@@ -175,12 +175,11 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
         ![time, before].into_iter().any(|time| bounds_at(time).contains(&replicas))
     });
     if outside > 0.0 {
-        let bounds = match &settings.bounds {
-            Some(_) => "the scheduled bounds".to_owned(),
-            None => {
-                let Bounds { min_replicas, max_replicas, .. } = Bounds::of_spec(&hpa.spec);
-                format!("{min_replicas}-{max_replicas}, the bounds")
-            }
+        let Bounds { min_replicas, max_replicas, .. } = Bounds::of_spec(&hpa.spec);
+        let bounds = if settings.bounds.is_some() {
+            "the scheduled bounds".to_owned()
+        } else {
+            format!("{min_replicas}-{max_replicas}, the bounds")
         };
         notes.push(format!(
             "For {} of the time the replicas were outside {bounds} of this spec: the spec, or the \
