@@ -58,7 +58,9 @@ pub(super) async fn run(
             return terminal::print(&(lines.collect::<String>() + &text(&problems, all.len())));
         }
     };
-    idle.iter().for_each(|line| terminal::warn(line));
+    for line in &idle {
+        terminal::warn(line);
+    }
     terminal::print(&document)
 }
 
