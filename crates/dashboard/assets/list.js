@@ -255,7 +255,7 @@ function fill(entry) {
   }
   const settings = row.settings === null ? "" : `Settings: ${row.settings}`;
   cells.sentence.title = settings === "" ? row.sentence : `${row.sentence}\n${settings}`;
-  setSettings(cells.name, settings, row.hasWrongSettings);
+  setSettings(cells.name, settings, row.hasInvalidSettings);
   setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
   const isChanging = row.desired !== null && row.current !== null && row.current !== row.desired;
   const current = row.current ?? "unknown";
@@ -265,9 +265,9 @@ function fill(entry) {
 }
 
 /** Marks an autoscaler that doesn't have the settings of the controller's flags only. */
-function setSettings(cell, settings, isWrong) {
+function setSettings(cell, settings, isInvalid) {
   let mark = cell.querySelector(".settings");
-  if (settings === "" && !isWrong) {
+  if (settings === "" && !isInvalid) {
     mark?.remove();
     return;
   }
@@ -275,8 +275,8 @@ function setSettings(cell, settings, isWrong) {
     mark = element("span", { className: "tag settings" });
     cell.append(" ", mark);
   }
-  mark.classList.toggle("wrong", isWrong);
-  setText(mark, isWrong ? "invalid settings" : "settings");
+  mark.classList.toggle("invalid", isInvalid);
+  setText(mark, isInvalid ? "invalid settings" : "settings");
   mark.title = settings;
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use hpa_calc::{
     HorizontalPodAutoscaler, Settings,
     api::{ConditionReason, ConditionType},
-    report::{ShortReport, State},
+    report::{ShortReport, State, Warning},
 };
 use hpa_controller::{AutoscalerApi, HpaKey};
 use jiff::Timestamp;
@@ -47,8 +47,8 @@ pub(crate) struct Row {
     pub(crate) max: Option<i32>,
     /// The settings that its controller applies, and the next change of scheduled bounds.
     pub(crate) settings: Option<String>,
-    /// Whether settings have no effect, or not as they are written. The sentence says which.
-    pub(crate) has_wrong_settings: bool,
+    /// Whether settings are ignored or not used as written. The sentence says which.
+    pub(crate) has_invalid_settings: bool,
     /// The largest value of a metric divided by its target.
     pub(crate) load: Option<f64>,
     pub(crate) last_scale: Option<Timestamp>,
@@ -78,7 +78,7 @@ impl Row {
             min: Some(bounds.min_replicas),
             max: Some(bounds.max_replicas),
             settings: own_settings(hpa, settings),
-            has_wrong_settings: !warnings.is_empty(),
+            has_invalid_settings: warnings.contains(&Warning::InvalidSettings),
             load,
             last_scale: status.last_scale_time,
             undecided_since: None,

@@ -73,6 +73,17 @@ fn autoscaler_that_never_decided_has_no_desired_replicas() {
     assert_eq!(row(status(1, 0, &[])).desired, Some(0), "it scales to zero");
 }
 
+#[rstest]
+#[case::valid("pause", false)]
+#[case::misspelled("paused", true)]
+fn invalid_settings_are_marked(#[case] name: &str, #[case] is_invalid: bool) {
+    let mut hpa = hpa(status(4, 4, &[]));
+    hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), "true".into());
+    let settings = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default()).settings;
+    let row = Row::new(id("web"), &hpa, &settings, at(0));
+    assert_eq!(row.has_invalid_settings, is_invalid, "{row:?}");
+}
+
 #[test]
 fn dry_run_is_a_setting_though_no_status_says_so() {
     let mut hpa = hpa(Value::Null);

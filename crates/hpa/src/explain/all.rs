@@ -54,7 +54,9 @@ pub(super) async fn run(
         let lines = idle.iter().map(|line| escape_line(line) + "\n");
         return terminal::print(&(lines.collect::<String>() + &text(&problems, all.len())));
     }
-    idle.iter().for_each(terminal::warn);
+    for line in &idle {
+        terminal::warn(line);
+    }
     match arguments.output {
         ReportFormat::Json => {
             terminal::print_json(&(serde_json::to_string_pretty(&problems)? + "\n"))
