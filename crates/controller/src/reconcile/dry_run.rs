@@ -42,13 +42,7 @@ impl Reconciler {
         let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
             let duration = self.clock.instants().monotonic.saturating_sub(started);
-            return self.observer.finished(&Finished {
-                key,
-                scaled: None,
-                desired_replicas: None,
-                error: None,
-                duration,
-            });
+            return self.observer.finished(&Finished::undecided(key, None, duration));
         };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
         if let Some(observation) = &observation {

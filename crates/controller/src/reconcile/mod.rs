@@ -108,13 +108,8 @@ impl Reconciler {
         if !autoscaler.is_suspended() {
             return Some(autoscaler);
         }
-        self.observer.finished(&Finished {
-            key,
-            scaled: None,
-            desired_replicas: None,
-            error: Some(ErrorClass::Spec),
-            duration: self.clock.instants().monotonic.saturating_sub(started),
-        });
+        let duration = self.clock.instants().monotonic.saturating_sub(started);
+        self.observer.finished(&Finished::undecided(key, Some(ErrorClass::Spec), duration));
         None
     }
 }

@@ -38,6 +38,17 @@ pub struct Finished<'a> {
     pub duration: Duration,
 }
 
+impl<'a> Finished<'a> {
+    /// A reconcile that ended without a decision.
+    pub(super) fn undecided(
+        key: &'a HpaKey,
+        error: Option<ErrorClass>,
+        duration: Duration,
+    ) -> Self {
+        Self { key, scaled: None, desired_replicas: None, error, duration }
+    }
+}
+
 /// Receives every reconcile. The workers call it, so it must not block.
 pub trait Observer: Send + Sync {
     /// A reconcile reached its conclusion; its status is written next.
