@@ -205,7 +205,8 @@ async fn memory_is_limited() {
 #[tokio::test(start_paused = true)]
 async fn changed_metric_gets_the_memory_of_the_old_one() {
     let shared = Forecasts::default();
-    let _others = shared.histories.clone().try_acquire_many_owned(MAX_HISTORIES as u32 - 1);
+    let _others =
+        shared.histories.clone().try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
     let mut forecasts = AutoscalerForecasts::default();
     observe(&mut forecasts, &shared, &hpa(&[requests("100")]), Some(2000), now());
     let mut other_metric = requests("100");
