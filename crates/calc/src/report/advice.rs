@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use super::{
     Inputs, MetricReport, headline,
     phrases::{age, names},
+    reported,
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
@@ -25,16 +26,16 @@ use crate::{
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// What the metrics APIs answer if they have no such metric.
-const UNKNOWN_METRIC: &str = "could not find the metric";
+pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
 
 /// In errors of metrics that are read from Prometheus without a metrics API.
-const PROMETHEUS: &str = "the request to Prometheus at ";
+pub(super) const PROMETHEUS: &str = "the request to Prometheus at ";
 
 /// In errors of the API server about the reader's rights.
-const FORBIDDEN: &str = " is forbidden: User ";
+pub(super) const FORBIDDEN: &str = " is forbidden: User ";
 
 /// In errors of metrics while the series of rules are unknown.
-const NOT_DISCOVERED: &str = "are not discovered yet";
+pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
 
 pub(super) fn advise(
     inputs: &Inputs,
@@ -44,8 +45,10 @@ pub(super) fn advise(
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
     let unseen = headline::unseen(inputs, decision);
+    let reported = reported::failure(inputs, decision);
+    advice.extend(reported.map(|cause| reported::advise(cause, metrics)).into_iter().flatten());
     let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
-        let failure = metric.explanation.failure?;
+        let failure = metric.explanation.failure.filter(|_| reported.is_none())?;
         let is_unseen = unseen.iter().any(|(unseen, _)| *unseen == index);
         Some(if is_unseen {
             about_unseen(inputs, metric)

@@ -11,6 +11,7 @@ mod headline;
 mod limits;
 mod metrics;
 mod phrases;
+mod reported;
 mod short;
 mod text;
 

@@ -1,4 +1,5 @@
 mod advice;
+mod reported;
 
 use rstest::rstest;
 use serde_json::{Value, json};
