@@ -1,6 +1,6 @@
 //! What a person can do about a decision.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
@@ -41,6 +41,7 @@ pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
     metrics: &[MetricReport],
+    known: &BTreeMap<usize, String>,
 ) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
@@ -53,7 +54,8 @@ pub(super) fn advise(
         Some(if is_unseen {
             about_unseen(inputs, metric)
         } else {
-            about_failure(inputs, index, metric, failure)
+            let known = known.get(&index).cloned();
+            known.unwrap_or_else(|| about_failure(inputs, index, metric, failure))
         })
     });
     advice.extend(failed);
@@ -212,7 +214,9 @@ fn about_failure(
             let (api, server) = api(&metric.source_type);
             format!(
                 "{api} works but has no value of {name}. Check the names and selectors in \
-                 spec.metrics[{index}], and that {server} has the metric for the target's pods."
+                 spec.metrics[{index}], and that {} has the metric{}.",
+                server.replacen("An adapter", "an adapter", 1),
+                if is_by_pod { " for the target's pods" } else { "" },
             )
         }
         MetricFailure::NotRead => format!("No value of {name} was given."),

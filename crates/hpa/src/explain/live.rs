@@ -30,7 +30,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
-use super::subject::{StatusController, Subject, usable_selector};
+use super::{
+    rules,
+    subject::{StatusController, Subject, usable_selector},
+};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     autoscaler_name::AutoscalerName,
@@ -160,7 +163,10 @@ impl Cluster {
         let read_by_controller = fill_readings(&mut inputs, &values);
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
-        Ok(Subject { inputs, controller, past, read_by_controller, idle })
+        let rules = self.metrics.rules();
+        let metric_advice =
+            rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
+        Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
     }
 
     /// Fails if the user, unlike the controller, may not read the target's scale.

@@ -4,6 +4,7 @@ mod all;
 mod dump;
 mod live;
 mod past;
+mod rules;
 mod style;
 mod subject;
 
