@@ -97,3 +97,42 @@ fn pause_is_first_if_metrics_can_not_be_read_here() {
     let report = failing.report();
     assert!(!report.to_string().contains("without the pause"), "{report}");
 }
+
+#[test]
+fn pods_of_others_explain_a_scaling_up_below_the_target() {
+    // 33 % of a target of 66 % for eight pods are four.
+    let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });
+    let sentence = inputs.report().sentence;
+    let expected = "stays at 2: cpu is at 33% of requests, target 66%; 4 pods match the selector, \
+                    the target has 2; metrics ask for 2";
+    assert_eq!(sentence, expected);
+    // A rollout has pods of its own.
+    inputs.scale.as_mut().unwrap().status_replicas = 4;
+    let sentence = inputs.report().sentence;
+    assert!(!sentence.contains("match the selector"), "{sentence}");
+}
+
+/// An External metric that fails, with an active fallback by the status.
+#[rstest]
+#[case::reported(
+    "External metric queue fails since 2026-01-31T03:13:53Z, 6 replicas proposed",
+    "fallback: 6 replicas, because it fails since 2026-01-31T03:13:53Z"
+)]
+#[case::unknown("a fallback is active", "fallback: 6 replicas, because it fails")]
+fn start_of_a_failure_is_that_of_the_message(#[case] message: &str, #[case] expected: &str) {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let annotation = json!({ "failureDurationSeconds": 60, "replicas": 6 }).to_string();
+    let fallback = ("autoscaling.hpa-rs.dev/fallback".to_owned(), annotation);
+    inputs.hpa.metadata.annotations = [fallback].into_iter().collect();
+    let policy = crate::settings::SettingPolicy::default();
+    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    inputs.history = None;
+    let condition = json!({ "type": "ExternalMetricFallbackActive", "status": "True",
+        "reason": "FallbackActive", "message": message,
+        "lastTransitionTime": "2026-01-31T03:14:38Z" });
+    inputs.hpa.status.conditions.push(serde_json::from_value(condition).unwrap());
+    let sentence = inputs.report().sentence;
+    assert!(sentence.contains(expected), "{sentence}");
+    assert_eq!(sentence.contains("since"), expected.contains("since"), "{sentence}");
+}
