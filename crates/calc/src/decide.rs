@@ -12,7 +12,7 @@ use crate::{
     behavior::EffectiveBehavior,
     combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
-    explain::{Explanation, SettingEffect, Summary},
+    explain::{Explanation, ExtraPods, SettingEffect, Summary},
     fallback::Fallbacks,
     go_text,
     history::{Direction, History},
@@ -469,6 +469,7 @@ impl Decision<'_> {
             if self.settings.forecasts.is_on() { readings.take_forecasts() } else { Vec::new() };
         if self.settings.pods == PodSelection::Selected {
             self.report_extra_pods(&plan.pods, scale, now);
+            self.explanation.extra_pods = ExtraPods::new(&plan.pods, scale);
         }
         let readings = readings.of_plan(self.settings, &plan.pods);
         let context = context(self.hpa, self.settings, scale, plan, now);

@@ -33,6 +33,12 @@ pub(crate) const FALLBACK: &str = "fallback";
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
 
+/// Between a metric and the start of its failure in the condition's message.
+const FAILS_SINCE: &str = " fails since ";
+
+/// The start of a failure that a status implies, if its message doesn't have it.
+const UNKNOWN_START: Timestamp = Timestamp::MIN;
+
 /// The fallbacks of one decision.
 pub(crate) struct Fallbacks<'a> {
     settings: &'a Settings,
@@ -90,8 +96,9 @@ impl<'a> Fallbacks<'a> {
         let proposed = counted(replicas, "replica");
         let name = described(spec);
         let since = format!("{:.0}", state.since);
-        self.active.push(format!("{name} fails since {since}, {proposed} proposed"));
+        self.active.push(format!("{name}{FAILS_SINCE}{since}, {proposed} proposed"));
         let text = match state.recovering_since {
+            None if state.since == UNKNOWN_START => format!("{proposed}, because it fails"),
             None => format!("{proposed}, because it fails since {since}"),
             Some(at) => format!(
                 "{proposed}, until it has been read for {}s; it failed from {since} to {at:.0}",
@@ -210,20 +217,26 @@ pub(crate) fn failures_by_status(
     let active = hpa.status.condition(&ConditionType::ExternalMetricFallbackActive);
     let active =
         active.filter(|_| hpa.status.is_true(&ConditionType::ExternalMetricFallbackActive));
-    let Some(since) = active.and_then(|condition| condition.last_transition_time) else {
-        return Vec::new();
-    };
+    let Some(active) = active else { return Vec::new() };
+    let Some(fallback_since) = active.last_transition_time else { return Vec::new() };
     let metrics = hpa.spec.metrics.iter().enumerate();
     let failed = metrics.filter(|(index, _)| !matches!(readings.get(*index), Some(Ok(_))));
     failed
-        .filter_map(|(_, spec)| identity(spec))
-        .map(|metric| FailingMetric {
-            metric,
-            since,
-            fallback_since: Some(since),
-            recovering_since: None,
+        .filter_map(|(_, spec)| {
+            Some(FailingMetric {
+                metric: identity(spec)?,
+                since: reported_start(&active.message, spec).unwrap_or(UNKNOWN_START),
+                fallback_since: Some(fallback_since),
+                recovering_since: None,
+            })
         })
         .collect()
+}
+
+/// The start of a metric's failure in the condition's message.
+fn reported_start(message: &str, spec: &MetricSpec) -> Option<Timestamp> {
+    let (_, rest) = message.split_once(&format!("{}{FAILS_SINCE}", described(spec)))?;
+    rest.split_once(',')?.0.parse().ok()
 }
 
 /// When the fallback of a metric starts or ends, if the readings stay as they are.

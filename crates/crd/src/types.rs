@@ -3,12 +3,15 @@
 use std::{fmt, sync::OnceLock};
 
 use hpa_calc::Quantity;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use crate::{
     API_VERSION, DefinitionError,
     definition::{core_schema, schema},
 };
+
+/// The extension of schemas by which a value is an integer or a text.
+const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 /// A mistake, and the path of its field: `spec.metrics[0].type`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,37 @@ pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     Ok(errors)
 }
 
+/// Writes the fractions in quantities of an object of the custom API as texts: `tolerance: 0.05`
+/// becomes `tolerance: "0.05"`. The API server refuses them otherwise, unlike in `autoscaling/v2`.
+pub fn quote_fractions(object: &mut Value) -> Result<(), DefinitionError> {
+    let schema = full_schema(object)?;
+    quote(object, schema);
+    Ok(())
+}
+
+fn quote(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                if let Some(schema) = schema.get("properties").and_then(|all| all.get(name)) {
+                    quote(value, schema);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| quote(item, &schema["items"])),
+        Value::Number(number) if is_refused_fraction(number, schema) => {
+            *value = number.to_string().into();
+        }
+        _ => {}
+    }
+}
+
+/// Whether a number is a fraction, and the schema permits an integer or a text.
+fn is_refused_fraction(number: &Number, schema: &Value) -> bool {
+    let is_int_or_string = schema.get(INT_OR_STRING).is_some_and(|value| value == true);
+    is_int_or_string && number.as_f64().is_some_and(|number| number.fract() != 0.0)
+}
+
 /// The fields of an object that the API doesn't have, such as misspelled or misplaced names. The
 /// API server rejects them with strict validation, which kubectl requests.
 pub fn unknown_fields(object: &Value) -> Result<Vec<String>, DefinitionError> {
@@ -50,10 +84,25 @@ fn full_schema(object: &Value) -> Result<&'static Value, DefinitionError> {
         return Ok(schema);
     }
     let mut schema = if is_custom { schema()? } else { core_schema()? };
+    if !is_custom {
+        permit_fractions(&mut schema);
+    }
     if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
         *metadata = metadata_schema();
     }
     Ok(cached.get_or_init(|| schema))
+}
+
+/// The core API decodes quantities without a schema, so they may be any number.
+fn permit_fractions(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.remove(INT_OR_STRING);
+            members.values_mut().for_each(permit_fractions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(permit_fractions),
+        _ => {}
+    }
 }
 
 /// The fields of `ObjectMeta` (meta/v1). The values of fields that the API server sets are not
@@ -123,6 +172,11 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
         }
         (Some("integer"), Value::Number(number)) => fits_bounds(number, schema),
         (Some("string"), Value::String(_)) | (Some("boolean"), Value::Bool(_)) => true,
+        (None, Value::Number(number)) if is_refused_fraction(number, schema) => {
+            let message = format!("must be an integer or a text in quotes, is {number}");
+            errors.push(FieldError { field: path.to_owned(), message });
+            true
+        }
         (None, value) => serde_json::from_value::<Quantity>(value.clone()).is_ok(),
         _ => false,
     };
@@ -142,7 +196,7 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldError>
 }
 
 /// Whether an integer fits its type. Its range is checked by validation, which has better messages.
-fn fits_bounds(number: &serde_json::Number, schema: &Value) -> bool {
+fn fits_bounds(number: &Number, schema: &Value) -> bool {
     number.as_i64().is_some_and(|number| !is_32_bits(schema) || i32::try_from(number).is_ok())
 }
 
@@ -248,6 +302,44 @@ mod tests {
                 "specs",
             ]
         );
+    }
+
+    /// An object whose quantities are fractions, an integer and a text.
+    fn fractions(api_version: &str) -> Value {
+        let target = |value: Value| json!({ "pods": { "target": { "averageValue": value } } });
+        json!({
+            "apiVersion": api_version,
+            "spec": {
+                "metrics": [target(json!(1.5)), target(json!(2.0)), target(json!("1.5"))],
+                "behavior": { "scaleUp": { "tolerance": 0.05 } },
+            },
+        })
+    }
+
+    #[test]
+    fn fractions_of_the_custom_api_are_texts() {
+        let mut object = fractions(API_VERSION);
+        let errors = type_errors(&object).unwrap();
+        assert_eq!(
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [
+                "spec.behavior.scaleUp.tolerance: must be an integer or a text in quotes, is 0.05",
+                "spec.metrics[0].pods.target.averageValue: must be an integer or a text in \
+                 quotes, is 1.5",
+            ]
+        );
+        quote_fractions(&mut object).unwrap();
+        assert_eq!(type_errors(&object).unwrap(), []);
+        assert_eq!(object["spec"]["behavior"]["scaleUp"]["tolerance"], "0.05");
+        assert_eq!(object["spec"]["metrics"][1]["pods"]["target"]["averageValue"], 2.0);
+    }
+
+    #[test]
+    fn fractions_of_the_core_api_are_numbers() {
+        let mut object = fractions("autoscaling/v2");
+        assert_eq!(type_errors(&object).unwrap(), []);
+        quote_fractions(&mut object).unwrap();
+        assert_eq!(object, fractions("autoscaling/v2"));
     }
 
     #[test]

@@ -141,6 +141,36 @@ async fn invalid_rule_is_refused_at_the_start_as_by_rules_check() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failures_of_rules_are_explained_without_a_metrics_api() {
+    let url = format!("http://{}/prefix/", serve(fake_prometheus(&Load::new(10.into()))).await);
+    let cluster = Cluster::new().await;
+    let rules = cluster.served.dir.path().join("rules.yaml");
+    let external = "\nexternalRules:\n- seriesQuery: http_requests_total\n  resources: {overrides: \
+                    {namespace: {resource: namespace}}}\n  metricsQuery: \
+                    sum(<<.Series>>{<<.LabelMatchers>>})\n";
+    fs::write(&rules, REQUEST_RULES.to_owned() + external).unwrap();
+    let rules = rules.display().to_string();
+    let explain = async |metric| {
+        cluster.testbed.apply_all([objects::hpa("web", 1..=9, [metric])]);
+        let mut command =
+            cluster.served.command(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/web"]);
+        command.args(["--metrics-config", &rules, "--prometheus-url", &url]);
+        let output = command.output().await.unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let text = explain(objects::pods_metric("http_requests_per_secnd", "10")).await;
+    let expected = "no rule of --metrics-config has http_requests_per_secnd (similar: \
+                    http_requests_per_second), and ";
+    assert!(text.lines().next().unwrap().contains(expected), "{text}");
+    assert!(!text.contains("kubectl get apiservices"), "{text}");
+    let text = explain(objects::external_metric("http_requests_total", "1")).await;
+    let expected = "A rule of --metrics-config has http_requests_total, but its query returned no \
+                    value: sum(http_requests_total{";
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("external.metrics.k8s.io works"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_of_rules_are_explained_and_linted() {
     let load = Load::new(10.into());
     let url = format!("http://{}/prefix/", serve(fake_prometheus(&load)).await);

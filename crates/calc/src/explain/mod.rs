@@ -4,7 +4,7 @@ mod format;
 mod measurement;
 mod sentence;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub use self::{
     sentence::Reason,
 };
 use crate::{
-    api::ConditionReason,
+    api::{ConditionReason, Pod, Scale},
     forecast::LoadForecast,
     pods::PodCounts,
     quantity::MilliValue,
@@ -49,11 +49,41 @@ pub struct Explanation {
     /// The effective `minReplicas` and `maxReplicas`, if a schedule sets them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Bounds>,
+    /// The pods that the selector matches, if they are more than the target has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_pods: Option<ExtraPods>,
     /// What settings of the autoscaler changed in the decision, other than in single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
     /// The decision in a few words.
     pub summary: Summary,
+}
+
+/// The number of pods of a selector that matches those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtraPods {
+    /// The running pods that the selector matches.
+    pub matched: usize,
+    /// The pods that the target has, or will have.
+    pub of_target: usize,
+}
+
+impl ExtraPods {
+    /// The pods of a selector, if they are more than those of the target.
+    pub(crate) fn new(pods: &[Arc<Pod>], scale: &Scale) -> Option<Self> {
+        let matched = pods.iter().filter(|pod| pod.is_active()).count();
+        let of_target = usize::try_from(scale.spec_replicas.max(scale.status_replicas)).ok()?;
+        (matched > of_target).then_some(Self { matched, of_target })
+    }
+}
+
+impl fmt::Display for ExtraPods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pods, verb) =
+            (counted(self.matched, "pod"), if self.matched == 1 { "es" } else { "" });
+        write!(f, "{pods} match{verb} the selector, the target has {}", self.of_target)
+    }
 }
 
 /// What a setting of the autoscaler changed in a decision (see [`crate::settings`]).
@@ -352,6 +382,7 @@ mod tests {
             limited_by: Some(ConditionReason::TooManyReplicas),
             desired_replicas: 2,
             bounds: None,
+            extra_pods: None,
             effects: vec![SettingEffect { setting: "bounds", text: "office hours".to_owned() }],
             summary: Summary::NoChange,
         };

@@ -80,9 +80,20 @@ impl Explanation {
             return "no metric was read".to_owned();
         };
         let rebalanced = self.winner.and_then(|index| self.metrics.get(index)).and_then(rebalanced);
-        let parts = [Some(measured), rebalanced, self.limit(hpa)].into_iter().flatten();
+        let parts = [Some(measured), rebalanced, self.counted_pods(), self.limit(hpa)];
+        let parts = parts.into_iter().flatten();
         let effects = self.main_effects().map(ToString::to_string);
         parts.chain(effects).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The pods that the ratio was multiplied by, if they are more than those of the target: then the
+    /// metrics may ask for more replicas although the usage is below the target.
+    fn counted_pods(&self) -> Option<String> {
+        let winner = self.winner.and_then(|index| self.metrics.get(index))?;
+        let extra = self.extra_pods?;
+        let is_multiplied = winner.rule == Some(Rule::Proportional);
+        let is_counted = winner.counted.is_some_and(|counted| counted > extra.of_target);
+        (is_multiplied && is_counted).then(|| extra.to_string())
     }
 
     /// What settings changed in the decision: of each setting the first effect, those on the metric

@@ -1,12 +1,13 @@
 //! What a person can do about a decision.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
 use super::{
     Inputs, MetricReport, headline,
     phrases::{age, names},
+    reported,
     warning::{Warning, warnings},
 };
 use crate::{
@@ -29,32 +30,36 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
 
 /// What the metrics APIs answer if they have no such metric.
-const UNKNOWN_METRIC: &str = "could not find the metric";
+pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
 
 /// In errors of metrics that are read from Prometheus without a metrics API.
-const PROMETHEUS: &str = "the request to Prometheus at ";
+pub(super) const PROMETHEUS: &str = "the request to Prometheus at ";
 
 /// In errors of the API server about the reader's rights.
-const FORBIDDEN: &str = " is forbidden: User ";
+pub(super) const FORBIDDEN: &str = " is forbidden: User ";
 
 /// In errors of metrics while the series of rules are unknown.
-const NOT_DISCOVERED: &str = "are not discovered yet";
+pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
 
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
     metrics: &[MetricReport],
+    known: &BTreeMap<usize, String>,
 ) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(about_plan(inputs));
     let unseen = headline::unseen(inputs, decision);
+    let reported = reported::failure(inputs, decision);
+    advice.extend(reported.map(|cause| reported::advise(cause, metrics)).into_iter().flatten());
     let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
-        let failure = metric.explanation.failure?;
+        let failure = metric.explanation.failure.filter(|_| reported.is_none())?;
         let is_unseen = unseen.iter().any(|(unseen, _)| *unseen == index);
         Some(if is_unseen {
             about_unseen(inputs, metric)
         } else {
-            about_failure(inputs, index, metric, failure)
+            let known = known.get(&index).cloned();
+            known.unwrap_or_else(|| about_failure(inputs, index, metric, failure))
         })
     });
     advice.extend(failed);
@@ -239,7 +244,9 @@ fn about_failure(
             let (api, server) = api(&metric.source_type);
             format!(
                 "{api} works but has no value of {name}. Check the names and selectors in \
-                 spec.metrics[{index}], and that {server} has the metric for the target's pods."
+                 spec.metrics[{index}], and that {} has the metric{}.",
+                server.replacen("An adapter", "an adapter", 1),
+                if is_by_pod { " for the target's pods" } else { "" },
             )
         }
         MetricFailure::NotRead => format!("No value of {name} was given."),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::Inputs;
+use super::{Inputs, headline};
 use crate::{
     api::ConditionReason,
     behavior::EffectiveBehavior,
@@ -108,9 +108,12 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
 pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
     let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
-    // Even if the metrics ask for nothing now, a pause is the first to change.
+    // Even if the metrics ask for nothing now, a pause is the first to change. What metrics ask for
+    // that could not be read is unknown.
+    let is_known = decision.error().is_none() && headline::unseen(inputs, decision).is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
-        .then(|| Trigger::Unpause.into_change(inputs));
+        .then(|| Trigger::Unpause.into_change(inputs))
+        .filter(|change| is_known || change.replicas != answer);
     let Some(proposed) = explanation.proposed_replicas else {
         // Settings may change the answer.
         let by_time = decision.error().and_then(|_| find_time(inputs, answer));

@@ -1,6 +1,9 @@
 //! The first line of a report: the decision in one sentence.
 
-use super::Inputs;
+use super::{
+    Inputs,
+    reported::{self, errors},
+};
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType},
     behavior::EffectiveBehavior,
@@ -11,14 +14,22 @@ use crate::{
     settings::Settings,
 };
 
+const NOT_READ_HERE: &str = "as the controller last reported; this can't be read here";
+
 /// The decision and its reason. `doubt` says why the scaling may not happen.
 pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&str>) -> String {
     let explanation = decision.explanation();
+    let held = held(&inputs.settings);
     let unseen = unseen(inputs, decision);
     if let (false, Ok(scale)) = (unseen.is_empty(), &inputs.scale) {
-        return of_reported_metrics(inputs, decision, &unseen, scale.spec_replicas);
+        let reported = of_reported_metrics(inputs, decision, &unseen, scale.spec_replicas);
+        return format!("{held}{reported}");
     }
+    let errors = || errors(explanation.metrics.iter().map(|metric| metric.error.as_deref()));
+    let reported = reported::failure(inputs, decision)
+        .map(|cause| format!("{cause}, {NOT_READ_HERE}: {}", errors()));
     let why = match decision.error() {
+        _ if reported.is_some() => reported.unwrap_or_default(),
         Some(error) if !error.is_partial() && explanation.failures(&inputs.hpa).is_none() => {
             error.cause().to_owned()
         }
@@ -35,7 +46,6 @@ pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&
         }
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
     };
-    let held = held(&inputs.settings);
     let doubt = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
     format!("{held}{outcome}: {why}{doubt}")
 }
@@ -82,17 +92,13 @@ fn of_reported_metrics(
     replicas: i32,
 ) -> String {
     let metrics = &decision.explanation().metrics;
-    let mut causes: Vec<&str> =
-        unseen.iter().filter_map(|(index, _)| metrics.get(*index)?.error.as_deref()).collect();
-    causes.dedup();
+    let errors = errors(unseen.iter().map(|(index, _)| metrics.get(*index)?.error.as_deref()));
     let reported: Vec<_> = unseen.iter().map(|(_, reported)| reported.to_string()).collect();
     format!(
-        "has {}, {} desired: {}, as the controller last reported; this can't be \
-         read here: {}",
+        "has {}, {} desired: {}, {NOT_READ_HERE}: {errors}",
         counted(replicas, "replica"),
         inputs.hpa.status.desired_replicas,
         reported.join(" and "),
-        causes.join("; ")
     )
 }
 

@@ -11,11 +11,12 @@ mod headline;
 mod limits;
 mod metrics;
 mod phrases;
+mod reported;
 mod short;
 mod text;
 mod warning;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -86,7 +87,17 @@ impl Inputs {
     /// Reports the decision. `doubt` is a reason that is not in the inputs why the decision may not
     /// be carried out: for example, that no controller is running.
     pub fn doubted_report(&self, doubt: Option<String>) -> Report {
-        Report::new(self, doubt).in_lines()
+        self.report_with_advice(doubt, &BTreeMap::new())
+    }
+
+    /// Like [`Inputs::doubted_report`], with advice for metrics that fail, by their index: for
+    /// example, about a source that the inputs don't name.
+    pub fn report_with_advice(
+        &self,
+        doubt: Option<String>,
+        advice: &BTreeMap<usize, String>,
+    ) -> Report {
+        Report::new(self, doubt, advice).in_lines()
     }
 
     fn effective_history(&self) -> History {
@@ -163,7 +174,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn new(inputs: &Inputs, doubt: Option<String>) -> Self {
+    fn new(inputs: &Inputs, doubt: Option<String>, advice: &BTreeMap<usize, String>) -> Self {
         let Inputs { hpa, scale, history, now, .. } = inputs;
         let decision = inputs.decide();
         let explanation = decision.explanation();
@@ -200,7 +211,7 @@ impl Report {
             history_known: history.is_some(),
             changes: change::find(inputs, &decision),
             error: decision.error().map(ToString::to_string),
-            advice: advice::advise(inputs, &decision, &metrics),
+            advice: advice::advise(inputs, &decision, &metrics, advice),
             metrics,
             reported_conditions: hpa.status.conditions.clone(),
         }

@@ -21,6 +21,8 @@ use crate::{
 
 /// The maximum length of the text about fallbacks, in characters.
 const MAX_FALLBACK_LEN: usize = 300;
+/// Before the messages of the reference about metrics.
+const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
 /// The condition of an autoscaler, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -290,7 +292,7 @@ fn bound(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
 fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
     /// Before a message of the reference, and what a reader needs of it.
     const PREFIXES: [(&str, &str); 3] = [
-        ("the HPA was unable to compute the replica count: ", ""),
+        (UNABLE_TO_COMPUTE, ""),
         (
             "the HPA controller was unable to get the target's current scale: ",
             "the target cannot be read: ",
@@ -312,19 +314,26 @@ fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
         let type_name = format!("FailedGet{}Metric", spec.source_type);
         type_name == condition.reason.as_str() && rest.contains(spec.metric_name())
     });
-    if let Some((_, cause)) = rest.split_once("unable to fetch metrics from ") {
-        rest = cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
-    } else if let Some(at) = rest.find("no metrics returned from ") {
-        rest = rest.get(at..).unwrap_or(rest);
-    } else {
-        while let Some((_, cause)) = rest.split_once(": ").filter(|(start, _)| {
-            start.starts_with("failed to get ") || start.starts_with("unable to get ")
-        }) {
-            rest = cause;
-        }
-    }
+    rest = root_cause(rest);
     match name {
         Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
         None => rest.to_owned(),
     }
+}
+
+/// The cause in a message about metrics, without the texts that the reference puts before it.
+pub(super) fn root_cause(message: &str) -> &str {
+    if let Some((_, cause)) = message.split_once("unable to fetch metrics from ") {
+        return cause.split_once(" metrics API: ").map_or(cause, |(_, cause)| cause);
+    }
+    if let Some(at) = message.find("no metrics returned from ") {
+        return message.get(at..).unwrap_or(message);
+    }
+    let mut rest = message.strip_prefix(UNABLE_TO_COMPUTE).unwrap_or(message);
+    while let Some((_, cause)) = rest.split_once(": ").filter(|(start, _)| {
+        start.starts_with("failed to get ") || start.starts_with("unable to get ")
+    }) {
+        rest = cause;
+    }
+    rest
 }

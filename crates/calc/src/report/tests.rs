@@ -1,4 +1,5 @@
 mod advice;
+mod reported;
 mod short;
 
 use rstest::rstest;

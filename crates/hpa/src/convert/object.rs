@@ -45,6 +45,8 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         TargetApi::Custom => settings::annotations_to_fields(object),
     }
     drop_server_state(object);
+    let quoted = hpa_crd::quote_fractions(object).err();
+    errors.extend(quoted.map(|failure| error("spec", failure.to_string())));
     errors.extend(check(object));
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
@@ -83,9 +85,12 @@ fn drop_server_state(object: &mut Value) {
     }
 }
 
+fn error(field: &str, message: String) -> FieldError {
+    FieldError { field: field.to_owned(), message }
+}
+
 /// Decodes the object strictly and validates it, as both APIs do.
 fn check(object: &Value) -> Vec<FieldError> {
-    let error = |field: &str, message: String| FieldError { field: field.to_owned(), message };
     let checked = hpa_crd::type_errors(object).and_then(|errors| {
         let unknown = hpa_crd::unknown_fields(object)?.into_iter();
         let message = "unknown field: the converted object would lose it";

@@ -79,6 +79,14 @@ fn status_and_empty_annotations_are_dropped() {
 }
 
 #[test]
+fn fractions_are_quoted_for_the_custom_api() {
+    let behavior = json!({ "scaleUp": { "tolerance": 0.05 } });
+    let object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5, "behavior": behavior }));
+    let converted = custom_object(&object).expect("it converts");
+    assert_eq!(converted["spec"]["behavior"]["scaleUp"]["tolerance"], "0.05");
+}
+
+#[test]
 fn server_set_metadata_is_dropped() {
     let mut object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
     object["metadata"] = json!({

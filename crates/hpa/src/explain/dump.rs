@@ -1,6 +1,6 @@
 //! Reads the inputs of a decision from files.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
 use hpa_calc::{
@@ -87,7 +87,14 @@ impl Dump {
             .filter_map(|(index, query)| Some((index, self.reading(query, selected)?)))
             .collect();
         let inputs = Inputs { readings, ..inputs.clone() };
-        Ok(Subject { inputs, controller, past, read_by_controller: Vec::new(), idle: None })
+        Ok(Subject {
+            inputs,
+            controller,
+            past,
+            read_by_controller: Vec::new(),
+            idle: None,
+            metric_advice: BTreeMap::new(),
+        })
     }
 
     /// The document of the debug API about an autoscaler.

@@ -31,7 +31,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{
-    idle,
+    idle, rules,
     subject::{StatusController, Subject, usable_selector},
 };
 use crate::{
@@ -166,7 +166,10 @@ impl Cluster {
         let read_by_controller = fill_readings(&mut inputs, &values);
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
-        Ok(Subject { inputs, controller, past, read_by_controller, idle })
+        let rules = self.metrics.rules();
+        let metric_advice =
+            rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
+        Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
     }
 
     /// Fails if the user, unlike the controller, may not read the target's scale.

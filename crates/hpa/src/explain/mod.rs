@@ -5,6 +5,7 @@ mod dump;
 mod idle;
 mod live;
 mod past;
+mod rules;
 mod style;
 mod subject;
 

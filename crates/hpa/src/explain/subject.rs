@@ -1,5 +1,7 @@
 //! The autoscaler to explain.
 
+use std::collections::BTreeMap;
+
 use hpa_calc::{Inputs, Report, Scale, Selector};
 use hpa_controller::debug::AutoscalerDetail;
 use jiff::SignedDuration;
@@ -23,6 +25,8 @@ pub(super) struct Subject {
     pub(super) read_by_controller: Vec<String>,
     /// The reason why no controller is running, if a lease says so.
     pub(super) idle: Option<String>,
+    /// Advice for metrics that fail, by their index.
+    pub(super) metric_advice: BTreeMap<usize, String>,
 }
 
 /// The controller that stored the status last, as its field manager says.
@@ -36,7 +40,7 @@ pub(crate) struct StatusController {
 
 impl Subject {
     pub(super) fn report(&self) -> Report {
-        let mut report = self.inputs.doubted_report(self.idle.clone());
+        let mut report = self.inputs.report_with_advice(self.idle.clone(), &self.metric_advice);
         if let Some(idle) = &self.idle {
             let advice =
                 format!("No controller acts on this autoscaler: {idle}. hpa status says more.");

@@ -636,6 +636,478 @@ fn older_versions_are_checked_as_v2_and_reported_if_they_are_removed() {
     &[(0, "/spec/scaleTargetRef/apiVersion", json!("extensions/v1beta1"))],
     "the group extensions has no Deployment that can be scaled: use apps/v1"
 )]
+#[case::lower_case(&[(0, KIND, json!("deployment"))], "unscalable-target")]
+#[case::old_group(
+    &[(0, "/spec/scaleTargetRef/apiVersion", json!("extensions/v1beta1"))],
+    "unscalable-target"
+)]
+#[case::container(
+    &[(0, "/spec/metrics", json!([{ "type": "ContainerResource", "containerResource": {
+        "name": "cpu", "container": "web",
+        "target": { "type": "Utilization", "averageUtilization": 70 },
+    } }]))],
+    "missing-container"
+)]
+#[case::bytes_in_thousandths(
+    &[(0, "/spec/metrics/0/resource", json!({
+        "name": "memory", "target": { "type": "AverageValue", "averageValue": "400m" },
+    }))],
+    "implausible-quantity"
+)]
+#[case::thousandths_as_cores(
+    &[(0, TARGET, json!({ "type": "AverageValue", "averageValue": "500" }))],
+    "implausible-quantity"
+)]
+#[case::same_metric_twice(
+    &[(0, "/spec/metrics/1", json!({ "type": "Resource", "resource": {
+        "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 50 },
+    } }))],
+    "duplicate-metric"
+)]
+fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
+    let findings = lint(set(changes));
+    assert!(
+        !findings.is_empty() && ids(&findings).iter().all(|found| *found == id),
+        "{findings:?}"
+    );
+}
+
+#[rstest]
+#[case::limit_is_a_request(
+    &[(1, CONTAINERS, json!([{ "name": "app", "resources": { "limits": { "cpu": "1" } } }]))]
+)]
+#[case::pod_level_request(
+    &[
+        (1, CONTAINERS, json!([{ "name": "app" }])),
+        (1, "/spec/template/spec/resources", json!({ "requests": { "cpu": "1" } })),
+    ]
+)]
+#[case::replicas_of_a_stored_object(
+    &[(1, "/spec/replicas", json!(3)), (1, "/metadata/uid", json!("1234"))]
+)]
+#[case::init_container(&[(1, INIT_CONTAINERS, json!([{ "name": "init" }]))])]
+#[case::average_value_needs_no_request(
+    &[
+        (1, CONTAINERS, json!([{ "name": "app" }])),
+        (0, TARGET, json!({ "type": "AverageValue", "averageValue": "1" })),
+    ]
+)]
+#[case::one_can_scale_by_percent(&[(0, "/spec/minReplicas", json!(1))])]
+#[case::zero_with_a_policy_of_pods(
+    &[
+        (0, "/apiVersion", json!(hpa_crd::API_VERSION)),
+        (0, "/spec/minReplicas", json!(0)),
+        (0, "/spec/metrics", json!([{ "type": "External", "external": {
+            "metric": { "name": "q" }, "target": { "type": "AverageValue", "averageValue": "1" },
+        } }])),
+        (0, UP, json!({ "policies": [{ "type": "Pods", "value": 4, "periodSeconds": 15 }] })),
+    ]
+)]
+#[case::null_is_absent(
+    &[(0, "/spec/metrics/0/resource/target/averageValue", Value::Null), (0, DOWN, Value::Null)]
+)]
+#[case::no_window(&[(0, "/spec/behavior/scaleUp/stabilizationWindowSeconds", json!(0))])]
+#[case::exactly_the_request(
+    &[(0, "/spec/metrics/0/resource/target/averageUtilization", json!(100))]
+)]
+#[case::one_direction_disabled(&[(0, DOWN, json!({ "selectPolicy": "Disabled" }))])]
+#[case::valid_annotations(&[(0, "/metadata/annotations", own("pause", "down"))])]
+#[case::foreign_annotation(&[(0, "/metadata/annotations", json!({ "example.com/pause": "yes" }))])]
+#[case::target_elsewhere(&[(1, "/metadata/name", json!("api"))])]
+#[case::custom_resource(
+    &[(0, "/spec/scaleTargetRef/apiVersion", json!("example.com/v1")), (0, KIND, json!("rollout"))]
+)]
+#[case::sidecar_container(
+    &[
+        (0, "/spec/metrics", json!([{ "type": "ContainerResource", "containerResource": {
+            "name": "cpu", "container": "s",
+            "target": { "type": "AverageValue", "averageValue": "1" },
+        } }])),
+        (1, INIT_CONTAINERS, json!([{ "name": "s", "restartPolicy": "Always" }])),
+    ]
+)]
+#[case::memory_in_bytes(
+    &[(0, "/spec/metrics/0/resource", json!({
+        "name": "memory", "target": { "type": "AverageValue", "averageValue": "400Mi" },
+    }))]
+)]
+#[case::narrow_tolerance(&[(0, "/spec/behavior/scaleUp/tolerance", json!("3"))])]
+fn advice_is_not_given(#[case] changes: &[(usize, &str, Value)]) {
+    let findings = lint(set(changes));
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+fn with(object: Value) -> Vec<Value> {
+    let mut objects = manifests();
+    objects.push(object);
+    objects
+}
+
+#[rstest]
+#[case::of_containers("Container", "cpu", "shop", false)]
+#[case::of_pods("Pod", "cpu", "shop", true)]
+#[case::of_another_resource("Container", "memory", "shop", true)]
+#[case::of_another_namespace("Container", "cpu", "bank", true)]
+fn request_by_a_limit_range_is_not_missing(
+    #[case] kind: &str,
+    #[case] resource: &str,
+    #[case] namespace: &str,
+    #[case] reported: bool,
+) {
+    let mut objects = set(&[(1, CONTAINERS, json!([{ "name": "app" }]))]);
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "LimitRange",
+        "metadata": { "name": "defaults", "namespace": namespace },
+        "spec": { "limits": [{ "type": kind, "defaultRequest": { resource: "100m" } }] },
+    }));
+    let findings = lint(objects);
+    assert_eq!(ids(&findings) == ["missing-request"], reported, "{findings:?}");
+}
+
+fn other_autoscaler(target: &str) -> Value {
+    let mut other = manifests().remove(0);
+    other["metadata"]["name"] = json!("other");
+    other["spec"]["scaleTargetRef"]["name"] = json!(target);
+    other
+}
+
+#[test]
+fn autoscalers_of_one_target_are_reported_both() {
+    assert_eq!(ids(&lint(with(other_autoscaler("web")))), ["shared-target"; 2]);
+    assert!(lint(with(other_autoscaler("api"))).is_empty());
+    let mut elsewhere = other_autoscaler("web");
+    elsewhere["metadata"]["namespace"] = json!("bank");
+    assert!(lint(with(elsewhere)).is_empty());
+}
+
+#[rstest]
+#[case::default(json!({}), true)]
+#[case::recommends_only(json!({ "updatePolicy": { "updateMode": "Off" } }), false)]
+#[case::other_resource(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*", "controlledResources": ["memory"] },
+    ] } }),
+    false
+)]
+#[case::same_resource(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*", "controlledResources": ["cpu"] },
+    ] } }),
+    true
+)]
+#[case::limits_only(
+    json!({ "resourcePolicy": { "containerPolicies": [
+        { "containerName": "*", "mode": "Off" },
+    ] } }),
+    false
+)]
+fn vpa_of_the_same_resource_is_reported(#[case] spec: Value, #[case] reported: bool) {
+    let mut spec = spec;
+    spec["targetRef"] = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    let vpa = json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": { "name": "vpa", "namespace": "shop" }, "spec": spec,
+    });
+    assert_eq!(!lint(with(vpa)).is_empty(), reported);
+}
+
+#[rstest]
+#[case::without(json!({ "specReplicasPath": ".spec.replicas" }), true)]
+#[case::with(json!({ "labelSelectorPath": ".status.selector" }), false)]
+fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] reported: bool) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "rollouts.example.com" },
+        "spec": {
+            "group": "example.com", "names": { "kind": "Rollout" },
+            "versions": [{ "name": "v1", "subresources": { "scale": scale } }],
+        },
+    });
+    let mut objects = with(definition);
+    objects[0]["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": "example.com/v1", "kind": "Rollout", "name": "web" });
+    let findings = lint(objects);
+    assert_eq!(ids(&findings) == ["missing-selector"], reported, "{findings:?}");
+}
+
+fn names(names: &[&str]) -> std::collections::BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+const CUSTOM: &[&str] = &["custom.metrics.k8s.io"];
+const EXTERNAL: &[&str] = &["external.metrics.k8s.io"];
+
+#[rstest]
+#[case::no_api("Pods", &[], None, true)]
+#[case::no_metric("Pods", CUSTOM, Some(names(&["services/requests"])), true)]
+#[case::of_pods("Pods", CUSTOM, Some(names(&["pods/requests"])), false)]
+#[case::no_list("Pods", CUSTOM, None, false)]
+#[case::no_metric_of_objects("Object", CUSTOM, Some(names(&["services/other"])), true)]
+#[case::of_an_object("Object", CUSTOM, Some(names(&["services/requests"])), false)]
+#[case::no_external_api("External", CUSTOM, None, true)]
+#[case::no_external_metric("External", EXTERNAL, Some(names(&["other"])), true)]
+#[case::external("External", EXTERNAL, Some(names(&["requests"])), false)]
+#[case::no_external_list("External", EXTERNAL, None, false)]
+fn unserved_metric_is_reported(
+    #[case] kind: &str,
+    #[case] groups: &[&str],
+    #[case] listed: Option<std::collections::BTreeSet<String>>,
+    #[case] reported: bool,
+) {
+    let mut source = json!({
+        "metric": { "name": "requests" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    });
+    if kind == "Object" {
+        source["describedObject"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "s" });
+    }
+    let metric = json!({ "type": kind, kind.to_lowercase(): source });
+    let objects = set(&[(0, "/spec/metrics", json!([metric]))]);
+    let is_external = kind == "External";
+    let served = ServedMetrics {
+        by: "the cluster",
+        groups: names(groups),
+        custom: listed.clone().filter(|_| !is_external),
+        external: listed.filter(|_| is_external),
+        ..ServedMetrics::default()
+    };
+    let findings = check(&in_cluster(objects, served));
+    assert_eq!(ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
+}
+
+#[test]
+fn rules_serve_metrics_beside_the_apis() {
+    let rules = || ServedMetrics {
+        by: "the rules file",
+        groups: names(CUSTOM),
+        custom: Some(names(&["pods/own"])),
+        ..ServedMetrics::default()
+    };
+    let added = |groups, custom| {
+        let mut served = ServedMetrics { groups: names(groups), custom, ..<_>::default() };
+        served.add(rules());
+        assert_eq!(served.groups, names(CUSTOM));
+        served.custom
+    };
+    let both = Some(names(&["pods/own", "pods/other"]));
+    assert_eq!(added(CUSTOM, Some(names(&["pods/other"]))), both);
+    assert_eq!(added(&[], None), Some(names(&["pods/own"])));
+    // The API may serve metrics that it doesn't list.
+    assert_eq!(added(CUSTOM, None), None);
+    let alone = rules().beside_any_cluster();
+    assert_eq!(alone.groups.len(), 3);
+}
+
+#[test]
+fn metric_is_not_unserved_while_the_series_of_rules_are_unknown() {
+    let metric = json!([{ "type": "External", "external": {
+        "metric": { "name": "lag" }, "target": { "type": "AverageValue", "averageValue": "1" },
+    } }]);
+    let unserved = |undiscovered| {
+        let mut served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
+        served.add(ServedMetrics { undiscovered, ..ServedMetrics::default() });
+        let objects = set(&[(0, "/spec/metrics", metric.clone())]);
+        ids(&check(&in_cluster(objects, served))).contains(&"unserved-metric")
+    };
+    assert!(unserved(None));
+    assert!(!unserved(Some("no response".to_owned())));
+}
+
+#[test]
+fn replicas_of_a_stored_object_are_not_advised_against() {
+    let objects = set(&[(1, "/spec/replicas", json!(3))]);
+    let served = ServedMetrics { groups: ["metrics.k8s.io".to_owned()].into(), ..<_>::default() };
+    assert!(check(&in_cluster(objects, served)).is_empty());
+}
+
+#[rstest]
+#[case::letter("paused", "Did you mean autoscaling.hpa-rs.dev/pause?")]
+#[case::field("maxSampleAge", "Did you mean autoscaling.hpa-rs.dev/max-sample-age?")]
+#[case::part("stabilization", "Did you mean autoscaling.hpa-rs.dev/downscale-stabilization?")]
+#[case::nearest("forecasts", "Did you mean autoscaling.hpa-rs.dev/forecast?")]
+#[case::unknown("owner", "Those of autoscaling.hpa-rs.dev are pause, dry-run, ")]
+fn unknown_annotation_names_the_similar_one_or_all(#[case] name: &str, #[case] hint: &str) {
+    let findings = lint(set(&[(0, "/metadata/annotations", own(name, "true"))]));
+    let expected = format!("there is no such annotation; ignored, is \"true\". {hint}");
+    assert!(findings[0].message.starts_with(&expected), "{}", findings[0].message);
+}
+
+#[rstest]
+#[case::refused(&[(0, "/spec/maxReplicas", json!(1))], "spec.maxReplicas")]
+#[case::of_another_type(&[(0, "/spec/maxReplicas", json!("many"))], "spec.maxReplicas")]
+#[case::bad_quantity(
+    &[(0, TARGET, json!({ "type": "AverageValue", "averageValue": "5 00" }))],
+    "spec.metrics[0].resource.target.averageValue"
+)]
+#[case::annotation_without_quotes(
+    &[(0, "/metadata/annotations", json!({ "autoscaling.hpa-rs.dev/pause": true }))],
+    "metadata.annotations[autoscaling.hpa-rs.dev/pause]"
+)]
+fn invalid_autoscaler_has_errors_and_no_advice(
+    #[case] changes: &[(usize, &str, Value)],
+    #[case] field: &str,
+) {
+    let findings = lint(set(changes));
+    assert_eq!(ids(&findings), ["invalid"]);
+    assert_eq!((findings[0].severity(), &*findings[0].field), (Severity::Error, field));
+}
+
+#[test]
+fn required_field_that_is_null_is_an_error_of_that_field() {
+    let findings = lint(set(&[(0, "/spec/maxReplicas", Value::Null)]));
+    let errors: Vec<_> =
+        findings.iter().map(|one| (one.field.as_str(), one.message.as_str())).collect();
+    let required = ("spec.maxReplicas", "Required value: must be set and greater than 0");
+    assert!(errors.contains(&required), "{errors:?}");
+    assert!(errors.iter().all(|(field, _)| *field == required.0), "{errors:?}");
+}
+
+/// The words of a message. The API server lists the values of an enumeration in any order.
+fn sorted_words(message: &str) -> String {
+    let mut words: Vec<&str> = message.split([' ', ',']).collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+/// The errors are those of the API server on every recorded admission.
+#[test]
+fn errors_are_those_of_the_api_server() {
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/conformance/hpa_admission.jsonl.gz");
+    let file = std::fs::File::open(path).expect("the recorded admissions");
+    let lines = std::io::read_to_string(flate2::read::GzDecoder::new(file)).expect("text");
+    let mut checked = 0;
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let object = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": { "name": "web" }, "spec": line["input"],
+        });
+        let mut found: Vec<_> = lint(vec![object])
+            .into_iter()
+            .filter(|finding| finding.severity() == Severity::Error)
+            .map(|finding| (finding.field, sorted_words(&finding.message)))
+            .collect();
+        let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+        let words = |cause: &Value, name: &str| sorted_words(&text(cause, name));
+        let causes = line["causes"].as_array().into_iter().flatten();
+        let mut expected: Vec<_> =
+            causes.map(|cause| (text(cause, "field"), words(cause, "message"))).collect();
+        found.sort();
+        expected.sort();
+        // Lint reports each mistake once.
+        expected.dedup();
+        assert_eq!(found, expected, "{line}");
+        checked += 1;
+    }
+    assert_eq!(checked, 400);
+}
+
+/// Findings of a manifest in YAML, as `line rule field`.
+fn found(text: &str) -> Vec<String> {
+    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", text).expect("YAML"));
+    let findings = check(&workspace);
+    let line = |one: &Finding| format!("{} {} {}", one.position.line, one.rule.id, one.field);
+    findings.iter().map(line).collect()
+}
+
+const YAML: &str = "\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: web
+  minReplicas: 2
+  maxReplicas: 5
+";
+
+#[test]
+fn findings_have_the_line_of_the_field() {
+    assert!(found(YAML).is_empty(), "{:?}", found(YAML));
+    let text = YAML.replace("name: web\n  min", "name: web\n    nam: x\n  min");
+    assert_eq!(found(&text), ["10 unknown-field spec.scaleTargetRef.nam"]);
+    assert_eq!(found(&YAML.replace("s: 5", "s: 2")), ["10 fixed-size spec.minReplicas"]);
+    let list =
+        format!("kind: List\nitems:\n- {}", YAML.replace('\n', "\n  ")).replace("s: 5", "s: 2");
+    assert_eq!(found(&list), ["12 fixed-size spec.minReplicas"]);
+    let target =
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 3\n";
+    let both = found(&format!("{YAML}{target}"));
+    assert_eq!(both, ["17 replicas-in-manifest spec.replicas"]);
+}
+
+#[rstest]
+#[case::setting("json-path/intervall: 30s", "json-path/intervall")]
+#[case::interval("json-path/interval: soon", "json-path/interval")]
+#[case::two("json-path/json-eval: ceil($.x)", "json-path/json-eval")]
+fn mistake_in_an_annotation_of_a_collector_has_its_line(#[case] line: &str, #[case] name: &str) {
+    let start = "metric-config.pods.rps.";
+    let annotations = format!(
+        "  annotations:\n    {start}{line}\n    {start}json-path/json-key: $.x\n    {start}\
+         json-path/port: \"9090\"\n"
+    );
+    let metric = "  metrics:\n  - type: Pods\n    pods:\n      metric: {name: rps}\n      \
+                  target: {type: AverageValue, averageValue: 5}\n";
+    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + metric;
+    let sound = text.replace(&format!("    {start}{line}\n"), "");
+    assert!(found(&sound).is_empty(), "{:?}", found(&sound));
+    let [finding] = found(&text).try_into().unwrap_or_else(|all| panic!("{all:?}"));
+    let field = format!("metric-config metadata.annotations[{start}{name}]");
+    assert!(finding.ends_with(&field), "{finding}");
+    let at = finding.split(' ').next().unwrap().parse::<usize>().unwrap();
+    assert!(text.lines().nth(at - 1).unwrap().contains(name), "{finding}");
+}
+
+#[test]
+fn lost_value_of_a_duplicate_key_is_named() {
+    let text = format!("{YAML}  minReplicas: 3\n");
+    assert_eq!(found(&text), ["10 duplicate-key spec.minReplicas"]);
+    let workspace = Workspace::from_manifests(manifests::parse("f.yaml", &text).unwrap());
+    let message = &check(&workspace)[0].message;
+    let expected = "occurs twice: kubectl takes the value in line 12 and drops this one: 2";
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn older_versions_are_checked_as_v2_and_reported_if_they_are_removed() {
+    let metrics = "  metrics:\n  - type: Resource\n    resource:\n      name: cpu\n";
+    let old = format!("{YAML}{metrics}      targetAverageUtilization: 150\n");
+    let old = old.replace("autoscaling/v2", "autoscaling/v2beta1");
+    let above = "spec.metrics[0].resource.target.averageUtilization";
+    assert_eq!(
+        found(&old),
+        ["1 removed-version apiVersion".to_owned(), format!("14 target-above-request {above}")]
+    );
+    let new =
+        format!("{YAML}{metrics}      target: {{type: Utilization, averageUtilization: 150}}\n");
+    let new = new.replace("autoscaling/v2", "autoscaling/v2beta2");
+    assert_eq!(
+        found(&new),
+        ["1 removed-version apiVersion".to_owned(), format!("16 target-above-request {above}")]
+    );
+    let v1 = new.replace("v2beta2", "v1");
+    assert_eq!(found(&v1), ["12 unknown-field spec.metrics"]);
+    let v1 =
+        YAML.replace("autoscaling/v2", "autoscaling/v1") + "  targetCPUUtilizationPercentage: 70\n";
+    assert!(found(&v1).is_empty(), "{:?}", found(&v1));
+}
+
+#[rstest]
+#[case::removed_version(
+    &[(0, "/apiVersion", json!("autoscaling/v2beta2"))],
+    "autoscaling/v2beta2 was removed in Kubernetes 1.26: run hpa convert --to core "
+)]
+#[case::other_namespace(
+    &[(1, "/metadata/namespace", json!("bank"))],
+    ") is in namespace bank, and the autoscaler is in namespace shop"
+)]
+#[case::old_group(
+    &[(0, "/spec/scaleTargetRef/apiVersion", json!("extensions/v1beta1"))],
+    "the group extensions has no Deployment that can be scaled: use apps/v1"
+)]
 #[case::core_group(
     &[(0, "/spec/scaleTargetRef/apiVersion", json!("v1"))],
     "the core group has no Deployment that can be scaled: use apps/v1"

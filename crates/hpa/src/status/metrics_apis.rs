@@ -1,6 +1,6 @@
 //! Checks of the metrics APIs that autoscalers need.
 
-use hpa_calc::api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType};
+use hpa_calc::api::{ConditionStatus, ConditionType, MetricSourceType};
 
 use super::{
     check::{Check, Level, named},
@@ -28,16 +28,7 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
             observed.autoscalers.iter().filter(|one| needs(one, group)).collect();
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
-            // The controller may read the metrics itself. So only autoscalers whose metrics fail, or
-            // that have no conditions yet, say that the API is missing.
-            let failing = names(needing.iter().filter(|one| lacks_metrics(one)));
-            let new = names(needing.iter().filter(|one| one.hpa.status.conditions.is_empty()));
-            let (level, affected) =
-                if failing.is_empty() { (Level::Warning, new) } else { (Level::Error, failing) };
-            if !affected.is_empty() {
-                let text = format!("{group} is not installed, but needed by {}", named(&affected));
-                checks.push(Check::new(level, text).hint(install_hint(group)));
-            }
+            checks.extend(not_installed(group, &needing));
             continue;
         }
         let needing = names(needing.iter());
@@ -67,26 +58,73 @@ fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ObservedAutoscaler>) -> V
     autoscalers.map(|one| one.name.clone()).collect()
 }
 
-/// Whether the metrics of an autoscaler fail. A target that was scaled to zero by hand doesn't count:
-/// nothing is read for it.
-fn lacks_metrics(autoscaler: &ObservedAutoscaler) -> bool {
+/// The check of an API that is not installed. The controller may read the metrics itself, so only
+/// autoscalers whose condition names the API need it.
+fn not_installed(group: &str, needing: &[&ObservedAutoscaler]) -> Option<Check> {
+    let has_source = needing.iter().any(|one| is_read(one, group));
+    let failing = names(needing.iter().filter(|one| fails_by_api(one, group)));
+    let new = names(needing.iter().filter(|one| one.hpa.status.conditions.is_empty()));
+    let (level, affected) = match (failing.is_empty(), has_source) {
+        (false, _) => (Level::Error, failing),
+        (true, false) if !new.is_empty() => (Level::Warning, new),
+        (true, false) => return None,
+        (true, true) => {
+            let text = format!(
+                "{group} is not installed: the controller reads these metrics from another source, \
+                 such as Prometheus"
+            );
+            return Some(Check::new(Level::Ok, text));
+        }
+    };
+    let text = format!("{group} is not installed, but needed by {}", named(&affected));
+    let hint = if has_source {
+        "the controller reads metrics of others from another source, such as Prometheus: check \
+         that it has these"
+    } else {
+        install_hint(group)
+    };
+    Some(Check::new(level, text).hint(hint))
+}
+
+/// Whether the controller has read a metric of the API's kind.
+fn is_read(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
+    let status = &autoscaler.hpa.status;
+    let mut read = status.current_metrics.iter();
+    status.is_true(&ConditionType::ScalingActive)
+        && read.any(|metric| group_of(&metric.source_type) == group)
+}
+
+/// Whether the metrics of an autoscaler fail because the API can't be reached.
+fn fails_by_api(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
     let condition = autoscaler.hpa.status.condition(&ConditionType::ScalingActive);
-    condition.is_some_and(|condition| {
-        condition.status == ConditionStatus::False
-            && condition.reason != ConditionReason::ScalingDisabled
-    })
+    let failed = condition.filter(|condition| condition.status == ConditionStatus::False);
+    failed.is_some_and(|condition| names_api(&condition.message, group))
+}
+
+/// Whether a message has the name of an API, or of a resource in it: `pods.metrics.k8s.io`.
+fn names_api(message: &str, group: &str) -> bool {
+    let is_end = |char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '-' | '_'));
+    let of_word = |word: &str| {
+        let is_of = |group: &&&str| {
+            word.strip_suffix(**group).is_some_and(|start| start.is_empty() || start.ends_with('.'))
+        };
+        // The longest, because the names of the other APIs end with that of the first one.
+        GROUPS.iter().filter(is_of).max_by_key(|group| group.len()).copied()
+    };
+    message.split(is_end).any(|word| of_word(word) == Some(group))
 }
 
 fn needs(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
-    autoscaler.hpa.spec.metrics.iter().any(|metric| {
-        let needed = match metric.source_type {
-            MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
-            MetricSourceType::Pods | MetricSourceType::Object => "custom.metrics.k8s.io",
-            MetricSourceType::External => "external.metrics.k8s.io",
-            _ => "",
-        };
-        needed == group
-    })
+    autoscaler.hpa.spec.metrics.iter().any(|metric| group_of(&metric.source_type) == group)
+}
+
+fn group_of(source_type: &MetricSourceType) -> &'static str {
+    match source_type {
+        MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
+        MetricSourceType::Pods | MetricSourceType::Object => "custom.metrics.k8s.io",
+        MetricSourceType::External => "external.metrics.k8s.io",
+        _ => "",
+    }
 }
 
 fn install_hint(group: &str) -> &'static str {

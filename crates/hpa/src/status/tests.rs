@@ -387,11 +387,42 @@ fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
     observed.autoscalers.push(autoscaler("off", disabled));
     let is_of_the_api = |(_, text): &(Level, String)| text.contains("metrics.k8s.io");
     assert!(!problems(&observed).iter().any(is_of_the_api), "nothing is read for 0 replicas");
-    let failed = json!([condition("ScalingActive", "False", "FailedGetResourceMetric", "no")]);
+    let failed = |message: &str| {
+        json!([condition("ScalingActive", "False", "FailedGetResourceMetric", message)])
+    };
+    let of_the_pods = failed("missing request for cpu in container app of Pod web-0");
+    observed.autoscalers.push(autoscaler("norequest", of_the_pods));
+    let of_another_api = failed("no custom metrics API (custom.metrics.k8s.io) registered");
+    observed.autoscalers.push(autoscaler("custom", of_another_api));
+    assert!(!problems(&observed).iter().any(is_of_the_api), "the cause is another one");
     observed.autoscalers.push(autoscaler("api", healthy_conditions()));
-    observed.autoscalers[0] = autoscaler("web", failed);
+    observed.autoscalers[0] = autoscaler(
+        "web",
+        failed(
+            "the server could not find the requested resource (get \
+                                  pods.metrics.k8s.io)",
+        ),
+    );
     let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
     assert!(problems(&observed).contains(&(Level::Error, missing)));
+    let text = check(&observed).text(false);
+    assert!(text.contains("install metrics-server, or hpa adapter"), "{text}");
+}
+
+#[test]
+fn no_api_is_missing_if_the_controller_reads_another_source() {
+    let mut observed = healthy();
+    observed.metrics_apis = Ok(Some(Vec::new()));
+    let mut read = autoscaler("read", healthy_conditions());
+    let current = json!({ "name": "cpu", "current": { "averageUtilization": 40 } });
+    let current = json!([{ "type": "Resource", "resource": current }]);
+    read.hpa.status.current_metrics = serde_json::from_value(current).expect("metrics");
+    observed.autoscalers = vec![read, autoscaler("new", json!([]))];
+    let text = check(&observed).text(false);
+    let expected = "metrics.k8s.io is not installed: the controller reads these metrics from \
+                    another source, such as Prometheus";
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("install metrics-server"), "{text}");
 }
 
 #[test]

@@ -58,6 +58,15 @@ fn container_without_samples_has_advice(#[case] container: &str, #[case] advice:
 }
 
 #[test]
+fn external_metric_without_a_value_has_no_pods() {
+    let mut inputs = inputs_with_unreadable_metric("False");
+    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::External)))].into_iter().collect();
+    contains(&inputs.report(), "and that an adapter such as hpa adapter or KEDA has the metric.\n");
+    let known = BTreeMap::from([(0, "A rule has it.".to_owned())]);
+    assert_eq!(inputs.report_with_advice(None, &known).advice, ["A rule has it."]);
+}
+
+#[test]
 fn metric_without_an_api_has_advice() {
     let mut inputs = inputs(json!({}));
     let error = "the server could not find the metric cpu for pods";

@@ -125,11 +125,8 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
             report.add(format!("{FIELD}.apiVersion"), format!("{known} is of the API v1"));
         }
         Some((_, known)) if *known == kind => {
-            let group = match group.as_str() {
-                "" => "the core group".to_owned(),
-                group => format!("the group {group}"),
-            };
-            let message = format!("{group} has no {kind} that can be scaled: use apps/v1");
+            let message =
+                format!("the group {group} has no {kind} that can be scaled: use apps/v1");
             report.add(format!("{FIELD}.apiVersion"), message);
         }
         Some((_, known)) => {

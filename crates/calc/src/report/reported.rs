@@ -1,0 +1,91 @@
+//! Failures that the controller reported, of metrics that can't be read here for another reason.
+
+use super::{
+    Inputs, MetricReport,
+    advice::{FORBIDDEN, NOT_DISCOVERED, PROMETHEUS, UNKNOWN_METRIC},
+    short::root_cause,
+};
+use crate::{
+    api::{ConditionStatus, ConditionType},
+    decide::Decision,
+    explain::{MetricFailure, Reason},
+};
+
+/// In errors of the API server about its metrics APIs.
+const METRICS_API: &str = "metrics.k8s.io";
+
+/// The cause in the condition `ScalingActive=False`, if no metric could be read here, for other
+/// reasons.
+pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<&'a str> {
+    use MetricFailure::{Empty, Fetch, NotRead};
+    let explanation = decision.explanation();
+    let metrics = &explanation.metrics;
+    let is_unread = metrics.iter().all(|one| matches!(one.failure, Some(Fetch | Empty | NotRead)));
+    if explanation.reason() != Reason::Failed || metrics.is_empty() || !is_unread {
+        return None;
+    }
+    let active = inputs.hpa.status.condition(&ConditionType::ScalingActive)?;
+    // Other reasons, such as that of an ambiguous selector, are no failures to read metrics.
+    let is_failed =
+        active.status == ConditionStatus::False && active.reason.as_str().starts_with("FailedGet");
+    let cause = Some(root_cause(&active.message)).filter(|cause| is_failed && !cause.is_empty())?;
+    let is_same = |error: &str| {
+        // The same API may fail in several ways.
+        let is_of_api = |text: &str| text.contains(METRICS_API) && !text.contains(FORBIDDEN);
+        error.contains(cause) || cause.contains(error) || is_of_api(error) && is_of_api(cause)
+    };
+    let mut errors = metrics.iter().map(|metric| metric.error.as_deref().unwrap_or_default());
+    (!errors.any(is_same)).then_some(cause)
+}
+
+/// Why the metrics can't be read here, each reason once.
+pub(super) fn errors<'a>(metrics: impl Iterator<Item = Option<&'a str>>) -> String {
+    let mut errors: Vec<&str> = metrics.flatten().collect();
+    errors.dedup();
+    errors.join("; ")
+}
+
+/// Advice about the controller's cause, and about reading the metrics here.
+pub(super) fn advise(cause: &str, metrics: &[MetricReport]) -> Vec<String> {
+    let missing = ["request", "limit"].into_iter().find(|one| {
+        [format!("missing {one} for "), format!("missing pod-level {one} for ")]
+            .iter()
+            .any(|start| cause.starts_with(start))
+    });
+    let about_cause = if let Some(one) = missing {
+        Some(format!(
+            "A utilization is a percentage of {one}s. Set the {one} in every container of every \
+             pod that the selector matches, or use a target of type AverageValue, or a \
+             ContainerResource metric."
+        ))
+    } else if cause.starts_with("container ") && cause.contains(" not found in Pod ") {
+        Some(
+            "Correct the name of the container in spec.metrics, or select only pods that have it."
+                .to_owned(),
+        )
+    } else if cause.contains(PROMETHEUS) || cause.contains(NOT_DISCOVERED) {
+        Some(
+            "Check that Prometheus runs, and that the controller's URL of it is right \
+             (--prometheus-url, or servers in the rules file)."
+                .to_owned(),
+        )
+    } else if cause.contains(UNKNOWN_METRIC) || cause.starts_with("no metrics returned from ") {
+        Some(
+            "Check the names and selectors in spec.metrics, and that the controller's source has \
+             these metrics."
+                .to_owned(),
+        )
+    } else {
+        None
+    };
+    let is_forbidden = |metric: &MetricReport| {
+        metric.explanation.error.as_deref().is_some_and(|error| error.contains(FORBIDDEN))
+    };
+    let here = if metrics.iter().any(is_forbidden) {
+        "You may not read the metrics here. The controller has rights of its own."
+    } else {
+        "To read the metrics here as the controller does, use its flags: --metrics-config, \
+         --prometheus-url, --collectors, --scaling-schedule."
+    };
+    about_cause.into_iter().chain([here.to_owned()]).collect()
+}

@@ -1,0 +1,139 @@
+//! Failures that the controller reported, of metrics that can't be read here for another reason.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+const NOT_FOUND: &str =
+    "the server could not find the requested resource (get pods.metrics.k8s.io)";
+const FAILED: &str = "the HPA was unable to compute the replica count: failed to get cpu \
+                      utilization: ";
+
+/// Inputs whose CPU can't be read here, and the controller's `ScalingActive=False`.
+fn failing_inputs(error: &str, message: &str) -> Inputs {
+    let mut inputs = inputs(json!({}));
+    let error = ReadError::fetch(MetricsApi::Resource, error);
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let condition = json!({ "type": "ScalingActive", "status": "False",
+        "reason": "FailedGetResourceMetric", "message": format!("{FAILED}{message}") });
+    inputs.hpa.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+    inputs
+}
+
+#[rstest]
+#[case::missing_request(
+    "missing request for cpu in container app of Pod web-0",
+    "missing request for cpu in container app of Pod web-0",
+    "Set the request in every container"
+)]
+#[case::prometheus(
+    "unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: \
+     the request to Prometheus at http://p:9090 failed: Connection refused",
+    "the request to Prometheus at http://p:9090 failed: Connection refused",
+    "Check that Prometheus runs"
+)]
+#[case::container(
+    "container web not found in Pod web-0",
+    "container web not found in Pod web-0",
+    "Correct the name of the container"
+)]
+fn cause_of_the_controller_comes_before_the_failure_here(
+    #[case] message: &str,
+    #[case] cause: &str,
+    #[case] advice: &str,
+) {
+    let report = failing_inputs(NOT_FOUND, message).report();
+    let expected = format!(
+        "stays at 4: {cause}, as the controller last reported; this can't be read here: {NOT_FOUND}"
+    );
+    assert_eq!(report.sentence, expected);
+    contains(&report, advice);
+    contains(&report, "use its flags: --metrics-config");
+    assert!(!report.to_string().contains("metrics-server"), "{report}");
+    assert_eq!(report.state(State::Failing), State::Failing);
+}
+
+#[rstest]
+#[case::same(NOT_FOUND)]
+#[case::other_failure_of_the_api(
+    "the server is currently unable to handle the request (get pods.metrics.k8s.io)"
+)]
+fn failure_of_the_same_api_is_that_of_here(#[case] message: &str) {
+    let report = failing_inputs(NOT_FOUND, message).report();
+    assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
+    contains(&report, "kubectl get apiservices | grep metrics.k8s.io");
+}
+
+#[test]
+fn failure_of_the_api_is_reported_if_the_reader_may_not_read_it() {
+    let forbidden = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource";
+    let report = failing_inputs(forbidden, NOT_FOUND).report();
+    assert!(report.sentence.starts_with(&format!("stays at 4: {NOT_FOUND}, as the ")), "{report}");
+    contains(&report, "You may not read the metrics here.");
+}
+
+#[test]
+fn metric_that_can_be_read_here_is_decided_on() {
+    let mut inputs = failing_inputs(NOT_FOUND, "missing request for cpu in container app of Pod a");
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    inputs.readings = [(0, Ok(samples(&names.map(|name| (name, 431)))))].into_iter().collect();
+    let sentence = inputs.report().sentence;
+    assert!(sentence.starts_with("stays at 4: cpu is at 71% of requests"), "{sentence}");
+}
+
+#[test]
+fn pause_is_first_if_metrics_can_not_be_read_here() {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    inputs.settings.pause = Pause::BOTH;
+    inputs.hpa.status.desired_replicas = 6;
+    let report = inputs.report();
+    let start =
+        "is paused by annotation and has 4 replicas, 6 desired: queue is at 7, target 5, as the ";
+    assert!(report.sentence.starts_with(start), "{}", report.sentence);
+    assert!(!report.to_string().contains("without the pause"), "{report}");
+    contains(&report, "Remove the annotation");
+    let mut failing = failing_inputs(NOT_FOUND, NOT_FOUND);
+    failing.settings.pause = Pause::BOTH;
+    let report = failing.report();
+    assert!(!report.to_string().contains("without the pause"), "{report}");
+}
+
+#[test]
+fn pods_of_others_explain_a_scaling_up_below_the_target() {
+    // 33 % of a target of 66 % for eight pods are four.
+    let mut inputs = inputs_at(200, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.scale = Ok(Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() });
+    let sentence = inputs.report().sentence;
+    let expected = "stays at 2: cpu is at 33% of requests, target 66%; 4 pods match the selector, \
+                    the target has 2; metrics ask for 2";
+    assert_eq!(sentence, expected);
+    // A rollout has pods of its own.
+    inputs.scale.as_mut().unwrap().status_replicas = 4;
+    let sentence = inputs.report().sentence;
+    assert!(!sentence.contains("match the selector"), "{sentence}");
+}
+
+/// An External metric that fails, with an active fallback by the status.
+#[rstest]
+#[case::reported(
+    "External metric queue fails since 2026-01-31T03:13:53Z, 6 replicas proposed",
+    "fallback: 6 replicas, because it fails since 2026-01-31T03:13:53Z"
+)]
+#[case::unknown("a fallback is active", "fallback: 6 replicas, because it fails")]
+fn start_of_a_failure_is_that_of_the_message(#[case] message: &str, #[case] expected: &str) {
+    let mut inputs = inputs_with_unreadable_metric("True");
+    let annotation = json!({ "failureDurationSeconds": 60, "replicas": 6 }).to_string();
+    let fallback = ("autoscaling.hpa-rs.dev/fallback".to_owned(), annotation);
+    inputs.hpa.metadata.annotations = [fallback].into_iter().collect();
+    let policy = SettingPolicy::default();
+    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    inputs.history = None;
+    let condition = json!({ "type": "ExternalMetricFallbackActive", "status": "True",
+        "reason": "FallbackActive", "message": message,
+        "lastTransitionTime": "2026-01-31T03:14:38Z" });
+    inputs.hpa.status.conditions.push(serde_json::from_value(condition).unwrap());
+    let sentence = inputs.report().sentence;
+    assert!(sentence.contains(expected), "{sentence}");
+    assert_eq!(sentence.contains("since"), expected.contains("since"), "{sentence}");
+}

@@ -1,0 +1,106 @@
+//! Failures of metrics beside the rules of `--metrics-config`.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::{Inputs, MetricQuery, ReadError};
+use hpa_metrics::{ExternalQuery, MetricSource};
+use hpa_prometheus::{
+    rules::explain::{Explanation, RuleOutcome},
+    source::PrometheusProvider,
+};
+
+use crate::similar::most_similar;
+
+/// In errors of metrics APIs that are not registered.
+const NOT_REGISTERED: [&str; 2] =
+    ["no custom metrics API (", "the server could not find the requested resource ("];
+/// The maximum length of a query in an advice, in characters.
+const MAX_QUERY: usize = 300;
+
+/// Completes the errors of metrics that neither a rule nor an API has. Returns advice for each
+/// metric that fails because of its rule, or because it has none.
+pub(super) fn complete_errors(
+    rules: &PrometheusProvider,
+    inputs: &mut Inputs,
+) -> BTreeMap<usize, String> {
+    let plan = inputs.plan();
+    let queries = plan.queries().filter_map(|(index, query)| {
+        let error = inputs.readings.get(index)?.as_ref().err()?;
+        Some((index, query.clone(), error.clone()))
+    });
+    let failed: Vec<_> = queries.collect();
+    let mut advice = BTreeMap::new();
+    for (index, query, error) in failed {
+        let Some(known) = names(rules, &query) else { continue };
+        let name = query.metric_name();
+        match error {
+            ReadError::Empty(_) if known.iter().any(|known| known == name) => {
+                advice.insert(index, about_rule(rules, inputs, index, &query));
+            }
+            ReadError::Fetch { api, message }
+                if !known.iter().any(|known| known == name)
+                    && NOT_REGISTERED.iter().any(|text| message.contains(text)) =>
+            {
+                let similar = most_similar(name, known.iter().map(String::as_str));
+                let similar = similar.map(|one| format!(" (similar: {one})")).unwrap_or_default();
+                let missing = format!("no rule of --metrics-config has {name}{similar}");
+                let text = format!(
+                    "Correct the name in spec.metrics[{index}], or add a rule: {missing}. hpa \
+                     rules check FILE --prometheus-url URL lists the metrics of a rules file."
+                );
+                advice.insert(index, text);
+                let error = ReadError::fetch(api, format!("{missing}, and {message}"));
+                inputs.readings.insert(index, Err(error));
+            }
+            _ => {}
+        }
+    }
+    advice
+}
+
+/// The metrics of rules that a query could ask for. `None` for resources.
+fn names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>> {
+    let catalog = rules.catalog();
+    Some(match query {
+        MetricQuery::Pods { .. } | MetricQuery::Object { .. } => {
+            catalog.custom_metrics().into_iter().map(|metric| metric.metric).collect()
+        }
+        MetricQuery::External { .. } => {
+            catalog.external_metrics().into_iter().map(|metric| metric.metric).collect()
+        }
+        MetricQuery::Resource { .. } => return None,
+    })
+}
+
+/// Advice about a metric whose rule returned no value.
+fn about_rule(
+    rules: &PrometheusProvider,
+    inputs: &Inputs,
+    index: usize,
+    query: &MetricQuery,
+) -> String {
+    let name = query.metric_name();
+    let sent = match query {
+        MetricQuery::External { metric, metric_selector } => {
+            let request = ExternalQuery {
+                namespace: inputs.hpa.metadata.namespace.clone(),
+                metric: metric.clone(),
+                metric_selector: metric_selector.clone(),
+            };
+            promql(&rules.explain_external(&request))
+        }
+        _ => None,
+    };
+    let sent = sent.map(|query| format!(": {query}")).unwrap_or_default();
+    format!(
+        "A rule of --metrics-config has {name}, but its query returned no value{sent}. Check the \
+         names and selectors in spec.metrics[{index}], and whether Prometheus has such series."
+    )
+}
+
+fn promql(explanation: &Explanation) -> Option<String> {
+    match &explanation.applied()?.outcome {
+        RuleOutcome::Applies { query, .. } => Some(query.chars().take(MAX_QUERY).collect()),
+        _ => None,
+    }
+}
