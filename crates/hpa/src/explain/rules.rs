@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::{Inputs, MetricQuery, ReadError};
+use hpa_calc::{Inputs, MetricQuery, ReadError, similar::most_similar};
 use hpa_metrics::{ExternalQuery, MetricSource};
 use hpa_prometheus::{
     rules::explain::{Explanation, RuleOutcome},
     source::PrometheusProvider,
 };
-
-use crate::similar::most_similar;
 
 /// In errors of metrics APIs that are not registered.
 const NOT_REGISTERED: [&str; 2] =
