@@ -16,7 +16,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_colored(&escape_control(text))
 }
 
-/// Prints JSON, with the characters escaped that [`print`] escapes.
+/// Prints JSON, with the characters escaped that [`print()`] escapes.
 pub(crate) fn print_json(text: &str) -> anyhow::Result<()> {
     write(escape_json(text).as_bytes())
 }

@@ -68,7 +68,7 @@ fn reports_need_no_other_file_and_name_every_variant() {
     let links = ["http://", "https://", "src="];
     let links = links.into_iter().filter(|link| page.contains(link)).collect::<Vec<_>>();
     assert!(links.is_empty(), "{links:?}");
-    assert!(page.contains("<h2>window 5m</h2>") && page.matches("<svg").count() == 2);
+    assert!(page.contains("<h2>★ window 5m</h2>") && page.matches("<svg").count() == 2);
     assert!(fs::read_to_string(svg).expect("charts").starts_with("<svg xmlns="));
 }
 
