@@ -463,7 +463,10 @@ async fn completes_the_words_of_the_plugin() {
     let output = Command::new(completer).args(["explain", "web", "--watc"]).output().await;
     let output = String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8");
     let (candidates, directive) = output.split_once('\n').expect("a candidate");
-    assert!(candidates.starts_with("--watch\tExplain again whenever the first sentence changes"), "{output}");
+    assert!(
+        candidates.starts_with("--watch\tExplain again whenever the first sentence changes"),
+        "{output}"
+    );
     assert_eq!(directive, ":4\n");
 }
 
