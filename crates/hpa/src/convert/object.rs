@@ -102,6 +102,11 @@ fn check(object: &Value) -> Vec<FieldError> {
         Ok(errors) => return errors,
         Err(failure) => return vec![error("spec", failure.to_string())],
     }
+    if object.pointer("/spec/scaleTargetRef").is_none() {
+        let message = "Required value: if this is a patch, convert the result: kustomize build \
+                       DIRECTORY | hpa convert -";
+        return vec![error("spec.scaleTargetRef", message.to_owned())];
+    }
     let spec =
         object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
     match serde_json::from_value::<HorizontalPodAutoscalerSpec>(spec) {

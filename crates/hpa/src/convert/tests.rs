@@ -68,6 +68,15 @@ fn object_of_the_target_or_a_foreign_api_is_unchanged() {
 }
 
 #[test]
+fn patch_is_refused_with_the_command_that_converts_the_result() {
+    let patch = CORE.replace("scaleTargetRef", "# scaleTargetRef");
+    let error = to_custom(&patch).expect_err("a patch");
+    let expected = "spec.scaleTargetRef: Required value: if this is a patch, convert the result: \
+                    kustomize build DIRECTORY | hpa convert -";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
 fn status_and_empty_annotations_are_dropped() {
     let mut object = autoscaler(hpa_crd::API_VERSION, json!({ "maxReplicas": 5 }));
     object["metadata"]["annotations"] =

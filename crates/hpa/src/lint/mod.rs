@@ -15,6 +15,7 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -109,7 +110,11 @@ fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     }
     let found: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let found = if found.is_empty() { "no object".to_owned() } else { found.join(", ") };
-    let kustomization = manifests.iter().find(|one| one.kind() == "Kustomization");
+    // The kind is optional in a kustomization.
+    let kustomization = manifests.iter().find(|one| {
+        let name = Path::new(&one.file).file_name().and_then(OsStr::to_str);
+        one.kind() == "Kustomization" || name.is_some_and(|name| KUSTOMIZATIONS.contains(&name))
+    });
     let advice = kustomization.map_or(String::new(), |manifest| {
         format!(". Check the result: {}", kustomize_command(&manifest.file))
     });

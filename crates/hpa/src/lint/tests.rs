@@ -590,6 +590,28 @@ fn mistake_in_an_annotation_of_a_collector_has_its_line(#[case] line: &str, #[ca
 }
 
 #[test]
+fn mistake_in_the_query_of_a_collector_has_the_line_of_the_query() {
+    let start = "metric-config.external.rps.prometheus";
+    let annotations = format!(
+        "  annotations:\n    {start}/interval: 30s\n    {start}/query: rate(web-requests[1m])\n"
+    );
+    let metric = "  metrics:\n  - type: External\n    external:\n      metric: {name: rps, \
+                  selector: {matchLabels: {type: prometheus}}}\n      target: {type: \
+                  AverageValue, averageValue: 5}\n";
+    let text = YAML.replace("spec:\n", &format!("{annotations}spec:\n")) + metric;
+    assert_eq!(found(&text), [format!("7 metric-config metadata.annotations[{start}/query]")]);
+}
+
+#[test]
+fn kustomization_needs_no_kind_to_be_recognized() {
+    let manifests = manifests::parse("app/kustomization.yaml", "resources: [hpa.yaml]\n").unwrap();
+    let input = Input { manifests, problems: Vec::new() };
+    let problem = lacks_autoscalers(&["app/kustomization.yaml".into()], &input).expect("a problem");
+    let expected = "found 1 object without a kind. Check the result: kustomize build DIRECTORY";
+    assert!(problem.message.contains(expected), "{problem}");
+}
+
+#[test]
 fn lost_value_of_a_duplicate_key_is_named() {
     let text = format!("{YAML}  minReplicas: 3\n");
     assert_eq!(found(&text), ["10 duplicate-key spec.minReplicas"]);

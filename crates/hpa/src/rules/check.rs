@@ -11,7 +11,8 @@ use hpa_metrics::{
     with_causes,
 };
 use hpa_prometheus::rules::{
-    Config, RuleSet,
+    Config, ConfigError, RuleSet,
+    config::Issues,
     explain::RuleOutcome,
     lint::{Finding, advice, lint},
 };
@@ -22,15 +23,18 @@ use super::{
     resource::{self, ClusterObjects},
     sample::{self, Server},
 };
-use crate::args::CheckArguments;
+use crate::args::{CheckArguments, ResourceArguments};
 
 /// The report lists at most this many metrics of a rule.
 const MAX_METRICS: usize = 10;
 
 /// The report, and whether all rules work.
 pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
-    let config = read_config(&arguments.file)?;
     let CheckArguments { prometheus, connect, resources, .. } = arguments;
+    let config = match read_config(&arguments.file) {
+        Ok(config) => config,
+        Err(error) => return Err(with_other_mistakes(error, resources).await),
+    };
     let Some(provider) = provider(&config, prometheus, *connect, resources).await? else {
         let resources = mapper(&arguments.resources).await?.load().await?;
         return Ok(check_syntax(&config, &resources));
@@ -60,6 +64,28 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
     let summary =
         if problems == 0 { "no problems".to_owned() } else { format!("problems: {problems}") };
     Ok((format!("{text}{summary}\n"), problems == 0))
+}
+
+/// The error of fields that can't be decoded, and the mistakes in the other fields of the file.
+async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments) -> anyhow::Error {
+    let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
+        return error;
+    };
+    let Ok(mapper) = mapper(arguments).await else { return error };
+    let Ok(resources) = mapper.load().await else { return error };
+    let rules = RuleSet::compile(rest, &resources);
+    // A field may be missing, or lack a part, because it is misspelled.
+    let is_own = |path: &str| {
+        rest.positions.0.contains_key(path)
+            && !issues.iter().any(|issue| issue.path.starts_with(path))
+    };
+    let refused = rules.errors().filter(|error| is_own(&error.path));
+    let findings = lint(rest, &rules, &resources).into_iter();
+    let lines: Vec<String> = std::iter::once(format!("{error:#}"))
+        .chain(refused.map(|error| with_causes(error)))
+        .chain(findings.filter(|finding| is_own(&finding.path)).map(|one| display(&one)))
+        .collect();
+    anyhow::Error::msg(lines.join("\n"))
 }
 
 /// Checks rules without a server.

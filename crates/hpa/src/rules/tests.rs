@@ -37,6 +37,36 @@ async fn check_without_a_server_reports_refused_rules() {
 }
 
 #[tokio::test]
+async fn check_names_the_mistakes_beside_an_unknown_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    let rules = "rules:
+- seriesQuerys: up
+  resources: {template: <<.Resource>>}
+  name: {matches: '('}
+  metricsQuery: sum(
+externalRules:
+- seriesQuery: a
+  resources: {namespaced: fals}
+  metricsQuery: <<.Bar
+";
+    std::fs::write(&path, rules).unwrap();
+    let error = format!("{:#}", check_file(&path).await.unwrap_err());
+    let starts = [
+        "line 2, column 3: rules[0]: unknown field `seriesQuerys`",
+        "line 8, column 27: externalRules[0].resources.namespaced: must be",
+        "line 4, column 19: rules[0].name.matches: unable to",
+        "line 9, column 17: externalRules[0].metricsQuery: unable to",
+        "line 5, column 17: rules[0].metricsQuery: not PromQL",
+    ];
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), starts.len(), "{error}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.contains(start), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn generated_rules_are_valid() {
     let generated = |interval: &str, prefix: &str| {
         let (rate_interval, label_prefix) = (interval.to_owned(), prefix.to_owned());

@@ -13,11 +13,15 @@ use crate::{
     promql::{self, Expr, Node, SyntaxError, Type},
     rules::{
         Compat, Config, RuleSet,
-        config::{DiscoveryRule, NameMapping, Position, RegexFilter},
+        config::{
+            DiscoveryRule, NameMapping, Position, RegexFilter, ResourceMapping, ResourceRules,
+        },
         explain::object_warnings,
         labels::MappingError,
         query::{Objects, QueryError},
-        resource_metrics::{ResourceMetrics, UsageResource},
+        resource_metrics::{
+            ResourceMetrics, ResourceRuleError, ResourceRuleProblem, UsageResource,
+        },
         rule::{Naming, Rule, RuleError},
     },
 };
@@ -36,6 +40,9 @@ pub struct Finding {
 /// Replaces the series' name if `seriesQuery` has no constant one.
 const ANY_SERIES: &str = "series_name";
 
+const RESOURCE_RULES: &str = "resourceRules";
+/// Advice for a rule whose series have no namespace.
+const OR_ACROSS_NAMESPACES: &str = ", or set `namespaced: false` in an external rule";
 const LABEL_TEMPLATE: &str = "<<.Resource>>";
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
@@ -56,8 +63,10 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
             }
         }
     }
-    if let Some(Ok(metrics)) = &rules.resource {
-        linter.resource_rules(metrics);
+    match (&rules.resource, &config.resource_rules) {
+        (Some(Ok(metrics)), _) => linter.resource_rules(metrics),
+        (Some(Err(_)), Some(definition)) => linter.invalid_resource_rules(definition),
+        _ => {}
     }
     linter.findings
 }
@@ -77,12 +86,7 @@ pub fn advice(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec
 /// Replaces the invalid field by a valid one.
 fn replace(rule: &mut DiscoveryRule, error: &RuleError) {
     match error {
-        RuleError::Mapping(error) => {
-            LABEL_TEMPLATE.clone_into(&mut rule.resources.template);
-            if let MappingError::Override { label, .. } = error {
-                rule.resources.overrides.remove(label);
-            }
-        }
+        RuleError::Mapping(error) => replace_mapping(&mut rule.resources, error),
         RuleError::Query { .. } => METRICS_QUERY.clone_into(&mut rule.metrics_query),
         RuleError::Filter { index, .. } => {
             if let Some(filter) = rule.series_filters.get_mut(*index) {
@@ -92,6 +96,28 @@ fn replace(rule: &mut DiscoveryRule, error: &RuleError) {
         RuleError::NameMatches { .. } | RuleError::NameTemplate { .. } => {
             rule.name = NameMapping::default();
         }
+    }
+}
+
+fn replace_mapping(mapping: &mut ResourceMapping, error: &MappingError) {
+    LABEL_TEMPLATE.clone_into(&mut mapping.template);
+    if let MappingError::Override { label, .. } = error {
+        mapping.overrides.remove(label);
+    }
+}
+
+/// As [`replace`], for `resourceRules`.
+fn replace_usage(rules: &mut ResourceRules, error: &ResourceRuleError) {
+    let rule = match error.resource {
+        UsageResource::Cpu => &mut rules.cpu,
+        UsageResource::Memory => &mut rules.memory,
+    };
+    match &error.source {
+        ResourceRuleProblem::Mapping(error) => replace_mapping(&mut rule.resources, error),
+        ResourceRuleProblem::ContainerQuery { .. } => {
+            METRICS_QUERY.clone_into(&mut rule.container_query);
+        }
+        ResourceRuleProblem::NodeQuery { .. } => METRICS_QUERY.clone_into(&mut rule.node_query),
     }
 }
 
@@ -166,6 +192,26 @@ impl Linter<'_> {
                         self.error(&error.field(), with_causes(&error));
                     }
                     replace(&mut definition, &error);
+                }
+            }
+        }
+    }
+
+    /// As [`Self::invalid_rule`], for `resourceRules`.
+    fn invalid_resource_rules(&mut self, definition: &ResourceRules) {
+        let mut definition = definition.clone();
+        let overrides = [&definition.cpu, &definition.memory]
+            .map(|rule| rule.resources.overrides.iter().count());
+        let fields = 6 + overrides.into_iter().sum::<usize>();
+        for is_first in iter::once(true).chain(iter::repeat_n(false, fields)) {
+            match ResourceMetrics::new(&definition, self.resources) {
+                Ok(metrics) => return self.resource_rules(&metrics),
+                Err(error) => {
+                    if !is_first {
+                        RESOURCE_RULES.clone_into(&mut self.rule);
+                        self.error(&error.field(), with_causes(&error));
+                    }
+                    replace_usage(&mut definition, &error);
                 }
             }
         }
@@ -261,9 +307,11 @@ impl Linter<'_> {
         let query = match query {
             Ok(query) => query,
             Err(QueryError::Label(error)) => {
+                let is_usage = self.rule.starts_with(RESOURCE_RULES);
+                let or = if is_usage { "" } else { OR_ACROSS_NAMESPACES };
                 let message = format!(
                     "{error}: add a label for it to resources.overrides, such as namespace: \
-                     {{resource: namespace}}, or set `namespaced: false` in an external rule"
+                     {{resource: namespace}}{or}"
                 );
                 return self.error("resources", message);
             }
@@ -301,7 +349,7 @@ impl Linter<'_> {
 
     fn resource_rules(&mut self, metrics: &ResourceMetrics) {
         for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
-            self.rule = format!("resourceRules.{name}");
+            self.rule = format!("{RESOURCE_RULES}.{name}");
             let names = &["web".to_owned()];
             let pods = metrics.pod_query(usage, "shop", names, self.resources, Compat::Off);
             self.query("containerQuery", pods, None);
@@ -447,6 +495,37 @@ mod tests {
         ];
         assert_eq!(fields, expected, "{found:#?}");
         assert_eq!(findings(&rule.replace("sum(m\n", "'<<'\n")).len(), expected.len(), "template");
+    }
+
+    #[test]
+    fn other_mistakes_of_invalid_resource_rules_are_found() {
+        let rules = "resourceRules:
+  cpu:
+    containerQuery: sum(<<.Foo
+    nodeQuery: sum(x{<<.Bar>>
+    resources: {overrides: {a: {resource: as}, b: {resource: bs}}}
+  memory:
+    containerQuery: sum(<<.Foo
+    nodeQuery: sum(x{
+    resources: {overrides: {namespace: {resource: namespace}, node: {resource: node}}}
+    containerLabel: container
+";
+        let config = Config::parse(rules).unwrap();
+        let first = RuleSet::compile(&config, &resources()).first_error().unwrap().path.clone();
+        assert_eq!(first, "resourceRules.cpu.resources.overrides.a");
+        let found = findings(rules);
+        let fields: Vec<_> = found.iter().filter_map(|it| it.split(": ").next()).collect();
+        let expected = [
+            "5 resourceRules.cpu.resources.overrides.b",
+            "3 resourceRules.cpu.containerQuery",
+            "7 resourceRules.memory.containerQuery",
+            "4 resourceRules.cpu.nodeQuery",
+            "3 resourceRules.cpu.containerLabel",
+            "9 resourceRules.memory.resources",
+            "8 resourceRules.memory.nodeQuery",
+        ];
+        assert_eq!(fields, expected, "{found:#?}");
+        assert!(found[5].ends_with("such as namespace: {resource: namespace}"), "{found:#?}");
     }
 
     #[test]

@@ -122,16 +122,18 @@ pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
-/// The field of a finding: its annotation, or the first one of its metric.
+/// The field of a finding: its annotation, or the first one of its metric. The message may name
+/// settings: the last one counts.
 fn annotation_field(
     annotations: &BTreeMap<String, String>,
     subject: &str,
     message: &str,
 ) -> String {
     let prefix = subject.rsplit(' ').next().unwrap_or_default().trim_end_matches('*');
-    let setting = message.rsplit(' ').next().unwrap_or_default();
-    let exact = [prefix.to_owned(), format!("{prefix}{setting}")];
-    let exact = exact.into_iter().find(|name| annotations.contains_key(name));
+    let words = message.split_whitespace().rev().map(|word| word.trim_end_matches(':'));
+    let mut exact =
+        std::iter::once(prefix.to_owned()).chain(words.map(|it| format!("{prefix}{it}")));
+    let exact = exact.find(|name| annotations.contains_key(name));
     let first = || annotations.keys().find(|name| !prefix.is_empty() && name.starts_with(prefix));
     match exact.or_else(|| first().cloned()) {
         Some(name) => member_path(ANNOTATIONS, &name),

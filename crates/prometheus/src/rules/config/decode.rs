@@ -19,11 +19,7 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
     let mut decoder = Decoder::default();
     let mut config = Config::default();
     config.decode(&mut decoder, document);
-    if !decoder.issues.is_empty() {
-        return Err(ConfigError::Fields(Issues(decoder.issues)));
-    }
-    config.positions = decoder.positions;
-    Ok(config)
+    decoder.finish(config)
 }
 
 /// The sections of `rules` in the values of prometheus-adapter's chart.
@@ -51,11 +47,7 @@ pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError
         "existing" => {}
         _ => decoder.unknown_section(key, name),
     });
-    if !decoder.issues.is_empty() {
-        return Err(ConfigError::Fields(Issues(decoder.issues)));
-    }
-    config.positions = decoder.positions;
-    Ok((config, default != Some(false)))
+    Ok((decoder.finish(config)?, default != Some(false)))
 }
 
 #[derive(Default)]
@@ -85,6 +77,15 @@ trait Fields: Default {
 }
 
 impl Decoder {
+    fn finish(self, mut config: Config) -> Result<Config, ConfigError> {
+        let Self { positions, issues, .. } = self;
+        config.positions = positions;
+        if issues.is_empty() {
+            return Ok(config);
+        }
+        Err(ConfigError::Fields(Issues { issues, rest: Box::new(config) }))
+    }
+
     fn issue(&mut self, node: &Node, message: impl Into<String>) {
         if self.issues.len() < MAX_ISSUES {
             let issue =

@@ -18,8 +18,12 @@ pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
         if text.contains("{{") { ConfigError::HelmTemplate } else { error.into() }
     })?;
     let configs = documents.iter().filter_map(|document| config(text, document));
-    match configs.into_iter().next() {
-        Some(config) => config,
+    if let Some(config) = configs.into_iter().next() {
+        return config;
+    }
+    let kind = documents.first().filter(|document| document.member("apiVersion").is_some());
+    match kind.and_then(|document| document.member("kind")?.text()) {
+        Some(kind) => Err(ConfigError::OtherKind(kind.to_owned())),
         None => Config::parse(text),
     }
 }
@@ -104,7 +108,8 @@ fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
             Err(error.into())
         }
         Err(ConfigError::Fields(mut issues)) => {
-            issues.0.iter_mut().for_each(|issue| moved(&mut issue.position));
+            issues.issues.iter_mut().for_each(|issue| moved(&mut issue.position));
+            issues.rest.positions.0.values_mut().for_each(moved);
             Err(ConfigError::Fields(issues))
         }
         Err(error) => Err(error),
@@ -192,6 +197,12 @@ mod tests {
     fn template_of_a_chart_must_be_rendered_first() {
         let error = parse("kind: ConfigMap\n{{- if .Values.rules }}\ndata: {}\n").unwrap_err();
         assert!(error.to_string().contains("render it first: helm template"), "{error}");
+    }
+
+    #[test]
+    fn object_without_rules_is_refused_with_its_kind() {
+        let error = parse("apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n").unwrap_err();
+        assert!(error.to_string().starts_with("there are no rules in this ConfigMap: write"));
     }
 
     #[test]

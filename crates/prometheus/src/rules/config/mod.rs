@@ -217,6 +217,10 @@ pub enum ConfigError {
         "this is a Helm template: render it first: helm template RELEASE CHART > rendered.yaml"
     )]
     HelmTemplate,
+    #[error(
+        "there are no rules in this {0}: write a rules file, a ConfigMap with one, or Helm values"
+    )]
+    OtherKind(String),
     /// Fields are unknown, repeated or of the wrong type.
     #[error("{0}")]
     Fields(Issues),
@@ -224,7 +228,11 @@ pub enum ConfigError {
 
 /// All errors in the fields of a file, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issues(pub Vec<Issue>);
+pub struct Issues {
+    pub issues: Vec<Issue>,
+    /// The other fields of the file.
+    pub rest: Box<Config>,
+}
 
 /// A field that is unknown, repeated or of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,7 +255,7 @@ impl fmt::Display for Issue {
 
 impl fmt::Display for Issues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, issue) in self.0.iter().enumerate() {
+        for (index, issue) in self.issues.iter().enumerate() {
             let separator = if index > 0 { "\n" } else { "" };
             write!(f, "{separator}{issue}")?;
         }

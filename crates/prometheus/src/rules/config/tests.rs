@@ -8,7 +8,7 @@ fn parsed(text: &str) -> Config {
 
 fn issues(text: &str) -> Vec<String> {
     match Config::parse(text) {
-        Err(ConfigError::Fields(Issues(issues))) => {
+        Err(ConfigError::Fields(Issues { issues, .. })) => {
             issues.iter().map(ToString::to_string).collect()
         }
         other => panic!("{other:?}"),
