@@ -220,7 +220,7 @@ fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningCo
     let options = Options { settings, sync_period: PERIOD, ..options() };
     let clients = Clients { api: testbed.client(), metrics: testbed.client() };
     let dependencies =
-        Dependencies::with_source(clients, &options, Arc::default(), false, Some(provider));
+        Dependencies::with_telemetry(clients, &options, Arc::default(), false, Some(provider));
     let clock = Arc::new(VirtualClock::start());
     RunningController::start(Dependencies { clock, ..dependencies }, options)
 }

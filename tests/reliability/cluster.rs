@@ -316,7 +316,7 @@ impl Cluster {
             observer: self.journal.observer(name),
             election,
             forecasts: self.forecasts.clone(),
-            ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone())
+            ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone(), false, None)
         };
         self.journal.started(name);
         let controller = RunningController::start(dependencies, options);

@@ -84,22 +84,12 @@ impl Dependencies {
     /// The defaults: the metrics APIs of the API server, the system clock, no other observer, no
     /// election.
     pub fn new(clients: Clients, options: &Options) -> Self {
-        Self::with_telemetry(clients, options, Arc::default())
+        Self::with_telemetry(clients, options, Arc::default(), false, None)
     }
 
-    /// [`Dependencies::new`] with this telemetry.
-    pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::with_source(clients, options, telemetry, false, None)
-    }
-
-    /// [`Dependencies::with_telemetry`] for a dry run.
-    pub fn for_dry_run(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::with_source(clients, options, telemetry, true, None)
-    }
-
-    /// Dependencies with a source of metrics in the process. The metrics that it doesn't have are
-    /// read from the API server.
-    pub fn with_source(
+    /// [`Dependencies::new`] with this telemetry, also for a dry run. The metrics that the source in
+    /// the process doesn't have are read from the API server.
+    pub fn with_telemetry(
         clients: Clients,
         options: &Options,
         telemetry: Arc<Telemetry>,
@@ -387,7 +377,7 @@ mod tests {
         };
         let source = Some(Arc::new(InProcess) as Arc<dyn MetricSource>);
         let Dependencies { metrics, .. } =
-            Dependencies::with_source(clients, &options, Arc::default(), false, source);
+            Dependencies::with_telemetry(clients, &options, Arc::default(), false, source);
         let seconds = async |metric: &str| {
             let start = Instant::now();
             let metric_selector = Selector::everything();

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
 use tracing::{Span, error_span};
 
 /// Identifies an autoscaler. Prints as `namespace/name`, and as `rhpa/namespace/name` for the
@@ -44,7 +45,10 @@ impl fmt::Display for HpaKey {
 }
 
 /// The API that an autoscaler belongs to. Autoscalers of the same name in both APIs are unrelated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
 pub enum AutoscalerApi {
     /// `autoscaling/v2`, which is built into Kubernetes.
     #[default]

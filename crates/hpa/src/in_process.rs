@@ -77,7 +77,7 @@ impl Metrics {
         }
         let source = Arc::new(Routed::new(sources));
         let dependencies =
-            Dependencies::with_source(clients, options, telemetry, dry_run, Some(source));
+            Dependencies::with_telemetry(clients, options, telemetry, dry_run, Some(source));
         let reporters = self.collection.map(collectors::problem_reporter);
         Ok(Dependencies {
             pods: self.pods,

@@ -59,8 +59,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let forecasts = forecast_source(&arguments, rules)?;
     let dependencies = match metrics {
         Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run)?,
-        None if arguments.dry_run => Dependencies::for_dry_run(clients, &options, telemetry),
-        None => Dependencies::with_telemetry(clients, &options, telemetry),
+        None => Dependencies::with_telemetry(clients, &options, telemetry, arguments.dry_run, None),
     };
     let dependencies = Dependencies { election, keep_history, apis, forecasts, ..dependencies };
     let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;

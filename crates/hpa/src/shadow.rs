@@ -122,8 +122,8 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     let clients = Clients::with_observer(&config(arguments), telemetry.clone()).await?;
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
-    let dependencies =
-        Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };
+    let defaults = Dependencies::with_telemetry(clients, &options, telemetry.clone(), true, None);
+    let dependencies = Dependencies { apis, ..defaults };
     let length = to_std(arguments.length);
     info!(?length, "comparing decisions, writing nothing");
     let start = Instant::now();

@@ -12,10 +12,12 @@ use std::{hash::Hash, sync::Arc};
 
 use hashbrown::Equivalent;
 
-pub use hpas::{Autoscaler, Autoscalers, Change, ErrorClass, FailureChange, Origin};
+pub use hpas::{
+    Autoscaler, Autoscalers, Change, DecisionSample, ErrorClass, FailureChange, Origin,
+};
 pub(crate) use hpas::{
-    DecisionRun, DecisionSample, Decisions, MetricProposal, NextDue, PeerWrite, ReconcileDetail,
-    RecordedDecision, desired_state_eq,
+    DecisionRun, Decisions, MetricProposal, NextDue, PeerWrite, ReconcileDetail, RecordedDecision,
+    desired_state_eq,
 };
 pub use pods::{PodIndex, PodLookup, Pods};
 pub(crate) use scales::ScaleCache;

@@ -9,10 +9,11 @@ mod schema;
 mod tests;
 mod view;
 
+pub use crate::cache::DecisionSample as Sample;
 pub use recorder::DecisionRecorder;
 pub use schema::{
-    ApiName, AutoscalerDetail, AutoscalerItem, AutoscalerList, Build, ControllerStatus, Decision,
-    DecisionMemory, DecisionSettings, QueueState, Run, Sample, effective_settings, fill_forecasts,
-    fill_readings, settings_of_controller,
+    AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, Decision, DecisionMemory,
+    DecisionSettings, QueueState, Run, effective_settings, fill_forecasts, fill_readings,
+    settings_of_controller,
 };
 pub use view::{DebugView, ListFilter, ViewSettings};

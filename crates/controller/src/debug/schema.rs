@@ -10,13 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{forecast::ForecastView, key::AutoscalerApi};
+use crate::{
+    cache::DecisionSample, forecast::ForecastView, key::AutoscalerApi, metrics::BuildInfo,
+};
 
 /// The state of one instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerStatus {
-    pub build: Build,
+    pub build: BuildInfo,
     pub now: Timestamp,
     /// Whether the instance holds the lease. Without leader election, always true.
     pub is_leader: bool,
@@ -47,15 +49,6 @@ pub struct ControllerStatus {
     /// The number of autoscalers whose last reconcile failed.
     pub failing: usize,
     pub decision_memory: DecisionMemory,
-}
-
-/// The build of the binary.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Build {
-    pub version: String,
-    pub revision: String,
-    pub date: String,
 }
 
 /// The settings of decisions.
@@ -110,7 +103,7 @@ pub struct AutoscalerList {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerItem {
-    pub api: ApiName,
+    pub api: AutoscalerApi,
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -143,7 +136,7 @@ pub struct AutoscalerDetail {
     /// The metrics that the samples have values of.
     pub metric_names: Vec<String>,
     /// The numbers of the last reconciles, oldest first.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<DecisionSample>,
     /// The forecasts of its metrics. Absent without the setting `forecast`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forecasts: Vec<ForecastView>,
@@ -230,46 +223,6 @@ pub struct Decision {
     pub sentence: String,
     /// Why the reconcile failed, or which metrics did.
     pub error: Option<String>,
-}
-
-/// The numbers of one reconcile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Sample {
-    pub at: Timestamp,
-    pub current: i32,
-    pub desired: Option<i32>,
-    pub proposed: Option<i32>,
-    /// By metric: percent for a utilization target, else milli-units.
-    pub values: Vec<Option<i64>>,
-}
-
-/// The API of an autoscaler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ApiName {
-    /// `autoscaling/v2`
-    Core,
-    /// `autoscaling.hpa-rs.dev/v2`
-    Custom,
-}
-
-impl From<AutoscalerApi> for ApiName {
-    fn from(api: AutoscalerApi) -> Self {
-        match api {
-            AutoscalerApi::Core => Self::Core,
-            AutoscalerApi::Custom => Self::Custom,
-        }
-    }
-}
-
-impl From<ApiName> for AutoscalerApi {
-    fn from(api: ApiName) -> Self {
-        match api {
-            ApiName::Core => Self::Core,
-            ApiName::Custom => Self::Custom,
-        }
-    }
 }
 
 impl From<&Settings> for DecisionSettings {

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::{
     recorder::DecisionRecorder,
     schema::{
-        AutoscalerDetail, AutoscalerItem, AutoscalerList, Build, ControllerStatus, DecisionMemory,
-        QueueState, Run, Sample,
+        AutoscalerDetail, AutoscalerItem, AutoscalerList, ControllerStatus, DecisionMemory,
+        QueueState, Run,
     },
 };
 use crate::{
-    cache::{Autoscaler, DecisionRun, DecisionSample},
+    cache::{Autoscaler, DecisionRun},
     key::{AutoscalerApi, HpaKey},
     metrics::Telemetry,
 };
@@ -62,7 +62,7 @@ impl DebugView {
     /// The state of this instance.
     pub fn status(&self) -> ControllerStatus {
         let sources = self.telemetry.sources();
-        let (stats, build) = (sources.queue.stats(), self.telemetry.build_info());
+        let stats = sources.queue.stats();
         let autoscalers = sources.autoscalers.all();
         let (lease, is_leader) = self.telemetry.leadership();
         let working_since = self.telemetry.working_since();
@@ -75,11 +75,7 @@ impl DebugView {
             autoscaler.decisions.lock().as_ref().map_or(0, |decisions| decisions.bytes())
         };
         ControllerStatus {
-            build: Build {
-                version: build.version.clone(),
-                revision: build.revision.clone(),
-                date: build.date.clone(),
-            },
+            build: self.telemetry.build_info().clone(),
             now: self.clock.now(),
             is_leader,
             lease,
@@ -141,7 +137,7 @@ impl DebugView {
             let recent = decisions.runs().filter(|run| is_recent(run.until));
             runs = recent.filter_map(|run| decode(run, true)).collect();
             let recent = decisions.samples().filter(|sample| is_recent(sample.at));
-            samples = recent.map(Sample::from).collect();
+            samples = recent.collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
         let forecasts = {
@@ -179,7 +175,7 @@ impl DebugView {
             None => -now.duration_since(due).as_secs_f64(),
         };
         AutoscalerItem {
-            api: key.api.into(),
+            api: key.api,
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
             uid: autoscaler.object().metadata.uid.clone(),
@@ -213,11 +209,4 @@ fn decode(run: &DecisionRun, has_explanation: bool) -> Option<Run> {
         decision: serde_json::from_str(&run.decision).ok()?,
         explanation: explanation.transpose().ok()?,
     })
-}
-
-impl From<DecisionSample> for Sample {
-    fn from(sample: DecisionSample) -> Self {
-        let DecisionSample { at, current, desired, proposed, values } = sample;
-        Self { at, current, desired, proposed, values }
-    }
 }

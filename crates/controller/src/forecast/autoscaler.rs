@@ -11,9 +11,8 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
 use super::{
-    CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY,
+    CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY, PastError,
     metric::{MetricState, Parameters, Past},
-    past::PastError,
     startup::{ReadyPods, Startups},
 };
 use crate::settings::SyncPeriod;

@@ -7,7 +7,7 @@ use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Ve
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use super::{MAX_CHECK_AGE, METRIC_DELAY, past::PastError};
+use super::{MAX_CHECK_AGE, METRIC_DELAY, PastError};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;

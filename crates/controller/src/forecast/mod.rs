@@ -10,7 +10,6 @@
 //! A reconcile adds a sample and computes a forecast, in microseconds and without I/O. Reading the
 //! past and checking it are the work of `forecast_checks`, on the leader only.
 //!
-//! - `past`: the source of past loads
 //! - `startup`: how long the pods of a scale-up take until they are ready
 //! - `metric`: the history of a metric, and whether its forecasts are used
 //! - `autoscaler`: the metrics of an autoscaler
@@ -21,7 +20,6 @@
 
 mod autoscaler;
 mod metric;
-mod past;
 mod startup;
 #[cfg(test)]
 mod tests;
@@ -37,18 +35,17 @@ use std::{
     time::Duration,
 };
 
-use hpa_calc::settings::Settings;
-use jiff::{SignedDuration, tz::TimeZone};
+use futures::future::BoxFuture;
+use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
+use hpa_forecast::Trace;
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
+pub use self::view::{ForecastPoint, ForecastView, LoadReading, Yesterday};
 pub(crate) use self::{
     autoscaler::{AutoscalerForecasts, Check, Observation},
     metric::Past,
-};
-pub use self::{
-    past::{PastError, PastLoads, PastRange},
-    view::{ForecastPoint, ForecastView, LoadReading, Yesterday},
 };
 use crate::key::HpaKey;
 
@@ -62,6 +59,38 @@ const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
 /// If checks fail, the last one holds for this long.
 pub(crate) const MAX_CHECK_AGE: SignedDuration = SignedDuration::from_hours(48);
+
+/// The time range to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastRange {
+    pub from: Timestamp,
+    pub until: Timestamp,
+    /// The seconds between two samples.
+    pub step: u32,
+}
+
+/// An error when reading the past of a metric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PastError {
+    /// The source doesn't have this metric. What this process has seen is its past.
+    #[error("{0}")]
+    Unknown(String),
+    /// The source failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The past loads of metrics, in the unit of [`hpa_calc::Plan::loads`].
+pub trait PastLoads: Send + Sync {
+    /// The load of the metric at an index of `spec.metrics`. The number of samples and the bytes
+    /// that are read for them must be limited.
+    fn load<'a>(
+        &'a self,
+        hpa: &'a HorizontalPodAutoscaler,
+        metric: usize,
+        range: PastRange,
+    ) -> BoxFuture<'a, Result<Trace, PastError>>;
+}
 
 /// The source of past loads, and the time zone of days.
 #[derive(Clone)]

@@ -11,9 +11,9 @@ use kube::{Client, runtime::watcher};
 use tokio::sync::watch;
 use tracing::info;
 
-use super::{Informers, api_in_scope, stream::WatchStream};
+use super::{Informers, stream::WatchStream};
 use crate::{
-    cache::{Change, Origin, WatchAge},
+    cache::{Change, Origin},
     k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
     key::{AutoscalerApi, HpaKey, Scope},
     queue::InitialDelay,
@@ -35,32 +35,15 @@ impl Informers {
             AutoscalerApi::Core => "horizontalpodautoscalers",
             AutoscalerApi::Custom => "horizontalpodautoscalers.autoscaling.hpa-rs.dev",
         };
-        let (intervals, age) = (self.intervals, Arc::<WatchAge>::default());
-        self.caches.watch_ages.add(resource.to_owned(), age.clone());
+        let age = Arc::default();
         match api {
             AutoscalerApi::Core => {
-                let stream = WatchStream::<PartialObject<HorizontalPodAutoscaler>>::new(
-                    resource,
-                    &client,
-                    &scope,
-                    intervals,
-                    age,
-                    &self.caches.watch_ages,
-                    api_in_scope,
-                );
+                let stream = self.stream::<HorizontalPodAutoscaler>(resource, &client, &scope, age);
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;
             }
             AutoscalerApi::Custom => {
-                let stream = WatchStream::<PartialObject<CustomAutoscaler>>::new(
-                    resource,
-                    &client,
-                    &scope,
-                    intervals,
-                    age,
-                    &self.caches.watch_ages,
-                    api_in_scope,
-                )
-                .optional(CustomAutoscaler::GROUP, synced.clone());
+                let stream = self.stream::<CustomAutoscaler>(resource, &client, &scope, age);
+                let stream = stream.optional(CustomAutoscaler::GROUP, synced.clone());
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;
             }
         }

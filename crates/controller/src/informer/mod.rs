@@ -27,8 +27,9 @@ pub use scales::ScaleInformers;
 #[cfg(fuzzing)]
 pub(crate) use scales::differential;
 
+use self::stream::{WatchStream, Watchable};
 use crate::{
-    cache::Caches,
+    cache::{Caches, WatchAge},
     k8s::{CachedKind, FieldManager, PartialObject},
     key::{HpaKey, Scope},
     queue::WorkQueue,
@@ -66,15 +67,25 @@ impl Informers {
             })
             .ok()
     }
-}
 
-fn api_in_scope<T>(client: Client, scope: &Scope) -> Api<T>
-where
-    T: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    match scope {
-        Some(namespace) => Api::namespaced(client, namespace),
-        None => Api::all(client),
+    /// The events of a watch that confirms `age`, which is added to the ages of all watches.
+    fn stream<K>(
+        &self,
+        resource: &str,
+        client: &Client,
+        scope: &Scope,
+        age: Arc<WatchAge>,
+    ) -> WatchStream<PartialObject<K>>
+    where
+        PartialObject<K>: Watchable + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let ages = &self.caches.watch_ages;
+        ages.add(resource.to_owned(), age.clone());
+        let api = |client, scope: &Scope| match scope {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
+        WatchStream::new(resource, client, scope, self.intervals, age, ages, api)
     }
 }
 

@@ -5,8 +5,7 @@ use kube::{Client, runtime::watcher};
 use tokio::sync::watch;
 
 use super::{
-    Informers, api_in_scope,
-    stream::WatchStream,
+    Informers,
     undecodable::{ObjectId, UndecodableObjects},
 };
 use crate::{k8s::PartialObject, key::Scope};
@@ -17,17 +16,8 @@ impl Informers {
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
-        let (resource, age) = ("pods", index.watch_age().clone());
-        self.caches.watch_ages.add(resource.to_owned(), age.clone());
-        let mut stream = WatchStream::<PartialObject<Pod>>::new(
-            resource,
-            &client,
-            &scope,
-            self.intervals,
-            age,
-            &self.caches.watch_ages,
-            api_in_scope,
-        );
+        let age = index.watch_age().clone();
+        let mut stream = self.stream::<Pod>("pods", &client, &scope, age);
         let mut undecodable = UndecodableObjects::default();
         loop {
             let event = match stream.next_or_interrupted().await {

@@ -29,7 +29,7 @@ pub(super) struct WatchRequest {
     /// The age that the watch confirms.
     pub(super) age: Arc<WatchAge>,
     pub(super) rewind_check: Arc<RewindCheck>,
-    /// The time after which the API server ends the watch.
+    /// The time after which the API server ends a watch of a cache that was just confirmed.
     timeout: Duration,
     has_failed: AtomicBool,
 }
@@ -61,11 +61,19 @@ impl WatchRequest {
         }
     }
 
-    /// The API server ended the watch that was requested at this time.
-    fn end(&self, requested: Instant) {
+    /// The timeout of a watch that is requested now. It is the shorter the older the cache is: a
+    /// cache that took long to list must be confirmed in time, too.
+    fn next_timeout(&self) -> Duration {
+        let rest = self.timeout.saturating_sub(self.age.age().unwrap_or_default());
+        // The request has whole seconds, and zero means none.
+        Duration::from_secs(rest.as_millis().div_ceil(1000).max(1).try_into().unwrap_or(u64::MAX))
+    }
+
+    /// The API server ended the watch that was requested at this time, with this timeout.
+    fn end(&self, requested: Instant, timeout: Duration) {
         self.confirm(Instant::now());
-        // The request has whole seconds, and the response may be early by the time it travels.
-        if requested.elapsed() + Duration::from_secs(2) > self.timeout {
+        // The response may be early by the time it travels.
+        if requested.elapsed() + Duration::from_secs(2) > timeout {
             self.rewind_check.watch_timed_out();
         }
     }
@@ -74,11 +82,13 @@ impl WatchRequest {
     pub(super) fn observe(self: &Arc<Self>, client: &Client) -> Client {
         let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
         let this = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
+        let service = service_fn(move |mut request: Request<Body>| {
             let (client, this) = (client.clone(), this.clone());
             async move {
                 let is_watch = is_watch(&request);
+                let timeout = this.next_timeout();
                 if is_watch {
+                    set_timeout(&mut request, timeout);
                     this.rewind_check.watch_requested(resource_version(&request));
                 } else {
                     this.rewind_check.list_requested();
@@ -89,7 +99,7 @@ impl WatchRequest {
                 if let Some(watch) = &watch {
                     watch.start();
                 }
-                let body = |body| WatchBody { body, watch, requested, received: None };
+                let body = |body| WatchBody { body, watch, requested, timeout, received: None };
                 Ok::<_, kube::Error>(response.map(body))
             }
         });
@@ -104,6 +114,18 @@ fn resource_version<B>(request: &Request<B>) -> &str {
     version.unwrap_or_default()
 }
 
+/// Sets the `timeoutSeconds` of a watch, which kube's watcher sends in every request.
+fn set_timeout(request: &mut Request<Body>, timeout: Duration) {
+    let uri = request.uri().to_string();
+    let Some((path, query)) = uri.split_once('?') else { return };
+    let timeout = format!("timeoutSeconds={}", timeout.as_secs());
+    let parameter = |it| if str::starts_with(it, "timeoutSeconds=") { &timeout } else { it };
+    let query: Vec<&str> = query.split('&').map(parameter).collect();
+    if let Ok(uri) = format!("{path}?{}", query.join("&")).parse() {
+        *request.uri_mut() = uri;
+    }
+}
+
 pin_project! {
     /// A response body. That of a watch confirms the cache with everything that the API server
     /// sends, and with its end.
@@ -112,6 +134,7 @@ pin_project! {
         body: Body,
         watch: Option<Arc<WatchRequest>>,
         requested: Instant,
+        timeout: Duration,
         // When the last frame arrived. It confirms the cache when the next one is requested: by
         // then, the informer has applied its event, or reported its failure.
         received: Option<Instant>,
@@ -135,7 +158,7 @@ impl HttpBody for WatchBody {
         match &frame {
             Some(Ok(_)) => *this.received = Some(Instant::now()),
             Some(Err(_)) => {}
-            None => watch.end(*this.requested),
+            None => watch.end(*this.requested, *this.timeout),
         }
         Poll::Ready(frame)
     }
@@ -146,5 +169,44 @@ impl HttpBody for WatchBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::Response;
+    use tokio::{sync::mpsc, time::advance};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_of_an_old_cache_ends_earlier() {
+        let (sent, mut received) = mpsc::unbounded_channel();
+        let server = service_fn(move |request: Request<Body>| {
+            sent.send(request.uri().to_string()).expect("the test runs");
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())))
+        });
+        let age = Arc::<WatchAge>::default();
+        let watch = WatchRequest::new(age.clone(), Duration::from_secs(27));
+        let client = watch.observe(&Client::new(server, "default"));
+        let mut requested = async |parameters: &str| {
+            let request = Request::get(format!("/pods?{parameters}")).body(Body::empty());
+            client.send(request.expect("a request")).await.expect("a response");
+            received.recv().await.expect("a request")
+        };
+        let watch = "watch=true&timeoutSeconds=27&resourceVersion=5";
+        assert_eq!(requested(watch).await, format!("/pods?{watch}"));
+        age.list_started();
+        advance(Duration::from_millis(9_500)).await;
+        age.list_completed();
+        let expected = "/pods?watch=true&timeoutSeconds=18&resourceVersion=5";
+        assert_eq!(requested(watch).await, expected, "the list took 9.5 s");
+        advance(Duration::from_mins(1)).await;
+        let expected = "/pods?watch=true&timeoutSeconds=1&resourceVersion=5";
+        assert_eq!(requested(watch).await, expected, "zero would be no timeout");
+        let list = "limit=250&timeoutSeconds=27";
+        assert_eq!(requested(list).await, format!("/pods?{list}"));
     }
 }

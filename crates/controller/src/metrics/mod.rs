@@ -27,6 +27,7 @@ use hpa_lease::events::DroppedEvents;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::core::Collector;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
@@ -43,8 +44,8 @@ use counters::Counters;
 pub use samples::ObservedSource;
 pub use text::CONTENT_TYPE;
 
-/// The labels of `hpa_build_info`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The build of the binary: the labels of `hpa_build_info`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildInfo {
     pub version: String,
     /// The git commit.

@@ -120,16 +120,16 @@ impl<'a> Attempt<'a> {
     /// A cached scale is not safe:
     /// - if the autoscaler may be at zero: a scale that is older than the status would look like a
     ///   zero that a user set;
-    /// - before the first GET, and after a scale write that failed: the cache may lack what a
-    ///   predecessor or that write did;
-    /// - after a failed reconcile: the target may be gone;
+    /// - before the first decision, and after a scale write that failed: the cache may lack what a
+    ///   predecessor or that write did, unless it was listed later;
+    /// - after a failed reconcile, also until a later list: the target may be gone;
     /// - if the autoscaler's own sync period is long: mismatches with the cache are counted in
     ///   reconciles, so they would be detected late, and a request a minute costs little.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
-        if self.autoscaler.scale_is_trusted()
-            && !may_be_at_zero(self.hpa, self.settings)
+        let distrusted_at = self.autoscaler.scale_distrusted_at();
+        if !may_be_at_zero(self.hpa, self.settings)
             && self.settings.sync_period.is_none_or(|own| own.unsigned_abs() <= MAX_POD_AGE)
-            && let Some(cached) = self.reconciler.cached_target(self.hpa).await
+            && let Some(cached) = self.reconciler.cached_target(self.hpa, distrusted_at).await
         {
             return Ok(cached);
         }

@@ -32,13 +32,18 @@ pub(super) struct Target {
 }
 
 impl Reconciler {
-    /// The target with the scale from the cache, if the cache has it.
-    pub(super) async fn cached_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
+    /// The target with the scale from the cache, if the cache has it, and was listed later than
+    /// `after`.
+    pub(super) async fn cached_target(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        after: Option<Instant>,
+    ) -> Option<Target> {
         let scales = self.scale_informers.as_ref()?;
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
         let mapping = self.mapper.mappings(&kind).await.ok()?.into_iter().next()?;
-        let read = scales.get(&mapping, &hpa.metadata.namespace, &target.name)?;
+        let read = scales.get(&mapping, &hpa.metadata.namespace, &target.name, after)?;
         Some(Target { mapping, read, is_cached: true })
     }
 

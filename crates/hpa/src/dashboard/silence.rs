@@ -79,7 +79,7 @@ pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<Ov
     let late = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
     let age =
         SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(late).min(1e9));
-    let key = HpaKey::for_api(item.api.into(), item.namespace.as_str(), item.name.as_str());
+    let key = HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str());
     (age > limit).then_some(Overdue { key, age })
 }
 
@@ -100,7 +100,7 @@ fn in_minutes(age: SignedDuration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hpa_controller::{AutoscalerApi, debug::ApiName};
+    use hpa_controller::AutoscalerApi;
     use rstest::rstest;
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
         #[case] expected: Option<i64>,
     ) {
         let item = AutoscalerItem {
-            api: ApiName::Custom,
+            api: AutoscalerApi::Custom,
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
             uid: String::new(),

@@ -39,7 +39,7 @@ use crate::{
 pub struct Autoscaler {
     latest: RwLock<Latest>,
     is_suspended: AtomicBool,
-    scale_is_trusted: AtomicBool,
+    scale_distrusted_at: Mutex<Option<Instant>>,
     replica_mismatch: Mutex<ReplicaMismatch>,
     history: Mutex<StoredHistory>,
     early_retries: Mutex<EarlyRetries>,
@@ -148,7 +148,7 @@ impl Autoscaler {
             early_retries: Mutex::new(early_retries),
             latest: RwLock::new(Latest::new(object)),
             is_suspended: AtomicBool::new(false),
-            scale_is_trusted: AtomicBool::new(false),
+            scale_distrusted_at: Mutex::new(Some(Instant::now())),
             replica_mismatch: Mutex::default(),
             history: Mutex::default(),
             kept_due: Mutex::default(),
@@ -208,15 +208,15 @@ impl Autoscaler {
         self.is_suspended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the target's cached scale may be decided on. It may after a GET of the scale, until
-    /// a reconcile fails or the outcome of a write is uncertain.
-    pub fn scale_is_trusted(&self) -> bool {
-        self.scale_is_trusted.load(Ordering::Relaxed)
+    /// When the cached scale of the target became unsafe to decide on. It is again after a GET of
+    /// the scale (`None`), or if the cache was listed later.
+    pub(crate) fn scale_distrusted_at(&self) -> Option<Instant> {
+        *self.scale_distrusted_at.lock()
     }
 
-    /// See [`Autoscaler::scale_is_trusted`].
-    pub fn set_scale_trusted(&self, is_trusted: bool) {
-        self.scale_is_trusted.store(is_trusted, Ordering::Relaxed);
+    /// See [`Autoscaler::scale_distrusted_at`].
+    pub(crate) fn set_scale_trusted(&self, is_trusted: bool) {
+        *self.scale_distrusted_at.lock() = (!is_trusted).then(Instant::now);
     }
 
     /// Compares the replicas that the target reports with its pods. If they differ for long, the

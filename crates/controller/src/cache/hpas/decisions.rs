@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// Stands for an absent value in a sample.
 const NONE: i64 = i64::MIN;
@@ -50,14 +51,14 @@ pub(crate) struct RecordedDecision {
 }
 
 /// The numbers of one reconcile.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DecisionSample {
-    pub(crate) at: Timestamp,
-    pub(crate) current: i32,
-    pub(crate) desired: Option<i32>,
-    pub(crate) proposed: Option<i32>,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionSample {
+    pub at: Timestamp,
+    pub current: i32,
+    pub desired: Option<i32>,
+    pub proposed: Option<i32>,
     /// By metric: percent for a utilization target, else milli-units.
-    pub(crate) values: Vec<Option<i64>>,
+    pub values: Vec<Option<i64>>,
 }
 
 impl Decisions {

@@ -16,7 +16,8 @@ use parking_lot::RwLock;
 
 pub(crate) use autoscaler::desired_state_eq;
 pub use autoscaler::{Autoscaler, Change, FailureChange, Origin};
-pub(crate) use decisions::{DecisionRun, DecisionSample, Decisions, RecordedDecision};
+pub use decisions::DecisionSample;
+pub(crate) use decisions::{DecisionRun, Decisions, RecordedDecision};
 pub(crate) use early_retries::NextDue;
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};

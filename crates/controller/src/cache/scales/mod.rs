@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::api::Scale;
 use parking_lot::RwLock;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     cache::{StrPair, is_newer, watch_age::WatchAge},
@@ -26,14 +26,14 @@ pub(crate) struct ScaleCache {
 
 #[derive(Default)]
 struct State {
-    /// Whether a list is complete, and no event was missed since.
-    is_synced: bool,
+    /// When the last complete list started. `None` before, and after an event was missed.
+    listed_at: Option<Instant>,
     scales: HashMap<Name, CompactScale>,
     list: Option<ListInProgress>,
 }
 
-#[derive(Default)]
 struct ListInProgress {
+    started: Instant,
     scales: HashMap<Name, CompactScale>,
     /// Scales in responses that arrived since the list started. They may be newer than the list.
     updated_by_response: HashSet<Name>,
@@ -108,9 +108,19 @@ impl ScaleCache {
         self.contradicted.notified().await;
     }
 
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<ScaleObject> {
+    /// The cached scale. `None` also if the list that it may be from started before `after`: it may
+    /// lack changes until then.
+    pub(crate) fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        after: Option<Instant>,
+    ) -> Option<ScaleObject> {
         let state = self.state.read();
-        if !state.is_synced || self.watch_age.age().is_none_or(|age| age > self.max_age) {
+        let listed_at = state.listed_at?;
+        if after.is_some_and(|after| listed_at <= after)
+            || self.watch_age.age().is_none_or(|age| age > self.max_age)
+        {
             return None;
         }
         state.scales.get(&StrPair(namespace, name)).map(ScaleObject::from)
@@ -167,12 +177,14 @@ impl ScaleCache {
 
     /// To be called when the watch failed: events may be missed until the next list is complete.
     pub(crate) fn invalidate(&self) {
-        self.state.write().is_synced = false;
+        self.state.write().listed_at = None;
     }
 
-    /// Starts a list, and discards one that did not finish.
+    /// To be called before the list is requested. Discards one that did not finish.
     pub(crate) fn begin_list(&self) {
-        self.state.write().list = Some(ListInProgress::default());
+        let (scales, updated_by_response) = Default::default();
+        let list = ListInProgress { started: Instant::now(), scales, updated_by_response };
+        self.state.write().list = Some(list);
     }
 
     pub(crate) fn list_apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
@@ -186,7 +198,8 @@ impl ScaleCache {
     /// list stays if it is newer.
     pub(crate) fn finish_list(&self) {
         let mut state = self.state.write();
-        let Some(ListInProgress { scales, updated_by_response }) = state.list.take() else {
+        let Some(ListInProgress { started, scales, updated_by_response }) = state.list.take()
+        else {
             return;
         };
         let before = std::mem::replace(&mut state.scales, scales);
@@ -199,6 +212,6 @@ impl ScaleCache {
                 _ => {}
             }
         }
-        state.is_synced = true;
+        state.listed_at = Some(started);
     }
 }

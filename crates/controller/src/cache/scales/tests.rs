@@ -16,7 +16,7 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// Replicas and resource version of the cached scale.
 fn cached(cache: &ScaleCache) -> Option<(i32, String)> {
-    cache.get("shop", "web").map(|it| (it.scale.spec_replicas, it.resource_version))
+    cache.get("shop", "web", None).map(|it| (it.scale.spec_replicas, it.resource_version))
 }
 
 /// A cache after a list of one object.
@@ -36,7 +36,7 @@ fn get_returns_nothing_before_the_first_list_is_complete() {
     assert_eq!(cached(&cache), None);
     cache.finish_list();
     assert_eq!(cached(&cache), Some((2, "5".into())));
-    assert_eq!(cache.get("bank", "web"), None);
+    assert_eq!(cache.get("bank", "web", None), None);
 }
 
 #[test]
@@ -144,4 +144,26 @@ async fn get_returns_nothing_while_the_watch_is_silent_for_too_long() {
     assert_eq!(cached(&cache), Some((2, "5".into())));
     cache.watch_age().set_unwatched();
     assert_eq!(cached(&cache), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_returns_only_scales_that_were_listed_later() {
+    let before = Instant::now();
+    advance(Duration::from_millis(1)).await;
+    let cache = listed("5", 2);
+    let is_cached = |after| cache.get("shop", "web", Some(after)).is_some();
+    assert!(is_cached(before));
+    assert!(!is_cached(Instant::now()), "the list may have been answered before");
+    advance(Duration::from_millis(1)).await;
+    let after = Instant::now();
+    cache.apply("shop", "web", &scale("7", 3));
+    assert!(!is_cached(after), "the watch may lack a change from before");
+    advance(Duration::from_millis(1)).await;
+    cache.begin_list();
+    cache.list_apply("shop", "web", &scale("7", 3));
+    assert!(!is_cached(after), "the list is not complete");
+    cache.finish_list();
+    assert!(is_cached(after));
+    cache.invalidate();
+    assert!(!is_cached(after), "the watch failed");
 }

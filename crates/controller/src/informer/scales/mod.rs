@@ -27,7 +27,10 @@ use kube::{
     runtime::watcher::Event,
 };
 use parking_lot::Mutex;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tracing::info;
 
 use self::{
@@ -81,11 +84,17 @@ impl ScaleInformers {
         Self { client, scopes, intervals, watch_ages, kinds, watches }
     }
 
-    /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced or was
-    /// last confirmed longer ago than [`WatchIntervals::max_age`]; the first call for a kind starts
-    /// the kind's informer. Needs a tokio runtime.
-    pub fn get(&self, mapping: &Mapping, namespace: &str, name: &str) -> Option<ScaleObject> {
-        self.kind(mapping)?.for_namespace(namespace)?.get(namespace, name)
+    /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced, was
+    /// listed before `after`, or was last confirmed longer ago than [`WatchIntervals::max_age`].
+    /// The first call for a kind starts the kind's informer. Needs a tokio runtime.
+    pub fn get(
+        &self,
+        mapping: &Mapping,
+        namespace: &str,
+        name: &str,
+        after: Option<Instant>,
+    ) -> Option<ScaleObject> {
+        self.kind(mapping)?.for_namespace(namespace)?.get(namespace, name, after)
     }
 
     /// Caches the API server's response to a read or write of a scale. The first call for a kind

@@ -89,7 +89,13 @@ impl ControllerSetup {
             clock: self.clock.clone(),
             forecasts: ForecastSource { past, ..ForecastSource::default() },
             observer: self.observer.clone(),
-            ..Dependencies::with_telemetry(self.clients.clone(), &options, self.telemetry.clone())
+            ..Dependencies::with_telemetry(
+                self.clients.clone(),
+                &options,
+                self.telemetry.clone(),
+                false,
+                None,
+            )
         };
         let shutdown = CancellationToken::new();
         let run = hpa_controller::run(dependencies, options, shutdown.clone());
