@@ -5,8 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    APPLY, JSON, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, get, patch,
-    post, send,
+    APPLY, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, patch, post, send,
 };
 use crate::test_env::TestEnv;
 
