@@ -14,7 +14,7 @@ use std::{
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};
-use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
+use hpa_testbed::{Action, Config, Effect, Interceptor, RequestInfo, Testbed};
 use hpa_tests::harness::{
     NAMESPACE, RunningController, SettableMetrics, TestbedExt, objects, options,
 };
@@ -56,12 +56,7 @@ impl Interceptor for Requests {
         if !self.scales_fail.load(Ordering::SeqCst) {
             return Action::Pass;
         }
-        Action::Status {
-            code: 503,
-            reason: "ServiceUnavailable".into(),
-            message: "the server is currently unable to handle the request".into(),
-            retry_after: None,
-        }
+        Effect::ServiceUnavailable.into()
     }
 }
 

@@ -20,7 +20,8 @@ use hpa_tests::harness::{
 const PERIOD: Duration = Duration::from_secs(15);
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
 const IN_EACH: usize = 5;
-/// How late a reconcile may be: reconciles start at steps of 100 ms, and a new leader reads first.
+/// The largest lateness of a reconcile: reconciles start at steps of 100 ms, and a new leader reads
+/// first.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The reconciles of each autoscaler: the release or machine, and the time.

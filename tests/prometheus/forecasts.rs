@@ -26,7 +26,7 @@ const HORIZON: &str = "40m";
 /// The pods for the load of now, and for the highest load.
 const PODS: i64 = 20;
 const MOST_PODS: i64 = 60;
-/// What a pod should have of the metric `requests`.
+/// The target of the metric `requests` per pod.
 const REQUESTS: i64 = 100;
 /// An autoscaler of the CPU usage that the kubelet exports, and one of an external metric.
 const NAMES: [&str; 2] = ["web", "queue"];

@@ -20,7 +20,7 @@ use crate::{PERIOD, cluster::Cluster, targets::Target};
 
 /// `maxReplicas` of the autoscaler with forecasts.
 const MAX: i64 = 150;
-/// What a pod of `web` should use.
+/// The target usage of a pod of `web`.
 const CORES_PER_POD: f64 = 0.5;
 
 type PastResult = Result<Trace, PastError>;
@@ -82,7 +82,7 @@ fn garbage(range: PastRange, _: usize) -> Option<PastResult> {
     Some(Ok(Trace::new(times.into_iter().cycle().zip(values).take(10_000))))
 }
 
-/// What every period has: the replicas of the autoscaler with forecasts, and of the others.
+/// The replicas of every period: of the autoscaler with forecasts, and of the others.
 struct Run {
     web: Vec<i64>,
     others: Vec<[i64; 2]>,

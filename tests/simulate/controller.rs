@@ -9,11 +9,12 @@ use hpa_controller::{
 use hpa_simulate::Variant;
 use hpa_testbed::{
     Testbed,
-    workload::{Simulation, clock::SimulatedClock},
+    workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
 };
 use hpa_tests::harness::{RunningController, SimulationClock, options};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::json;
 
 /// The start of the controller in seconds. Not a whole number: no reconcile coincides with a step
 /// of the simulation.
@@ -58,7 +59,7 @@ impl Observer for Recorder {
 pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     let start: Timestamp = "2026-01-05T00:00:00Z".parse().expect("a time");
     let clock = SimulatedClock::new(start, 1.0);
-    let simulation = Simulation::new(variant.testbed_scenario(), clock.clone());
+    let simulation = Simulation::new(with_manifest(variant), clock.clone());
     let testbed = Testbed::new(simulation.config());
     let running = simulation.start(&testbed).expect("the objects are valid");
     clock.sleep(CONTROLLER_START).await;
@@ -85,4 +86,13 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     let (first, _) = *reconciles.first().expect("a reconcile");
     let scalings = reconciles.into_iter().filter(|(second, _)| *second < end);
     (first, scalings.filter_map(|(_, scaling)| scaling).collect())
+}
+
+/// The scenario of the variant's run for the testbed, with the autoscaler as a manifest.
+fn with_manifest(variant: &Variant) -> Scenario {
+    let mut manifest = variant.manifest.clone();
+    manifest["apiVersion"] = json!("autoscaling/v2");
+    manifest["kind"] = json!("HorizontalPodAutoscaler");
+    manifest["metadata"] = json!(variant.autoscaler.metadata);
+    Scenario { manifests: vec![manifest], ..variant.cluster.clone() }
 }

@@ -125,6 +125,11 @@ impl Usage {
         Ok(Self { cpu_seconds, peak_memory })
     }
 
+    /// Reads the usage of two running processes together.
+    pub(crate) fn for_both([one, other]: [u32; 2]) -> Result<Self> {
+        Ok(Self::for_process(one)?.add(Self::for_process(other)?))
+    }
+
     /// Adds the usage of two processes. The peaks are added, even if they were at different times.
     pub(crate) fn add(self, other: Self) -> Self {
         Self {

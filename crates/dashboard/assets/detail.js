@@ -168,7 +168,7 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
   metrics.forEach((metric, index) => {
     const { title, text, draw, forecast, pods } = charts[index];
     const reported = report?.metrics[index];
-    const isWinner = report?.winner === index;
+    const isWinner = metrics.length > 1 && report?.winner === index;
     setText(title, isWinner ? `${metric.name} (largest proposal)` : metric.name);
     setText(text, capitalized(words.metrics[index] ?? "Not read: the decision needs no metrics."));
     const level = { name: "target", className: "target", value: metric.targetMilli };

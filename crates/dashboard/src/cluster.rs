@@ -1,10 +1,11 @@
-//! Reads the target, pods and selectors for a decision.
+//! Reads the target, pods, selectors and metrics for a decision.
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    HorizontalPodAutoscaler, Pod, Scale, ScaleReadError, Selector, Settings,
+    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, ScaleReadError, Selector, Settings,
     settings::SettingPolicy,
 };
 use hpa_controller::{
@@ -12,17 +13,36 @@ use hpa_controller::{
     k8s::Clients,
     scale_target::{MapperConfig, Owners, RestMapper, ScaleClient, ScaleObject, read_scale},
 };
-use hpa_metrics::{ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient};
+use hpa_metrics::{
+    ClientSettings, Coalescing, CoalescingSettings, KindMapper, KubeMetricsClient, read_all,
+};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
     core::GroupVersionKind,
 };
 
-use crate::{Options, metrics::DecisionMetrics, past::PastSource};
+use crate::{Options, past::PastSource};
 
 /// Limit for concurrent reads of scales.
 const MAX_CONCURRENT_READS: usize = 8;
+
+/// A source of the metrics for decisions.
+#[async_trait]
+pub trait DecisionMetrics: Send + Sync {
+    /// Reads the metrics for a decision. `inputs` has all its other inputs.
+    ///
+    /// Also returns problems of the source itself, as sentences without a full stop.
+    async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>);
+}
+
+/// The metrics APIs.
+#[async_trait]
+impl DecisionMetrics for Coalescing<KubeMetricsClient> {
+    async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
+        (read_all(self, inputs).await, Vec::new())
+    }
+}
 
 /// The cluster, read with the user's permissions.
 pub(crate) struct Cluster {

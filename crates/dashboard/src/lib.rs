@@ -11,7 +11,7 @@
 //! ```
 //!
 //! It reads with the permissions of the user who started it, and writes nothing. A module imports
-//! only modules before it in this list: `past`, `metrics`, `model`, `access`, `assets`, `follow`,
+//! only modules before it in this list: `past`, `model`, `access`, `assets`, `follow`,
 //! `autoscalers`, `cluster`, `detail`, `site`.
 
 mod access;
@@ -20,7 +20,6 @@ mod autoscalers;
 mod cluster;
 mod detail;
 mod follow;
-mod metrics;
 mod model;
 mod past;
 mod site;
@@ -45,7 +44,7 @@ use crate::{
     access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, site::Site,
 };
 pub use crate::{
-    metrics::DecisionMetrics,
+    cluster::DecisionMetrics,
     past::{Overdue, Past, PastDecision, PastSample, PastSource, silence_limit},
 };
 

@@ -17,9 +17,9 @@ use crate::{
         },
         number,
         profile::PodProfile,
-        rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
+        rollout::{RevisionState, next_replicas},
         scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
-        stateful_set::{OrdinalPod, StatefulSetSpec},
+        stateful_set::StatefulSetSpec,
     },
 };
 
@@ -247,7 +247,8 @@ impl Cluster {
                 self.reconcile_deployment(&strategy);
             }
             Kind::StatefulSet(spec) => {
-                let spec = StatefulSetSpec { replicas: self.replicas, ..*spec };
+                let mut spec = *spec;
+                spec.replicas = self.replicas;
                 self.reconcile_stateful_set(spec);
             }
             Kind::Set => {
@@ -280,21 +281,14 @@ impl Cluster {
         let states: Vec<RevisionState> = self
             .revisions
             .iter()
-            .map(|revision| {
-                let own = workload.pods.values().filter(|pod| pod.owner_uid == revision.uid);
-                let available =
-                    own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
-                RevisionState { replicas: revision.replicas, available: number::count(available) }
+            .map(|Revision { uid, replicas }| {
+                RevisionState::of_owner(workload, uid, *replicas, now, min_ready)
             })
             .collect();
         let Some((new, old)) = states.split_last() else { return };
-        let (next, next_old) = if strategy.get("type").is_some_and(|kind| kind == "Recreate") {
-            let current = self.revisions.last().map(|revision| revision.uid.as_str());
-            let left = workload.pods.values().filter(|pod| Some(pod.owner_uid.as_str()) != current);
-            recreate(desired, number::count(left.count()), old)
-        } else {
-            rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), *new, old)
-        };
+        let current = self.revisions.last().map(|revision| revision.uid.as_str());
+        let is_old = |uid: &str| Some(uid) != current;
+        let (next, next_old) = next_replicas(workload, desired, strategy, *new, old, is_old);
         let next = next_old.into_iter().chain([next]);
         for (revision, replicas) in self.revisions.iter_mut().zip(next) {
             revision.replicas = replicas;
@@ -330,26 +324,10 @@ impl Cluster {
 
     fn reconcile_stateful_set(&mut self, spec: StatefulSetSpec) {
         let revision = self.rollouts.to_string();
+        let (owner, now) = (self.id.name.clone(), self.model.now);
         let workload = self.model.workload(&self.id);
-        let mut pods: Vec<OrdinalPod> = workload
-            .pods
-            .values()
-            .filter_map(|pod| {
-                let (ordinal, state) = (ordinal(pod)?, pod.lifecycle.state);
-                Some(OrdinalPod { ordinal, state, is_current: pod.revision == revision })
-            })
-            .collect();
-        pods.sort_by_key(|pod| pod.ordinal);
-        let step = spec.next_step(&pods);
-        let owner = self.id.name.clone();
-        for ordinal in step.create {
+        for ordinal in spec.reconcile(workload, &owner, &revision, now) {
             self.create_pod(&format!("{owner}-{ordinal}"), &owner);
-        }
-        let now = self.model.now;
-        for pod in self.model.workload(&self.id).pods.values_mut() {
-            if ordinal(pod).is_some_and(|ordinal| step.terminate.contains(&ordinal)) {
-                pod.terminate(now);
-            }
         }
     }
 
@@ -374,40 +352,20 @@ impl Cluster {
 
 fn kind(spec: &WorkloadSpec) -> Kind {
     let fields = Value::Object(spec.spec.clone().unwrap_or_default());
-    let text = |pointer: &str| fields.pointer(pointer).and_then(Value::as_str);
     match spec.kind.as_str() {
         "Deployment" => {
             Kind::Deployment { strategy: fields.get("strategy").cloned().unwrap_or_default() }
         }
-        "StatefulSet" => Kind::StatefulSet(StatefulSetSpec {
-            replicas: spec.replicas,
-            is_parallel: text("/podManagementPolicy") == Some("Parallel"),
-            replaces_old: text("/updateStrategy/type") != Some("OnDelete"),
-            partition: fields
-                .pointer("/updateStrategy/rollingUpdate/partition")
-                .and_then(Value::as_i64)
-                .unwrap_or_default(),
-        }),
+        "StatefulSet" => Kind::StatefulSet(StatefulSetSpec::new(spec.replicas, &fields)),
         _ => Kind::Set,
     }
 }
 
 /// The containers of a pod: the main one, then the sidecars.
 fn containers(profile: &PodProfile) -> Vec<Container> {
-    let container = |name: &str, is_main: bool, constant: (f64, f64)| Container {
-        name: name.into(),
-        is_main,
-        constant,
-        cpu_seconds: 0.0,
-        scraped_cpu_seconds: 0.0,
-        memory: 0.0,
-    };
-    let sidecars = profile.sidecars.iter();
-    let sidecars =
-        sidecars.map(|one| container(&one.name, false, (one.cpu.as_f64(), one.memory.as_f64())));
-    [container(&profile.container, true, (0.0, 0.0))].into_iter().chain(sidecars).collect()
-}
-
-fn ordinal(pod: &ModelPod) -> Option<u32> {
-    pod.name.rsplit('-').next()?.parse().ok()
+    let sidecars = profile
+        .sidecars
+        .iter()
+        .map(|one| Container::new(&one.name, false, (one.cpu.as_f64(), one.memory.as_f64())));
+    [Container::new(&profile.container, true, (0.0, 0.0))].into_iter().chain(sidecars).collect()
 }

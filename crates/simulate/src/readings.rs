@@ -84,12 +84,8 @@ impl<'a> MetricsApis<'a> {
             MetricQuery::External { metric, metric_selector } => {
                 let metric_selector = as_requested(metric_selector);
                 let model = self.model();
-                let queues = model.queues.iter();
-                let queues = queues.map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
-                let others = model.metrics.externals.iter();
-                let others = others.map(|one| (&one.name, &one.labels, &one.series));
                 let mut named =
-                    queues.chain(others).filter(|(name, ..)| *name == metric).peekable();
+                    model.external_metrics().filter(|(name, ..)| name == metric).peekable();
                 if named.peek().is_none() {
                     return Err(not_found(query));
                 }
@@ -239,7 +235,7 @@ fn not_found(query: &MetricQuery) -> ReadError {
     ReadError::fetch(query.api(), message)
 }
 
-/// What all pods of a workload share.
+/// The properties that all pods of a workload share.
 pub(crate) struct PodTemplate {
     /// A pod without a name and status.
     pub(crate) pod: Pod,

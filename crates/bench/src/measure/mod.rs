@@ -4,7 +4,6 @@ mod outcome;
 mod server_process;
 
 use std::{
-    future::Future,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     time::Duration,
@@ -16,10 +15,7 @@ use kube::{Client, Config};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, sleep, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub(crate) use self::outcome::{CountedBy, Outcome, Requests};
 use self::{
@@ -30,6 +26,7 @@ use crate::{
     args::{ApiServer, Metric, RunArguments},
     controller::{Controller, Kind, RulesAndUrl, Settings},
     prometheus,
+    server::Interruption,
     stats::{Usage, sum},
 };
 
@@ -73,28 +70,6 @@ pub(crate) fn log_dir(keep: bool) -> Result<TempDir> {
         eprintln!("hpa-bench: logs are in {}", dir.path().display());
     }
     Ok(dir)
-}
-
-/// SIGTERM and SIGINT.
-pub(crate) struct Interruption {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Interruption {
-    pub(crate) fn new() -> Result<Self> {
-        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
-    }
-
-    /// Runs `work` to completion, or drops it and returns an error when a signal arrives.
-    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        tokio::select! {
-            result = work => result,
-            _ = self.terminate.recv() => bail!("terminated"),
-            _ = self.interrupt.recv() => bail!("interrupted"),
-        }
-    }
 }
 
 async fn measure(

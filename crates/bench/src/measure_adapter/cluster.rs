@@ -144,8 +144,7 @@ impl Cluster {
 
     /// The usage of the API server and etcd.
     pub(super) fn usage(&self) -> Result<Usage> {
-        let [etcd, apiserver] = self.apiserver.process_ids()?;
-        Ok(Usage::for_process(etcd)?.add(Usage::for_process(apiserver)?))
+        Usage::for_both(self.apiserver.process_ids()?)
     }
 }
 

@@ -6,7 +6,6 @@ mod outcome;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,10 +22,9 @@ use self::{
 use crate::{
     adapter::{Adapter, AdapterSettings},
     args::{AdapterArguments, ApiServer},
-    load::Load,
-    measure::{Interruption, Rounds, log_dir},
-    objects,
-    prometheus::{Catalog, FakePrometheus, RULES},
+    measure::{Rounds, log_dir},
+    prometheus::{FakePrometheus, RULES},
+    server::Interruption,
     stats::Usage,
 };
 
@@ -71,7 +69,7 @@ async fn measure(
     name: &str,
 ) -> Result<AdapterOutcome> {
     let population = arguments.workloads.population();
-    let prometheus = prometheus(arguments);
+    let prometheus = FakePrometheus::with_series(&arguments.workloads, &arguments.series);
     let url = prometheus.spawn(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     eprintln!("hpa-bench: {name}: starting kube-apiserver");
     let cluster = Cluster::start(assets, dir, name, &population).await?;
@@ -121,16 +119,6 @@ async fn measure(
         aggregated,
         direct,
     })
-}
-
-fn prometheus(arguments: &AdapterArguments) -> FakePrometheus {
-    let population = arguments.workloads.population();
-    let load = Load::new(&population);
-    for (index, (namespace, name)) in (0..).zip(objects::targets(&population)) {
-        load.add(&namespace, &name, index);
-    }
-    let catalog = Catalog::new(&population, arguments.series.series, arguments.series.names);
-    FakePrometheus::new(catalog, Arc::new(load))
 }
 
 /// A running adapter, and its servers.

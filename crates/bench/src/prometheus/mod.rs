@@ -3,9 +3,7 @@
 mod past;
 mod series;
 
-use std::{
-    collections::BTreeMap, convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc,
-};
+use std::{convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use axum::{
@@ -24,7 +22,7 @@ use tokio::net::TcpListener;
 
 pub(crate) use self::series::Catalog;
 use crate::{
-    args::PrometheusArguments,
+    args::{PrometheusArguments, SeriesArguments, Workloads},
     load::{Load, PodValue},
     objects,
     stats::PrometheusStats,
@@ -56,6 +54,16 @@ pub(crate) struct FakePrometheus {
 impl FakePrometheus {
     pub(crate) fn new(catalog: Catalog, load: Arc<Load>) -> Self {
         Self { catalog, load, stats: Arc::default() }
+    }
+
+    /// A server with these series of the workloads' pods.
+    pub(crate) fn with_series(workloads: &Workloads, series: &SeriesArguments) -> Self {
+        let population = workloads.population();
+        let load = Load::new(&population);
+        for (index, (namespace, name)) in (0..).zip(objects::targets(&population)) {
+            load.add(&namespace, &name, index);
+        }
+        Self::new(Catalog::new(&population, series.series, series.names), Arc::new(load))
     }
 
     pub(crate) fn stats(&self) -> PrometheusStats {
@@ -116,7 +124,7 @@ impl FakePrometheus {
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 
-    /// The CPU usage of an autoscaler's pods in the past, whatever the query is.
+    /// The CPU usage of an autoscaler's pods in the past, for any query.
     fn query_range(&self, form: &[u8]) -> Response {
         let text = |name| parameter(form, name).unwrap_or_default();
         let Some(range) = past::Range::parse(&text("start"), &text("end"), &text("step")) else {
@@ -165,13 +173,7 @@ fn failure(message: &str) -> Response {
 
 /// `hpa-bench prometheus`: serves until the process ends, and reports its requests.
 pub(crate) async fn run(arguments: &PrometheusArguments) -> Result<()> {
-    let population = arguments.workloads.population();
-    let load = Arc::new(Load::new(&population));
-    for (index, (namespace, name)) in (0..).zip(objects::targets(&population)) {
-        load.add(&namespace, &name, index);
-    }
-    let catalog = Catalog::new(&population, arguments.series.series, arguments.series.names);
-    let server = FakePrometheus::new(catalog, load);
+    let server = FakePrometheus::with_series(&arguments.workloads, &arguments.series);
     let url = server.spawn(arguments.listen).await?;
     eprintln!("hpa-bench: Prometheus is at {url}, rules that fit:\n{RULES}");
     let mut last = PrometheusStats::default();
@@ -179,23 +181,18 @@ pub(crate) async fn run(arguments: &PrometheusArguments) -> Result<()> {
         tokio::time::sleep(REPORT_INTERVAL).await;
         let stats = server.stats();
         if stats != last {
-            eprintln!("hpa-bench: {}", report(&stats));
+            eprintln!(
+                "hpa-bench: {} responses with series, {} queries in {} namespaces",
+                stats.series_responses,
+                stats.total_queries(),
+                stats.queries.len()
+            );
             last = stats;
         }
     }
 }
 
-const REPORT_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
-
-fn report(stats: &PrometheusStats) -> String {
-    let by_namespace: BTreeMap<_, _> = stats.queries.iter().filter(|(_, n)| **n > 0).collect();
-    format!(
-        "{} responses with series, {} queries in {} namespaces",
-        stats.series_responses,
-        stats.total_queries(),
-        by_namespace.len()
-    )
-}
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The first selector of a query, and the labels of the result.
 #[derive(Debug, Default, PartialEq)]

@@ -133,7 +133,7 @@ impl Cluster {
             Processes::Own => Some(own),
             Processes::Started(apiserver) => {
                 apiserver.add_bytes(&mut stats.requests).await?;
-                Some(own.add(apiserver.usage()?))
+                Some(own.add(Usage::for_both(apiserver.process_ids)?))
             }
             Processes::Unknown => None,
         };

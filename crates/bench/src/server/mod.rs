@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use axum::{
     Router,
     extract::{Request, State},
@@ -36,7 +36,7 @@ use axum::{
 use hpa_testbed::{Config, Testbed};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 
 use self::{
@@ -58,7 +58,8 @@ use crate::{
 
 /// Populates the server, prints the address of its statistics, and serves until SIGTERM or SIGINT.
 pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
-    let shutdown = shutdown_signal()?;
+    let mut interruption = Interruption::new()?;
+    let shutdown = async move { _ = interruption.received().await };
     match &arguments.server {
         ApiServer::Testbed => until(shutdown, serve_testbed(arguments)).await,
         ApiServer::KubeApiserver(assets) => {
@@ -80,16 +81,33 @@ async fn until(
     }
 }
 
-/// Completes at the first SIGTERM or SIGINT after this call.
-fn shutdown_signal() -> Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
+/// SIGTERM and SIGINT after its creation.
+pub(crate) struct Interruption {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Interruption {
+    pub(crate) fn new() -> Result<Self> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+
+    /// Waits for a signal, and returns what it does to the process.
+    pub(crate) async fn received(&mut self) -> &'static str {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => "terminated",
+            _ = self.interrupt.recv() => "interrupted",
         }
-    })
+    }
+
+    /// Runs `work` to completion, or drops it and returns an error when a signal arrives.
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            result = work => result,
+            signal = self.received() => bail!(signal),
+        }
+    }
 }
 
 /// Binds a free port.

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     request_info::{RequestInfo, RequestKind, qualified},
-    stats::{AutoscalerRecord, Progress, PrometheusStats, RequestCount, Stats, Usage, samples},
+    stats::{AutoscalerRecord, Progress, PrometheusStats, RequestCount, Stats, samples},
 };
 
 /// Collects [`Stats`].
@@ -213,11 +213,6 @@ pub(super) struct ApiserverStats {
 }
 
 impl ApiserverStats {
-    pub(super) fn usage(&self) -> Result<Usage> {
-        let [etcd, apiserver] = self.process_ids;
-        Ok(Usage::for_process(etcd)?.add(Usage::for_process(apiserver)?))
-    }
-
     /// Adds the bytes that the API server sent for each kind of request. Its metrics cover reads
     /// and watches only. They include all clients, but only the controller sends these kinds.
     pub(super) async fn add_bytes(&self, requests: &mut [RequestCount]) -> Result<()> {

@@ -9,10 +9,9 @@ use axum::{
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use hpa_testbed::Testbed;
+use hpa_testbed::{ApiError, Testbed};
 use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use kube::{Client, Config};
-use serde_json::json;
 
 use super::metrics;
 use crate::{load::Load, objects::MANAGED_BY, request_info::RequestInfo};
@@ -136,12 +135,9 @@ fn with_selector(uri: &Uri) -> Result<Uri> {
 }
 
 /// Returns an error as the API server formats it.
-fn failure(code: StatusCode, reason: &str, message: &str) -> Response {
-    let status = json!({
-        "apiVersion": "v1", "kind": "Status", "metadata": {},
-        "status": "Failure", "message": message, "reason": reason, "code": code.as_u16(),
-    });
-    (code, Json(status)).into_response()
+fn failure(code: StatusCode, reason: &'static str, message: &str) -> Response {
+    let error = ApiError::new(code.as_u16(), reason, message);
+    (code, Json(error.to_status())).into_response()
 }
 
 #[cfg(test)]

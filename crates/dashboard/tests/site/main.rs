@@ -234,7 +234,7 @@ async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     cluster.testbed.apply_all([cluster.event("web", "New size: 5")]);
     detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
     cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
-    // The state is that of the decision, whatever the status says.
+    // The state is that of the decision, not that of the status.
     let view = detail.until(|view| view["row"]["desired"] == 6).await;
     assert_eq!(view["row"]["state"], "steady");
 }

@@ -99,18 +99,6 @@ impl Variant {
         other.cluster.seed = seed;
         other
     }
-
-    /// The scenario of the same run for the testbed, with the autoscaler as a manifest.
-    pub fn testbed_scenario(&self) -> Scenario {
-        let mut manifest = self.manifest.clone();
-        if let Some(fields) = manifest.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), "autoscaling/v2".into());
-            fields.insert("kind".to_owned(), "HorizontalPodAutoscaler".into());
-            let metadata = serde_json::to_value(&self.autoscaler.metadata).unwrap_or_default();
-            fields.insert("metadata".to_owned(), metadata);
-        }
-        Scenario { manifests: vec![manifest], ..self.cluster.clone() }
-    }
 }
 
 /// Reads a file that a scenario refers to.

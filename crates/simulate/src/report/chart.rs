@@ -7,9 +7,10 @@ use jiff::Timestamp;
 
 use super::{
     Result,
-    html::{CHART, escape},
+    html::escape,
     plot::{
-        Area, Label, labels_right, round_end, round_values, time_axis, value_axis, whole_values,
+        AXIS, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE, WIDTH, image, labels_right,
+        round_end, round_values, time_axis, value_axis, whole_values,
     },
     table::{Times, best, percent, span},
 };
@@ -18,16 +19,8 @@ use crate::{
     run::{Point, Run, Step},
 };
 
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 56.0;
-/// The labels are to the right of the plots.
-const PLOT_WIDTH: f64 = 720.0;
 const LOAD_HEIGHT: f64 = 130.0;
 const REPLICAS_HEIGHT: f64 = 130.0;
-/// The height of the title above each of the two plots.
-const TITLE: f64 = 30.0;
-const GAP: f64 = 12.0;
-const AXIS: f64 = 26.0;
 const CHART_HEIGHT: f64 = 2.0 * TITLE + LOAD_HEIGHT + REPLICAS_HEIGHT + GAP + AXIS;
 /// The longest heading in characters that fits.
 const HEADING_LENGTH: usize = 115;
@@ -38,12 +31,7 @@ pub fn svg(results: &[Result]) -> String {
     let height = (CHART_HEIGHT + heading + GAP) * results.len() as f64;
     let description: Vec<_> =
         results.iter().map(|(variant, run)| describe(variant, run, None)).collect();
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
-            width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n\
-            <style>{CHART}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
-        escape(&description.join(" "))
-    );
+    let mut svg = image(height, &description.join(" "));
     let scales = Scales::new(results, None);
     let best = best(results);
     let mut top = 0.0;

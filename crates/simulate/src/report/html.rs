@@ -37,12 +37,7 @@ const COLUMNS: [(&str, &str); 7] = [
 /// have the recorded replicas, if there are any.
 pub fn html(study: &Study, results: &[Result], recorded: Option<&RecordedReplicas>) -> String {
     let name = if study.name.is_empty() { "Simulation" } else { &study.name };
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-            <meta name=\"viewport\" content=\"width=device-width\">\n<title>{name}</title>\n\
-            <style>{PAGE}{CHART}</style>\n</head>\n<body>\n<h1>{name}</h1>\n",
-        name = escape(name)
-    );
+    let mut page = begin_page(name, &format!("{PAGE}{CHART}"));
     for line in study.description.lines() {
         let _ = writeln!(page, "<p>{}</p>", escape(line));
     }
@@ -71,6 +66,16 @@ pub fn html(study: &Study, results: &[Result], recorded: Option<&RecordedReplica
         page += "</section>\n";
     }
     page + "</body>\n</html>\n"
+}
+
+/// The begin of a self-contained page, up to its title.
+pub(super) fn begin_page(title: &str, style: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+            <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+            <style>{style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    )
 }
 
 fn marks_legend() -> String {

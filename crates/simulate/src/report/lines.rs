@@ -5,18 +5,15 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::{
-    html::{CHART, PAGE, escape},
-    plot::{Area, Label, labels_right, round_end, round_values, time_axis, value_axis},
+    html::{PAGE, begin_page, escape},
+    plot::{
+        AXIS, Area, LEFT, Label, PLOT_GAP as GAP, PLOT_WIDTH, TITLE, image, labels_right,
+        round_end, round_values, time_axis, value_axis,
+    },
     table::Times,
 };
 
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 56.0;
-const PLOT_WIDTH: f64 = 720.0;
 const PLOT_HEIGHT: f64 = 150.0;
-const TITLE: f64 = 30.0;
-const GAP: f64 = 12.0;
-const AXIS: f64 = 26.0;
 
 /// The style of a line. All but [`Style::Load`] and [`Style::Forecast`] are drawn as steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +22,7 @@ pub enum Style {
     Forecast,
     Capacity,
     Replicas,
-    /// What the replicas are compared with.
+    /// Replicas that others are compared with.
     Baseline,
 }
 
@@ -68,12 +65,7 @@ pub struct Plot {
 /// Plots as an SVG image, from a time on for `end` seconds. Screen readers read the description.
 pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> String {
     let height = (TITLE + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
-            width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n\
-            <style>{CHART}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
-        escape(description)
-    );
+    let mut svg = image(height, description);
     let mut top = TITLE;
     for plot in plots {
         let values = plot.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
@@ -106,12 +98,7 @@ fn draw(plot: &Plot, area: &Area) -> String {
 
 /// A self-contained HTML page. Tables are rows of cells, with the header first.
 pub fn page(title: &str, parts: &[PagePart]) -> String {
-    let title = escape(title);
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-            <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-            <style>{PAGE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-    );
+    let mut page = begin_page(title, PAGE);
     for part in parts {
         match part {
             PagePart::Heading(text) => {

@@ -2,7 +2,33 @@
 
 use std::fmt::Write as _;
 
-use super::{html::escape, table::Times};
+use super::{
+    html::{CHART, escape},
+    table::Times,
+};
+
+/// The width of an image, in pixels.
+pub(super) const WIDTH: f64 = 960.0;
+/// The position of the plots.
+pub(super) const LEFT: f64 = 56.0;
+/// The labels are to the right of the plots.
+pub(super) const PLOT_WIDTH: f64 = 720.0;
+/// The height of the title above a plot.
+pub(super) const TITLE: f64 = 30.0;
+/// The height of the time axis.
+pub(super) const AXIS: f64 = 26.0;
+/// The distance of plots.
+pub(super) const PLOT_GAP: f64 = 12.0;
+
+/// The begin of a self-contained image. Screen readers read the description.
+pub(super) fn image(height: f64, description: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
+            width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n\
+            <style>{CHART}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
+        escape(description)
+    )
+}
 
 /// More points than a chart has pixels.
 const MAX_COLUMNS: usize = 1200;

@@ -160,7 +160,7 @@ fn long_tables_of_scalings_are_printed_only_if_open() {
     results[0].1.steps = vec![step; 201];
     let page = html(&study, &results, None);
     assert!(page.contains("<details class=\"long\">") && page.contains("(printed if open)"));
-    assert!(!page.contains("class=\"mark\""), "more marks can't be told apart");
+    assert!(!page.contains("class=\"mark\""), "more marks can't be distinguished");
 }
 
 #[test]

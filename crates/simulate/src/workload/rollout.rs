@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::number;
+use super::{model::Workload, number};
 
 /// The allowed deviation of a rolling update from the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,38 @@ pub struct RevisionState {
     pub replicas: u32,
     /// Available pods.
     pub available: u32,
+}
+
+impl RevisionState {
+    /// The state of an owner of a workload's pods that has `replicas`.
+    pub fn of_owner(
+        workload: &Workload,
+        uid: &str,
+        replicas: u32,
+        now: f64,
+        min_ready: f64,
+    ) -> Self {
+        let own = workload.pods.values().filter(|pod| pod.owner_uid == uid);
+        let available = own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
+        Self { replicas, available: number::count(available) }
+    }
+}
+
+/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first, by the strategy of a
+/// Deployment. `is_old` selects the owners of the old pods.
+pub fn next_replicas(
+    workload: &Workload,
+    desired: u32,
+    strategy: &Value,
+    new: RevisionState,
+    old: &[RevisionState],
+    is_old: impl Fn(&str) -> bool,
+) -> (u32, Vec<u32>) {
+    if strategy.get("type").is_some_and(|kind| kind == "Recreate") {
+        let left = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
+        return recreate(desired, number::count(left), old);
+    }
+    rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), new, old)
 }
 
 impl RolloutBounds {
@@ -42,7 +74,7 @@ impl RolloutBounds {
 }
 
 /// The next replicas of the new `ReplicaSet` and of the old ones, oldest first.
-pub fn rolling_update(
+fn rolling_update(
     desired: u32,
     bounds: RolloutBounds,
     new: RevisionState,
@@ -87,7 +119,7 @@ fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>
 }
 
 /// The next replicas for the strategy `Recreate`: new pods follow when the old ones are gone.
-pub fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
+fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
     let new = if old_pods == 0 { desired } else { 0 };
     (new, vec![0; old.len()])
 }

@@ -1,14 +1,16 @@
 //! `StatefulSet`s: the next pods to create and delete.
 
-use super::model::PodState;
+use serde_json::Value;
+
+use super::model::{Pod, PodState, Workload};
 
 /// A pod of a `StatefulSet`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OrdinalPod {
-    pub ordinal: u32,
-    pub state: PodState,
+struct OrdinalPod {
+    ordinal: u32,
+    state: PodState,
     /// Whether it was created from the current template.
-    pub is_current: bool,
+    is_current: bool,
 }
 
 /// The fields of a `StatefulSet` that the model uses.
@@ -16,23 +18,61 @@ pub struct OrdinalPod {
 pub struct StatefulSetSpec {
     pub replicas: u32,
     /// `podManagementPolicy: Parallel`.
-    pub is_parallel: bool,
+    is_parallel: bool,
     /// Whether pods of an old template are replaced (`updateStrategy: RollingUpdate`).
-    pub replaces_old: bool,
+    replaces_old: bool,
     /// Pods with a lower ordinal keep their template.
-    pub partition: i64,
+    partition: i64,
 }
 
 /// The next step: ordinals of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    pub create: Vec<u32>,
-    pub terminate: Vec<u32>,
+struct Step {
+    create: Vec<u32>,
+    terminate: Vec<u32>,
 }
 
 impl StatefulSetSpec {
+    /// Reads the fields of an object's `spec`.
+    pub fn new(replicas: u32, spec: &Value) -> Self {
+        let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str);
+        let partition = spec.pointer("/updateStrategy/rollingUpdate/partition");
+        Self {
+            replicas,
+            is_parallel: text("/podManagementPolicy") == Some("Parallel"),
+            replaces_old: text("/updateStrategy/type") != Some("OnDelete"),
+            partition: partition.and_then(Value::as_i64).unwrap_or_default(),
+        }
+    }
+
+    /// Takes the next step towards the desired pods: terminates pods, and returns the ordinals of
+    /// those to create. `revision` is the current template.
+    pub fn reconcile(
+        &self,
+        workload: &mut Workload,
+        owner_uid: &str,
+        revision: &str,
+        now: f64,
+    ) -> Vec<u32> {
+        let own = workload.pods.values().filter(|pod| pod.owner_uid == owner_uid);
+        let mut pods: Vec<OrdinalPod> = own
+            .filter_map(|pod| {
+                let (ordinal, state) = (ordinal(pod)?, pod.lifecycle.state);
+                Some(OrdinalPod { ordinal, state, is_current: pod.revision == revision })
+            })
+            .collect();
+        pods.sort_by_key(|pod| pod.ordinal);
+        let Step { create, terminate } = self.next_step(&pods);
+        for pod in workload.pods.values_mut().filter(|pod| pod.owner_uid == owner_uid) {
+            if ordinal(pod).is_some_and(|ordinal| terminate.contains(&ordinal)) {
+                pod.terminate(now);
+            }
+        }
+        create
+    }
+
     /// The next step towards the desired pods. `pods` are sorted by ordinal.
-    pub fn next_step(&self, pods: &[OrdinalPod]) -> Step {
+    fn next_step(&self, pods: &[OrdinalPod]) -> Step {
         let mut step = Step::default();
         let mut all_ready = true;
         for ordinal in 0..self.replicas {
@@ -59,6 +99,10 @@ impl StatefulSetSpec {
         }
         step
     }
+}
+
+fn ordinal(pod: &Pod) -> Option<u32> {
+    pod.name.rsplit('-').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -194,39 +194,25 @@ pub enum Action {
     /// Handle the request normally.
     #[default]
     Pass,
-    /// Respond with this error.
-    Status {
-        code: u16,
-        /// Such as `TooManyRequests`.
-        reason: String,
-        message: String,
-        /// `Retry-After` header, in seconds.
-        retry_after: Option<u32>,
-    },
-    /// Handle the request after a delay.
-    Delay(Duration),
     /// Handle the request when the gate opens, with the state at that time.
     Hold(Gate),
-    /// Handle the request normally, but end a watch after this many events.
-    DropWatchAfter(usize),
     /// Apply these faults, in this order.
     Faults(Vec<ActiveFault>),
 }
 
 impl Action {
-    /// The faults with the same effect.
+    /// The faults to apply, once the gate is open.
     pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
-        let effect = match self {
-            // The service has already waited for the gate.
-            Self::Pass | Self::Hold(_) => return Vec::new(),
-            Self::Faults(faults) => return faults,
-            Self::Status { code, reason, message, retry_after: retry_after_seconds } => {
-                Effect::Status { code, reason, message, retry_after_seconds }
-            }
-            Self::Delay(by) => Effect::Slow { by },
-            Self::DropWatchAfter(after) => Effect::DropWatch { after },
-        };
-        vec![effect.into()]
+        match self {
+            Self::Pass | Self::Hold(_) => Vec::new(),
+            Self::Faults(faults) => faults,
+        }
+    }
+}
+
+impl From<Effect> for Action {
+    fn from(effect: Effect) -> Self {
+        Self::Faults(vec![effect.into()])
     }
 }
 

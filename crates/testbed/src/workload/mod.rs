@@ -35,7 +35,7 @@
 //! assert_eq!((seen.workloads[0].ready, seen.workloads[0].needed), (2, 4));
 //! // The two pods serve 300 of the 600, because there is no autoscaler.
 //! simulation.clock().sleep(30.0).await;
-//! assert_eq!(simulation.observe().workloads[0].served_share(), 0.5);
+//! assert_eq!(simulation.observe().workloads[0].served, 300.0);
 //! # drop(running);
 //! # Ok(())
 //! # }

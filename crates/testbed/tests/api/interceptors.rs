@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use hpa_testbed::{Action, Config, Gate, RequestInfo, Testbed};
+use hpa_testbed::{Action, Config, Effect, Gate, RequestInfo, Testbed};
 use serde_json::{Value, json};
 
 use crate::support::{DEPLOYMENTS, PODS, Watch, at, deployment, get, patch, pod, put};
@@ -27,7 +27,7 @@ async fn interceptor_returns_a_status() {
             return Action::Pass;
         }
         let (reason, message) = ("TooManyRequests".to_owned(), "slow down".to_owned());
-        Action::Status { code: 429, reason, message, retry_after: Some(3) }
+        Effect::Status { code: 429, reason, message, retry_after_seconds: Some(3) }.into()
     });
     let (code, status) = put(&testbed, &format!("{DEPLOYMENTS}/web/scale"), &json!({})).await;
     assert_eq!((code, at(&status, "/message")), (429, &json!("slow down")));
@@ -37,7 +37,7 @@ async fn interceptor_returns_a_status() {
 
 #[tokio::test(start_paused = true)]
 async fn interceptor_delays_a_request() {
-    let testbed = testbed(|_| Action::Delay(Duration::from_secs(5)));
+    let testbed = testbed(|_| Effect::Slow { by: Duration::from_secs(5) }.into());
     let start = tokio::time::Instant::now();
     get(&testbed, PODS).await;
     assert_eq!(start.elapsed(), Duration::from_secs(5));
@@ -45,7 +45,7 @@ async fn interceptor_delays_a_request() {
 
 #[tokio::test]
 async fn interceptor_ends_a_watch() {
-    let testbed = testbed(|_| Action::DropWatchAfter(2));
+    let testbed = testbed(|_| Effect::DropWatch { after: 2 }.into());
     for name in ["a", "b", "c"] {
         testbed.apply(pod(name, json!({}))).unwrap();
     }

@@ -177,7 +177,7 @@ async fn load_beyond_the_capacity_is_lost() {
     );
     let seen = cluster.at(20.0).await;
     let web = &seen.workloads[0];
-    assert_eq!((web.offered, web.served, web.served_share(), web.needed), (800.0, 400.0, 0.5, 4));
+    assert_eq!((web.offered, web.served, web.needed), (800.0, 400.0, 4));
     assert_eq!(
         (web.offered_total, web.served_total),
         (9.0 * 300.0 + 11.0 * 800.0, 9.0 * 300.0 + 11.0 * 400.0)

@@ -23,6 +23,9 @@ use crate::workload::{
 /// Age of the pods of a warm start since they became ready, in seconds.
 pub const WARM_READY_SECONDS: f64 = 600.0;
 
+/// Name, labels and samples of an external metric.
+type ExternalSeries<'a> = (&'a str, &'a BTreeMap<String, String>, &'a Series<f64>);
+
 #[derive(Debug)]
 pub struct ClusterModel {
     pub seed: u64,
@@ -110,6 +113,14 @@ impl ClusterModel {
                 pod.use_resources(&usage, now, seconds);
             }
         }
+    }
+
+    /// Name, labels and series of the external metrics, those of queues first.
+    pub fn external_metrics(&self) -> impl Iterator<Item = ExternalSeries<'_>> {
+        let queues = self.queues.iter();
+        let queues = queues.map(|one| (&*one.spec.metric, &one.spec.labels, &one.series));
+        let others = self.metrics.externals.iter();
+        queues.chain(others.map(|one| (&*one.name, &one.labels, &one.series)))
     }
 
     /// All pods, by workload and name.
@@ -287,11 +298,6 @@ pub struct QueueObservation {
 }
 
 impl WorkloadObservation {
-    /// The fraction of the load that is served: 1 if there is no load.
-    pub fn served_share(&self) -> f64 {
-        if self.offered > 0.0 { self.served / self.offered } else { 1.0 }
-    }
-
     fn new(id: &WorkloadId, workload: &Workload) -> Self {
         let pods = || workload.pods.values();
         let target = workload.profile.target();

@@ -29,6 +29,15 @@ pub struct Container {
     pub memory: f64,
 }
 
+impl Container {
+    /// A container that has used nothing yet. `constant` are CPU and memory of a sidecar.
+    pub fn new(name: &str, is_main: bool, constant: (f64, f64)) -> Self {
+        let (cpu_seconds, scraped_cpu_seconds, memory) = (0.0, 0.0, 0.0);
+        let name = name.to_owned();
+        Self { name, is_main, constant, cpu_seconds, scraped_cpu_seconds, memory }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Pod {
     pub namespace: String,

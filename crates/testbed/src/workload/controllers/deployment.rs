@@ -9,8 +9,8 @@ use crate::{
     Testbed, json, names,
     workload::{
         model::ClusterModel,
-        number, random,
-        rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
+        random,
+        rollout::{RevisionState, next_replicas as rollout_replicas},
     },
 };
 
@@ -119,20 +119,15 @@ fn next_replicas(
     let (now, min_ready) = (model.now, deployment.min_ready_seconds());
     let workload = model.workload(&deployment.workload());
     let revision = |replica_set: &Owner| {
-        let own = workload.pods.values().filter(|pod| pod.owner_uid == replica_set.uid());
-        let available = own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
-        RevisionState { replicas: replica_set.replicas(), available: number::count(available) }
+        let (uid, replicas) = (replica_set.uid(), replica_set.replicas());
+        RevisionState::of_owner(workload, uid, replicas, now, min_ready)
     };
     let states: Vec<RevisionState> = old.iter().map(|replica_set| revision(replica_set)).collect();
     if is_paused {
         return (desired, states.iter().map(|replica_set| replica_set.replicas).collect());
     }
-    if json::str_at(strategy, "/type") == "Recreate" {
-        let is_old = |owner: &str| old.iter().any(|replica_set| replica_set.uid() == owner);
-        let left = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
-        return recreate(desired, number::count(left), &states);
-    }
-    rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), revision(new), &states)
+    let is_old = |owner: &str| old.iter().any(|replica_set| replica_set.uid() == owner);
+    rollout_replicas(workload, desired, strategy, revision(new), &states, is_old)
 }
 
 fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {

@@ -16,7 +16,7 @@ use super::{
     random,
     rollout::RolloutBounds,
     seconds::timestamp_at,
-    stateful_set::{OrdinalPod, StatefulSetSpec, Step},
+    stateful_set::StatefulSetSpec,
 };
 use crate::{Testbed, json, names, registry::ScaleSelector};
 
@@ -133,25 +133,11 @@ fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]) {
 /// Takes the next step towards the desired pods.
 fn reconcile_stateful_set(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
     let revision = stateful_set_revision(owner);
-    let Step { create, terminate } = spec(owner).next_step(&pods(model, owner, &revision));
-    for ordinal in create {
+    let spec = owner.object.get("spec").unwrap_or(&Value::Null);
+    let (spec, now) = (StatefulSetSpec::new(owner.replicas(), spec), model.now);
+    let workload = model.workload(&owner.workload());
+    for ordinal in spec.reconcile(workload, owner.uid(), &revision, now) {
         create_ordinal(testbed, model, owner, ordinal, &revision);
-    }
-    let now = model.now;
-    for pod in model.workload(&owner.workload()).pods.values_mut() {
-        if is_own(pod, owner) && ordinal(pod).is_some_and(|ordinal| terminate.contains(&ordinal)) {
-            pod.terminate(now);
-        }
-    }
-}
-
-fn spec(owner: &Owner) -> StatefulSetSpec {
-    let partition = json::i64_at(&owner.object, "/spec/updateStrategy/rollingUpdate/partition");
-    StatefulSetSpec {
-        replicas: owner.replicas(),
-        is_parallel: json::str_at(&owner.object, "/spec/podManagementPolicy") == "Parallel",
-        replaces_old: json::str_at(&owner.object, "/spec/updateStrategy/type") != "OnDelete",
-        partition: partition.unwrap_or_default(),
     }
 }
 
@@ -161,27 +147,6 @@ fn stateful_set_revision(owner: &Owner) -> String {
         owner.object.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
     let mut rng = fastrand::Rng::with_seed(random::hash(&[&template]));
     format!("{}-{}", owner.name(), names::random_suffix(&mut rng, 10))
-}
-
-/// The pods with their ordinals, sorted.
-fn pods(model: &mut ClusterModel, owner: &Owner, revision: &str) -> Vec<OrdinalPod> {
-    let pods = model.workload(&owner.workload()).pods.values();
-    let ordinal_pod = |pod: &Pod| {
-        let (ordinal, state) = (ordinal(pod)?, pod.lifecycle.state);
-        Some(OrdinalPod { ordinal, state, is_current: pod.revision == revision })
-    };
-    let own = pods.filter(|pod| is_own(pod, owner));
-    let mut pods: Vec<OrdinalPod> = own.filter_map(ordinal_pod).collect();
-    pods.sort_by_key(|pod| pod.ordinal);
-    pods
-}
-
-fn is_own(pod: &Pod, owner: &Owner) -> bool {
-    pod.owner_uid == owner.uid()
-}
-
-fn ordinal(pod: &Pod) -> Option<u32> {
-    pod.name.rsplit('-').next()?.parse().ok()
 }
 
 fn create_ordinal(

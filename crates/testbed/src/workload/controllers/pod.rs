@@ -51,9 +51,7 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
         let sidecar = profile.sidecars.iter().find(|sidecar| sidecar.name == *name);
         let constant =
             sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
-        let (cpu_seconds, scraped_cpu_seconds, memory) = (0.0, 0.0, 0.0);
-        let (name, is_main) = ((*name).to_owned(), index == main);
-        Container { name, is_main, constant, cpu_seconds, scraped_cpu_seconds, memory }
+        Container::new(name, index == main, constant)
     };
     names.iter().enumerate().map(container).collect()
 }

@@ -1,5 +1,5 @@
-//! What Prometheus would scrape in the simulated cluster: the series of kube-state-metrics and of
-//! the kubelet that autoscaling needs, and the metrics of the applications.
+//! The metrics that Prometheus would scrape in the simulated cluster: the series of
+//! kube-state-metrics and of the kubelet that autoscaling needs, and those of the applications.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -178,13 +178,8 @@ impl Page {
             let own = [("namespace", &*one.object.namespace), (&*kind, &*one.object.name)];
             self.add(GAUGE, &one.metric.name, &with_labels(&own, &one.metric.labels), value);
         }
-        let queues = model.queues.iter();
-        let queues = queues.map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
-        let others = model.metrics.externals.iter();
-        let others = others.map(|one| (&one.name, &one.labels, &one.series));
-        for (name, labels, series) in
-            queues.chain(others).filter(|_| is_up(MetricsSource::External))
-        {
+        let external = model.external_metrics().filter(|_| is_up(MetricsSource::External));
+        for (name, labels, series) in external {
             let Some(value) = latest(series, &settings.external) else { continue };
             self.add(GAUGE, name, &with_labels(&[], labels), value);
         }

@@ -157,12 +157,8 @@ impl ModelAt<'_> {
         &self,
         query: &ExternalMetricQuery,
     ) -> Result<Vec<ExternalMetric>, ApiError> {
-        let queues = self.model.queues.iter();
-        let queues = queues.map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
-        let others = self.model.metrics.externals.iter();
-        let others = others.map(|one| (&one.name, &one.labels, &one.series));
         let named: Vec<_> =
-            queues.chain(others).filter(|(name, ..)| **name == query.metric).collect();
+            self.model.external_metrics().filter(|(name, ..)| *name == query.metric).collect();
         if named.is_empty() {
             return Err(metric_not_found(&query.metric));
         }

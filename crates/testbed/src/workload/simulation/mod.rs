@@ -123,8 +123,8 @@ impl Simulation {
         }
     }
 
-    /// What Prometheus would scrape in the cluster now: the series of kube-state-metrics and of the
-    /// kubelet that autoscaling needs, and the applications' metrics, in the text format.
+    /// The metrics that Prometheus would scrape in the cluster now, in the text format: the series of
+    /// kube-state-metrics and of the kubelet that autoscaling needs, and the applications' metrics.
     ///
     /// Each sample has the simulated time, so that a Prometheus whose clock runs slower stores it
     /// at the right place.
