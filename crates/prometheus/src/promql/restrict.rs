@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(restricted, r#"x{ns="a\"b\\c\nd"}"#);
     }
 
-    /// Inserting the label into a copy of the query took minutes.
+    /// Each insertion into a copy of the query moved the rest of it.
     #[test]
     fn number_of_selectors_is_bounded() {
         let query = format!("f({})", vec!["a"; 120_000].join(","));
