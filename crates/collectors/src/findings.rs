@@ -249,18 +249,18 @@ mod tests {
             "metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"},
         }});
         let annotation = |at| (format!("metric-config.pods.m{at}.json-path/path"), json!("/"));
-        let annotations: serde_json::Map<_, _> = (0..8000).map(annotation).collect();
+        let annotations: serde_json::Map<_, _> = (0..40_000).map(annotation).collect();
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": "web", "annotations": annotations},
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "maxReplicas": 9, "metrics": vec![pods; 12_000],
+                "maxReplicas": 9, "metrics": vec![pods; 60_000],
             },
         }))
         .unwrap();
         let parsed = Annotations::parse(&hpa.metadata.annotations);
         let start = std::time::Instant::now();
-        assert_eq!(annotation_findings(&hpa, &parsed).len(), 8000);
-        assert!(start.elapsed().as_millis() < 1500, "{:?}", start.elapsed());
+        assert_eq!(annotation_findings(&hpa, &parsed).len(), 40_000);
+        assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
     }
 }

@@ -244,7 +244,7 @@ fn null_is_an_empty_list() {
 /// A tenant may create schedules with thousands of entries, which the controller evaluates in each
 /// reconcile.
 #[test]
-fn schedule_with_5000_entries_is_evaluated_in_milliseconds() {
+fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
     let all = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     let entry = |at: i32| {
         let mut entry = repeating(&format!("{:02}:{:02}", at / 60 % 24, at % 60), "", &all, "UTC");
@@ -273,6 +273,6 @@ fn schedule_with_5000_entries_is_evaluated_in_milliseconds() {
     }
     let change = metric.next_change(now).unwrap().unwrap();
     assert_ne!(metric.value_at(change.at - 1.nanosecond()), metric.value_at(change.at));
-    // A debug build on a busy machine takes a second.
-    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    // A second of CPU in a debug build, and hours if all changes of all windows are evaluated.
+    assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
 }

@@ -158,6 +158,6 @@ mod tests {
         let error = restrict(&query, "ns", "shop").unwrap_err().to_string();
         assert_eq!(error, "the query has more than 1000 selectors");
         restrict(&format!("f({})", vec!["a"; 1000].join(",")), "ns", "shop").unwrap();
-        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+        assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
     }
 }
