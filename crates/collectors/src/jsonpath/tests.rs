@@ -264,9 +264,13 @@ fn bytes_cost_steps(#[case] path: &str, #[case] document: &[Value]) {
 
 /// Values that an evaluation keeps must count.
 #[rstest]
-#[case::filter("$[?(true)]", &json!(vec![1; 1000]), 1000 * size_of::<value::Value>())]
+#[case::filter("$[?(true)]", &Value::from(vec![1; 1000]), 1000 * size_of::<value::Value>())]
 #[case::names("$[0,0,0,0,0,0,0,0,0,0]", &json!([1]), 10 * size_of::<value::Value>())]
-#[case::script("$[*][(@.length-1)]", &json!(vec![[1]; 100]), 200 * size_of::<value::Value>())]
+#[case::script(
+    "$[*][(@.length-1)]",
+    &Value::from(vec![json!([1]); 100]),
+    200 * size_of::<value::Value>()
+)]
 #[case::text_of_a_key("$.*[?(key(@) == 'y')]", &json!({"a": {"x".repeat(4000): 1}}), 4000)]
 fn kept_values_cost_bytes(#[case] path: &str, #[case] document: &Value, #[case] min: usize) {
     let (_, bytes) = spent(path, document);

@@ -54,8 +54,8 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
     Ok(tokens)
 }
 
-/// The offset of a string in backquotes that ends with an escaped backquote in MetricsQL, which has
-/// escapes there. Prometheus has none.
+/// The offset of a string in backquotes that ends with an escaped backquote in `MetricsQL`. It has
+/// escapes there, and Prometheus has none.
 pub(super) fn raw_string_with_disputed_end(query: &str) -> Result<Option<usize>, SyntaxError> {
     let has_disputed_end = |(at, token): &(usize, Token<'_>)| {
         let Token::Text(text) = token else { return false };
