@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::metrics_api::{
-    CustomVersion, Group, RequestInfo, ResourceAttributes, Route, StatusError,
+    Group, RequestInfo, ResourceAttributes, Route, StatusError,
     accept::Conversions,
     discovery::{self, Resource, ResourceList, Versions},
     request::{custom_query, external_query, usage_query},
@@ -126,7 +126,7 @@ impl Adapter {
 
     async fn custom(
         &self,
-        version: CustomVersion,
+        version: &'static str,
         target: &ResourceAttributes,
         preferences: Preferences<'_>,
     ) -> Result<Reply, StatusError> {

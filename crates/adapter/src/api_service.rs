@@ -6,8 +6,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use crate::authentication::Authority;
 use crate::metrics_api::Group;
-use crate::server::{CertificateError, ServingCertificate};
+use crate::server::{CertificateError, Handshake, ServingCertificate};
 use futures::{Stream, StreamExt, future::ready, stream::select_all};
 use hpa_metrics::{ApiGroups, describe};
 use jiff::{SignedDuration, Timestamp};
@@ -108,8 +109,8 @@ impl CertificateController {
         Self { client, service, secret: secret.to_owned(), groups }
     }
 
-    /// Returns the certificate in the Secret. If it is missing or about to expire, stores a new
-    /// one.
+    /// Returns the certificate in the Secret. If it is missing, unusable or about to expire, stores
+    /// a new one.
     pub async fn identity(&self) -> Result<Identity, ControllerError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
         let mut attempt = 1;
@@ -117,7 +118,7 @@ impl CertificateController {
             let mut secret =
                 secrets.get(&self.secret).await.map_err(|error| self.secret_error(error))?;
             let now = Timestamp::now();
-            if let Some(identity) = identity_of(&secret).filter(|_| !must_renew(&secret, now)) {
+            if let Some(identity) = current_identity(&secret, now) {
                 return Ok(identity);
             }
             let mut identity = Identity::generate(&self.service.dns_names(), now)?;
@@ -267,6 +268,15 @@ impl CertificateController {
     }
 }
 
+/// The certificate in the Secret, if it can be served and is not due for renewal.
+fn current_identity(secret: &Secret, now: Timestamp) -> Option<Identity> {
+    let identity = identity_of(secret).filter(|_| !must_renew(secret, now))?;
+    let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
+    let served = ServingCertificate::from_pem(chain, key, Handshake::default());
+    let authority = Authority::from_pem(identity.authority.as_bytes());
+    (served.is_ok() && authority.is_ok()).then_some(identity)
+}
+
 fn identity_of(secret: &Secret) -> Option<Identity> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
@@ -324,13 +334,28 @@ mod tests {
     }
 
     #[test]
+    fn unusable_certificate_is_replaced() {
+        let now = Timestamp::now();
+        let current = |change: fn(&mut Identity)| {
+            let (mut secret, mut stored) = (Secret::default(), identity());
+            change(&mut stored);
+            store(&mut secret, &stored, now);
+            current_identity(&secret, now)
+        };
+        assert!(current(|_| {}).is_some());
+        assert_eq!(current(|stored| stored.key = identity().key), None);
+        assert_eq!(current(|stored| stored.chain = "garbage".to_owned()), None);
+        assert_eq!(current(|stored| stored.authority = "garbage".to_owned()), None);
+    }
+
+    #[test]
     fn previous_ca_stays_trusted() {
         let (old, new) = (identity(), identity());
         let bundle = format!("{}{}", new.authority, old.authority);
         assert_eq!(first_certificate(&bundle), Some(&*new.authority));
         assert_eq!(first_certificate("x"), None);
         let chain = new.chain.as_bytes();
-        let handshake = crate::server::Handshake::default();
+        let handshake = Handshake::default();
         let certificate = ServingCertificate::from_pem(chain, new.key.as_bytes(), handshake);
         assert!(certificate.is_ok());
     }

@@ -9,7 +9,7 @@ use crate::error::{AnnotationError, AnnotationProblem};
 const PREFIX: &str = "metric-config.";
 
 /// The type of a metric that annotations can configure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetricType {
     Pods,
     Object,

@@ -50,7 +50,7 @@ impl<'m> JsonSettings<'m> {
 pub(crate) async fn number(
     context: &Context<'_>,
     uri: &Uri,
-    reply: Reply<'_>,
+    reply: Reply,
     extractor: &Arc<Extractor>,
 ) -> Result<MilliValue, FetchError> {
     let mut reply = reply.ok().map_err(|source| at(uri, source))?;

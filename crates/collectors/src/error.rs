@@ -13,6 +13,9 @@ use crate::{
     jsonpath::ExtractError, settings::SettingsError,
 };
 
+/// The maximum length of a setting in an error.
+const MAX_VALUE_CHARS: usize = 300;
+
 /// An invalid annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {annotation}: {reason}")]
@@ -282,6 +285,13 @@ pub enum HttpError {
     /// The redirection is not followed.
     #[error("the redirection {0}")]
     Redirect(&'static str),
+}
+
+impl FetchError {
+    /// An invalid setting, with the start of its value: annotations have up to 256 KiB.
+    pub(crate) fn setting(key: &'static str, value: &str) -> Self {
+        Self::Setting { key, value: value.chars().take(MAX_VALUE_CHARS).collect() }
+    }
 }
 
 impl HttpError {

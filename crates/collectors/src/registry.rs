@@ -362,12 +362,12 @@ impl<'c> Context<'c> {
     }
 
     /// Sends a request. Redirections are errors.
-    pub async fn send(&self, call: &Call) -> Result<Reply<'c>, FetchError> {
+    pub async fn send(&self, call: &Call) -> Result<Reply, FetchError> {
         self.clients.http.send(call).await
     }
 
     /// Sends a GET request and follows redirections. Each destination is checked.
-    pub async fn get(&self, call: &Call) -> Result<Reply<'c>, FetchError> {
+    pub async fn get(&self, call: &Call) -> Result<Reply, FetchError> {
         self.clients.http.get(call).await
     }
 

@@ -19,7 +19,7 @@ use http::HeaderMap;
 use parking_lot::RwLock;
 
 pub use peer::{Peer, RequestedCertificates};
-pub use trust::{Authority, AuthorityError, FrontProxy, Trust, TrustError};
+pub use trust::{Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError};
 pub use trust_source::{FrontProxyFlags, Lookup, TrustSettings, TrustSource, TrustSourceError};
 
 /// Determines the user of a request.

@@ -49,14 +49,16 @@ impl Trust {
             None => Ok(Vec::new()),
         };
         let front_proxy = match bundle(FRONT_PROXY_CA)? {
-            Some(authority) => Some(FrontProxy {
-                authority,
-                allowed_names: list("requestheader-allowed-names")?,
-                username_headers: list("requestheader-username-headers")?,
-                uid_headers: list("requestheader-uid-headers")?,
-                group_headers: list("requestheader-group-headers")?,
-                extra_header_prefixes: list("requestheader-extra-headers-prefix")?,
-            }),
+            Some(authority) => {
+                let names = FrontProxyNames {
+                    allowed: list("requestheader-allowed-names")?,
+                    username_headers: list("requestheader-username-headers")?,
+                    uid_headers: list("requestheader-uid-headers")?,
+                    group_headers: list("requestheader-group-headers")?,
+                    extra_header_prefixes: list("requestheader-extra-headers-prefix")?,
+                };
+                Some(FrontProxy { authority, names })
+            }
             None => None,
         };
         Ok(Self { front_proxy, client_authority: bundle(CLIENT_CA)? })
@@ -127,8 +129,14 @@ impl fmt::Debug for Authority {
 pub struct FrontProxy {
     /// The CA of the proxies' certificates.
     pub authority: Authority,
+    pub names: FrontProxyNames,
+}
+
+/// The names of front proxies and of their headers.
+#[derive(Clone, Debug)]
+pub struct FrontProxyNames {
     /// The permitted common names of proxies. If empty, all are permitted.
-    pub allowed_names: Vec<String>,
+    pub allowed: Vec<String>,
     /// Headers with the name of the user. The first one that is not empty is used.
     pub username_headers: Vec<String>,
     /// Headers with the UID of the user. The first one that is not empty is used.
@@ -142,16 +150,18 @@ pub struct FrontProxy {
 impl FrontProxy {
     /// Whether a proxy may have a common name.
     pub(super) fn allows(&self, common_name: &str) -> bool {
-        self.allowed_names.is_empty() || self.allowed_names.iter().any(|own| own == common_name)
+        let allowed = &self.names.allowed;
+        allowed.is_empty() || allowed.iter().any(|own| own == common_name)
     }
 
     /// The user in the headers. `None` if there is no name.
     pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
-        let name = first_value(headers, &self.username_headers)?;
-        let groups = self.group_headers.iter().flat_map(|header| values(headers, header));
+        let names = &self.names;
+        let name = first_value(headers, &names.username_headers)?;
+        let groups = names.group_headers.iter().flat_map(|header| values(headers, header));
         Some(User {
             name,
-            uid: first_value(headers, &self.uid_headers).unwrap_or_default(),
+            uid: first_value(headers, &names.uid_headers).unwrap_or_default(),
             groups: groups.filter(|group| !group.is_empty()).collect(),
             extra: self.extra(headers),
         })
@@ -159,7 +169,7 @@ impl FrontProxy {
 
     fn extra(&self, headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for prefix in &self.extra_header_prefixes {
+        for prefix in &self.names.extra_header_prefixes {
             let prefix = prefix.to_ascii_lowercase();
             for name in headers.keys() {
                 let Some(key) = name.as_str().strip_prefix(&prefix) else { continue };

@@ -13,7 +13,9 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Authenticator, Authority, AuthorityError, FrontProxy, Trust, TrustError};
+use super::{
+    Authenticator, Authority, AuthorityError, FrontProxy, FrontProxyNames, Trust, TrustError,
+};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
@@ -38,16 +40,7 @@ pub struct TrustSettings {
 pub struct FrontProxyFlags {
     /// The CA of the proxies' certificates.
     pub ca_file: PathBuf,
-    /// The permitted common names of proxies. If empty, all are permitted.
-    pub allowed_names: Vec<String>,
-    /// Headers with the name of the user.
-    pub username_headers: Vec<String>,
-    /// Headers with the UID of the user.
-    pub uid_headers: Vec<String>,
-    /// Headers with one group each.
-    pub group_headers: Vec<String>,
-    /// Prefixes of headers with extra attributes.
-    pub extra_header_prefixes: Vec<String>,
+    pub names: FrontProxyNames,
 }
 
 /// The lookup of the ConfigMap with the cluster's CAs.
@@ -130,14 +123,8 @@ impl TrustSource {
             trust.client_authority = Some(read(path)?);
         }
         if let Some(flags) = &self.settings.front_proxy {
-            trust.front_proxy = Some(FrontProxy {
-                authority: read(&flags.ca_file)?,
-                allowed_names: flags.allowed_names.clone(),
-                username_headers: flags.username_headers.clone(),
-                uid_headers: flags.uid_headers.clone(),
-                group_headers: flags.group_headers.clone(),
-                extra_header_prefixes: flags.extra_header_prefixes.clone(),
-            });
+            let (authority, names) = (read(&flags.ca_file)?, flags.names.clone());
+            trust.front_proxy = Some(FrontProxy { authority, names });
         }
         Ok(trust)
     }

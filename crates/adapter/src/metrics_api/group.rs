@@ -50,26 +50,6 @@ impl Group {
     }
 }
 
-/// A version of `custom.metrics.k8s.io`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CustomVersion {
-    V1Beta1,
-    V1Beta2,
-}
-
-impl CustomVersion {
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::V1Beta1, Self::V1Beta2].into_iter().find(|version| version.name() == name)
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V1Beta1 => "v1beta1",
-            Self::V1Beta2 => "v1beta2",
-        }
-    }
-}
-
 /// A group with a version: `metrics.k8s.io/v1beta1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupVersion {

@@ -34,7 +34,7 @@ pub mod usage;
 pub mod values;
 
 pub use accept::{Conversion, EncodeError, MediaType};
-pub use group::{CustomVersion, Group};
+pub use group::Group;
 pub use query::Query;
 pub use request_info::{RequestInfo, ResourceAttributes};
 pub use route::{NoRoute, Route};

@@ -4,7 +4,7 @@ use hpa_metrics::ApiGroups;
 
 use crate::metrics_api::{
     accept::Representations,
-    group::{CustomVersion, Group, GroupVersion},
+    group::{Group, GroupVersion},
     status::StatusError,
 };
 
@@ -17,8 +17,8 @@ pub enum Route {
     Group(Group),
     /// `/apis/GROUP/VERSION`: the resources.
     Resources(GroupVersion),
-    /// A custom metric of objects.
-    Custom(CustomVersion),
+    /// A custom metric of objects, in one of [`Group::versions`].
+    Custom(&'static str),
     /// An external metric.
     External,
     /// The metrics of pods in one or all namespaces.
@@ -78,10 +78,7 @@ impl Route {
             return Ok(Self::Resources(GroupVersion { group, version }));
         }
         match group {
-            Group::Custom => {
-                let version = CustomVersion::from_name(version).ok_or_else(unknown)?;
-                is_custom(rest).then_some(Self::Custom(version)).ok_or_else(unknown)
-            }
+            Group::Custom => is_custom(rest).then_some(Self::Custom(version)).ok_or_else(unknown),
             Group::External => {
                 let is_external = matches!(rest, ["namespaces", _, _]);
                 is_external.then_some(Self::External).ok_or_else(unknown)
@@ -141,7 +138,7 @@ mod tests {
     #[case("/watch/namespaces/a/pods/*/m", false)]
     #[case("/a/b/c/d/e/f/g", false)]
     fn custom_metrics_have_three_paths(#[case] path: &str, #[case] is_found: bool) {
-        let expected = if is_found { Ok(Route::Custom(CustomVersion::V1Beta2)) } else { Err(404) };
+        let expected = if is_found { Ok(Route::Custom("v1beta2")) } else { Err(404) };
         assert_eq!(find(&format!("{CUSTOM}{path}")), expected);
     }
 

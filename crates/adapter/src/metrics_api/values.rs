@@ -10,7 +10,7 @@ use hpa_metrics::{
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use crate::metrics_api::{group::CustomVersion, status::StatusError};
+use crate::metrics_api::status::StatusError;
 
 /// A list of a kind. Serializes to the body of a response.
 #[derive(Clone, Debug, Serialize)]
@@ -67,7 +67,7 @@ struct MetricIdentifier<'a> {
 /// The values of a custom metric, with the fields that all items repeat.
 #[derive(Clone, Debug)]
 pub struct CustomList<'a> {
-    version: CustomVersion,
+    version: &'static str,
     query: &'a CustomQuery,
     values: &'a CustomValues,
     object_version: String,
@@ -76,7 +76,7 @@ pub struct CustomList<'a> {
 
 impl<'a> CustomList<'a> {
     pub fn new(
-        version: CustomVersion,
+        version: &'static str,
         query: &'a CustomQuery,
         values: &'a CustomValues,
     ) -> Result<Self, StatusError> {
@@ -93,7 +93,7 @@ impl<'a> CustomList<'a> {
 
     fn item<'s>(&'s self, value: &'s MetricValue) -> CustomItem<'s> {
         let (metric, selector) = (self.query.metric.as_str(), self.selector.as_ref());
-        let is_v1beta1 = self.version == CustomVersion::V1Beta1;
+        let is_v1beta1 = self.version == "v1beta1";
         let identifier = MetricIdentifier { name: metric, selector };
         CustomItem {
             described_object: DescribedObject {
@@ -114,8 +114,8 @@ impl<'a> CustomList<'a> {
 
     pub fn document(&self) -> List<CustomItem<'_>> {
         let api_version = match self.version {
-            CustomVersion::V1Beta1 => "custom.metrics.k8s.io/v1beta1",
-            CustomVersion::V1Beta2 => "custom.metrics.k8s.io/v1beta2",
+            "v1beta1" => "custom.metrics.k8s.io/v1beta1",
+            _ => "custom.metrics.k8s.io/v1beta2",
         };
         let items = self.values.items.iter().map(|value| self.item(value));
         List::new("MetricValueList", api_version, items.collect())
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     fn custom(
-        version: CustomVersion,
+        version: &'static str,
         selector: &Selector,
         window_seconds: Option<i64>,
     ) -> serde_json::Value {
@@ -252,7 +252,7 @@ mod tests {
                 "timestamp": "2023-11-14T22:13:21Z", "value": "500m", "selector": null,
             }],
         });
-        assert_eq!(custom(CustomVersion::V1Beta1, &everything, None), expected);
+        assert_eq!(custom("v1beta1", &everything, None), expected);
         let expected = json!({
             "kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2",
             "metadata": {}, "items": [{
@@ -260,13 +260,13 @@ mod tests {
                 "timestamp": "2023-11-14T22:13:21Z", "windowSeconds": 60, "value": "500m",
             }],
         });
-        assert_eq!(custom(CustomVersion::V1Beta2, &everything, Some(60)), expected);
+        assert_eq!(custom("v1beta2", &everything, Some(60)), expected);
     }
 
     #[test]
     fn items_repeat_the_selector() {
         let selector = Selector::parse("a=1,a=2,b in (y,x),!c,d").unwrap();
-        let list = custom(CustomVersion::V1Beta2, &selector, None);
+        let list = custom("v1beta2", &selector, None);
         let expected = json!({
             "matchLabels": { "a": "2" },
             "matchExpressions": [

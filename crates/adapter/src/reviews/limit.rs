@@ -252,6 +252,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn networks_are_forgotten_over_days() {
+        let rate = |per_second| Rate { per_second, burst: 10 };
+        let limit = RateLimit::new(rate(100), rate(1));
+        for address in 0..3 * 24 * 60 {
+            assert!(limit.take(std::net::Ipv4Addr::from_bits(address).into()));
+            advance(Duration::from_mins(1)).await;
+        }
+        // The last network, and all clients together.
+        assert_eq!(limit.state.lock().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn rate_is_limited_per_client_and_in_total() {
         let each = Rate { per_second: 1, burst: 2 };
         let limit = RateLimit::new(Rate { per_second: 2, burst: 3 }, each);

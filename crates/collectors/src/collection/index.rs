@@ -6,6 +6,7 @@ use std::{
 };
 
 use hpa_calc::{HorizontalPodAutoscaler, validation::MAX_METRICS};
+use hpa_prometheus::promql::parse_without_regexes;
 
 use super::{
     CollectionSettings,
@@ -159,7 +160,8 @@ fn metrics_of(
             problems.extend(general(message));
             break;
         }
-        problems.extend(setting_findings(&config, environment));
+        // Regular expressions are left to the server: this runs for each change of an autoscaler.
+        problems.extend(setting_findings(&config, environment, parse_without_regexes));
         let is_same = |metric: &&Arc<CollectedMetric>| metric.config == config;
         if let Some(metric) = known.iter().chain(&metrics).find(is_same).cloned() {
             metrics.push(metric);

@@ -42,8 +42,8 @@ impl Collector for HttpDocument {
     }
 
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
-        let uri = url::parse(&self.endpoint)
-            .map_err(|_| FetchError::Setting { key: "endpoint", value: self.endpoint.clone() })?;
+        let invalid = |_| FetchError::setting("endpoint", &self.endpoint);
+        let uri = url::parse(&self.endpoint).map_err(invalid)?;
         let call = context.call(uri, Destination::Tenant);
         let call = context.clients.with_credential(call)?;
         let reply = context.get(&call).await?;

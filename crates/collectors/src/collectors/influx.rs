@@ -98,7 +98,7 @@ impl FluxQuery {
             let call = call.ok_or(FetchError::NotConfigured(SERVICE))?;
             return authorized(call, "Token", own_token.as_ref().or(service.token.as_ref()));
         };
-        let invalid = || FetchError::Setting { key: "address", value: address.clone() };
+        let invalid = || FetchError::setting("address", address);
         let base = url::parse(address).map_err(|_| invalid())?;
         let call = call(&base, Destination::Tenant).ok_or_else(invalid)?;
         match &own_token {
@@ -111,7 +111,7 @@ impl FluxQuery {
 
 /// An error of the operator's server, without its message: queries can put other tenants' data
 /// there.
-fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
+fn refusal(call: &Call, reply: &Reply) -> FetchError {
     if reply.status == StatusCode::BAD_REQUEST && call.destination == Destination::Operator {
         return FetchError::Server { service: SERVICE, message: "it is invalid, or fails" };
     }

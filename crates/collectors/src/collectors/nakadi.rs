@@ -130,7 +130,8 @@ impl Collector for NakadiSubscription {
         let service = clients.service(SERVER).ok_or(FetchError::NotConfigured(SERVICE))?;
         let ids = match self.subscription_id.as_str() {
             "" => self.subscriptions(context, service).await?,
-            id => vec![id.to_owned()],
+            id if is_id(id) => vec![id.to_owned()],
+            id => return Err(FetchError::setting("subscription-id", id)),
         };
         let mut event_types = Vec::new();
         for id in &ids {
@@ -195,6 +196,9 @@ impl NakadiSubscription {
             let current = uri.take().ok_or(FetchError::NotConfigured(SERVICE))?;
             let page: Subscriptions =
                 request_with_retries(context, service, current.clone()).await?;
+            if !page.items.iter().all(|item| is_id(&item.id)) {
+                return Err(unexpected("the ID of a subscription is invalid"));
+            }
             ids.extend(page.items.into_iter().map(|item| item.id));
             let next = page.links.next.map(|next| next.href).unwrap_or_default();
             if next.is_empty() {
@@ -206,16 +210,17 @@ impl NakadiSubscription {
     }
 }
 
+/// Whether an ID can be part of a path, which is requested with the operator's token.
+fn is_id(id: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !id.is_empty() && id.bytes().all(is_allowed)
+}
+
 async fn stats(
     context: &Context<'_>,
     service: &OperatorService,
     id: &str,
 ) -> Result<Stats, FetchError> {
-    // The ID becomes part of a path that is requested with the operator's token.
-    let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if !id.bytes().all(is_id) {
-        return Err(FetchError::Setting { key: "subscription-id", value: id.to_owned() });
-    }
     let path = format!("/subscriptions/{id}/stats");
     let uri = url::below(&service.url, &path, &[("show_time_lag", "true")]);
     request_with_retries(context, service, uri.ok_or(FetchError::NotConfigured(SERVICE))?).await

@@ -167,13 +167,12 @@ struct PodRequest {
 
 impl PodRequest {
     fn new(clients: &Clients, source: &PodDocuments) -> Result<Self, FetchError> {
-        let setting = |key, value: String| FetchError::Setting { key, value };
         let scheme = source.scheme.to_ascii_lowercase();
         if scheme != "http" && scheme != "https" {
-            return Err(setting("scheme", scheme));
+            return Err(FetchError::setting("scheme", &scheme));
         }
         let port = u16::try_from(source.port).ok().filter(|port| *port != 0);
-        let port = port.ok_or_else(|| setting("port", source.port.to_string()))?;
+        let port = port.ok_or_else(|| FetchError::setting("port", &source.port.to_string()))?;
         let max = clients.limits().max_request_timeout;
         // As in Go, 0 means no limit.
         let timeout = |nanos: i64| match u64::try_from(nanos) {
@@ -203,7 +202,7 @@ impl PodRequest {
         let is_address = ip.parse::<IpAddr>().is_ok();
         let host = Some(host).filter(|_| is_address).ok_or(FetchError::NoPodIp)?;
         let text = format!("{}://{host}:{}{}", self.scheme, self.port, self.path_and_query);
-        let invalid = |_| FetchError::Setting { key: "path", value: self.path_and_query.clone() };
+        let invalid = |_| FetchError::setting("path", &self.path_and_query);
         text.parse().map_err(invalid)
     }
 }

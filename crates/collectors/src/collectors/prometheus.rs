@@ -144,10 +144,8 @@ impl PrometheusQuery {
     ) -> Result<QueryResult, FetchError> {
         let clients = context.clients;
         let base = server.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-        let uri = url::parse(&format!("{base}/api/v1/query")).map_err(|_| FetchError::Setting {
-            key: "prometheus-server",
-            value: server.to_owned(),
-        })?;
+        let uri = url::parse(&format!("{base}/api/v1/query"))
+            .map_err(|_| FetchError::setting("prometheus-server", server))?;
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("query", &self.query)
             .append_pair("timeout", &format!("{}s", clients.limits().request_timeout.as_secs()))

@@ -270,7 +270,7 @@ fn host_pattern(hosts: &[String], compat: Compat) -> Option<String> {
         return None;
     }
     Some(match compat {
-        Compat::Off => pattern.replace('\\', r"\\").replace('"', "\\\""),
+        Compat::Off => pattern.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n"),
         Compat::Reference => pattern,
     })
 }
@@ -296,11 +296,11 @@ mod tests {
 
     #[test]
     fn wildcard_host_is_escaped_for_the_regular_expression_and_the_string() {
-        let hosts = hosts(&["*.example.org"]);
+        let hosts = hosts(&["*.example.org", "a\"\n"]);
         let group = RouteGroup { hosts, default_backends: Vec::new() };
         let query = |compat| route_group_query(("n", "g"), &group, "", compat).expect("a query");
-        assert!(query(Compat::Off).contains(r#"host=~"\\*_example_org""#));
-        assert!(query(Compat::Reference).contains(r#"host=~"\*_example_org""#));
+        assert!(query(Compat::Off).contains(r#"host=~"\\*_example_org|a\"\n"}"#));
+        assert!(query(Compat::Reference).contains(r#"host=~"\*_example_org|a""#));
     }
 
     #[test]

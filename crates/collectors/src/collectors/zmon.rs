@@ -22,6 +22,8 @@ const SERVICE: &str = "ZMON";
 const SERVER: &str = "zmon";
 const DEFAULT_DURATION: i64 = 600_000_000_000;
 const AGGREGATORS: [&str; 7] = ["avg", "count", "last", "max", "min", "sum", "diff"];
+/// The maximum number of aggregators. Each makes the query 100 bytes longer.
+const MAX_AGGREGATORS: usize = 16;
 /// The maximum difference of the server's clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// The maximum number of values in a ZMON query.
@@ -105,6 +107,9 @@ impl Collector for ZmonCheck {
             Some((key.strip_prefix("tag-")?.to_owned(), value.to_owned()))
         };
         let aggregators = metric.value("aggregators").unwrap_or("last");
+        if aggregators.split(',').count() > MAX_AGGREGATORS {
+            return Err(ConfigError::Invalid("aggregators", aggregators.to_owned()));
+        }
         Ok(Self {
             check_id,
             key: metric.value("key").unwrap_or_default().to_owned(),
@@ -164,7 +169,7 @@ fn query(check: &ZmonCheck) -> Result<Query<'_>, FetchError> {
             .into_iter()
             .find(|known| known == name)
             .map(|name| Aggregator { name, sampling })
-            .ok_or_else(|| FetchError::Setting { key: "aggregators", value: name.clone() })
+            .ok_or_else(|| FetchError::setting("aggregators", name))
     };
     let mut metric = Metric {
         name: format!("zmon.check.{}", check.check_id),

@@ -4,10 +4,8 @@ use std::{
     future::{Ready, ready},
     io,
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -19,18 +17,21 @@ use hyper_util::{
 };
 use percent_encoding::percent_decode_str;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::{Instant, timeout_at},
 };
 use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use tower::{BoxError, Service};
 
-use super::{policy, resolve::Resolve, tls::Tls, url};
+use super::{Call, policy, resolve::Resolve, tls::Tls, url};
 use crate::{
     error::{HttpError, ProxyFailure},
-    slots::Slot,
+    slots::{Slot, Slots},
 };
+
+/// The maximum number of concurrent resolutions of names: each can block a thread for long.
+pub(super) const RESOLUTIONS: usize = 16;
 
 /// The kind of a destination, which decides the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub(crate) type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub(crate) struct Connector {
     pub(crate) policy: policy::Policy,
     pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) resolutions: Slots,
     pub(crate) tls: Tls,
     pub(crate) environment: Environment,
 }
@@ -63,6 +65,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(crate) struct Connection {
     pub(crate) io: Box<dyn Io>,
     pub(crate) route: Route,
+    pub(crate) _permit: Slot,
 }
 
 /// The next hop of a request.
@@ -74,36 +77,31 @@ pub(crate) enum Route {
 
 impl Connector {
     /// Opens a connection for a request.
-    pub(crate) async fn connect(
-        &self,
-        uri: &Uri,
-        destination: Destination,
-        permit: Slot,
-        limit: Duration,
-    ) -> Result<Connection, HttpError> {
+    pub(crate) async fn connect(&self, call: &Call, permit: Slot) -> Result<Connection, HttpError> {
+        let limit = call.connect_timeout.min(call.timeout);
         let deadline = Instant::now() + limit;
-        let connected = timeout_at(deadline, self.open(uri, destination, permit, deadline)).await;
+        let connected = timeout_at(deadline, self.open(call, permit, deadline)).await;
         connected.map_err(|_| HttpError::ConnectTimeout(limit))?
     }
 
     async fn open(
         &self,
-        uri: &Uri,
-        destination: Destination,
+        call: &Call,
         permit: Slot,
         deadline: Instant,
     ) -> Result<Connection, HttpError> {
+        let (uri, destination) = (&call.uri, call.destination);
         if destination == Destination::Tenant {
             self.check_url(uri)?;
         }
         if let Some(proxy) = self.proxy(uri, destination)? {
             return self.through_proxy(uri, proxy, permit).await;
         }
-        let addresses = self.addresses(uri, destination).await?;
+        let addresses = self.addresses(call).await?;
         let stream = connect_to(&addresses, url::port(uri), deadline).await?;
-        let io: Box<dyn Io> = Box::new(ConnectionWithPermit { stream, _permit: permit });
+        let io: Box<dyn Io> = Box::new(stream);
         let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
-        Ok(Connection { io, route: Route::Server })
+        Ok(Connection { io, route: Route::Server, _permit: permit })
     }
 
     /// Checks that the policy and the connection parse the same host from the URL.
@@ -118,19 +116,16 @@ impl Connector {
     }
 
     /// The checked addresses to connect to. The name must not be resolved again.
-    async fn addresses(
-        &self,
-        uri: &Uri,
-        destination: Destination,
-    ) -> Result<Vec<IpAddr>, HttpError> {
-        let host = url::host(uri);
+    async fn addresses(&self, call: &Call) -> Result<Vec<IpAddr>, HttpError> {
+        let host = url::host(&call.uri);
         let addresses = if let Ok(address) = host.parse::<IpAddr>() {
             vec![address]
         } else {
-            let resolved = self.resolver.resolve(host).await;
+            let permit = self.resolutions.acquire(&call.namespace).await;
+            let resolved = self.resolver.resolve(host, permit).await;
             resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?
         };
-        if matches!(destination, Destination::Tenant | Destination::Pod) {
+        if matches!(call.destination, Destination::Tenant | Destination::Pod) {
             return Ok(self.policy.check_addresses(host, &addresses)?);
         }
         Ok(addresses)
@@ -158,13 +153,14 @@ impl Connector {
         };
         let address = (url::host(&proxy.url).to_owned(), url::port(&proxy.url));
         let stream = TcpStream::connect(address).await.map_err(|error| failure(error.into()))?;
-        let io: Box<dyn Io> = Box::new(ConnectionWithPermit { stream, _permit: permit });
+        let io: Box<dyn Io> = Box::new(stream);
         let io = if url::is_https(&proxy.url) { self.secure(&proxy.url, io).await? } else { io };
         let user = proxy.url.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
         let user = user.map(|(user, _)| percent_decode_str(user).decode_utf8_lossy().into_owned());
         let is_socks = proxy.url.scheme_str() == Some("socks5");
         if !is_socks && !url::is_https(uri) {
-            return Ok(Connection { io, route: Route::Proxy(user.and_then(basic)) });
+            let route = Route::Proxy(user.and_then(basic));
+            return Ok(Connection { io, route, _permit: permit });
         }
         let target = with_port(uri)?;
         let connector = OpenConnection(Some(TokioIo::new(io)));
@@ -185,7 +181,7 @@ impl Connector {
         };
         let io = io.into_inner();
         let io = if url::is_https(uri) { self.secure(uri, io).await? } else { io };
-        Ok(Connection { io, route: Route::Server })
+        Ok(Connection { io, route: Route::Server, _permit: permit })
     }
 
     async fn secure(&self, uri: &Uri, io: Box<dyn Io>) -> Result<Box<dyn Io>, HttpError> {
@@ -251,38 +247,4 @@ fn with_port(uri: &Uri) -> Result<Uri, HttpError> {
     let (scheme, host) = (uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default());
     let text = format!("{scheme}://{host}:{}/", url::port(uri));
     text.parse().map_err(|_| HttpError::Url("is invalid"))
-}
-
-/// A connection that holds its permit until it is dropped.
-struct ConnectionWithPermit {
-    stream: TcpStream,
-    _permit: Slot,
-}
-
-impl AsyncRead for ConnectionWithPermit {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for ConnectionWithPermit {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }

@@ -3,7 +3,7 @@
 use std::pin::{Pin, pin};
 
 use futures::{FutureExt, future::FusedFuture};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -11,10 +11,15 @@ use hyper::{
     client::conn::http1,
 };
 use hyper_util::rt::TokioIo;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::connect::{Connection, Route};
-use crate::error::HttpError;
+use super::{
+    Call,
+    connect::{Connection, Route},
+};
+use crate::{
+    error::HttpError,
+    slots::{Slot, Slots},
+};
 
 /// The size of a connection's buffer, which limits the head of a response.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -23,36 +28,29 @@ const BUFFER_BYTES: usize = 64 << 10;
 const SMALL_RESPONSE: usize = 64 << 10;
 
 /// A response with its body.
-pub struct Reply<'s> {
+pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     /// The permit for a large body.
-    _large: Option<SemaphorePermit<'s>>,
+    _large: Option<Slot>,
 }
 
-impl Reply<'_> {
+impl Reply {
     /// An error unless the status is 200.
     pub(crate) fn ok(self) -> Result<Self, HttpError> {
         if self.status == StatusCode::OK { Ok(self) } else { Err(HttpError::Status(self.status)) }
     }
 }
 
-pub(super) struct Message<'m> {
-    pub(super) method: &'m Method,
-    pub(super) uri: &'m Uri,
-    pub(super) headers: &'m HeaderMap,
-    pub(super) body: Bytes,
-}
-
 /// Sends a request and reads the whole response.
-pub(super) async fn exchange<'s>(
+pub(super) async fn exchange(
     connection: Connection,
-    message: Message<'_>,
+    call: &Call,
     max_bytes: usize,
-    large: &'s Semaphore,
-) -> Result<Reply<'s>, HttpError> {
-    let request = request(&connection, message)?;
+    large: &Slots,
+) -> Result<Reply, HttpError> {
+    let request = request(&connection.route, call)?;
     let handshake = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES)
         .handshake::<_, Full<Bytes>>(TokioIo::new(connection.io))
@@ -65,7 +63,7 @@ pub(super) async fn exchange<'s>(
     if head.headers.get(header::CONTENT_ENCODING).is_some_and(is_encoded) {
         return Err(HttpError::Encoding);
     }
-    let (body, large) = drive(driver, read(body, max_bytes, large)).await?;
+    let (body, large) = drive(driver, read(body, max_bytes, (large, &call.namespace))).await?;
     Ok(Reply { status: head.status, headers: head.headers, body, _large: large })
 }
 
@@ -87,31 +85,28 @@ async fn drive<T>(
     }
 }
 
-fn request(
-    connection: &Connection,
-    message: Message<'_>,
-) -> Result<Request<Full<Bytes>>, HttpError> {
-    let host = message.uri.authority().map_or("", |authority| authority.as_str());
+fn request(route: &Route, call: &Call) -> Result<Request<Full<Bytes>>, HttpError> {
+    let host = call.uri.authority().map_or("", |authority| authority.as_str());
     let host = host.rsplit('@').next().unwrap_or_default();
     let host = HeaderValue::try_from(host).map_err(|_| HttpError::Header)?;
-    let mut request = Request::new(Full::new(message.body));
-    *request.method_mut() = message.method.clone();
+    let mut request = Request::new(Full::new(call.body.clone()));
+    *request.method_mut() = call.method.clone();
     let headers = request.headers_mut();
     headers.insert(header::HOST, host);
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(header::USER_AGENT, HeaderValue::from_static("hpa"));
-    for (name, value) in message.headers {
+    for (name, value) in &call.headers {
         headers.insert(name, value.clone());
     }
-    match &connection.route {
+    match route {
         Route::Server => {
-            let path = message.uri.path_and_query().map_or("/", |path| path.as_str());
+            let path = call.uri.path_and_query().map_or("/", |path| path.as_str());
             let path = path.parse().map_err(|_| HttpError::Url("is invalid"))?;
             *request.uri_mut() = path;
         }
         Route::Proxy(user) => {
             headers.extend(user.clone().map(|user| (header::PROXY_AUTHORIZATION, user)));
-            *request.uri_mut() = message.uri.clone();
+            *request.uri_mut() = call.uri.clone();
         }
     }
     Ok(request)
@@ -120,8 +115,8 @@ fn request(
 async fn read(
     mut body: Incoming,
     max_bytes: usize,
-    large: &Semaphore,
-) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), HttpError> {
+    (large, namespace): (&Slots, &str),
+) -> Result<(Vec<u8>, Option<Slot>), HttpError> {
     let expected = body.size_hint().lower();
     if usize::try_from(expected).is_ok_and(|expected| expected > max_bytes) {
         return Err(HttpError::TooLong(max_bytes));
@@ -135,7 +130,7 @@ async fn read(
             return Err(HttpError::TooLong(max_bytes));
         }
         if len > SMALL_RESPONSE && permit.is_none() {
-            permit = large.acquire().await.ok();
+            permit = large.acquire(namespace).await;
         }
         bytes.extend_from_slice(&data);
     }

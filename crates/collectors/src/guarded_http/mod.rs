@@ -14,21 +14,21 @@ use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use hyper::body::Bytes;
-use tokio::{sync::Semaphore, task::JoinError, time::timeout};
+use tokio::{task::JoinError, time::timeout};
 
 pub(crate) use self::policy::{check_url, host};
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
-use self::{
-    connect::Connector,
-    exchange::{Message, exchange},
-    resolve::SystemResolver,
-    tls::Tls,
-};
 pub use self::{
     connect::Destination,
     exchange::Reply,
     policy::{Policy, Refusal},
+};
+use self::{
+    connect::{Connector, RESOLUTIONS},
+    exchange::exchange,
+    resolve::SystemResolver,
+    tls::Tls,
 };
 use crate::{
     error::{FetchError, HttpError},
@@ -49,7 +49,7 @@ pub(crate) struct GuardedHttp {
     limits: Limits,
     slots: Slots,
     /// Permits for large responses, of up to the maximum length each.
-    large_responses: Semaphore,
+    large_responses: Slots,
     /// Permits for evaluations, which need a multiple of a document's length.
     evaluations: Slots,
 }
@@ -114,7 +114,8 @@ impl GuardedHttp {
     pub(crate) fn new(settings: &Settings) -> Self {
         let connector = Connector {
             policy: settings.policy.clone(),
-            resolver: Arc::new(SystemResolver::new()),
+            resolver: Arc::new(SystemResolver),
+            resolutions: Slots::new(RESOLUTIONS),
             tls: Tls::new(settings.ca_file.clone()),
             environment: Arc::new(|name| std::env::var(name).ok()),
         };
@@ -122,7 +123,7 @@ impl GuardedHttp {
             connector,
             limits: settings.limits,
             slots: Slots::new(settings.limits.connections),
-            large_responses: Semaphore::new(LARGE_RESPONSES),
+            large_responses: Slots::new(LARGE_RESPONSES),
             evaluations: Slots::new(EVALUATIONS),
         }
     }
@@ -167,7 +168,7 @@ impl GuardedHttp {
     }
 
     /// Sends a request and reads the response. Redirections are errors.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Reply<'_>, FetchError> {
+    pub(crate) async fn send(&self, call: &Call) -> Result<Reply, FetchError> {
         let reply = self.send_once(call).await.and_then(|reply| match location(&reply) {
             Some(_) => Err(HttpError::Redirect("is not followed; configure the URL it leads to")),
             None => Ok(reply),
@@ -176,14 +177,14 @@ impl GuardedHttp {
     }
 
     /// Sends a GET request, and follows redirections. Each destination is checked.
-    pub(crate) async fn get(&self, call: &Call) -> Result<Reply<'_>, FetchError> {
+    pub(crate) async fn get(&self, call: &Call) -> Result<Reply, FetchError> {
         // The wait for a connection has its own limit.
         let limit = call.timeout + self.limits.queue_timeout;
         let result = timeout(limit, self.follow(call.clone())).await;
         result.unwrap_or(Err(HttpError::Timeout(limit))).map_err(|source| at(&call.uri, source))
     }
 
-    async fn follow(&self, mut call: Call) -> Result<Reply<'_>, HttpError> {
+    async fn follow(&self, mut call: Call) -> Result<Reply, HttpError> {
         let mut reply = self.send_once(&call).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some(location) = location(&reply) else { return Ok(reply) };
@@ -200,22 +201,14 @@ impl GuardedHttp {
         Err(HttpError::Redirect("exceeds the limit of five redirections"))
     }
 
-    async fn send_once(&self, call: &Call) -> Result<Reply<'_>, HttpError> {
+    async fn send_once(&self, call: &Call) -> Result<Reply, HttpError> {
         let limits = &self.limits;
         let permit = timeout(limits.queue_timeout, self.slots.acquire(&call.namespace)).await;
         let permit = permit.ok().flatten();
         let permit = permit.ok_or(HttpError::Busy(limits.queue_timeout))?;
         let work = async {
-            let limit = call.connect_timeout.min(call.timeout);
-            let connection =
-                self.connector.connect(&call.uri, call.destination, permit, limit).await?;
-            let message = Message {
-                method: &call.method,
-                uri: &call.uri,
-                headers: &call.headers,
-                body: call.body.clone(),
-            };
-            exchange(connection, message, limits.response_bytes, &self.large_responses).await
+            let connection = self.connector.connect(call, permit).await?;
+            exchange(connection, call, limits.response_bytes, &self.large_responses).await
         };
         let result = timeout(call.timeout, work).await;
         result.unwrap_or(Err(HttpError::Timeout(call.timeout)))
@@ -223,7 +216,7 @@ impl GuardedHttp {
 }
 
 /// The location of a redirection.
-fn location<'r>(reply: &'r Reply<'_>) -> Option<&'r str> {
+fn location(reply: &Reply) -> Option<&str> {
     let is_redirection = matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = reply.headers.get(header::LOCATION).filter(|_| is_redirection)?;
     location.to_str().ok()

@@ -118,6 +118,11 @@ impl Budget {
         self.spend(bytes / 64)
     }
 
+    /// Spends the steps to copy, unquote and parse a key.
+    pub(crate) fn spend_key(&self, key: &[u8]) -> Result<(), EvalError> {
+        self.spend(1 + key.len() / 16)
+    }
+
     fn spend_bytes(&self, bytes: usize) -> Result<(), EvalError> {
         let total = self.bytes.get().saturating_add(bytes);
         self.bytes.set(total);

@@ -3,9 +3,8 @@
 use crate::jsonpath::{
     context::Budget,
     document::Document,
-    error::EvalError,
+    error::{EvalError, abbreviated},
     functions::{integer, is_true, length, number},
-    index::{from_start, parse, slice},
     math::{format_shortest, to_integer},
     quote::unquote,
     syntax::{Constant, Expression, Instruction, Key, Path, Step},
@@ -109,6 +108,7 @@ impl Selection<'_> {
                 let is_accepted = is_true(&result, self.document).unwrap_or_default();
                 self.left_over = is_accepted.then_some(result);
                 if is_accepted {
+                    self.budget.spend_values(1)?;
                     accepted.push(child);
                 }
             }
@@ -142,6 +142,7 @@ impl Selection<'_> {
             }
             let Some(key) = self.key_of(&result, &value)? else { continue };
             let child = value.child(&key, self.document);
+            self.budget.spend_values(child.iter().count())?;
             if let (Some(left_over), Some(child)) = (&mut self.left_over, &child) {
                 *left_over = child.clone();
             }
@@ -154,6 +155,7 @@ impl Selection<'_> {
     /// Converts the result of a script to a key. `None` if it has another type.
     fn key_of(&self, result: &Value, container: &Value) -> Result<Option<Vec<u8>>, EvalError> {
         if let Some(text) = result.as_text(self.document) {
+            self.budget.spend_key(text)?;
             return Ok(Some(text.to_vec()));
         }
         if result.kind(self.document) != Type::Number {
@@ -179,11 +181,10 @@ impl Selection<'_> {
             // In the reference, a negative index is resolved once, by the first array.
             let mut key = key.clone();
             for value in &self.values {
-                self.budget.spend(1)?;
+                self.budget.spend_key(&key.text)?;
                 let child = match value.kind(self.document) {
                     Type::Array => self.element(value, &mut key, text)?,
                     Type::Object => {
-                        self.budget.spend(key.text.len() / 16)?;
                         key = unquoted(key);
                         value.child(&key.text, self.document)
                     }
@@ -192,6 +193,7 @@ impl Selection<'_> {
                 if matches!(value.kind(self.document), Type::Array | Type::Object) {
                     self.left_over = None;
                 }
+                self.budget.spend_values(child.iter().count())?;
                 found.extend(child);
             }
         }
@@ -262,7 +264,7 @@ fn index(
     document: &Document,
     budget: &Budget,
 ) -> Result<Option<i64>, EvalError> {
-    let invalid = || EvalError::Index(String::from_utf8_lossy(&key.text).into_owned());
+    let invalid = || EvalError::Index(abbreviated(&key.text));
     match &key.expression {
         _ if key.text.is_empty() => Ok(None),
         Some(expression) if expression.is_length => {
@@ -343,4 +345,43 @@ impl Constant {
             }
         })
     }
+}
+
+/// Parses an integer with an optional sign.
+fn parse(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Converts a negative index, which counts from the end.
+fn from_start(index: i64, length: usize) -> i64 {
+    if index < 0 { index.saturating_add(i64::try_from(length).unwrap_or(i64::MAX)) } else { index }
+}
+
+/// The indices of a slice. The step must not be 0.
+fn slice(
+    array: &Value,
+    start: Option<i64>,
+    end: Option<i64>,
+    step: i64,
+    document: &Document,
+    budget: &Budget,
+) -> Result<Vec<Value>, EvalError> {
+    let children = array.children(document);
+    let length = i64::try_from(children.len()).unwrap_or(i64::MAX);
+    let bound = |bound: Option<i64>, default: i64| {
+        bound.map_or(default, |bound| from_start(bound, children.len()))
+    };
+    let (mut at, end) = if step > 0 {
+        (bound(start, 0).max(0), bound(end, length).min(length))
+    } else {
+        (bound(start, length - 1).min(length), bound(end, -1).max(-1))
+    };
+    let mut values = Vec::new();
+    while if step > 0 { at < end } else { at > end } {
+        budget.spend_values(1)?;
+        values.extend(usize::try_from(at).ok().and_then(|at| children.get(at)));
+        let Some(next) = at.checked_add(step) else { break };
+        at = next;
+    }
+    Ok(values)
 }

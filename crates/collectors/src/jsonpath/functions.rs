@@ -149,7 +149,9 @@ fn key(value: &Value, document: &Document, budget: &Budget) -> Result<Value, Eva
     let siblings = parent.children(document);
     // The siblings are searched.
     budget.spend(siblings.len() / 8)?;
-    Ok(siblings.key_of(node).map_or(Value::Null, Value::text))
+    let Some(key) = siblings.key_of(node) else { return Ok(Value::Null) };
+    budget.spend_text(key.len())?;
+    Ok(Value::text(key))
 }
 
 fn total(

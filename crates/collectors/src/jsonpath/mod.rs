@@ -25,14 +25,12 @@
 //! a number out of the range of 64-bit floats is read as 0, and whether factorials of numbers above
 //! 20 overflow.
 
-mod aggregate;
 mod context;
 mod document;
 mod error;
 mod evaluate;
 mod extract;
 mod functions;
-mod index;
 mod math;
 mod operators;
 mod quote;
@@ -43,8 +41,7 @@ mod tests;
 mod tokens;
 mod value;
 
-pub use aggregate::{Aggregator, UnknownAggregator};
 pub use context::Limits;
 pub use error::{ExtractError, JsonType};
-pub use extract::{Extractor, Query};
+pub use extract::{Aggregator, Extractor, Query, UnknownAggregator};
 pub use hpa_go_compat::Compat;

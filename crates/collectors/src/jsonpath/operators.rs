@@ -188,6 +188,7 @@ fn equal(
         return Ok(false);
     }
     for (at, (left, right)) in first.iter().zip(second.iter()).enumerate() {
+        budget.spend(first.key_at(at).map_or(0, <[u8]>::len) / 256)?;
         let is_same_key = first.key_at(at) == second.key_at(at);
         if !is_same_key || !equal(&left, &right, document, budget)? {
             return Ok(false);

@@ -237,8 +237,10 @@ impl Parser<'_> {
     fn name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
         let (name, is_function) = scanner.name();
         let name = String::from_utf8_lossy(&lower(name)).into_owned();
+        let displayed = || abbreviated(name.as_bytes());
         if is_function {
-            let function = Function::new(&name).ok_or(EvalError::UnknownFunction(name))?;
+            let function =
+                Function::new(&name).ok_or_else(|| EvalError::UnknownFunction(displayed()))?;
             self.pending.push(Pending::Function(function));
             return Ok(false);
         }
@@ -248,7 +250,7 @@ impl Parser<'_> {
             "null" => Constant::Null,
             _ => match math::constant(&name) {
                 Some(number) => Constant::Number(Some(number)),
-                None => return Err(EvalError::UnknownConstant(name)),
+                None => return Err(EvalError::UnknownConstant(displayed())),
             },
         };
         self.program.push(Instruction::Push(constant));

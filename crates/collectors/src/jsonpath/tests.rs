@@ -1,4 +1,5 @@
 use rstest::rstest;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::jsonpath::{context::Budget, document::Document, error::EvalError};
@@ -249,4 +250,37 @@ fn work_of_an_evaluation_is_bounded(#[case] path: &str, #[case] bytes: usize) {
         assert!(steps <= limits.steps + 160 * (64 << 10), "{steps}");
         assert!(created <= limits.bytes + (4 << 20), "{created}");
     }
+}
+
+/// Steps bound the time, so bytes that are copied, parsed or compared must cost steps.
+#[rstest]
+#[case::index(&format!("$[*]['{}']", "0".repeat(4000)), &vec![json!([]); 100])]
+#[case::text_of_a_script("$[1:][($[0])]", &[vec![json!("0".repeat(4000))], vec![json!([]); 100]].concat())]
+#[case::key_in_a_comparison("$[?(@ == $[0])]", &vec![json!({"x".repeat(4000): 1}); 100])]
+fn bytes_cost_steps(#[case] path: &str, #[case] document: &[Value]) {
+    let (steps, _) = spent(path, &json!(document));
+    assert!(steps > 100 * 4000 / 256, "{steps}");
+}
+
+/// Values that an evaluation keeps must count.
+#[rstest]
+#[case::filter("$[?(true)]", &Value::from(vec![1; 1000]), 1000 * size_of::<value::Value>())]
+#[case::names("$[0,0,0,0,0,0,0,0,0,0]", &json!([1]), 10 * size_of::<value::Value>())]
+#[case::script(
+    "$[*][(@.length-1)]",
+    &Value::from(vec![json!([1]); 100]),
+    200 * size_of::<value::Value>()
+)]
+#[case::text_of_a_key("$.*[?(key(@) == 'y')]", &json!({"a": {"x".repeat(4000): 1}}), 4000)]
+fn kept_values_cost_bytes(#[case] path: &str, #[case] document: &Value, #[case] min: usize) {
+    let (_, bytes) = spent(path, document);
+    assert!(bytes >= min, "{bytes} of {min}");
+}
+
+fn spent(path: &str, document: &Value) -> (u64, usize) {
+    let budget = Budget::new(Limits::default(), Compat::Off);
+    let document = Document::parse(document.to_string().as_bytes(), &Limits::default()).unwrap();
+    let path = syntax::Path::parse(path.as_bytes(), 0).unwrap();
+    evaluate::apply(&path, &value::Value::Node(Document::ROOT), &document, &budget).unwrap();
+    budget.spent()
 }

@@ -7,6 +7,9 @@ use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp};
 /// The searched time. Repeating entries repeat after a week.
 const HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
 
+/// The time that is searched first: it has fewer windows.
+const NEAR_HORIZON: SignedDuration = SignedDuration::from_hours(1);
+
 const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
 
 /// A change of the value.
@@ -22,12 +25,14 @@ impl ScheduledMetric {
     /// covers all repeating entries, and no later `OneTime` entry exists.
     pub fn next_change(&self, now: Timestamp) -> Result<Option<Change>, ScheduleError> {
         self.value_at(now)?;
-        let horizon = now.saturating_add(HORIZON).unwrap_or(Timestamp::MAX);
-        if let Some(change) = self.search(now, horizon).next() {
+        let end_of = |horizon| now.saturating_add(horizon).unwrap_or(Timestamp::MAX);
+        let near = self.search(now, end_of(NEAR_HORIZON)).next();
+        let horizon = end_of(HORIZON);
+        if let Some(change) = near.or_else(|| self.search(now, horizon).next()) {
             return Ok(Some(change));
         }
         // After the horizon, only `OneTime` windows are new.
-        let windows = self.windows(now, now);
+        let windows = self.effective_windows(now, now);
         let rises = windows.iter().flat_map(|window| [self.ramp.around(window).0, window.end]);
         let later = rises.filter(|at| *at >= horizon).min();
         Ok(later.and_then(|at| {
@@ -42,51 +47,74 @@ impl ScheduledMetric {
     }
 
     fn search(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Change> {
-        let windows = self.windows(from, to);
+        let windows = self.effective_windows(from, to);
         let mut now = from;
-        let mut value = self.value_in(&windows, now);
         std::iter::from_fn(move || {
-            loop {
-                now = windows.iter().filter_map(|window| self.ramp.next_edge(window, now)).min()?;
-                if now > to {
-                    return None;
-                }
-                let next = self.value_in(&windows, now);
-                if next != value {
-                    value = next;
-                    return Some(Change { at: now, value });
-                }
-            }
+            let change = self.next_in(&windows, now).filter(|change| change.at <= to)?;
+            now = change.at;
+            Some(change)
         })
+    }
+
+    /// The first change after `now`: a window exceeds the current value, or the last one that has
+    /// it falls below. Most windows can't be either, so the other changes of thousands of windows
+    /// are not computed.
+    fn next_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
+        let (value, ramp) = (self.value_in(windows, now), self.ramp);
+        let mut next: Option<Timestamp> = None;
+        let starts_before = |window: &Window, end: Option<Timestamp>| {
+            end.is_none_or(|end| ramp.around(window).0 < end)
+        };
+        for window in windows.iter().filter(|window| window.value > value) {
+            if starts_before(window, next)
+                && let Some(at) = ramp.reaches(window, value + 1).filter(|at| *at > now)
+            {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+        }
+        if value > 0 {
+            let has_value = |window: &&Window| {
+                window.value >= value && ramp.around(window).1 > now && starts_before(window, next)
+            };
+            let periods = windows.iter().filter(has_value).filter_map(|window| {
+                Some((ramp.reaches(window, value)?, ramp.falls_below(window, value)))
+            });
+            let mut periods: Vec<_> = periods.collect();
+            periods.sort();
+            let extend = |end: Timestamp, (from, to): (Timestamp, Timestamp)| {
+                if from <= end { end.max(to) } else { end }
+            };
+            let end = periods.into_iter().fold(now, extend);
+            next = Some(next.map_or(end, |next| next.min(end)));
+        }
+        next.filter(|at| *at > now).map(|at| Change { at, value: self.value_in(windows, at) })
     }
 }
 
 impl Ramp {
-    /// The next instant at which the value of a window can change.
-    fn next_edge(self, window: &Window, now: Timestamp) -> Option<Timestamp> {
-        let (rise, fall) = self.around(window);
-        let step = |base: Timestamp, end: Timestamp| {
-            if now < base || now >= end || self.steps == 0 {
-                return None;
-            }
-            let (steps, total) = (i128::from(self.steps), self.duration.as_nanos());
-            let elapsed = now.duration_since(base).as_nanos();
-            // A step starts at its edge or, where a float is rounded down, right after it.
-            let done = elapsed.saturating_mul(steps) / total.max(1);
-            let edges = (done..=done + 1).map(|step| (step * total + steps - 1) / steps);
-            let edges = edges.flat_map(|edge| [edge, edge + 1]);
-            let next = edges.filter(|edge| *edge > elapsed).min()?;
-            let next = SignedDuration::from_nanos(i64::try_from(next).ok()?);
-            base.checked_add(next).ok().filter(|at| *at < end)
-        };
-        let edges = [
-            Some(rise),
-            Some(window.start),
-            Some(window.end),
-            Some(fall),
-            step(rise, window.start),
-            step(window.end, fall),
-        ];
-        edges.into_iter().flatten().filter(|at| *at > now).min()
+    /// The first instant at which a window contributes at least `value`.
+    fn reaches(self, window: &Window, value: i64) -> Option<Timestamp> {
+        let is_reached = |at| self.value(window, at) >= value;
+        let at = first_instant(self.around(window).0, window.start, is_reached);
+        is_reached(at).then_some(at)
     }
+
+    /// The first instant after that at which it contributes less.
+    fn falls_below(self, window: &Window, value: i64) -> Timestamp {
+        first_instant(window.end, self.around(window).1, |at| self.value(window, at) < value)
+    }
+}
+
+/// The first instant from `from` on that `accepts`, or else `to`. Later ones must be accepted too.
+fn first_instant(from: Timestamp, to: Timestamp, accepts: impl Fn(Timestamp) -> bool) -> Timestamp {
+    let (mut low, mut high) = (from, to);
+    while low < high {
+        let middle = low.saturating_add(high.duration_since(low) / 2).unwrap_or(low);
+        if accepts(middle) {
+            high = middle;
+        } else {
+            low = middle.saturating_add(NANOSECOND).unwrap_or(high);
+        }
+    }
+    low
 }

@@ -65,7 +65,7 @@ impl Entry {
                 }
                 When::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
-                    days: period.days.iter().copied().map(weekday).collect(),
+                    days: weekdays(&period.days),
                     times: times(index, period),
                 }
             }
@@ -125,6 +125,48 @@ impl Entry {
         }
     }
 
+    /// The windows that determine the value between two times. Those of a repeating entry start
+    /// and end in the order of their dates: of the windows that start before, only the last one can
+    /// have an effect, and of those that start later the first one.
+    pub(crate) fn effective_windows(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+        compat: Compat,
+    ) -> Vec<Window> {
+        let When::Repeating { zone, days, times: Ok((start, end)) } = &self.when else {
+            return self.windows(from, to, compat);
+        };
+        if compat == Compat::Reference {
+            return self.windows(from, to, compat);
+        }
+        let window = |date: Date| {
+            let has_window = days.contains(&date.weekday());
+            has_window.then(|| self.window_on(date, *start, *end, zone, compat))
+        };
+        let date = |time: Timestamp| zone.to_datetime(time).date();
+        let days = |days: i32| jiff::Span::new().days(days);
+        let (first, last) = (date(from), date(to).saturating_add(days(DAYS_AROUND)));
+        let mut windows = Vec::new();
+        let earlier = first
+            .series(days(-1))
+            .take_while(|date| *date >= first.saturating_sub(days(DAYS_AROUND)));
+        for window in earlier.filter_map(window) {
+            windows.push(window);
+            if window.start <= from {
+                break;
+            }
+        }
+        let later = first.series(days(1)).skip(1).take_while(|date| *date <= last);
+        for window in later.filter_map(window) {
+            windows.push(window);
+            if window.start > to {
+                break;
+            }
+        }
+        windows
+    }
+
     fn window_on(
         &self,
         date: Date,
@@ -168,6 +210,17 @@ fn times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), 
     let end = zone::parse_time(&period.end_time)
         .ok_or_else(|| Problem::InvalidEndTime { index, text: period.end_time.clone() })?;
     Ok((start, Some(end)))
+}
+
+/// The days, each once: the API permits any number of them.
+fn weekdays(days: &[ScheduleDay]) -> Vec<Weekday> {
+    let mut distinct = Vec::new();
+    for day in days.iter().copied().map(weekday) {
+        if !distinct.contains(&day) {
+            distinct.push(day);
+        }
+    }
+    distinct
 }
 
 fn weekday(day: ScheduleDay) -> Weekday {

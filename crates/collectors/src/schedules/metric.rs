@@ -1,10 +1,41 @@
 //! Computes the value of a schedule.
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{
+    SignedDuration, Timestamp,
+    tz::{TimeZone, TimeZoneDatabase},
+};
 
 use crate::schedules::{
-    Compat, Problem, ScalingScheduleSpec, ScheduleError, Settings, Window, entry::Entry, zone,
+    Compat, Problem, ScalingScheduleSpec, ScheduleError, Window, entry::Entry, zone,
 };
+
+/// Defaults for schedules, from the flags.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Duration of the ramps of a spec that doesn't set it.
+    pub default_scaling_window: SignedDuration,
+    /// Time zone of repeating entries whose own is empty or unknown.
+    pub default_time_zone: String,
+    /// Number of steps of a ramp.
+    pub ramp_steps: u32,
+    pub time_zones: TimeZoneDatabase,
+    /// With compatibility, repeating entries apply only within their day. Otherwise, windows and
+    /// ramps continue across midnight.
+    pub compat: Compat,
+}
+
+impl Default for Settings {
+    /// The defaults of the flags of kube-metrics-adapter.
+    fn default() -> Self {
+        Self {
+            default_scaling_window: SignedDuration::from_mins(10),
+            default_time_zone: "Europe/Berlin".to_owned(),
+            ramp_steps: 10,
+            time_zones: jiff::tz::db().clone(),
+            compat: Compat::Off,
+        }
+    }
+}
 
 /// A compiled schedule.
 #[derive(Clone, Debug)]
@@ -70,13 +101,13 @@ impl ScheduledMetric {
 
     /// The value at a time, without invalid entries.
     pub fn valid_value_at(&self, now: Timestamp) -> i64 {
-        self.value_in(&self.windows(now, now), now)
+        self.value_in(&self.effective_windows(now, now), now)
     }
 
     /// Whether an entry is in its window or in one of its ramps: `status.active`.
     pub fn is_active_at(&self, now: Timestamp) -> Result<bool, ScheduleError> {
         self.check(now)?;
-        Ok(self.windows(now, now).iter().any(|window| {
+        Ok(self.effective_windows(now, now).iter().any(|window| {
             let (rise, fall) = self.ramp.around(window);
             rise <= now && now < fall
         }))
@@ -86,6 +117,12 @@ impl ScheduledMetric {
     pub fn windows(&self, from: Timestamp, to: Timestamp) -> Vec<Window> {
         let entries = self.entries.iter();
         entries.flat_map(|entry| entry.windows(from, to, self.compat)).collect()
+    }
+
+    /// The windows that determine the value between two times.
+    pub(crate) fn effective_windows(&self, from: Timestamp, to: Timestamp) -> Vec<Window> {
+        let entries = self.entries.iter();
+        entries.flat_map(|entry| entry.effective_windows(from, to, self.compat)).collect()
     }
 
     fn check(&self, now: Timestamp) -> Result<(), ScheduleError> {
@@ -108,7 +145,7 @@ impl Ramp {
     }
 
     /// The value that a window contributes.
-    fn value(self, window: &Window, now: Timestamp) -> i64 {
+    pub(crate) fn value(self, window: &Window, now: Timestamp) -> i64 {
         let (rise, fall) = self.around(window);
         if window.start <= now && now < window.end {
             window.value

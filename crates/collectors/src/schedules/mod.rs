@@ -33,7 +33,6 @@ pub mod definition;
 mod entry;
 mod error;
 mod metric;
-mod settings;
 pub mod source;
 mod spec;
 #[cfg(test)]
@@ -44,8 +43,7 @@ pub use changes::Change;
 pub use entry::Window;
 pub use error::{Problem, ScheduleError};
 pub use hpa_go_compat::Compat;
-pub use metric::ScheduledMetric;
-pub use settings::Settings;
+pub use metric::{ScheduledMetric, Settings};
 pub use spec::{
     ScalingScheduleSpec, ScalingScheduleStatus, Schedule, ScheduleDay, SchedulePeriod, ScheduleType,
 };

@@ -240,3 +240,39 @@ fn null_is_an_empty_list() {
         assert_eq!(metric.value_at(Timestamp::UNIX_EPOCH), Ok(0));
     }
 }
+
+/// A tenant may create schedules with thousands of entries, which the controller evaluates in each
+/// reconcile.
+#[test]
+fn schedule_with_5000_entries_is_evaluated_in_bounded_time() {
+    let all = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let entry = |at: i32| {
+        let mut entry = repeating(&format!("{:02}:{:02}", at / 60 % 24, at % 60), "", &all, "UTC");
+        entry["value"] = json!(at);
+        entry["durationMinutes"] = json!(30);
+        entry
+    };
+    let mut entries: Vec<Value> = (1..5000).map(entry).collect();
+    let count = 5000;
+    let start = std::time::Instant::now();
+    // A larger value hides all changes.
+    entries.push(json!({
+        "type": "OneTime", "date": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z",
+        "value": 9000,
+    }));
+    assert_eq!(entries.len(), count);
+    let hidden = metric(json!({"schedules": entries}), Compat::Off);
+    let now = at("2026-11-27T20:29:59Z");
+    let change = hidden.next_change(now).unwrap().unwrap();
+    assert!(change.at > at("2027-01-01T00:00:00Z"), "{change:?}");
+    entries.pop();
+    let metric = metric(json!({"schedules": entries}), Compat::Off);
+    for _ in 0..10 {
+        metric.value_at(now).unwrap();
+        metric.is_active_at(now).unwrap();
+    }
+    let change = metric.next_change(now).unwrap().unwrap();
+    assert_ne!(metric.value_at(change.at - 1.nanosecond()), metric.value_at(change.at));
+    // A second of CPU in a debug build, and hours if all changes of all windows are evaluated.
+    assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
+}

@@ -174,6 +174,33 @@ async fn stalled_large_response_does_not_block_others() {
     }
 }
 
+/// A namespace that holds half of the permits leaves the others to the rest.
+#[tokio::test]
+async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
+    let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
+    let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
+    let server = Server::start(move |request| match request.split(' ').nth(1).unwrap() {
+        "/stall" => Reply::Stall(stalled.clone().into()),
+        _ => ok(&large),
+    })
+    .await;
+    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
+    let all = futures::future::join_all((0..20).map(|_| fetch_with(&clients, &stalled)));
+    let (target, time) = (target(), now());
+    let other = async {
+        while server.requests().len() < 20 {
+            tokio::task::yield_now().await;
+        }
+        plan.read(&Context::new(&clients, "other", &target, time)).await
+    };
+    tokio::select! {
+        biased;
+        results = all => panic!("{results:?}"),
+        value = other => assert_eq!(milli(value), 3000),
+    }
+}
+
 #[test]
 fn interval_below_a_second_is_an_error_unless_compatible() {
     let new = |interval, compat| {

@@ -26,6 +26,7 @@ fn replies() -> Vec<Reply> {
         r#"{"__type":"aws#hunter2","message":"hunter2"}"#,
         r#"{"QueueUrl":"hunter2","Attributes":{"ApproximateNumberOfMessages":"hunter2"}}"#,
         r#"{"items":[{"id":"s","partitions":[{"consumer_lag_seconds":"hunter2"}]}]}"#,
+        r#"{"items":[{"id":"../hunter2"}]}"#,
         r#"{"items":[],"_links":{"next":{"href":"http://hunter2.invalid/"}}}"#,
         r#"{"queries":[{"results":[{"values":[["hunter2","hunter2"]]}]}]}"#,
         "hunter2",

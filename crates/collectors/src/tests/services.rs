@@ -295,6 +295,26 @@ async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     assert_eq!(server.requests().len(), requests);
 }
 
+#[rstest]
+#[case::path(r#"{"items":[{"id":"../secret"}]}"#)]
+#[case::empty(r#"{"items":[{"id":""}]}"#)]
+#[tokio::test]
+async fn invalid_id_in_a_response_of_nakadi_is_an_error_without_it(#[case] body: &'static str) {
+    let server = Server::start(move |_| ok(body)).await;
+    let plan = external(
+        "nakadi",
+        &[
+            ("metric-type", "unconsumed-events"),
+            ("owning-application", "o"),
+            ("event-types", "a"),
+            ("consumer-group", "g"),
+        ],
+    );
+    let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
+    assert!(error.ends_with("the ID of a subscription is invalid"), "{error}");
+    assert_eq!(server.requests().len(), 1);
+}
+
 #[tokio::test]
 async fn next_page_of_nakadi_must_be_on_the_same_server() {
     let other = Server::start(nakadi_reply).await;

@@ -9,7 +9,7 @@ use std::{
 use rstest::rstest;
 
 use super::*;
-use crate::{collectors::http::HttpDocument, guarded_http::Resolve};
+use crate::{collectors::http::HttpDocument, guarded_http::Resolve, slots::Slot};
 
 /// Names with the results of their lookups, in order. The last one is repeated.
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ impl Names {
 
 #[async_trait]
 impl Resolve for Names {
-    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, host: &str, _: Option<Slot>) -> io::Result<Vec<IpAddr>> {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock();
         let answers = answers.get_mut(host).ok_or(io::ErrorKind::NotFound)?;
@@ -297,4 +297,44 @@ async fn url_of_a_tenant_does_not_use_the_proxy() {
     let plan = unchecked(&format!("http://a.test:{}/", server.address.port()));
     assert_eq!(milli(fetch_with(&clients, &plan).await), 2000);
     assert!(proxy.requests().is_empty());
+}
+
+/// A resolver whose look-ups of `slow.example` never end.
+#[derive(Clone, Default)]
+struct SlowNames(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Resolve for SlowNames {
+    async fn resolve(&self, host: &str, permit: Option<Slot>) -> io::Result<Vec<IpAddr>> {
+        if host == "slow.example" {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        }
+        drop(permit);
+        Ok(vec![[127, 0, 0, 1].into()])
+    }
+}
+
+#[tokio::test]
+async fn slow_names_of_a_namespace_do_not_block_others() {
+    let victim = Victim::start().await;
+    let names = SlowNames::default();
+    let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
+    let clients = clients.map_http(|http| http.with_resolver(Arc::new(names.clone())));
+    let (slow, fast) =
+        (unchecked("http://slow.example/"), unchecked(&victim.text("http://fast.example:PORT/")));
+    let all = futures::future::join_all((0..20).map(|_| fetch_with(&clients, &slow)));
+    let (target, time) = (target(), now());
+    let other = async {
+        while names.0.load(Ordering::SeqCst) < 8 {
+            tokio::task::yield_now().await;
+        }
+        fast.read(&Context::new(&clients, "other", &target, time)).await
+    };
+    tokio::select! {
+        biased;
+        results = all => panic!("{results:?}"),
+        value = other => assert_eq!(milli(value), 1000),
+    }
+    assert_eq!(names.0.load(Ordering::SeqCst), 8);
 }

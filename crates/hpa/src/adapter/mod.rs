@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Server,
     TokenAuthenticator, Version,
-    authentication::{FrontProxyFlags, Lookup, TrustSettings, TrustSource},
+    authentication::{FrontProxyFlags, FrontProxyNames, Lookup, TrustSettings, TrustSource},
     metrics_api::Group,
     server::ServerOptions,
 };
@@ -380,13 +380,15 @@ fn trust_settings(arguments: &AdapterArguments) -> TrustSettings {
     } else {
         Lookup::Required
     };
-    let front_proxy = flags.requestheader_client_ca_file.clone().map(|ca_file| FrontProxyFlags {
-        ca_file,
-        allowed_names: flags.requestheader_allowed_names.clone(),
-        username_headers: flags.requestheader_username_headers.clone(),
-        uid_headers: flags.requestheader_uid_headers.clone(),
-        group_headers: flags.requestheader_group_headers.clone(),
-        extra_header_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+    let front_proxy = flags.requestheader_client_ca_file.clone().map(|ca_file| {
+        let names = FrontProxyNames {
+            allowed: flags.requestheader_allowed_names.clone(),
+            username_headers: flags.requestheader_username_headers.clone(),
+            uid_headers: flags.requestheader_uid_headers.clone(),
+            group_headers: flags.requestheader_group_headers.clone(),
+            extra_header_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+        };
+        FrontProxyFlags { ca_file, names }
     });
     TrustSettings { client_ca_file: flags.client_ca_file.clone(), front_proxy, lookup }
 }

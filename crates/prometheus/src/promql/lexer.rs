@@ -54,6 +54,17 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
     Ok(tokens)
 }
 
+/// The offset of a string in backquotes that ends with an escaped backquote in `MetricsQL`. It has
+/// escapes there, and Prometheus has none.
+pub(super) fn raw_string_with_disputed_end(query: &str) -> Result<Option<usize>, SyntaxError> {
+    let has_disputed_end = |(at, token): &(usize, Token<'_>)| {
+        let Token::Text(text) = token else { return false };
+        let backslashes = text.len() - text.trim_end_matches('\\').len();
+        backslashes % 2 == 1 && query.get(*at..).is_some_and(|rest| rest.starts_with('`'))
+    };
+    Ok(tokens(query)?.into_iter().find(has_disputed_end).map(|(at, _)| at))
+}
+
 /// Skips spaces and comments.
 ///
 /// Prometheus also ends a comment at a carriage return, and other servers don't: text after one

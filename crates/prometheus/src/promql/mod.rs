@@ -19,7 +19,7 @@ mod restrict;
 mod tests;
 
 pub(crate) use functions::{depends_on_order, is_by_series};
-pub use parser::parse;
+pub use parser::{parse, parse_without_regexes};
 pub use restrict::restrict;
 
 /// A mistake in a query, with its byte offset.

@@ -28,9 +28,9 @@ pub fn parse(query: &str) -> Result<Expr<'_>, SyntaxError> {
     parse_with(query, MAX_REGEXES)
 }
 
-/// Like [`parse`], but leaves all regular expressions to the server. To compile those of a tenant in
-/// each reconcile would cost much CPU time.
-pub(super) fn parse_without_regexes(query: &str) -> Result<Expr<'_>, SyntaxError> {
+/// Like [`parse`], but leaves all regular expressions to the server: to compile those of tenants
+/// would cost much CPU time.
+pub fn parse_without_regexes(query: &str) -> Result<Expr<'_>, SyntaxError> {
     parse_with(query, 0)
 }
 

@@ -1,6 +1,11 @@
 //! Restricts queries of tenants to the series of their namespace, as prom-label-proxy does.
 
-use super::{Node, SyntaxError, parser::parse_without_regexes};
+use super::{
+    Node, SyntaxError, lexer::raw_string_with_disputed_end, parser::parse_without_regexes,
+};
+
+/// The maximum number of selectors: the restricted query has the label in each of them.
+const MAX_SELECTORS: usize = 1000;
 
 /// Adds `label="value"` to each selector of a query. Unknown syntax is an error: an overlooked
 /// selector would read the series of all namespaces.
@@ -13,29 +18,39 @@ use super::{Node, SyntaxError, parser::parse_without_regexes};
 /// # Ok::<(), hpa_prometheus::promql::SyntaxError>(())
 /// ```
 pub fn restrict(query: &str, label: &str, value: &str) -> Result<String, SyntaxError> {
+    let fail = |at, message: String| Err(SyntaxError { at, message });
+    if let Some(at) = raw_string_with_disputed_end(query)? {
+        return fail(at, "a string in backquotes must not end with a backslash".to_owned());
+    }
     let expr = parse_without_regexes(query)?;
-    let matcher = format!("{label}=\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""));
+    let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    let matcher = format!("{label}=\"{value}\"");
     let mut insertions = Vec::new();
     let mut info = None;
     expr.visit(&mut |expr| match &expr.node {
         Node::Selector(selector) => insertions.push(match selector.first_matcher_at {
-            Some(at) if selector.matchers.is_empty() => (at, matcher.clone()),
-            Some(at) => (at, format!("{matcher},")),
-            None => (expr.at + selector.name.len(), format!("{{{matcher}}}")),
+            Some(at) if selector.matchers.is_empty() => (at, ["", &matcher, ""]),
+            Some(at) => (at, ["", &matcher, ","]),
+            None => (expr.at + selector.name.len(), ["{", &matcher, "}"]),
         }),
         // `info` reads additional series without a selector.
         Node::Call(name, _) if name.eq_ignore_ascii_case("info") => info = Some(expr.at),
         _ => {}
     });
     if let Some(at) = info {
-        return Err(SyntaxError { at, message: "the function info is not permitted".to_owned() });
+        return fail(at, "the function info is not permitted".to_owned());
     }
-    let mut restricted = query.to_owned();
-    // From the end: an insertion moves the text after it.
+    if insertions.len() > MAX_SELECTORS {
+        return fail(0, format!("the query has more than {MAX_SELECTORS} selectors"));
+    }
     insertions.sort_by_key(|(at, _)| *at);
-    for (at, text) in insertions.into_iter().rev() {
-        restricted.insert_str(at, &text);
+    let (mut restricted, mut copied) = (String::new(), 0);
+    for (at, texts) in insertions {
+        restricted.push_str(query.get(copied..at).unwrap_or_default());
+        restricted.extend(texts);
+        copied = at;
     }
+    restricted.push_str(query.get(copied..).unwrap_or_default());
     Ok(restricted)
 }
 
@@ -52,6 +67,8 @@ mod tests {
     #[case("up # {\n{ a='b' }", "up # {\n{ns=\"shop\", a='b' }")]
     #[case(r#"{__name__=~".+"}"#, r#"{ns="shop",__name__=~".+"}"#)]
     #[case(r#"{"up"}"#, r#"{ns="shop","up"}"#)]
+    #[case(r#"{"up", "a.b"='c'}"#, r#"{ns="shop","up", "a.b"='c'}"#)]
+    #[case(r"x{a=`\\`, b='c'}", r#"x{ns="shop",a=`\\`, b='c'}"#)]
     #[case(r#"up{ns="bank"}"#, r#"up{ns="shop",ns="bank"}"#)]
     #[case("sum by (ns, job) (rate(x[5m]))", r#"sum by (ns, job) (rate(x{ns="shop"}[5m]))"#)]
     #[case("sum(x) without(a)", r#"sum(x{ns="shop"}) without(a)"#)]
@@ -119,6 +136,9 @@ mod tests {
     #[case("x{a='b' or c='d'}")]
     #[case("WITH (a = x) a")]
     #[case("x keep_metric_names")]
+    // VictoriaMetrics escapes a backquote with a backslash: the text after it would be a query.
+    #[case(r"x{a=`\`, b=`} or secret # `}")]
+    #[case(r"x{a=`\\\`}")]
     fn query_that_prometheus_does_not_accept_is_refused(#[case] query: &str) {
         let refused = restrict(query, "ns", "shop");
         assert!(refused.is_err(), "{refused:?}");
@@ -126,6 +146,18 @@ mod tests {
 
     #[test]
     fn value_is_quoted() {
-        assert_eq!(restrict("x", "ns", r#"a"b\c"#).unwrap(), r#"x{ns="a\"b\\c"}"#);
+        let restricted = restrict("x", "ns", "a\"b\\c\nd").unwrap();
+        assert_eq!(restricted, r#"x{ns="a\"b\\c\nd"}"#);
+    }
+
+    /// Each insertion into a copy of the query moved the rest of it.
+    #[test]
+    fn number_of_selectors_is_bounded() {
+        let query = format!("f({})", vec!["a"; 120_000].join(","));
+        let start = std::time::Instant::now();
+        let error = restrict(&query, "ns", "shop").unwrap_err().to_string();
+        assert_eq!(error, "the query has more than 1000 selectors");
+        restrict(&format!("f({})", vec!["a"; 1000].join(",")), "ns", "shop").unwrap();
+        assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
     }
 }

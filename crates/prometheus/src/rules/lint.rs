@@ -351,10 +351,15 @@ impl Linter<'_> {
         for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
             self.rule = format!("{RESOURCE_RULES}.{name}");
             let names = &["web".to_owned()];
-            let pods = metrics.pod_query(usage, "shop", names, self.resources, Compat::Off);
-            self.query("containerQuery", pods, None);
-            let nodes = metrics.node_query(usage, names, self.resources, Compat::Off);
-            self.query("nodeQuery", nodes, None);
+            let queries = [
+                ("containerQuery", &GroupResource::pods(), "shop"),
+                ("nodeQuery", &GroupResource::nodes(), ""),
+            ];
+            for (field, resource, namespace) in queries {
+                let objects = Objects { resource, namespace, names };
+                let query = metrics.query(usage, objects, self.resources, Compat::Off);
+                self.query(field, query, None);
+            }
             if metrics.container_label(usage).is_empty() {
                 self.error("containerLabel", "it is missing: write, for example, container");
             }

@@ -128,32 +128,15 @@ impl ResourceMetrics {
         SignedDuration::try_from(self.window).unwrap_or(SignedDuration::MAX)
     }
 
-    /// The query for the containers of pods.
-    pub fn pod_query(
+    /// The query for the containers of pods, or for nodes.
+    pub fn query(
         &self,
         measured: UsageResource,
-        namespace: &str,
-        names: &[String],
+        objects: Objects<'_>,
         resources: &ApiResources,
         compat: Compat,
     ) -> Result<String, QueryError> {
         let rule = self.rule(measured);
-        let objects = Objects { resource: &GroupResource::pods(), namespace, names };
-        let context = Context { labels: &rule.labels, resources, compat };
-        let (template, extra_label) = rule.template(objects.resource);
-        template.for_objects("", objects, &Selector::everything(), extra_label.as_slice(), context)
-    }
-
-    /// The query for nodes.
-    pub fn node_query(
-        &self,
-        measured: UsageResource,
-        names: &[String],
-        resources: &ApiResources,
-        compat: Compat,
-    ) -> Result<String, QueryError> {
-        let rule = self.rule(measured);
-        let objects = Objects { resource: &GroupResource::nodes(), namespace: "", names };
         let context = Context { labels: &rule.labels, resources, compat };
         let (template, extra_label) = rule.template(objects.resource);
         template.for_objects("", objects, &Selector::everything(), extra_label.as_slice(), context)
@@ -355,9 +338,13 @@ resourceRules:
     fn queries_select_pods_with_containers_and_nodes() {
         let (rules, resources) = (rules(), resources());
         let names = ["a".to_owned(), "b.c".to_owned()];
-        let pods = rules.pod_query(UsageResource::Cpu, "shop", &names, &resources, Compat::Off);
+        let query = |measured, resource: &GroupResource, namespace, names: &[String]| {
+            let objects = Objects { resource, namespace, names };
+            rules.query(measured, objects, &resources, Compat::Off)
+        };
+        let pods = query(UsageResource::Cpu, &GroupResource::pods(), "shop", &names);
         assert_eq!(pods.unwrap(), r#"sum(c{namespace="shop",pod=~"a|b[.]c"}) by (pod,container)"#);
-        let nodes = rules.node_query(UsageResource::Memory, &names[..1], &resources, Compat::Off);
+        let nodes = query(UsageResource::Memory, &GroupResource::nodes(), "", &names[..1]);
         assert_eq!(nodes.unwrap(), r#"sum(n{instance="a"}) by (instance)"#);
         assert_eq!(rules.window().as_secs(), 180);
     }

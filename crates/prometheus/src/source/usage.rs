@@ -25,6 +25,15 @@ struct Source<'s> {
     client: &'s Client,
 }
 
+/// Converts the samples of an object.
+type Convert<T> = fn(
+    &ResourceMetrics,
+    &ObjectMetadata,
+    &[&Sample],
+    &[&Sample],
+    Compat,
+) -> Result<Option<T>, NoValue>;
+
 /// The results of the queries for CPU and memory.
 struct Samples {
     cpu: Vec<Sample>,
@@ -47,7 +56,11 @@ impl PrometheusProvider {
         }
         let namespaces = by_namespace.into_iter().map(|(namespace, pods)| {
             let source = &source;
-            async move { (namespace, self.pods_in(state, source, namespace, &pods).await) }
+            let (resource, convert) = (GroupResource::pods(), resource_metrics::pod_usage);
+            async move {
+                let objects = (&resource, namespace);
+                (namespace, self.usage_of(state, source, objects, &pods, convert).await)
+            }
         });
         let mut usage = UsageList::default();
         let mut found: HashMap<ObjectKey, PodMetrics> = HashMap::new();
@@ -71,71 +84,52 @@ impl PrometheusProvider {
         usage
     }
 
-    /// The usage of pods of a namespace.
-    async fn pods_in(
-        &self,
-        state: &State,
-        source: &Source<'_>,
-        namespace: &str,
-        pods: &[&ObjectMetadata],
-    ) -> Result<UsageList<PodMetrics>, MetricError> {
-        let rules = source.rules;
-        let names: Vec<String> = pods.iter().map(|pod| pod.key.name.clone()).collect();
-        let compat = self.settings.compat;
-        let resources = &state.resources;
-        let parts = self.usage_parts(state, rules, &GroupResource::pods(), namespace, &names);
-        let query = |measured, names: &[String]| {
-            rules.pod_query(measured, namespace, names, resources, compat)
-        };
-        let samples = self.read_usage(source.client, &parts, query).await?;
-        let (cpu, memory) = by_name(state, rules, &GroupResource::pods(), &samples)?;
-        let mut usage = UsageList::default();
-        for pod in pods {
-            let name = pod.key.name.as_str();
-            let (cpu, memory) = (samples_of(&cpu, name), samples_of(&memory, name));
-            match resource_metrics::pod_usage(rules, pod, cpu, memory, compat) {
-                Ok(metrics) => usage.items.extend(metrics),
-                Err(reason) => usage.failures.push(no_value(name, reason)),
-            }
-        }
-        Ok(usage)
-    }
-
     pub(super) async fn read_node_usage(
         &self,
         state: &State,
         nodes: &[ObjectMetadata],
     ) -> UsageList<NodeMetrics> {
-        match self.try_nodes(state, nodes).await {
-            Ok(usage) => usage,
-            Err(error) => UsageList { items: Vec::new(), failures: vec![error] },
+        if nodes.is_empty() {
+            return UsageList::default();
         }
+        let nodes: Vec<&ObjectMetadata> = nodes.iter().collect();
+        let usage = async {
+            let source = source(state)?;
+            let (resource, convert) = (GroupResource::nodes(), resource_metrics::node_usage);
+            self.usage_of(state, &source, (&resource, ""), &nodes, convert).await
+        };
+        let failed = |error| UsageList { items: Vec::new(), failures: vec![error] };
+        usage.await.unwrap_or_else(failed)
     }
 
-    async fn try_nodes(
+    /// The usage of nodes, or of pods of a namespace.
+    async fn usage_of<T>(
         &self,
         state: &State,
-        nodes: &[ObjectMetadata],
-    ) -> Result<UsageList<NodeMetrics>, MetricError> {
-        if nodes.is_empty() {
-            return Ok(UsageList::default());
-        }
-        let names: Vec<String> = nodes.iter().map(|node| node.key.name.clone()).collect();
-        let Source { rules, client } = source(state)?;
+        Source { rules, client }: &Source<'_>,
+        (resource, namespace): (&GroupResource, &str),
+        objects: &[&ObjectMetadata],
+        convert: Convert<T>,
+    ) -> Result<UsageList<T>, MetricError> {
+        let names: Vec<String> = objects.iter().map(|object| object.key.name.clone()).collect();
         let compat = self.settings.compat;
-        let parts = self.usage_parts(state, rules, &GroupResource::nodes(), "", &names);
-        let query = |measured, nodes: &[String]| {
-            rules.node_query(measured, nodes, &state.resources, compat)
+        let parts = self.usage_parts(state, rules, resource, namespace, &names);
+        let query = |measured, names: &[String]| {
+            let objects = Objects { resource, namespace, names };
+            rules.query(measured, objects, &state.resources, compat)
         };
         let samples = self.read_usage(client, &parts, query).await?;
-        let (cpu, memory) = by_name(state, rules, &GroupResource::nodes(), &samples)?;
-        let mut usage = UsageList::default();
-        for node in nodes {
-            let name = node.key.name.as_str();
+        let (cpu, memory) = by_name(state, rules, resource, &samples)?;
+        let mut usage = UsageList { items: Vec::new(), failures: Vec::new() };
+        for object in objects {
+            let name = object.key.name.as_str();
             let (cpu, memory) = (samples_of(&cpu, name), samples_of(&memory, name));
-            match resource_metrics::node_usage(rules, node, cpu, memory, compat) {
+            match convert(rules, object, cpu, memory, compat) {
                 Ok(metrics) => usage.items.extend(metrics),
-                Err(reason) => usage.failures.push(no_value(name, reason)),
+                Err(reason) => {
+                    let reason = NotFound::Other(format!("{name}: {reason}"));
+                    usage.failures.push(MetricError::NoValueForObject(reason));
+                }
             }
         }
         Ok(usage)
@@ -243,8 +237,4 @@ fn by_name<'s>(
         Ok(by_name)
     };
     Ok((group(&samples.cpu, UsageResource::Cpu)?, group(&samples.memory, UsageResource::Memory)?))
-}
-
-fn no_value(name: &str, reason: NoValue) -> MetricError {
-    MetricError::NoValueForObject(NotFound::Other(format!("{name}: {reason}")))
 }

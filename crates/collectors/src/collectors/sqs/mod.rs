@@ -214,7 +214,7 @@ const ERRORS: [&str; 9] = [
     "UnrecognizedClientException",
 ];
 
-fn refusal(call: &Call, reply: &Reply<'_>) -> FetchError {
+fn refusal(call: &Call, reply: &Reply) -> FetchError {
     let kind = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.kind);
     let kind = kind.unwrap_or_default();
     match ERRORS.into_iter().find(|known| kind.rsplit(['#', '.']).next() == Some(known)) {

@@ -44,10 +44,30 @@ pub(super) struct Entry {
     pub(super) resource_version: String,
     /// `status.active`
     pub(super) is_active: bool,
-    spec: Value,
+    /// As JSON, which needs less memory than a tree.
+    spec: String,
     metric: Result<ScheduledMetric, String>,
-    /// A time and the next change after it, shared by the autoscalers of the schedule.
-    next_change: Mutex<Option<(Timestamp, Option<Timestamp>)>>,
+    /// Shared by the autoscalers of the schedule.
+    current: Mutex<Option<CurrentValue>>,
+}
+
+/// A value, and the time until which the schedule has it.
+#[derive(Clone, Copy)]
+struct CurrentValue {
+    value: i64,
+    since: Timestamp,
+    /// `None` if no change is known.
+    until: Option<Timestamp>,
+}
+
+impl CurrentValue {
+    fn is_valid_at(&self, now: Timestamp) -> bool {
+        // Without a change within the horizon, search again after an hour.
+        let longest = jiff::SignedDuration::from_hours(1);
+        let ends = |until| now < until;
+        self.since <= now
+            && self.until.map_or_else(|| now.duration_since(self.since) < longest, ends)
+    }
 }
 
 impl Entry {
@@ -56,7 +76,8 @@ impl Entry {
         let spec = data.get_mut("spec").map(Value::take).unwrap_or_default();
         let status = data.get_mut("status").map(Value::take).unwrap_or_default();
         let status: ScalingScheduleStatus = serde_json::from_value(status).unwrap_or_default();
-        let compiled = serde_json::from_value::<ScalingScheduleSpec>(spec.clone())
+        let text = spec.to_string();
+        let compiled = serde_json::from_value::<ScalingScheduleSpec>(spec)
             .map_err(|error| format!("spec: {error}"))
             .and_then(|spec| {
                 ScheduledMetric::new(&spec, settings).map_err(|error| error.to_string())
@@ -65,15 +86,21 @@ impl Entry {
             labels: metadata.labels.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),
             is_active: status.active,
-            spec,
+            spec: text,
             metric: compiled,
-            next_change: Mutex::default(),
+            current: Mutex::default(),
         }
     }
 
     pub(super) fn value_at(&self, now: Timestamp) -> Result<i64, String> {
         let metric = self.metric.as_ref().map_err(Clone::clone)?;
-        metric.value_at(now).map_err(|error| error.to_string())
+        // An invalid entry is an error on its days only.
+        let is_valid = metric.problems().is_empty();
+        let current = self.current.lock().filter(|current| is_valid && current.is_valid_at(now));
+        match current {
+            Some(current) => Ok(current.value),
+            None => metric.value_at(now).map_err(|error| error.to_string()),
+        }
     }
 
     /// Whether the schedule is active. `None` if it can't be evaluated.
@@ -83,18 +110,14 @@ impl Entry {
 
     pub(super) fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let metric = self.metric.as_ref().ok()?;
-        let mut known = self.next_change.lock();
-        if let Some((since, next)) = *known
-            && since <= now
-            && next.is_none_or(|next| now < next)
-            // Without a change within the horizon, search again after an hour.
-            && (next.is_some() || now.duration_since(since) < jiff::SignedDuration::from_hours(1))
-        {
-            return next;
+        let mut current = self.current.lock();
+        if let Some(current) = current.filter(|current| current.is_valid_at(now)) {
+            return current.until;
         }
-        let next = metric.next_change(now).ok()?.map(|change| change.at);
-        *known = Some((now, next));
-        next
+        let until = metric.next_change(now).ok()?.map(|change| change.at);
+        let value = metric.valid_value_at(now);
+        *current = Some(CurrentValue { value, since: now, until });
+        until
     }
 }
 

@@ -20,6 +20,9 @@ pub use provider::ScheduleProvider;
 
 use self::cache::{Cache, Health};
 
+/// The maximum length of a problem in an error: it quotes the schedule.
+const MAX_PROBLEM_CHARS: usize = 300;
+
 /// Returns the current time, which tests control.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
@@ -72,7 +75,10 @@ impl Schedules {
             });
         };
         let value = entry.value_at(now);
-        let invalid = |problem| NoScheduleValue::Invalid { key: key.clone(), problem };
+        let invalid = |problem: String| {
+            let problem = problem.chars().take(MAX_PROBLEM_CHARS).collect();
+            NoScheduleValue::Invalid { key: key.clone(), problem }
+        };
         value.map(|value| (value, now)).map_err(invalid)
     }
 

@@ -4,12 +4,11 @@
 //! doesn't cover failures: if a shared query fails, single queries are sent for a while.
 
 mod demand;
-mod stats;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher, Hash, RandomState},
     sync::Arc,
     time::Duration,
@@ -28,8 +27,6 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use self::demand::Demand;
-pub use self::stats::QueryCounts;
-pub(super) use self::stats::Stats;
 
 /// The maximum number of groups with a shared query. Clients of the adapter can request any
 /// selector.
@@ -279,4 +276,46 @@ impl Drop for BarOnDrop<'_> {
 fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+/// The queries of a rule of custom metrics since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryCounts {
+    /// The rule, such as `rules[0]`.
+    pub rule: String,
+    pub server: String,
+    /// Queries for the objects of one request.
+    pub single: u64,
+    /// Queries for all objects of a namespace.
+    pub shared: u64,
+    /// Requests that used the result of an earlier shared query.
+    pub reused: u64,
+}
+
+/// A rule by its position in the file, and the name of its server.
+type RuleKey = (usize, String);
+
+#[derive(Default)]
+pub(super) struct Stats(Mutex<BTreeMap<RuleKey, QueryCounts>>);
+
+impl Stats {
+    /// Adds one to a count.
+    pub(super) fn count(
+        &self,
+        (index, server): (usize, &str),
+        field: impl Fn(&mut QueryCounts) -> &mut u64,
+    ) {
+        let mut counts = self.0.lock();
+        let key = (index, server.to_owned());
+        let counts = counts.entry(key).or_insert_with(|| QueryCounts {
+            rule: format!("rules[{index}]"),
+            server: server.to_owned(),
+            ..QueryCounts::default()
+        });
+        *field(counts) += 1;
+    }
+
+    pub(super) fn all(&self) -> Vec<QueryCounts> {
+        self.0.lock().values().cloned().collect()
+    }
 }
