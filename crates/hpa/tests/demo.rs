@@ -170,7 +170,10 @@ fn printed_scenario_can_be_run() {
 #[test]
 fn invalid_scenario_is_rejected_with_its_error() {
     for (scenario, expected) in [
-        ("workloads: [{name: web, profile: {cpu: 1}}]", "line 1, column 35: workloads[0].profile.cpu: unknown field"),
+        (
+            "workloads: [{name: web, profile: {cpu: 1}}]",
+            "line 1, column 35: workloads[0].profile.cpu: unknown field",
+        ),
         ("duration: soon", "\"soon\" is not a duration"),
         ("workloads: [{name: web}, {name: web}]", "workloads[1].name: is a duplicate"),
         ("faults: [{effect: {}}]", "faults[0]: fault"),
