@@ -102,3 +102,41 @@ fn list_path(api: TargetApi, namespace: &str) -> String {
     let (group, resource) = (api.api_version(), hpa_crd::PLURAL);
     format!("/apis/{group}/namespaces/{}/{resource}", escape(namespace))
 }
+
+/// The autoscaler of this name among objects from files, or the only one. The name can have a
+/// namespace.
+pub(crate) fn find_in_files<'a>(
+    objects: impl Iterator<Item = &'a Value>,
+    name: Option<&str>,
+) -> anyhow::Result<&'a Value> {
+    let (namespace, name) = match name.map(|name| name.split_once('/').unwrap_or(("", name))) {
+        Some((namespace, name)) => (namespace, Some(name)),
+        None => ("", None),
+    };
+    let found: Vec<&Value> = objects
+        .filter(|object| text(object, "/kind") == hpa_crd::KIND)
+        .filter(|object| name.is_none_or(|name| text(object, "/metadata/name") == name))
+        .filter(|object| is_in(object, namespace))
+        .collect();
+    match found.as_slice() {
+        [only] => Ok(only),
+        [] => bail!("the files have no such HorizontalPodAutoscaler"),
+        several => {
+            let names: Vec<_> = several.iter().map(|object| describe(object)).collect();
+            bail!("the files have several autoscalers, name one: {}", names.join(", "))
+        }
+    }
+}
+
+/// Whether an object is in a namespace. Manifests may leave it out.
+pub(crate) fn is_in(object: &Value, namespace: &str) -> bool {
+    let own = text(object, "/metadata/namespace");
+    own.is_empty() || namespace.is_empty() || own == namespace
+}
+
+/// Kind, namespace and name.
+pub(crate) fn describe(object: &Value) -> String {
+    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    format!("{} {namespace}{slash}{name}", text(object, "/kind"))
+}

@@ -1,6 +1,6 @@
 //! Clients for commands that take the flags of kubectl.
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use hpa_calc::similar::is_similar;
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
 use hpa_metrics::describe;
@@ -36,6 +36,32 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     let user_agent = version::user_agent();
     let config = ClientConfig { source, overrides, api: limits, metrics: limits, user_agent };
     Ok(Clients::new(&config).await?)
+}
+
+/// The objects of a page of a list.
+const PAGE_SIZE: usize = 500;
+
+/// Runs the requests of a command on this thread.
+pub(crate) fn block_on<T>(requests: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("unable to start the runtime")?.block_on(requests)
+}
+
+/// Lists all objects at a path, which can have a query, in pages.
+pub(crate) async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let path = format!("{path}{separator}limit={PAGE_SIZE}");
+    let (mut objects, mut token) = (Vec::new(), String::new());
+    loop {
+        let mut page: Value = get(client, &format!("{path}{token}")).await?;
+        if let Some(Value::Array(items)) = page.get_mut("items") {
+            objects.append(items);
+        }
+        match text(&page, "/metadata/continue") {
+            "" => return Ok(objects),
+            next => token = format!("&continue={}", escape(next)),
+        }
+    }
 }
 
 /// Gets an object or a list by its path. The error is the API server's message, or the reason why

@@ -80,11 +80,10 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse_or_exit();
     let failure = match &command {
         #[cfg(feature = "demo")]
-        Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
-        Command::Forecast(_) => ExitCode::from(forecast::EXIT_CANNOT_RUN),
-        Command::Lint(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
-        Command::Recommend(_) => ExitCode::from(recommend::EXIT_CANNOT_RUN),
-        Command::Status(_) => ExitCode::from(status::EXIT_CANNOT_RUN),
+        Command::Demo(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
+        Command::Forecast(_) | Command::Lint(_) | Command::Recommend(_) | Command::Status(_) => {
+            ExitCode::from(lint::EXIT_CANNOT_RUN)
+        }
         _ => ExitCode::FAILURE,
     };
     let logs = matches!(command, Command::Run(_) | Command::Adapter(_));

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use hpa_calc::{Inputs, Readings};
 use hpa_collectors::{
     Compat,
@@ -19,11 +19,11 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use crate::{
-    args::{ScalingScheduleArguments, SourceArguments},
+    args::SourceArguments,
     cached_pods::{CachedPods, FetchedPods},
     collectors::{self, Collectors, Scope},
     prometheus_metrics::RequestMetrics,
-    rules_provider, terminal,
+    rules_provider, scaling_schedules, terminal,
 };
 
 /// Time limit for the first lists of autoscalers, pods and schedules. After it, their metrics fail
@@ -64,7 +64,14 @@ impl MetricReader {
             Arc::new(CachedPods(pods.clone())),
         );
         let rules = rules.await?;
-        let schedules = schedules(&arguments.schedules, clients, scope.namespace.as_deref())?;
+        let schedules = scaling_schedules::start(
+            &arguments.schedules,
+            Compat::Off,
+            clients.api.clone(),
+            scope.namespace.iter().cloned().collect(),
+            Arc::new(Timestamp::now),
+            |_| {},
+        )?;
         let collectors = start_collectors(arguments, clients, scope)?;
         let mut sources: Vec<Arc<dyn MetricSource>> = Vec::new();
         if let Some(collectors) = &collectors {
@@ -112,26 +119,6 @@ impl MetricReader {
             schedules.listed().await;
         }
     }
-}
-
-/// Starts the watches of schedules, if they are on.
-fn schedules(
-    arguments: &ScalingScheduleArguments,
-    clients: &Clients,
-    namespace: Option<&str>,
-) -> anyhow::Result<Option<Arc<Schedules>>> {
-    if !arguments.scaling_schedule {
-        return Ok(None);
-    }
-    arguments.defaults.check().map_err(|error| anyhow!(error))?;
-    let settings = arguments.defaults.settings(Compat::Off);
-    let schedules = Arc::new(Schedules::new(settings, Arc::new(Timestamp::now)));
-    tokio::spawn({
-        let (schedules, client) = (schedules.clone(), clients.api.clone());
-        let namespaces: Vec<_> = namespace.map(str::to_owned).into_iter().collect();
-        async move { schedules.watch(client, &namespaces, |_| {}).await }
-    });
-    Ok(Some(schedules))
 }
 
 /// Starts the watches of collectors, if they are on.

@@ -14,11 +14,8 @@ use crate::{
     args::{RecommendArguments, RecommendationFormat},
     lint,
     simulate::{Progress, load},
-    terminal::{escape_line, print, print_json},
+    terminal::{self, escape_line, print, print_json},
 };
-
-/// Exit status if a scenario could not be read.
-pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
 
 /// The header of the table in Markdown.
 const MARKDOWN: &str = "\
@@ -40,10 +37,7 @@ pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
         let separator = if index > 0 { "\n" } else { "" };
         match arguments.output {
             RecommendationFormat::Text => print(&format!("{separator}{}", text(base, &found)))?,
-            RecommendationFormat::Json => {
-                let text = serde_json::to_string_pretty(&found).context("unable to write JSON")?;
-                print_json(&(text + "\n"))?;
-            }
+            RecommendationFormat::Json => print_json(&terminal::json(&found)?)?,
             RecommendationFormat::Patch => {
                 let patch = found.suggested.as_ref().map(|one| format!("{}\n", one.patch));
                 print_json(&patch.unwrap_or_default())?;

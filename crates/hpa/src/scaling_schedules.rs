@@ -1,15 +1,18 @@
-//! Scaling schedules in the controller's process: `hpa run --scaling-schedule`.
+//! Scaling schedules as metrics: `--scaling-schedule`.
 
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use futures::FutureExt;
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_collectors::schedules::Compat;
-use hpa_collectors::schedules::source::{ScheduleClient, Schedules, schedules_of};
+use hpa_collectors::schedules::{
+    Compat,
+    source::{Now, ScheduleClient, ScheduleKey, Schedules, schedules_of},
+};
 use hpa_controller::{Dependencies, KnownMetricChanges, Options};
 use hpa_lease::LeaderTask;
 use jiff::Timestamp;
+use kube::Client;
 
 use crate::args::ScalingScheduleArguments;
 
@@ -22,29 +25,41 @@ impl KnownMetricChanges for ScheduleChanges {
     }
 }
 
+/// Starts the watch of schedules, if they are on. No namespaces are all namespaces.
+pub(crate) fn start(
+    arguments: &ScalingScheduleArguments,
+    compat: Compat,
+    client: Client,
+    namespaces: Vec<String>,
+    now: Now,
+    on_change: impl Fn(&[ScheduleKey]) + Send + Sync + 'static,
+) -> anyhow::Result<Option<Arc<Schedules>>> {
+    if !arguments.scaling_schedule {
+        return Ok(None);
+    }
+    arguments.defaults.check().map_err(|error| anyhow!(error))?;
+    let schedules = Arc::new(Schedules::new(arguments.defaults.settings(compat), now));
+    let watched = schedules.clone();
+    tokio::spawn(async move { watched.watch(client, &namespaces, on_change).await });
+    Ok(Some(schedules))
+}
+
 /// Adds scaling schedules to a controller, if they are on.
 pub(crate) fn attach(
     arguments: &ScalingScheduleArguments,
     options: &Options,
     dependencies: Dependencies,
 ) -> anyhow::Result<Dependencies> {
-    if !arguments.scaling_schedule {
-        return Ok(dependencies);
-    }
-    arguments.defaults.check().map_err(|error| anyhow!(error))?;
     let clock = dependencies.clock.clone();
-    let settings = arguments.defaults.settings(Compat::Off);
-    let schedules = Arc::new(Schedules::new(settings, Arc::new(move || clock.now())));
-    tokio::spawn({
-        let (schedules, trigger) = (schedules.clone(), dependencies.trigger.clone());
-        let (client, namespaces) = (dependencies.clients.api.clone(), options.namespaces.clone());
-        async move {
-            let on_change = |changed: &[_]| {
-                trigger.reconcile_where(|hpa| schedules_of(hpa).any(|key| changed.contains(&key)));
-            };
-            schedules.watch(client, &namespaces, on_change).await;
-        }
-    });
+    let trigger = dependencies.trigger.clone();
+    let on_change = move |changed: &[_]| {
+        trigger.reconcile_where(|hpa| schedules_of(hpa).any(|key| changed.contains(&key)));
+    };
+    let (client, namespaces) = (dependencies.clients.api.clone(), options.namespaces.clone());
+    let now = Arc::new(move || clock.now());
+    let Some(schedules) = start(arguments, Compat::Off, client, namespaces, now, on_change)? else {
+        return Ok(dependencies);
+    };
     let mut leader_tasks = dependencies.leader_tasks;
     leader_tasks.push(status_writer(schedules.clone()));
     Ok(Dependencies {

@@ -7,6 +7,9 @@ use std::{
 
 use anyhow::Context;
 use hpa_calc::explain::one_line;
+use serde::Serialize;
+
+use crate::args::ReportFormat;
 
 /// Prints a text. Control characters except line ends and tabs are escaped.
 ///
@@ -19,6 +22,27 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Prints JSON, with the characters escaped that [`print()`] escapes.
 pub(crate) fn print_json(text: &str) -> anyhow::Result<()> {
     write(escape_json(text).as_bytes())
+}
+
+/// Prints a report in a format. `text` gets whether to use colors, and must escape all text from a
+/// cluster.
+pub(crate) fn print_report(
+    format: ReportFormat,
+    report: &impl Serialize,
+    text: impl FnOnce(bool) -> String,
+) -> anyhow::Result<()> {
+    match format {
+        ReportFormat::Json => print_json(&json(report)?),
+        ReportFormat::Yaml => {
+            print(&serde_saphyr::to_string(report).context("unable to write YAML")?)
+        }
+        ReportFormat::Text => print_colored(&text(has_color())),
+    }
+}
+
+/// Indented JSON with a line end.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("unable to write JSON")? + "\n")
 }
 
 /// Prints a text with escape sequences for colors. The caller must pass all text from a cluster
@@ -44,6 +68,28 @@ pub(crate) fn warn(text: impl fmt::Display) {
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Aligns the first column left and the others right.
+pub(crate) fn aligned(rows: &[Vec<String>], separator: &str) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let line = cells.collect::<Vec<_>>().join(separator);
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
 }
 
 /// Whether to color standard output. See <https://no-color.org>.
@@ -88,6 +134,13 @@ fn is_directional(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = |first: &str, second: &str| vec![first.to_owned(), second.to_owned()];
+        let text = aligned(&[row("HPA", "N"), row("w", "100"), row("x", "")], "  ");
+        assert_eq!(text, "HPA    N\nw    100\nx\n");
+    }
 
     #[test]
     fn control_characters_are_visible() {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{VersionArguments, VersionFormat},
+    args::{ReportFormat, VersionArguments},
     terminal,
 };
 
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &VersionArguments) -> anyhow::Result<()> {
     terminal::print(&text)
 }
 
-fn render(build: &BuildInfo, format: VersionFormat) -> anyhow::Result<String> {
+fn render(build: &BuildInfo, format: ReportFormat) -> anyhow::Result<String> {
     let features: Vec<_> =
         FEATURES.iter().filter(|(_, enabled)| *enabled).map(|(name, _)| *name).collect();
     // The names are those of `kubectl version -o json`.
@@ -38,7 +38,7 @@ fn render(build: &BuildInfo, format: VersionFormat) -> anyhow::Result<String> {
         "features": features,
     });
     Ok(match format {
-        VersionFormat::Text => format!(
+        ReportFormat::Text => format!(
             "hpa {}\nGit commit: {}\nBuild date: {}\nPlatform:   {}\nFeatures:   {}\n",
             build.version,
             build.revision,
@@ -46,10 +46,8 @@ fn render(build: &BuildInfo, format: VersionFormat) -> anyhow::Result<String> {
             platform(),
             if features.is_empty() { "none".to_owned() } else { features.join(", ") },
         ),
-        VersionFormat::Json => {
-            serde_json::to_string_pretty(&value).context("unable to write JSON")? + "\n"
-        }
-        VersionFormat::Yaml => serde_saphyr::to_string(&value).context("unable to write YAML")?,
+        ReportFormat::Json => terminal::json(&value)?,
+        ReportFormat::Yaml => serde_saphyr::to_string(&value).context("unable to write YAML")?,
     })
 }
 
@@ -123,13 +121,13 @@ mod tests {
     fn every_output_has_revision_and_date() {
         let build = from_build_script(REVISION, "1780000000");
         let json: Value =
-            serde_json::from_str(&render(&build, VersionFormat::Json).unwrap()).unwrap();
+            serde_json::from_str(&render(&build, ReportFormat::Json).unwrap()).unwrap();
         assert_eq!(json["gitCommit"], REVISION);
         assert_eq!(json["buildDate"], "2026-05-28T20:26:40Z");
         let yaml: Value =
-            serde_saphyr::from_str(&render(&build, VersionFormat::Yaml).unwrap()).unwrap();
+            serde_saphyr::from_str(&render(&build, ReportFormat::Yaml).unwrap()).unwrap();
         assert_eq!(yaml, json);
-        let text = render(&build, VersionFormat::Text).unwrap();
+        let text = render(&build, ReportFormat::Text).unwrap();
         assert!(text.starts_with(&format!("hpa {}\n", build.version)), "{text}");
         assert!(text.contains(REVISION) && text.contains("2026-05-28T20:26:40Z"), "{text}");
     }

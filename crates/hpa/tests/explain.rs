@@ -76,7 +76,7 @@ fn changed(replicas: i64, metric: Value, change: impl FnOnce(&mut Vec<Value>)) -
 }
 
 #[tokio::test]
-async fn says_what_holds_the_replicas_and_what_would_change_it() {
+async fn report_has_the_limit_and_the_next_change() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
     cluster
         .expect(&[
@@ -89,7 +89,7 @@ async fn says_what_holds_the_replicas_and_what_would_change_it() {
 }
 
 #[tokio::test]
-async fn says_which_bound_or_policy_limits() {
+async fn limiting_bound_or_policy_is_named() {
     Cluster::new(web(10, vec![objects::cpu_metric(30)]))
         .await
         .expect(&[
@@ -149,7 +149,7 @@ async fn unknown_history_is_reported_when_stabilization_holds() {
 }
 
 #[tokio::test]
-async fn names_pods_that_do_not_count() {
+async fn uncounted_pods_are_named() {
     let pods = |all: &mut Vec<Value>| {
         all[3]["status"]["phase"] = json!("Pending");
         all[4]["status"]["phase"] = json!("Failed");
@@ -175,7 +175,7 @@ async fn names_pods_that_do_not_count() {
 }
 
 #[tokio::test]
-async fn names_foreign_pods_and_missing_requests() {
+async fn foreign_pods_and_missing_requests_are_named() {
     let foreign = |all: &mut Vec<Value>| {
         let mut job = objects::pod("job", 0);
         job["metadata"]["labels"] = json!({ "app": "web" });
@@ -197,7 +197,7 @@ async fn names_foreign_pods_and_missing_requests() {
 }
 
 #[tokio::test]
-async fn says_what_is_wrong_with_the_target() {
+async fn unusable_target_is_explained() {
     let missing = |all: &mut Vec<Value>| {
         all.remove(0);
     };
@@ -232,7 +232,7 @@ async fn says_what_is_wrong_with_the_target() {
 }
 
 #[tokio::test]
-async fn says_which_metric_fails_and_what_that_blocks() {
+async fn failing_metric_and_its_effect_are_named() {
     let metrics =
         vec![objects::cpu_metric(200), objects::external_metric(SettableMetrics::MISSING, "1")];
     Cluster::new(web(4, metrics))
@@ -246,7 +246,7 @@ async fn says_which_metric_fails_and_what_that_blocks() {
 }
 
 #[tokio::test]
-async fn says_that_a_rolling_update_counts_surplus_pods() {
+async fn surplus_pods_of_a_rolling_update_are_reported() {
     let surge = |all: &mut Vec<Value>| all[0]["status"]["replicas"] = json!(5);
     Cluster::new(changed(4, objects::external_metric("queue", "8"), surge))
         .await
@@ -255,7 +255,7 @@ async fn says_that_a_rolling_update_counts_surplus_pods() {
 }
 
 #[tokio::test]
-async fn pause_counts_only_for_a_controller_that_heeds_it() {
+async fn pause_counts_only_if_the_controller_supports_it() {
     let pause = |all: &mut Vec<Value>| {
         all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
     };
@@ -604,8 +604,8 @@ async fn dead_controller_scales_nothing() {
                   shop/hpa";
     cluster.expect(&[&format!("{dead}shop/hpa for "), advice]).await;
     let all = cluster.explain(&["-A"]).await;
-    let first =
-        "No controller acts on 1 autoscaler: no controller has renewed the lease shop/hpa for ";
+    let first = "No controller acts on 1 autoscaler (shop/web): no controller has renewed the lease \
+                 shop/hpa for ";
     assert!(all.starts_with(first), "{all}");
     let cluster = held("kube-controller-manager", &[built_in(old)]).await;
     cluster.expect(&[&format!("{dead}kube-system/kube-controller-manager for ")]).await;
@@ -624,6 +624,23 @@ async fn dead_controller_scales_nothing() {
         let all = held(manager, leases).await.explain(&["-A"]).await;
         assert!(!all.contains("has renewed"), "{manager}: {all}");
     }
+}
+
+#[tokio::test]
+async fn autoscaler_of_another_controller_is_named() {
+    let mut objects = controlled_by("hpa-controller:shop/hpa");
+    let mut other = objects[1].clone();
+    other["metadata"]["name"] = json!("other");
+    other["metadata"]["managedFields"][0]["manager"] = json!("kube-controller-manager");
+    objects.extend([other, lease("shop", "hpa", jiff::Timestamp::now())]);
+    let cluster = Cluster::new(objects).await;
+    let all = cluster.explain(&["-A"]).await;
+    let expected = "Several controllers stored the statuses: hpa-controller:shop/hpa (shop/web), \
+                    kube-controller-manager (shop/other). hpa status says more.\n";
+    assert!(all.starts_with(expected), "{all}");
+    let (status, ..) = cluster.run(env!("CARGO_BIN_EXE_hpa"), &["status"]).await;
+    let line = status.lines().find(|line| line.contains("kube-controller-manager stored"));
+    assert!(line.is_some_and(|line| line.ends_with("shop/other")), "{status}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ mod serving;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Server,
     TokenAuthenticator, Version,
@@ -17,10 +17,7 @@ use hpa_adapter::{
     server::ServerOptions,
 };
 use hpa_collectors::collection::AutoscalerGroup;
-use hpa_collectors::{
-    collection::CollectionProvider,
-    schedules::source::{ScheduleProvider, Schedules},
-};
+use hpa_collectors::{collection::CollectionProvider, schedules::source::ScheduleProvider};
 use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
 use hpa_lease::LeaderTask;
 use hpa_metrics::{ApiGroups, DiscoveryMapper, KubeObjects, MetricSource, ResourceMapper, Routed};
@@ -146,17 +143,15 @@ impl Sources {
         arguments: &AdapterArguments,
         clients: &KubeClients,
     ) -> anyhow::Result<()> {
-        let flags = &arguments.schedules;
-        if !flags.scaling_schedule {
-            return Ok(());
-        }
-        flags.defaults.check().map_err(|error| anyhow!(error))?;
-        let settings = flags.defaults.settings(arguments.compat.collectors());
-        let schedules = Arc::new(Schedules::new(settings, Arc::new(Timestamp::now)));
-        tokio::spawn({
-            let (schedules, client) = (schedules.clone(), clients.lister.clone());
-            async move { schedules.watch(client, &[], |_| {}).await }
-        });
+        let schedules = scaling_schedules::start(
+            &arguments.schedules,
+            arguments.compat.collectors(),
+            clients.lister.clone(),
+            Vec::new(),
+            Arc::new(Timestamp::now),
+            |_| {},
+        )?;
+        let Some(schedules) = schedules else { return Ok(()) };
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
         self.sources.push(Arc::new(ScheduleProvider::new(schedules)));
         Ok(())

@@ -54,7 +54,7 @@ pub(crate) use self::{
     kubectl::KubectlArguments,
     lease::LeaseArguments,
     lint::{LintArguments, LintFormat},
-    program::{CompletionsArguments, ManArguments, VersionArguments, VersionFormat},
+    program::{CompletionsArguments, ManArguments, VersionArguments},
     prometheus::{DEFAULT_URL, PrometheusArguments, RulesFileArguments, SharingArguments},
     recommend::{RecommendArguments, RecommendationFormat},
     replay::{PastArguments, ReplayArguments},
@@ -150,107 +150,41 @@ impl Arguments {
     }
 }
 
-/// The flags that `-h` shows, by command. All flags of other commands fit on a screen.
-const MAIN_FLAGS: [(&str, &[&str]); 17] = [
-    ("demo", &["scenario", "print-scenario", "speed", "for", "hold", "metrics-address"]),
+/// The flags that `-h` shows, by command, separated by spaces. All flags of other commands fit on a screen.
+const MAIN_FLAGS: [(&str, &str); 17] = [
+    ("demo", "scenario print-scenario speed for hold metrics-address"),
     (
         "run",
-        &[
-            "dry-run",
-            "namespace",
-            "kubeconfig",
-            "metrics-config",
-            "prometheus-url",
-            "collectors",
-            "scaling-schedule",
-            "leader-elect",
-            "debug-port",
-            "log-level",
-        ],
+        "dry-run namespace kubeconfig metrics-config prometheus-url collectors \
+         scaling-schedule leader-elect debug-port log-level",
     ),
     (
         "adapter",
-        &[
-            "config",
-            "prometheus-url",
-            "collectors",
-            "scaling-schedule",
-            "secure-port",
-            "tls-cert-file",
-            "lister-kubeconfig",
-            "compat",
-            "log-level",
-        ],
+        "config prometheus-url collectors scaling-schedule secure-port tls-cert-file \
+         lister-kubeconfig compat log-level",
     ),
-    ("shadow-report", &["for", "namespace", "kubeconfig", "context", "log-level"]),
+    ("shadow-report", "for namespace kubeconfig context log-level"),
     (
         "explain",
-        &[
-            "namespace",
-            "all-namespaces",
-            "filename",
-            "output",
-            "watch",
-            "since",
-            "autoscaler-api",
-            "context",
-            "metrics-config",
-            "prometheus-url",
-        ],
+        "namespace all-namespaces filename output watch since autoscaler-api context \
+         metrics-config prometheus-url",
     ),
-    (
-        "dashboard",
-        &[
-            "port",
-            "no-open",
-            "namespace",
-            "context",
-            "controller-url",
-            "metrics-config",
-            "prometheus-url",
-        ],
-    ),
-    ("status", &["namespace", "output", "context", "kubeconfig", "controller-url"]),
-    (
-        "lint",
-        &[
-            "all-namespaces",
-            "namespace",
-            "output",
-            "warnings-as-notes",
-            "context",
-            "metrics-config",
-        ],
-    ),
-    ("simulate", &["output", "html", "svg", "steps"]),
-    ("recommend", &["output", "candidates", "seeds", "max-risk"]),
-    (
-        "replay",
-        &["prometheus-url", "namespace", "since", "until", "filename", "output", "html", "context"],
-    ),
+    ("dashboard", "port no-open namespace context controller-url metrics-config prometheus-url"),
+    ("status", "namespace output context kubeconfig controller-url"),
+    ("lint", "all-namespaces namespace output warnings-as-notes context metrics-config"),
+    ("simulate", "output html svg steps"),
+    ("recommend", "output candidates seeds max-risk"),
+    ("replay", "prometheus-url namespace since until filename output html context"),
     (
         "forecast",
-        &[
-            "file",
-            "prometheus-url",
-            "target",
-            "pod-startup",
-            "time-zone",
-            "namespace",
-            "since",
-            "output",
-            "html",
-            "context",
-        ],
+        "file prometheus-url target pod-startup time-zone namespace since output html \
+         context",
     ),
-    ("rules check", &["prometheus-url", "connect", "kubeconfig", "context"]),
-    (
-        "rules explain",
-        &["config", "namespace", "name", "selector", "prometheus-url", "connect", "kubeconfig"],
-    ),
-    ("rules compare", &["left", "right", "tolerance", "kubeconfig", "context"]),
-    ("schedule preview", &["from", "output", "compat"]),
-    ("convert", &["filename", "to", "output"]),
+    ("rules check", "prometheus-url connect kubeconfig context"),
+    ("rules explain", "config namespace name selector prometheus-url connect kubeconfig"),
+    ("rules compare", "left right tolerance kubeconfig context"),
+    ("schedule preview", "from output compat"),
+    ("convert", "filename to output"),
 ];
 
 /// The longest help text of a flag in `-h`, in characters.
@@ -264,7 +198,7 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
     let command = command.mut_args(|argument| {
         let name = argument.get_long().unwrap_or_default().to_owned();
         let is_main = argument.is_positional()
-            || flags.is_none_or(|(_, flags)| flags.contains(&&*name))
+            || flags.is_none_or(|(_, flags)| flags.split(' ').any(|flag| flag == name))
             || name == "help";
         let help = argument.get_help().map(|help| short_help(&help.to_string()));
         let has_value = argument.get_action().takes_values();

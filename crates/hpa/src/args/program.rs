@@ -1,7 +1,9 @@
 //! Commands about the program itself.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::Shell;
+
+use super::ReportFormat;
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -50,14 +52,6 @@ Examples:
 #[command(after_help = VERSION_EXAMPLES)]
 pub(crate) struct VersionArguments {
     /// Output format
-    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
-    pub(crate) format: VersionFormat,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum VersionFormat {
-    #[default]
-    Text,
-    Json,
-    Yaml,
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: ReportFormat,
 }

@@ -370,7 +370,7 @@ fn main_flags_exist() {
         for name in path.split(' ') {
             command = command.find_subcommand(name).expect(path);
         }
-        for flag in flags {
+        for flag in flags.split(' ') {
             let has_flag = |argument: &clap::Arg| argument.get_long() == Some(flag);
             assert!(command.get_arguments().any(has_flag), "{path} --{flag}");
         }

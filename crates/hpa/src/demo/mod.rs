@@ -24,8 +24,6 @@ use crate::{args::DemoArguments, terminal};
 /// The built-in scenario.
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");
 
-/// Exit status if the demo can't run.
-pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
 /// Exit status after a signal, as shells report SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
 

@@ -48,21 +48,14 @@ pub(super) async fn run(
     problems.sort_by(|left, right| {
         (left.state, &left.autoscaler).cmp(&(right.state, &right.autoscaler))
     });
-    let managers = all.iter().filter_map(|autoscaler| autoscaler.manager.as_deref());
-    let idle = idle::of_all(&client, &arguments.controller, managers).await;
-    if let ReportFormat::Text = arguments.output {
-        let lines = idle.iter().map(|line| escape_line(line) + "\n");
-        return terminal::print(&(lines.collect::<String>() + &text(&problems, all.len())));
+    let idle = idle::of_all(&client, &arguments.controller, &all).await;
+    if arguments.output != ReportFormat::Text {
+        idle.iter().for_each(terminal::warn);
     }
-    for line in &idle {
-        terminal::warn(line);
-    }
-    match arguments.output {
-        ReportFormat::Json => {
-            terminal::print_json(&(serde_json::to_string_pretty(&problems)? + "\n"))
-        }
-        _ => terminal::print(&serde_saphyr::to_string(&problems)?),
-    }
+    terminal::print_report(arguments.output, &problems, |_| {
+        let lines: String = idle.iter().map(|line| escape_line(line) + "\n").collect();
+        terminal::escape_control(&(lines + &text(&problems, all.len())))
+    })
 }
 
 fn text(problems: &[Problem], count: usize) -> String {

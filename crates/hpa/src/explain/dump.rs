@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pod, ReadError, Reading, Readings,
     Scale, ScaleReadError, SelectedPods, Selector, Settings,
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::subject::{StatusController, Subject, usable_selector};
 use crate::{
+    autoscaler_name::{self, describe, is_in},
     debug_client::Unavailable,
     manifests::{self, Manifest, text},
 };
@@ -49,7 +50,7 @@ impl Dump {
         policy: &SettingPolicy,
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
-        let object = self.autoscaler(name)?;
+        let object = autoscaler_name::find_in_files(self.objects.iter(), name)?;
         let controller = StatusController::from_managed_fields(object);
         let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
             .with_context(|| format!("unable to decode {}", describe(object)))?;
@@ -115,28 +116,6 @@ impl Dump {
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.objects.iter().filter(move |object| text(object, "/kind") == kind)
-    }
-
-    fn autoscaler(&self, name: Option<&str>) -> anyhow::Result<&Value> {
-        let (namespace, name) = match name.map(|name| name.split_once('/').unwrap_or(("", name))) {
-            Some((namespace, name)) => (namespace, Some(name)),
-            None => ("", None),
-        };
-        let found: Vec<&Value> = self
-            .of_kind(hpa_crd::KIND)
-            .filter(|object| name.is_none_or(|name| text(object, "/metadata/name") == name))
-            .filter(|object| {
-                namespace.is_empty() || text(object, "/metadata/namespace") == namespace
-            })
-            .collect();
-        match found.as_slice() {
-            [only] => Ok(only),
-            [] => bail!("the files have no such HorizontalPodAutoscaler"),
-            several => {
-                let names: Vec<_> = several.iter().map(|object| describe(object)).collect();
-                bail!("the files have several autoscalers, name one: {}", names.join(", "))
-            }
-        }
     }
 
     /// The scale of the target: a Scale with its name, or the scale derived from the target.
@@ -274,18 +253,6 @@ fn replicas(object: &Value, default: i32, selector: String) -> Scale {
         status_replicas: number("/status/replicas").unwrap_or_default(),
         selector,
     }
-}
-
-/// Whether an object is in a namespace. Manifests may leave it out.
-fn is_in(object: &Value, namespace: &str) -> bool {
-    let own = text(object, "/metadata/namespace");
-    own.is_empty() || namespace.is_empty() || own == namespace
-}
-
-fn describe(object: &Value) -> String {
-    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {namespace}{slash}{name}", text(object, "/kind"))
 }
 
 #[cfg(test)]

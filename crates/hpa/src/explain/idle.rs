@@ -10,6 +10,7 @@ use kube::Client;
 use crate::{
     args::ControllerArguments,
     debug_client::{BUILT_IN, DebugClient, LeaseHolder, LeaseName, Unavailable},
+    status::{ObservedAutoscaler, named},
 };
 
 /// The leases of at most this many field managers are read.
@@ -45,33 +46,50 @@ pub(super) async fn reason(
     expired
 }
 
-/// Sentences about the autoscalers whose controller isn't running. `managers` are the field managers
-/// of all statuses.
-pub(super) async fn of_all<'a>(
+/// Sentences about the autoscalers whose controller isn't running, and about those of each
+/// controller if there are several.
+pub(super) async fn of_all(
     client: &Client,
     location: &ControllerArguments,
-    managers: impl Iterator<Item = &'a str>,
+    autoscalers: &[ObservedAutoscaler],
 ) -> Vec<String> {
-    let mut by_manager = BTreeMap::<&str, usize>::new();
-    for manager in managers {
-        *by_manager.entry(manager).or_default() += 1;
+    let mut by_manager = BTreeMap::<&str, Vec<String>>::new();
+    for ObservedAutoscaler { manager, name, .. } in autoscalers {
+        if let Some(manager) = manager {
+            by_manager.entry(manager).or_default().push(name.clone());
+        }
     }
+    let mut sentences = several(&by_manager);
     let mut by_manager: Vec<_> = by_manager.into_iter().collect();
-    by_manager.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut by_reason = BTreeMap::<String, usize>::new();
-    for (manager, count) in by_manager.into_iter().take(MAX_MANAGERS) {
+    by_manager.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    let mut by_reason = BTreeMap::<String, Vec<String>>::new();
+    for (manager, names) in by_manager.into_iter().take(MAX_MANAGERS) {
         if let Some(reason) = reason(client, location, manager).await {
-            *by_reason.entry(reason).or_default() += count;
+            by_reason.entry(reason).or_default().extend(names);
         }
     }
     if by_reason.is_empty() || is_working(client, location).await {
+        return sentences;
+    }
+    sentences.extend(by_reason.into_iter().map(|(reason, names)| {
+        let autoscalers = counted(names.len(), "autoscaler");
+        let names = named(&names);
+        format!("No controller acts on {autoscalers} ({names}): {reason}. hpa status says more.")
+    }));
+    sentences
+}
+
+/// A sentence if several controllers stored statuses.
+fn several(by_manager: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
+    if by_manager.len() < 2 {
         return Vec::new();
     }
-    let sentence = |(reason, count)| {
-        let autoscalers = counted(count, "autoscaler");
-        format!("No controller acts on {autoscalers}: {reason}. hpa status says more.")
-    };
-    by_reason.into_iter().map(sentence).collect()
+    let each = by_manager.iter().map(|(manager, names)| format!("{manager} ({})", named(names)));
+    let each: Vec<_> = each.collect();
+    vec![format!(
+        "Several controllers stored the statuses: {}. hpa status says more.",
+        each.join(", ")
+    )]
 }
 
 /// Whether a controller without the lease works, by the debug API of the flags.

@@ -31,7 +31,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::{
-    idle, rules,
+    idle, rules, served,
     subject::{StatusController, Subject, usable_selector},
 };
 use crate::{
@@ -48,7 +48,6 @@ use crate::{
 
 /// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
-const PAGE_SIZE: usize = 500;
 /// The shortest period to read from the debug API. It has a value of every metric.
 const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
@@ -74,6 +73,8 @@ pub(super) struct Cluster {
     location: ControllerArguments,
     policy: SettingPolicy,
     since: Option<SignedDuration>,
+    /// Whether flags configure sources of metrics beside the metrics APIs.
+    has_sources: bool,
 }
 
 impl Cluster {
@@ -109,6 +110,7 @@ impl Cluster {
             location: arguments.controller.clone(),
             policy: setting_policy(&arguments.autoscaling),
             since: arguments.since,
+            has_sources: sources.has_any(),
         })
     }
 
@@ -167,8 +169,9 @@ impl Cluster {
         let forecasts = past.as_ref().map(|past| past.forecasts.as_slice()).unwrap_or_default();
         fill_forecasts(&mut inputs, forecasts);
         let rules = self.metrics.rules();
-        let metric_advice =
+        let mut metric_advice =
             rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
+        served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
         Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
     }
 
@@ -280,26 +283,14 @@ impl Cluster {
     async fn pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
         let namespace = escape(&self.autoscaler.namespace);
         let selector = escape(&selector.to_string());
-        let path = format!(
-            "/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&limit={PAGE_SIZE}"
-        );
-        let (mut pods, mut token) = (Vec::new(), String::new());
-        loop {
-            let page: Value = get(&self.client, &format!("{path}{token}"))
-                .await
-                .context("unable to list pods")?;
-            let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
-            for item in items {
-                let pod: Pod = serde_json::from_value(item.clone()).with_context(|| {
-                    format!("unable to decode pod {}", text(item, "/metadata/name"))
-                })?;
-                pods.push(Arc::new(pod));
-            }
-            match text(&page, "/metadata/continue") {
-                "" => return Ok(pods),
-                next => token = format!("&continue={}", escape(next)),
-            }
-        }
+        let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
+        let items = kubectl::list(&self.client, &path).await.context("unable to list pods")?;
+        let decode = |item: Value| {
+            let name = text(&item, "/metadata/name").to_owned();
+            let pod = serde_json::from_value(item);
+            pod.map(Arc::new).with_context(|| format!("unable to decode pod {name}"))
+        };
+        items.into_iter().map(decode).collect()
     }
 
     /// Reads the series of the rules, if there are rules and the relist interval has passed.

@@ -6,12 +6,13 @@ mod idle;
 mod live;
 mod past;
 mod rules;
+mod served;
 mod style;
 mod subject;
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hpa_calc::{Report, Settings};
 use hpa_controller::debug::AutoscalerDetail;
 use serde::Serialize;
@@ -21,6 +22,7 @@ use self::{dump::Dump, live::Cluster, subject::Subject};
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
     controller_options::{setting_policy, settings},
+    kubectl::block_on,
     terminal,
 };
 
@@ -50,14 +52,12 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
         print(&subject, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
     if arguments.all_namespaces {
-        runtime.block_on(all::run(arguments, &settings))?;
+        block_on(all::run(arguments, &settings))?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
-    runtime.block_on(explain(arguments, name, settings))?;
+    block_on(explain(arguments, name, settings))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,18 +109,6 @@ fn print_separator(format: ReportFormat) -> anyhow::Result<()> {
 }
 
 fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<()> {
-    let text = render(subject, arguments, terminal::has_color())?;
-    match arguments.output {
-        ReportFormat::Json => terminal::print_json(&text),
-        ReportFormat::Yaml | ReportFormat::Text => terminal::print_colored(&text),
-    }
-}
-
-fn render(
-    subject: &Subject,
-    arguments: &ExplainHpaArguments,
-    colored: bool,
-) -> anyhow::Result<String> {
     let report = subject.report();
     let output = Output {
         report: &report,
@@ -128,15 +116,10 @@ fn render(
         past: subject.past.as_ref().ok(),
         past_missing: subject.past.as_ref().err().map(ToString::to_string),
     };
-    Ok(match arguments.output {
-        ReportFormat::Json => serde_json::to_string_pretty(&output)? + "\n",
-        ReportFormat::Yaml => serde_saphyr::to_string(&output).context("unable to write YAML")?,
-        ReportFormat::Text => {
-            let (past, source) =
-                (subject.describe_past(arguments.since), subject.describe_source());
-            let text = format!("{report}\n{source}{past}{}\n", subject.controller.sentence());
-            let text = terminal::escape_control(&text);
-            if colored { style::color(&text, &report) } else { text }
-        }
+    terminal::print_report(arguments.output, &output, |has_color| {
+        let (past, source) = (subject.describe_past(arguments.since), subject.describe_source());
+        let text = format!("{report}\n{source}{past}{}\n", subject.controller.sentence());
+        let text = terminal::escape_control(&text);
+        if has_color { style::color(&text, &report) } else { text }
     })
 }

@@ -16,13 +16,11 @@ use jiff::SignedDuration;
 use self::analysis::{Analysis, Subject};
 use crate::{
     args::{ForecastArguments, SimulationFormat},
+    kubectl::block_on,
     replay::{PastLoad, read_load},
     simulate::write,
     terminal,
 };
-
-/// The exit status after an error.
-pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
 
 /// The default time until a pod is ready.
 const DEFAULT_STARTUP: SignedDuration = SignedDuration::from_mins(2);
@@ -89,9 +87,7 @@ fn from_file(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
 }
 
 fn from_prometheus(arguments: &ForecastArguments) -> anyhow::Result<Subject> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
-    let past = runtime.block_on(read_load(&arguments.past))?;
+    let past = block_on(read_load(&arguments.past))?;
     let PastLoad { name, metric, samples, target, startup, hpa, is_custom } = past;
     let mut assumptions = Vec::new();
     let startup = startup.unwrap_or_else(|| {

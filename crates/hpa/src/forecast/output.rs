@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Context;
 use hpa_calc::settings::DOMAIN;
 use hpa_crd::SHORT_NAME;
 use hpa_forecast::{Choice, Comparison, Outcome, Reason, Season, Settings, Verdict};
@@ -15,7 +14,7 @@ use super::{
     analysis::{Analysis, Subject, duration},
     chart,
 };
-use crate::terminal::escape_line;
+use crate::terminal::{self, escape_line};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
 /// Pod-hours that differ by a smaller share are equal. A lower target can cost much more at once, if
@@ -28,7 +27,7 @@ pub(super) fn text(analysis: &Analysis) -> String {
         let _ = writeln!(text, "{line}");
     }
     for (title, rows) in tables(analysis) {
-        let _ = write!(text, "\n{title}\n\n{}", aligned(&rows));
+        let _ = write!(text, "\n{title}\n\n{}", terminal::aligned(&rows, "   "));
     }
     if let Some(setting) = setting(analysis) {
         let _ = writeln!(text, "\nRecommended setting: {setting}");
@@ -285,27 +284,6 @@ fn helps(reason: Reason) -> &'static str {
     }
 }
 
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        let line = cells.collect::<Vec<_>>().join("   ");
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Output<'a> {
@@ -350,7 +328,7 @@ pub(super) fn json(analysis: &Analysis) -> anyhow::Result<String> {
             .collect(),
         assumptions: &subject.assumptions,
     };
-    Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+    terminal::json(&output)
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use super::metric::used_metrics;
 use crate::{
-    args::PastArguments, autoscaler_name::AutoscalerName, convert::fields_to_annotations, kubectl,
-    manifests,
+    args::PastArguments,
+    autoscaler_name::{AutoscalerName, find_in_files},
+    convert::fields_to_annotations,
+    kubectl, manifests,
 };
 
 pub(super) struct Autoscaler {
@@ -98,19 +100,7 @@ async fn from_cluster(arguments: &PastArguments) -> anyhow::Result<(Value, Clien
 /// Reads manifests and returns the autoscaler with the given name, or the only one.
 fn from_files(arguments: &PastArguments) -> anyhow::Result<Value> {
     let all = manifests::read(&arguments.filename)?;
-    let wanted = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
-    let found: Vec<_> = all
-        .into_iter()
-        .filter(|one| one.kind() == hpa_crd::KIND)
-        .filter(|one| {
-            wanted.is_none_or(|name| manifests::text(&one.object, "/metadata/name") == name)
-        })
-        .collect();
-    match found.as_slice() {
-        [one] => Ok(one.object.clone()),
-        [] => bail!("the files have no such HorizontalPodAutoscaler"),
-        _ => bail!("the files have several autoscalers: name one"),
-    }
+    find_in_files(all.iter().map(|one| &one.object), arguments.name.as_deref()).cloned()
 }
 
 #[cfg(test)]

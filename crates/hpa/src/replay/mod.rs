@@ -38,6 +38,7 @@ pub(crate) use self::{
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
+    kubectl::block_on,
     simulate, terminal,
 };
 
@@ -46,9 +47,7 @@ const DELAY: SignedDuration = SignedDuration::from_mins(2);
 
 /// Replays the past of an autoscaler.
 pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("unable to start the runtime")?;
-    let (autoscaler, past) = runtime.block_on(async {
+    let (autoscaler, past) = block_on(async {
         let autoscaler = Autoscaler::read(&arguments.past).await?;
         let past = read_past(&arguments.past, &autoscaler).await?;
         anyhow::Ok((autoscaler, past))

@@ -1,11 +1,13 @@
 //! The output of a replay.
 
-use anyhow::Context;
-use hpa_simulate::{Run, Study, report, report::RecordedReplicas};
+use hpa_simulate::{Study, report, report::RecordedReplicas};
 use serde::Serialize;
 
 use super::{agreement::Agreement, series::Series, window::Window};
-use crate::terminal::escape_line;
+use crate::{
+    simulate::{self, VariantOutput},
+    terminal::{self, escape_line},
+};
 
 /// The result of a replay, without the runs.
 pub(super) struct Replay<'a> {
@@ -32,13 +34,6 @@ struct Output<'a> {
     variants: Vec<VariantOutput<'a>>,
 }
 
-#[derive(Serialize)]
-struct VariantOutput<'a> {
-    name: &'a str,
-    #[serde(flatten)]
-    run: Run,
-}
-
 impl Replay<'_> {
     fn period(&self) -> String {
         format!(
@@ -60,14 +55,7 @@ impl Replay<'_> {
             text.extend(self.assumptions.iter().map(|one| format!("- {}\n", escape_line(one))));
         }
         if with_steps {
-            for (variant, run) in results {
-                text.extend([
-                    "\n",
-                    &variant.name,
-                    "\n",
-                    &report::steps(run, Some(self.window.start)),
-                ]);
-            }
+            text += &simulate::steps(results, Some(self.window.start));
         }
         text
     }
@@ -95,10 +83,6 @@ impl Replay<'_> {
         results: &[report::Result],
         with_timeline: bool,
     ) -> anyhow::Result<String> {
-        let variants = results.iter().map(|(variant, run)| {
-            let timeline = if with_timeline { run.timeline.clone() } else { Vec::new() };
-            VariantOutput { name: &variant.name, run: Run { timeline, ..run.clone() } }
-        });
         let output = Output {
             name: self.name,
             from: self.window.start.to_string(),
@@ -107,8 +91,8 @@ impl Replay<'_> {
             load: self.load,
             agreement: self.agreement,
             assumptions: &self.assumptions,
-            variants: variants.collect(),
+            variants: simulate::variants(results, with_timeline),
         };
-        Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+        terminal::json(&output)
     }
 }

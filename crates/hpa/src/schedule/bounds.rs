@@ -11,8 +11,10 @@ use hpa_calc::{
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
-use super::preview::{self, local};
-use crate::{convert::versions, lint::is_autoscaler, manifests::Manifest};
+use super::preview::local;
+use crate::{
+    autoscaler_name::describe, convert::versions, lint::is_autoscaler, manifests::Manifest,
+};
 
 /// The name of the setting.
 const BOUNDS: &str = "bounds";
@@ -45,7 +47,7 @@ fn read_one(
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<Option<BoundsPreview>> {
-    let name = preview::name(&manifest.object);
+    let name = describe(&manifest.object);
     let mut object = versions::without_nulls(manifest.object.clone());
     versions::to_v2(&mut object);
     let mut hpa: HorizontalPodAutoscaler =

@@ -46,7 +46,7 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
         PreviewFormat::Json => {
             let items = previews.iter().map(Preview::json);
             let items: Vec<_> = items.chain(bounds.iter().map(BoundsPreview::json)).collect();
-            serde_json::to_string_pretty(&serde_json::json!({ "items": items }))? + "\n"
+            terminal::json(&serde_json::json!({ "items": items }))?
         }
         PreviewFormat::Text => {
             let has_color = terminal::has_color();

@@ -10,7 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::chart;
-use crate::manifests::{Manifest, combined_error, text};
+use crate::{
+    autoscaler_name::describe,
+    manifests::{Manifest, combined_error, text},
+};
 
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 pub(super) const API_VERSION: &str = "zalando.org/v1";
@@ -41,7 +44,7 @@ pub(super) fn read(
         if text(object, "/apiVersion") != API_VERSION || !KINDS.contains(&text(object, "/kind")) {
             continue;
         }
-        let name = name(object);
+        let name = describe(object);
         let preview = parse(object.get("spec").cloned().unwrap_or_default()).and_then(|spec| {
             let metric =
                 ScheduledMetric::new(&spec, settings).map_err(|it| vec![it.to_string()])?;
@@ -78,13 +81,6 @@ fn deserialize<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, Strin
         let dot = if field == "." { "" } else { "." };
         format!("{path}{dot}{}: {}", field.trim_start_matches('.'), error.inner())
     })
-}
-
-/// Kind, namespace and name.
-pub(super) fn name(object: &Value) -> String {
-    let namespace = text(object, "/metadata/namespace");
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {namespace}{slash}{}", text(object, "/kind"), text(object, "/metadata/name"))
 }
 
 pub(super) fn local(time: Timestamp, zone: &TimeZone) -> String {

@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use hpa_simulate::{BASE, Run, RunOptions, Study, Variant, json_schema, map_parallel, report};
+use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use self::{progress::Progress, scenario::load};
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     match arguments.output {
         SimulationFormat::Table => terminal::print(&text(&results, arguments.steps))?,
         SimulationFormat::Json => {
-            terminal::print_json(&json(&study, results, arguments.timeline)?)?;
+            terminal::print_json(&json(&study, &results, arguments.timeline)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -70,16 +71,16 @@ pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<repo
 }
 
 fn text(results: &[report::Result], with_steps: bool) -> String {
-    let mut text = report::table(results);
-    if with_steps {
-        for (variant, run) in results {
-            text += "\n";
-            text += &variant.name;
-            text += "\n";
-            text += &report::steps(run, None);
-        }
-    }
-    text
+    let steps = if with_steps { steps(results, None) } else { String::new() };
+    report::table(results) + &steps
+}
+
+/// The scalings of each variant with their reasons. Times are since the start, or from `start`.
+pub(crate) fn steps(results: &[report::Result], start: Option<Timestamp>) -> String {
+    let one = |(variant, run): &report::Result| {
+        format!("\n{}\n{}", variant.name, report::steps(run, start))
+    };
+    results.iter().map(one).collect()
 }
 
 #[derive(Serialize)]
@@ -93,34 +94,31 @@ struct Output<'a> {
 }
 
 #[derive(Serialize)]
-struct VariantOutput<'a> {
+pub(crate) struct VariantOutput<'a> {
     name: &'a str,
     #[serde(flatten)]
-    run: &'a Run,
+    run: Run,
 }
 
-fn json(
-    study: &Study,
-    mut results: Vec<report::Result>,
-    with_timeline: bool,
-) -> anyhow::Result<String> {
-    if !with_timeline {
-        for (_, run) in &mut results {
-            run.timeline.clear();
-        }
-    }
+/// The variants and their runs, for JSON.
+pub(crate) fn variants(results: &[report::Result], with_timeline: bool) -> Vec<VariantOutput<'_>> {
+    let output = results.iter().map(|(variant, run)| {
+        let timeline = if with_timeline { run.timeline.clone() } else { Vec::new() };
+        VariantOutput { name: &variant.name, run: Run { timeline, ..run.clone() } }
+    });
+    output.collect()
+}
+
+fn json(study: &Study, results: &[report::Result], with_timeline: bool) -> anyhow::Result<String> {
     let cluster = study.variants.first().map(|variant| &variant.cluster);
     let output = Output {
         name: &study.name,
         duration_seconds: cluster.map_or(0.0, |cluster| cluster.duration.get()),
         seed: cluster.map_or(0, |cluster| cluster.seed),
         base: BASE,
-        variants: results
-            .iter()
-            .map(|(variant, run)| VariantOutput { name: &variant.name, run })
-            .collect(),
+        variants: variants(results, with_timeline),
     };
-    Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+    terminal::json(&output)
 }
 
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {

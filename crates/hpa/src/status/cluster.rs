@@ -24,7 +24,6 @@ use crate::{
     manifests::text,
 };
 
-const PAGE_SIZE: usize = 500;
 const AGGREGATION: &str = "apiregistration.k8s.io";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
@@ -107,21 +106,10 @@ pub(crate) async fn list(
 ) -> anyhow::Result<Vec<ObservedAutoscaler>> {
     let namespace = namespace.map(|name| format!("namespaces/{}/", escape(name)));
     let (version, scope) = (api.api_version(), namespace.unwrap_or_default());
-    let path = format!("/apis/{version}/{scope}{}?limit={PAGE_SIZE}", hpa_crd::PLURAL);
-    let (mut autoscalers, mut token) = (Vec::new(), String::new());
-    loop {
-        let page: Value = get(client, &format!("{path}{token}"))
-            .await
-            .with_context(|| format!("unable to list autoscalers of {version}"))?;
-        let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
-        for item in items {
-            autoscalers.push(ObservedAutoscaler::decode(api, item)?);
-        }
-        match text(&page, "/metadata/continue") {
-            "" => return Ok(autoscalers),
-            next => token = format!("&continue={}", escape(next)),
-        }
-    }
+    let path = format!("/apis/{version}/{scope}{}", hpa_crd::PLURAL);
+    let objects = kubectl::list(client, &path).await;
+    let objects = objects.with_context(|| format!("unable to list autoscalers of {version}"))?;
+    objects.iter().map(|object| ObservedAutoscaler::decode(api, object)).collect()
 }
 
 impl ObservedAutoscaler {

@@ -426,7 +426,7 @@ fn no_api_is_missing_if_the_controller_reads_another_source() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_warning_with_the_reason() {
+fn unreadable_input_is_a_warning_with_the_reason() {
     let mut observed = healthy();
     let off = Unavailable::Off { pod: "scaling/hpa-1".into() };
     observed.status = Err(off);
@@ -451,7 +451,7 @@ fn what_cannot_be_read_is_a_warning_with_the_reason() {
 }
 
 #[test]
-fn nothing_is_concluded_from_what_was_not_read() {
+fn unread_input_allows_no_conclusion() {
     let mut observed = healthy();
     // No controller has stored a status, and no API is registered.
     let mut new = autoscaler("web", json!([]));

@@ -304,14 +304,14 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::demo::model::{Bounds, Reason};
+    use crate::demo::model::{Reason, bounds};
 
     fn decision(name: &str, waits_for_forecast: bool) -> Decision {
         Decision {
             second: 0.0,
             key: HpaKey::new("default", name),
             target: hpa_testbed::workload::WorkloadId::new("default", "Deployment", name),
-            bounds: Bounds { min: 2, max: 9 },
+            bounds: bounds(2, 9),
             downscale_window: 300.0,
             from: 2,
             to: None,

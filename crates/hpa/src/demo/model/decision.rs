@@ -4,11 +4,12 @@ use hpa_calc::{
     EffectiveBehavior, Settings,
     api::{ConditionType, HorizontalPodAutoscaler},
     explain::{Measurement, Reason},
-    settings::Bounds as EffectiveBounds,
+    settings::Bounds,
 };
 use hpa_controller::{HpaKey, Reconciled};
 use hpa_testbed::workload::WorkloadId;
 
+/// A decision, with the words of its explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
     /// Simulated seconds since the start.
@@ -34,25 +35,6 @@ pub(crate) struct Decision {
     pub(crate) waits_for_forecast: bool,
 }
 
-/// `minReplicas` and `maxReplicas`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) min: i32,
-    pub(crate) max: i32,
-}
-
-impl Bounds {
-    pub(crate) fn new(hpa: &HorizontalPodAutoscaler) -> Self {
-        Self { min: hpa.spec.effective_min_replicas(), max: hpa.spec.max_replicas }
-    }
-}
-
-impl From<EffectiveBounds> for Bounds {
-    fn from(bounds: EffectiveBounds) -> Self {
-        Self { min: bounds.min_replicas, max: bounds.max_replicas }
-    }
-}
-
 impl Decision {
     pub(crate) fn from_reconcile(reconciled: &Reconciled<'_>, second: f64) -> Self {
         let Reconciled { key, hpa, settings, conclusion, at, .. } = *reconciled;
@@ -62,7 +44,7 @@ impl Decision {
             second,
             key: key.clone(),
             target: WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name),
-            bounds: settings.bounds_at(&hpa.spec, at).into(),
+            bounds: settings.bounds_at(&hpa.spec, at),
             downscale_window: window(hpa, settings),
             from: explanation.current_replicas,
             to: conclusion.scaled_to,
@@ -149,7 +131,8 @@ mod tests {
             },
             0.0,
         );
-        assert_eq!(decision.bounds, Bounds { min: 12, max: 20 });
+        let Bounds { min_replicas, max_replicas, .. } = decision.bounds;
+        assert_eq!((min_replicas, max_replicas), (12, 20));
         assert!((decision.downscale_window - 30.0).abs() < f64::EPSILON, "{decision:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! One autoscaler and its workload over time.
 
+use hpa_calc::settings::Bounds;
 use hpa_controller::HpaKey;
 use hpa_testbed::workload::{WorkloadId, WorkloadObservation};
 
-use super::decision::{Bounds, Decision};
+use super::decision::Decision;
 
 /// The maximum number of samples per autoscaler. If there are more, every second one is dropped.
 const MAX_SAMPLES: usize = 8192;

@@ -9,11 +9,16 @@ mod violations;
 
 pub(crate) use hpa_calc::explain::Reason;
 
-#[cfg(test)]
-pub(crate) use self::decision::Bounds;
 pub(crate) use self::{
     decision::Decision,
     history::{AutoscalerHistory, WorkloadSample},
     records::DemoRecords,
     summary::Summary,
 };
+
+/// The bounds of a spec, for tests.
+#[cfg(test)]
+pub(crate) fn bounds(min: i32, max: i32) -> hpa_calc::settings::Bounds {
+    let spec = serde_json::json!({ "minReplicas": min, "maxReplicas": max, "scaleTargetRef": {} });
+    hpa_calc::settings::Bounds::of_spec(&serde_json::from_value(spec).expect("a spec"))
+}

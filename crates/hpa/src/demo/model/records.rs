@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::api::HorizontalPodAutoscaler;
+use hpa_calc::{api::HorizontalPodAutoscaler, settings::Bounds};
 use hpa_controller::HpaKey;
 use hpa_testbed::{
     Testbed,
@@ -11,7 +11,7 @@ use hpa_testbed::{
 use serde_json::{Value, json};
 
 use super::{
-    decision::{Bounds, Decision, downscale_window},
+    decision::{Decision, downscale_window},
     history::{AutoscalerHistory, QueueTotals, WorkloadSample},
 };
 
@@ -56,7 +56,7 @@ impl DemoRecords {
             let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
             let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
             let window = downscale_window(&hpa);
-            let history = records.new_history(key, target, Bounds::new(&hpa), window);
+            let history = records.new_history(key, target, Bounds::of_spec(&hpa.spec), window);
             records.autoscalers.push(AutoscalerHistory { is_in_scenario: true, ..history });
         }
         records

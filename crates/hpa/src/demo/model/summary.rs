@@ -5,6 +5,7 @@ use super::{
     records::DemoRecords,
     violations::{self, CRITERIA, violations},
 };
+use crate::terminal;
 use hpa_calc::explain::{minutes, number};
 
 pub(crate) struct Summary {
@@ -13,8 +14,7 @@ pub(crate) struct Summary {
     pub(crate) followed: bool,
 }
 
-const COLUMNS: usize = 9;
-const HEADINGS: [&str; COLUMNS] =
+const HEADINGS: [&str; 9] =
     ["HPA", "DECISIONS", "UP", "DOWN", "REPLICAS", "AVERAGE", "NEEDED", "SERVED", "SHORTAGE"];
 const LEGEND: &str = "\
 UP, DOWN: times scaled. AVERAGE, NEEDED: replicas and the pods that the load
@@ -23,9 +23,10 @@ needed, over time. SHORTAGE: time in which not all load was served.";
 impl Summary {
     /// Summarizes the demo up to now.
     pub(crate) fn new(records: &DemoRecords) -> Self {
-        let mut rows = vec![HEADINGS.map(str::to_owned)];
+        let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
         rows.extend(records.autoscalers.iter().map(row));
-        let mut lines = table(&rows);
+        let table = terminal::aligned(&rows, "  ");
+        let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
         lines.extend(LEGEND.lines().map(str::to_owned));
         lines.push(String::new());
         let judged = || records.autoscalers.iter().filter(|history| history.is_in_scenario);
@@ -56,12 +57,12 @@ impl Summary {
     }
 }
 
-fn row(history: &AutoscalerHistory) -> [String; COLUMNS] {
+fn row(history: &AutoscalerHistory) -> Vec<String> {
     let (min, max) = replica_range(&history.samples);
     let workload = history.workload.as_ref();
     let seconds = history.samples.last().map_or(0.0, |last| last.second);
     let average = workload.map_or(0.0, |workload| workload.pod_seconds) / seconds.max(1.0);
-    [
+    vec![
         history.key.name.to_string(),
         history.decisions.to_string(),
         history.scale_ups.to_string(),
@@ -99,23 +100,6 @@ fn average_needed(samples: &[WorkloadSample]) -> f64 {
     if total > 0.0 { needed / total } else { 0.0 }
 }
 
-/// Aligns the first column left and the others right.
-fn table(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    let mut widths = [0; COLUMNS];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let line = |row: &[String; COLUMNS]| {
-        let mut cells = row.iter().zip(widths);
-        let first = cells.next().map(|(cell, width)| format!("{cell:width$}"));
-        let others = cells.map(|(cell, width)| format!("{cell:>width$}"));
-        first.into_iter().chain(others).collect::<Vec<_>>().join("  ")
-    };
-    rows.iter().map(line).collect()
-}
-
 /// Formats `part / whole` as a percentage, or `-` if `whole` is zero.
 fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1}%", part / whole * 100.0) } else { "-".to_owned() }
@@ -124,18 +108,6 @@ fn percent(part: f64, whole: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn table_aligns_columns() {
-        let row = |first: &str, second: &str| {
-            let mut row = [const { String::new() }; COLUMNS].map(|_: String| "1".to_owned());
-            (row[0], row[1]) = (first.to_owned(), second.to_owned());
-            row
-        };
-        let lines = table(&[row("HPA", "N"), row("w", "100")]);
-        assert_eq!(lines[0], "HPA    N  1  1  1  1  1  1  1");
-        assert_eq!(lines[1], "w    100  1  1  1  1  1  1  1");
-    }
 
     #[test]
     fn average_is_weighted_by_time() {

@@ -91,7 +91,7 @@ fn check_service(samples: &[WorkloadSample]) -> Option<String> {
 }
 
 fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
-    let (min, max) = (history.bounds.min, history.bounds.max);
+    let (min, max) = (history.bounds.min_replicas, history.bounds.max_replicas);
     let desired = i64::from(last.desired);
     let is_within = i64::from(min) <= desired && desired <= i64::from(max);
     (!is_within)
@@ -101,7 +101,8 @@ fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<St
 /// The pods needed at each sample of the last `seconds`, clamped to the bounds.
 fn needed(history: &AutoscalerHistory, seconds: f64) -> impl Iterator<Item = f64> {
     let since = history.samples.last().map_or(0.0, |last| last.second) - seconds;
-    let (min, max) = (f64::from(history.bounds.min), f64::from(history.bounds.max));
+    let (min, max) =
+        (f64::from(history.bounds.min_replicas), f64::from(history.bounds.max_replicas));
     let samples = history.samples.iter().filter(move |sample| sample.second >= since);
     samples.map(move |sample| f64::from(sample.needed).min(max).max(min))
 }
@@ -152,7 +153,7 @@ fn check_scale_to_zero(history: &AutoscalerHistory) -> Option<String> {
     let is_idle_above_zero =
         |sample: &WorkloadSample| sample.needed == 0 && sample.backlog < 1.0 && sample.desired > 0;
     let idle = longest(&history.samples, is_idle_above_zero);
-    (history.bounds.min == 0 && idle > history.downscale_window + REACTION)
+    (history.bounds.min_replicas == 0 && idle > history.downscale_window + REACTION)
         .then(|| format!("it was idle for {} but not scaled to zero", minutes(idle)))
 }
 
@@ -168,7 +169,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::demo::model::{decision::Bounds, history::QueueTotals};
+    use crate::demo::model::{bounds, history::QueueTotals};
 
     /// Twenty minutes with a load of 10/s, which needs 2 pods and is served by 2.
     fn history() -> AutoscalerHistory {
@@ -184,7 +185,7 @@ mod tests {
         AutoscalerHistory {
             key: HpaKey::new("default", "web"),
             target: WorkloadId::new("default", "Deployment", "web"),
-            bounds: Bounds { min: 1, max: 5 },
+            bounds: bounds(1, 5),
             downscale_window: 300.0,
             is_in_scenario: true,
             has_queue: false,
@@ -212,7 +213,7 @@ mod tests {
 
     fn queue(mut history: AutoscalerHistory) -> AutoscalerHistory {
         history.has_queue = true;
-        history.bounds.min = 0;
+        history.bounds.min_replicas = 0;
         history
     }
 

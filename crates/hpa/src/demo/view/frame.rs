@@ -154,7 +154,7 @@ fn autoscaler(history: &AutoscalerHistory, span: f64, columns: usize) -> Vec<Lin
 
 fn autoscaler_title(history: &AutoscalerHistory) -> Line {
     let target = &history.target;
-    let (min, max) = (history.bounds.min, history.bounds.max);
+    let (min, max) = (history.bounds.min_replicas, history.bounds.max_replicas);
     let line = Line::default()
         .with(Style::Bold, format!("{:<9}", history.key.name))
         .with(Style::Dim, format!(" {} {}, {min}..{max}", target.kind, target.name));

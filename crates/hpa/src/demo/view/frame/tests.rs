@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::demo::model::Bounds;
+use crate::demo::model::bounds;
 
 const SCENARIO: &str = "
 workloads: [{name: web, replicas: 2}]
@@ -42,7 +42,7 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
         second,
         key: HpaKey::new("default", "web"),
         target: WorkloadId::new("default", "Deployment", "web"),
-        bounds: Bounds { min: 2, max: 9 },
+        bounds: bounds(2, 9),
         downscale_window: 300.0,
         from,
         to,
