@@ -63,7 +63,7 @@ impl AutoscalerForecasts {
         self.update_spec(hpa);
         self.add_histories(shared);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
-        let loads = plan.loads(readings, now);
+        let loads = plan.loads(readings, MAX_METRICS, now);
         let parameters = self.parameters(shared, settings);
         for (index, metric) in self.metrics.iter_mut().enumerate() {
             let Some(metric) = metric else {
