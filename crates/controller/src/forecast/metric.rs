@@ -79,6 +79,8 @@ impl MetricState {
     /// Adds a load that was read at this time.
     pub(super) fn add(&mut self, load: Load, now: Timestamp) {
         if let Ok(measured) = now.checked_sub(METRIC_DELAY) {
+            // The wall clock may have been ahead.
+            self.history.drop_after(measured);
             self.history.add(measured, load.total);
         }
         self.read = Some((now, load));
@@ -138,6 +140,7 @@ impl MetricState {
         {
             let end = past.time(past.len().saturating_sub(1));
             let mut history = past.history_of(HISTORY_DAYS);
+            self.history.drop_after(now);
             for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
                 history.add(at, load);
             }

@@ -296,3 +296,27 @@ fn loads_of_resources_are_in_cores_or_bytes() {
         "target": { "type": "AverageValue", "averageValue": "1" } } });
     assert_eq!(unit(pods), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn forecasts_continue_after_the_clock_was_ahead() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    for ahead in [SignedDuration::from_hours(1), SignedDuration::from_hours(24 * 30)] {
+        let mut forecasts = AutoscalerForecasts::default();
+        observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+        check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+        let mut forecast_at = |now| {
+            let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now);
+            readings.forecast(0).is_some_and(|it| it.forecast.is_some())
+        };
+        assert!(forecast_at(now()));
+        forecast_at(now() + ahead);
+        // A jump that is longer than the history empties it.
+        assert_eq!(forecast_at(now()), ahead < SignedDuration::from_hours(24));
+        tokio::time::advance(CHECK_PERIOD).await;
+        check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+        let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+        let forecast = readings.forecast(0).unwrap();
+        assert_eq!(forecast.reason, ForecastReason::Forecasting, "{forecast:?}");
+        assert!(forecast.forecast.is_some(), "{forecast:?}");
+    }
+}
