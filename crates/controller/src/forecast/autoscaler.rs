@@ -20,7 +20,7 @@ use crate::settings::SyncPeriod;
 
 /// The loads of one autoscaler. If the target changes, all histories are dropped; if a metric of
 /// the spec changes, the history of that metric is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,

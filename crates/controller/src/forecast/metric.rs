@@ -23,7 +23,7 @@ pub(crate) struct Parameters {
 }
 
 /// The state of one metric.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MetricState {
     pub(super) history: History,
     /// The last load that was read, and when.
@@ -34,8 +34,8 @@ pub(super) struct MetricState {
     failure: Option<Failure>,
     pub(super) next_check: Instant,
     pub(super) is_being_checked: bool,
-    /// Frees a place among the histories of all autoscalers when this is dropped.
-    _permit: OwnedSemaphorePermit,
+    /// Frees a place among the histories of all autoscalers when the last clone is dropped.
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// The result of a check.
@@ -72,7 +72,7 @@ impl MetricState {
             failure: None,
             next_check: Instant::now(),
             is_being_checked: false,
-            _permit: permit,
+            _permit: Arc::new(permit),
         }
     }
 
