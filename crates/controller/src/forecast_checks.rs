@@ -402,10 +402,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failed_read_is_repeated_with_a_backoff() {
-        let refused = |_| async { Err(PastError::Failed("refused".to_owned())) }.boxed();
+        let refused =
+            |_| async { Err(PastError::Failed("http://prometheus: refused".to_owned())) }.boxed();
         let (state, requests) = run(refused, 6 * HOUR).await;
-        let expected = ("SourceFailed".to_owned(), "the past can't be read: refused".to_owned());
-        assert_eq!(state, Some(expected));
+        let text = "the past can't be read; the log of the controller has the error";
+        assert_eq!(state, Some(("SourceFailed".to_owned(), text.to_owned())));
         assert!((7..=11).contains(&requests), "{requests}");
     }
 
@@ -414,7 +415,7 @@ mod tests {
         let (state, requests) = run(|_| std::future::pending().boxed(), HOUR).await;
         let (reason, text) = state.unwrap();
         assert_eq!(reason, "SourceFailed");
-        assert_eq!(text, "the past can't be read: not read within 60s");
+        assert_eq!(text, "the past can't be read; the log of the controller has the error");
         assert!((3..=6).contains(&requests), "{requests}");
     }
 

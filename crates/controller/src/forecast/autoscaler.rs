@@ -208,7 +208,7 @@ impl AutoscalerForecasts {
                 metric.set_checked(verdict, past, now);
                 if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
             }
-            Err(error) => Duration::from_mins(metric.set_failed(&error)),
+            Err(_) => Duration::from_mins(metric.set_failed()),
         };
         metric.next_check = Instant::now() + delay;
     }

@@ -7,7 +7,7 @@ use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Ve
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use super::{MAX_CHECK_AGE, METRIC_DELAY, past::PastError};
+use super::{MAX_CHECK_AGE, METRIC_DELAY};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
@@ -161,9 +161,10 @@ impl MetricState {
     }
 
     /// A check failed. Returns the minutes until it is repeated.
-    pub(super) fn set_failed(&mut self, error: &PastError) -> u64 {
+    pub(super) fn set_failed(&mut self) -> u64 {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        let text = format!("the past can't be read: {error}").into();
+        // The error names the server and the query, which users of the cluster must not see.
+        let text = "the past can't be read; the log of the controller has the error".into();
         self.failure = Some(Failure { text, count: count.saturating_add(1) });
         (FIRST_RETRY_MINUTES << count.min(8)).min(LONGEST_RETRY_MINUTES)
     }
