@@ -24,8 +24,8 @@ use crate::settings::SyncPeriod;
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,
-    /// For the first [`MAX_METRICS`] specs. `None` as long as [`super::MAX_HISTORIES`] leaves no
-    /// memory.
+    /// For the first [`MAX_METRICS`] specs. `None` before the first load, and as long as
+    /// [`super::MAX_HISTORIES`] leaves no memory.
     metrics: Vec<Option<MetricState>>,
     startups: Startups,
     /// The parameters of the last reconcile.
@@ -61,20 +61,21 @@ impl AutoscalerForecasts {
     ) {
         let Observation { hpa, settings, plan, pods, now } = *observation;
         self.update_spec(hpa);
-        self.add_histories(shared);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
         let loads = plan.loads(readings, MAX_METRICS, now);
         let parameters = self.parameters(shared, settings);
         for (index, metric) in self.metrics.iter_mut().enumerate() {
-            let Some(metric) = metric else {
-                readings.insert_forecast(index, without_memory());
-                continue;
-            };
             let load = loads.get(index).copied().flatten();
-            if let Some(load) = load {
-                if metric.read.is_none() {
-                    shared.request_check();
+            if metric.is_none() && load.is_some() {
+                let permit = shared.histories.try_acquire(&hpa.metadata.namespace);
+                *metric = permit.map(MetricState::new);
+                match metric {
+                    Some(_) => shared.request_check(),
+                    None => readings.insert_forecast(index, without_memory()),
                 }
+            }
+            let Some(metric) = metric else { continue };
+            if let Some(load) = load {
                 metric.add(load, now);
             }
             if let Some(forecast) = metric.forecast(load, &parameters, now) {
@@ -105,14 +106,6 @@ impl AutoscalerForecasts {
             self.metrics.push(same.and_then(|index| known.swap_remove(index).1));
         }
         self.specs.clone_from(&spec.metrics);
-    }
-
-    /// Adds histories to the metrics that have none, as far as there is memory.
-    fn add_histories(&mut self, shared: &Forecasts) {
-        for metric in self.metrics.iter_mut().filter(|metric| metric.is_none()) {
-            let Ok(permit) = shared.histories.clone().try_acquire_owned() else { return };
-            *metric = Some(MetricState::new(permit));
-        }
     }
 
     fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {

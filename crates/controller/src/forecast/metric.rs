@@ -5,9 +5,9 @@ use std::sync::Arc;
 use hpa_calc::{ForecastReason, MetricForecast, replicas::Load};
 use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Verdict};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::time::Instant;
 
-use super::{MAX_CHECK_AGE, METRIC_DELAY};
+use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
@@ -35,7 +35,7 @@ pub(super) struct MetricState {
     pub(super) next_check: Instant,
     pub(super) is_being_checked: bool,
     /// Frees a place among the histories of all autoscalers when the last clone is dropped.
-    _permit: Arc<OwnedSemaphorePermit>,
+    _permit: Arc<HistoryPermit>,
 }
 
 /// The result of a check.
@@ -64,7 +64,7 @@ struct Failure {
 }
 
 impl MetricState {
-    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(permit: HistoryPermit) -> Self {
         Self {
             history: History::new(HISTORY_DAYS),
             read: None,

@@ -16,8 +16,8 @@
 //! - `autoscaler`: the metrics of an autoscaler
 //! - `view`: the forecasts in the debug API
 //!
-//! Memory: 8 KiB for each metric, at most [`MAX_HISTORIES`] metrics, and
-//! [`MAX_METRICS`] of an autoscaler.
+//! Memory: 8 KiB for each metric that has had a load, at most [`MAX_HISTORIES`] metrics, half of them
+//! in one namespace, and [`MAX_METRICS`] of an autoscaler.
 
 mod autoscaler;
 mod metric;
@@ -38,9 +38,10 @@ use std::{
 };
 
 use hpa_calc::settings::Settings;
+use hpa_metrics::KeyedSemaphores;
 use jiff::{SignedDuration, tz::TimeZone};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::{
     autoscaler::{AutoscalerForecasts, Check, Observation},
@@ -93,9 +94,38 @@ pub struct Forecasts {
     keys: Mutex<BTreeSet<HpaKey>>,
     /// Notified when a metric has its first load.
     requested: Notify,
-    /// A permit for each metric with a history.
-    histories: Arc<Semaphore>,
+    histories: Histories,
     pub(crate) counts: CheckCounts,
+}
+
+/// The places of histories. One namespace gets at most half of them, so that a tenant can't exhaust
+/// them.
+#[derive(Debug)]
+struct Histories {
+    all: Arc<Semaphore>,
+    namespaces: KeyedSemaphores,
+}
+
+/// A place. It is free again when this is dropped.
+#[derive(Debug)]
+struct HistoryPermit {
+    _all: OwnedSemaphorePermit,
+    _namespace: OwnedSemaphorePermit,
+}
+
+impl Default for Histories {
+    fn default() -> Self {
+        let all = Arc::new(Semaphore::new(MAX_HISTORIES));
+        Self { all, namespaces: KeyedSemaphores::new(MAX_HISTORIES / 2) }
+    }
+}
+
+impl Histories {
+    fn try_acquire(&self, namespace: &str) -> Option<HistoryPermit> {
+        let namespace = self.namespaces.of(namespace).try_acquire_owned().ok()?;
+        let all = self.all.clone().try_acquire_owned().ok()?;
+        Some(HistoryPermit { _all: all, _namespace: namespace })
+    }
 }
 
 /// The checks so far, by result.
@@ -126,7 +156,7 @@ impl Forecasts {
             sync_period,
             keys: Mutex::default(),
             requested: Notify::new(),
-            histories: Arc::new(Semaphore::new(MAX_HISTORIES)),
+            histories: Histories::default(),
             counts: CheckCounts::default(),
         }
     }

@@ -179,34 +179,51 @@ async fn other_metric_or_target_has_another_past() {
 async fn memory_is_limited() {
     let shared = Forecasts::default();
     let many: Vec<_> = (0..20).map(|_| requests("100")).collect();
-    let hpa = hpa(&many);
-    let mut all: Vec<_> = (0..=MAX_HISTORIES / MAX_METRICS)
-        .map(|_| {
-            let mut forecasts = AutoscalerForecasts::default();
-            observe(&mut forecasts, &shared, &hpa, None, now());
-            forecasts
-        })
-        .collect();
+    let in_namespace = |namespace: &str| {
+        let mut hpa = hpa(&many);
+        hpa.metadata.namespace = namespace.to_owned();
+        hpa
+    };
+    let (shop, bank, victim) = (in_namespace("shop"), in_namespace("bank"), in_namespace("victim"));
     let states = |forecasts: &AutoscalerForecasts| {
         forecasts.metrics().filter(|(_, state)| state.is_some()).count()
     };
-    assert_eq!(all.iter().map(states).sum::<usize>(), MAX_HISTORIES);
+    let fill = |hpa: &HorizontalPodAutoscaler, value| {
+        let all = (0..=MAX_HISTORIES / MAX_METRICS).map(|_| {
+            let mut forecasts = AutoscalerForecasts::default();
+            observe(&mut forecasts, &shared, hpa, value, now());
+            forecasts
+        });
+        all.collect::<Vec<_>>()
+    };
+    let sum = |all: &[AutoscalerForecasts]| all.iter().map(states).sum::<usize>();
+    assert_eq!(sum(&fill(&shop, None)), 0, "no history without a load");
+    let mut all = fill(&shop, Some(2000));
+    assert_eq!(sum(&all), MAX_HISTORIES / 2, "half for a namespace");
     assert_eq!(all.first().map(states), Some(MAX_METRICS));
-    let readings = observe(all.last_mut().unwrap(), &shared, &hpa, Some(2000), now());
+    let readings = observe(all.last_mut().unwrap(), &shared, &shop, Some(2000), now());
+    assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
+    let others = fill(&bank, Some(2000));
+    assert_eq!(sum(&others), MAX_HISTORIES / 2);
+    let mut last = AutoscalerForecasts::default();
+    let readings = observe(&mut last, &shared, &victim, Some(2000), now());
     assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
     // An autoscaler that is deleted frees the memory of its metrics for others.
     all.swap_remove(0);
-    observe(all.first_mut().unwrap(), &shared, &hpa, None, now());
-    assert_eq!(all.first().map(states), Some(MAX_METRICS));
-    all.clear();
-    assert_eq!(shared.histories.available_permits(), MAX_HISTORIES);
+    observe(&mut last, &shared, &victim, Some(2000), now());
+    assert_eq!(states(&last), MAX_METRICS);
+    drop((all, others, last));
+    assert_eq!(shared.histories.all.available_permits(), MAX_HISTORIES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn changed_metric_gets_the_memory_of_the_old_one() {
     let shared = Forecasts::default();
-    let _others =
-        shared.histories.clone().try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
+    let _others = shared
+        .histories
+        .all
+        .clone()
+        .try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
     let mut forecasts = AutoscalerForecasts::default();
     observe(&mut forecasts, &shared, &hpa(&[requests("100")]), Some(2000), now());
     let mut other_metric = requests("100");
