@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
 use super::{
-    CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY,
+    CHECK_PERIOD, FIRST_CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY,
     metric::{MetricState, Parameters, Past},
     past::PastError,
     startup::{ReadyPods, Startups},
@@ -27,6 +27,8 @@ pub(crate) struct AutoscalerForecasts {
     /// For the first [`MAX_METRICS`] specs. `None` before the first load, and as long as
     /// [`super::MAX_HISTORIES`] leaves no memory.
     metrics: Vec<Option<MetricState>>,
+    /// When a metric was last checked for the first time.
+    first_check: Option<Instant>,
     startups: Startups,
     /// The parameters of the last reconcile.
     pub(super) parameters: Option<Parameters>,
@@ -64,11 +66,12 @@ impl AutoscalerForecasts {
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
         let loads = plan.loads(readings, MAX_METRICS, now);
         let parameters = self.parameters(shared, settings);
+        let next_check = self.next_first_check();
         for (index, metric) in self.metrics.iter_mut().enumerate() {
             let load = loads.get(index).copied().flatten();
             if metric.is_none() && load.is_some() {
                 let permit = shared.histories.try_acquire(&hpa.metadata.namespace);
-                *metric = permit.map(MetricState::new);
+                *metric = permit.map(|permit| MetricState::new(permit, next_check));
                 match metric {
                     Some(_) => shared.request_check(),
                     None => readings.insert_forecast(index, without_memory()),
@@ -95,7 +98,8 @@ impl AutoscalerForecasts {
             return;
         }
         if self.target != spec.scale_target_ref {
-            *self = Self { target: spec.scale_target_ref.clone(), ..Self::default() };
+            let (target, first_check) = (spec.scale_target_ref.clone(), self.first_check);
+            *self = Self { target, first_check, ..Self::default() };
         }
         let mut known: Vec<_> = std::mem::take(&mut self.specs)
             .into_iter()
@@ -106,6 +110,12 @@ impl AutoscalerForecasts {
             self.metrics.push(same.and_then(|index| known.swap_remove(index).1));
         }
         self.specs.clone_from(&spec.metrics);
+    }
+
+    /// When a metric with its first load is checked.
+    fn next_first_check(&self) -> Instant {
+        let now = Instant::now();
+        self.first_check.map_or(now, |last| now.max(last + FIRST_CHECK_PERIOD))
     }
 
     fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {
@@ -168,6 +178,9 @@ impl AutoscalerForecasts {
                 ..GateSettings::new(workload, TimeZone::clone(&zone))
             };
             metric.is_being_checked = true;
+            if !metric.has_been_checked() {
+                self.first_check = Some(Instant::now());
+            }
             return Some(Check { metric: index, spec, settings, own_past: metric.own_past() });
         }
         None

@@ -64,16 +64,20 @@ struct Failure {
 }
 
 impl MetricState {
-    pub(super) fn new(permit: HistoryPermit) -> Self {
+    pub(super) fn new(permit: HistoryPermit, next_check: Instant) -> Self {
         Self {
             history: History::new(HISTORY_DAYS),
             read: None,
             checked: None,
             failure: None,
-            next_check: Instant::now(),
+            next_check,
             is_being_checked: false,
             _permit: Arc::new(permit),
         }
+    }
+
+    pub(super) fn has_been_checked(&self) -> bool {
+        self.checked.is_some() || self.failure.is_some()
     }
 
     /// Adds a load that was read at this time.

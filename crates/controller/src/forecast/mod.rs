@@ -59,6 +59,9 @@ pub const MAX_HISTORIES: usize = 4000;
 pub const MAX_METRICS: usize = 8;
 /// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
+/// The minimum time between the first checks of an autoscaler's metrics, unless they have their first
+/// loads at the same time: a spec that changes all the time must not cause a check each time.
+pub(crate) const FIRST_CHECK_PERIOD: Duration = Duration::from_mins(10);
 /// The time between two checks of a metric.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
 /// If checks fail, the last one holds for this long.
