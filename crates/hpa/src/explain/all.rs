@@ -61,7 +61,7 @@ pub(super) async fn run(
         ReportFormat::Json => {
             terminal::print_json(&(serde_json::to_string_pretty(&problems)? + "\n"))
         }
-        _ => terminal::print(&serde_saphyr::to_string(&problems)?),
+        _ => terminal::print_yaml(&terminal::to_yaml(&problems)?),
     }
 }
 

@@ -112,7 +112,8 @@ fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<(
     let text = render(subject, arguments, terminal::has_color())?;
     match arguments.output {
         ReportFormat::Json => terminal::print_json(&text),
-        ReportFormat::Yaml | ReportFormat::Text => terminal::print_colored(&text),
+        ReportFormat::Yaml => terminal::print_yaml(&text),
+        ReportFormat::Text => terminal::print_colored(&text),
     }
 }
 
@@ -130,7 +131,7 @@ fn render(
     };
     Ok(match arguments.output {
         ReportFormat::Json => serde_json::to_string_pretty(&output)? + "\n",
-        ReportFormat::Yaml => serde_saphyr::to_string(&output).context("unable to write YAML")?,
+        ReportFormat::Yaml => terminal::to_yaml(&output)?,
         ReportFormat::Text => {
             let (past, source) =
                 (subject.describe_past(arguments.since), subject.describe_source());

@@ -37,8 +37,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
             terminal::print_json(&(serde_json::to_string_pretty(&report)? + "\n"))?;
         }
         ReportFormat::Yaml => {
-            let text = serde_saphyr::to_string(&report).context("unable to write YAML")?;
-            terminal::print_colored(&text)?;
+            terminal::print_yaml(&terminal::to_yaml(&report)?)?;
         }
         ReportFormat::Text => terminal::print_colored(&report.text(terminal::has_color()))?,
     }
