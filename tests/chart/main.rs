@@ -15,6 +15,7 @@
 )]
 #![allow(dead_code, reason = "unused parts of the control-plane suite")]
 
+mod access;
 mod adapter;
 mod alerts;
 #[path = "../control-plane/control_plane/mod.rs"]
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
     }
     report.line("schema_has_the_log_levels_of_the_flag", files::log_levels());
     report.line("role_names_match_flag_defaults", files::names());
+    report.line("namespaced_role_has_the_rights_on_targets", access::namespaced_role());
     report.line("every_alert_is_documented", documents::alerts());
     report.line("every_reason_is_documented", documents::reasons());
     report.line("links_have_targets", documents::links());
@@ -122,6 +124,8 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
     report.line("debug_api_is_optional_and_complete", debug::api(helm));
     report.line("metrics_from_prometheus", adapter::in_process(helm));
+    report.line("egress_reaches_each_prometheus", access::egress_to_prometheus(helm));
+    report.line("skipper_rights_follow_the_values", access::skipper_rights(helm));
     all.extend(with_adapter(&helm.with_chart(&ADAPTER), &binary, report));
     match hpa_tests::kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", "kube-apiserver", &missing),

@@ -90,7 +90,8 @@ fn selectors_match_pods(objects: &[Value], deployment: &Value) -> Result<()> {
 fn rules_for(set: &str) -> Result<Value> {
     let mut files = vec!["files/clusterrole.yaml"];
     if set == "everything" {
-        files.extend(["files/role-schedules.yaml", "files/role-collectors.yaml"]);
+        files.push("files/role-schedules.yaml");
+        files.extend(["files/role-skipper-ingress.yaml", "files/role-skipper-routegroup.yaml"]);
     }
     let mut rules = Vec::new();
     for file in files {

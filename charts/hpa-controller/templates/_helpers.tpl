@@ -52,7 +52,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "hpa-controller.rules" -}}
 {{- $files := list "files/clusterrole.yaml" }}
 {{- if .Values.scalingSchedules.enabled }}{{ $files = append $files "files/role-schedules.yaml" }}{{ end }}
-{{- if .Values.collectors.enabled }}{{ $files = append $files "files/role-collectors.yaml" }}{{ end }}
+{{- with .Values.collectors }}
+{{- if and .enabled .skipperIngress }}{{ $files = append $files "files/role-skipper-ingress.yaml" }}{{ end }}
+{{- if and .enabled .skipperRouteGroup }}{{ $files = append $files "files/role-skipper-routegroup.yaml" }}{{ end }}
+{{- end }}
 {{- $reading := list }}
 {{- $texts := list }}
 {{- range $name := $files }}

@@ -115,9 +115,9 @@ impl From<ForecastReason> for ConditionReason {
 }
 
 impl Plan<'_> {
-    /// The loads that the metrics measure, in the order of `spec.metrics`: what a forecast starts
-    /// from. `None` for metrics that failed.
-    pub fn loads(&self, readings: &Readings, now: Timestamp) -> Vec<Option<Load>> {
+    /// The loads that the first `count` metrics measure, in the order of `spec.metrics`: what a
+    /// forecast starts from. `None` for metrics that failed.
+    pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
         let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
         let context = self.context(plan, now);
         let readings = readings.clone().of_plan(self.settings, &plan.pods).into_ordered();
@@ -128,7 +128,7 @@ impl Plan<'_> {
             let load = evaluated.proposal.load;
             (load.total.is_finite() && load.total >= 0.0).then_some(load)
         };
-        metrics.map(load).collect()
+        metrics.take(count).map(load).collect()
     }
 }
 

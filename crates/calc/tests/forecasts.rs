@@ -113,7 +113,8 @@ fn decide(hpa: &HorizontalPodAutoscaler, metrics: &[Metric]) -> (Vec<Option<Load
     }
     let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
     let history = History { recommendations: vec![long_ago], ..History::default() };
-    let loads = plan.loads(&readings, now());
+    let loads = plan.loads(&readings, metrics.len(), now());
+    assert_eq!(plan.loads(&readings, 1, now()), loads.get(..1).unwrap_or_default());
     (loads, plan.decide(readings, history, now()).conclude(Ok(()), now()))
 }
 

@@ -4,12 +4,16 @@
 //! A metric is checked when it first has a load, and then every day, spread over the day by a hash
 //! of its autoscaler. A failed check is repeated with a backoff. Few checks run at once, and one
 //! calculation at a time, in a thread of its own, so that no reconcile waits for them.
+//!
+//! The autoscalers of a namespace take turns, and so do the namespaces: a tenant whose metrics change
+//! all the time, or whose past takes long to read, doesn't delay others for long.
 
-use std::{hash::BuildHasher, sync::Arc, time::Duration};
+use std::{collections::HashSet, hash::BuildHasher, pin::pin, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, stream::FuturesUnordered};
 use hpa_forecast::{Trace, Verdict, gate};
 use hpa_lease::Clock;
+use hpa_metrics::KeyedSemaphores;
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::Semaphore,
@@ -19,13 +23,13 @@ use tracing::{debug, warn};
 
 use crate::{
     cache::{Autoscaler, Autoscalers},
-    forecast::{Check, Forecasts, Past, PastError, PastRange},
+    forecast::{Check, Forecasts, MAX_METRICS, Past, PastError, PastRange},
     hash::HASHER,
     key::HpaKey,
     settings::SettingSource,
 };
 
-/// The maximum number of pasts that are read at once.
+/// The maximum number of pasts that are read at once, at most one of a namespace.
 const MAX_CONCURRENT: usize = 2;
 /// Reading a past that takes longer has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,19 +51,34 @@ pub(crate) struct ForecastChecks {
 impl ForecastChecks {
     /// Never ends.
     pub(crate) async fn run(self) {
-        let calculations = Semaphore::new(1);
+        let (places, mut checks) = (Places::new(), FuturesUnordered::new());
+        // Those that are checked or wait for it.
+        let mut queued: HashSet<HpaKey> = HashSet::new();
         loop {
-            let keys = self.forecasts.keys();
-            if keys.is_empty() {
-                self.forecasts.check_requested().await;
-                continue;
+            for key in self.forecasts.keys() {
+                if queued.insert(key.clone()) {
+                    checks.push(self.check_in_turn(key, &places));
+                }
             }
-            let checks = stream::iter(keys).map(|key| self.check_autoscaler(key, &calculations));
-            checks.buffer_unordered(MAX_CONCURRENT).collect::<Vec<()>>().await;
             let next = self.next_check().max(Instant::now() + INTERVAL);
             // An error means that `next` has come without a request.
-            let _ = timeout_at(next, self.forecasts.check_requested()).await;
+            let mut search = pin!(timeout_at(next, self.forecasts.check_requested()));
+            loop {
+                tokio::select! {
+                    _ = &mut search => break,
+                    Some(key) = checks.next() => queued.remove(&key),
+                };
+            }
         }
+    }
+
+    async fn check_in_turn(&self, key: HpaKey, places: &Places) -> HpaKey {
+        let namespace = places.namespaces.of(&key.namespace);
+        // Never closed. Permits are given in the order of requests, so namespaces take turns.
+        let _namespace = namespace.acquire().await;
+        let _place = places.all.acquire().await;
+        self.check_autoscaler(&key, &places.calculations).await;
+        key
     }
 
     /// When to look again.
@@ -74,16 +93,17 @@ impl ForecastChecks {
     }
 
     /// Runs all checks of an autoscaler that are due.
-    async fn check_autoscaler(&self, key: HpaKey, calculations: &Semaphore) {
-        let Some(autoscaler) = self.autoscalers.get(&key) else {
-            return self.forecasts.remove(&key);
+    async fn check_autoscaler(&self, key: &HpaKey, calculations: &Semaphore) {
+        let Some(autoscaler) = self.autoscalers.get(key) else {
+            return self.forecasts.remove(key);
         };
-        loop {
+        // Others wait. More checks may have become due meanwhile, because the spec has changed.
+        for _ in 0..MAX_METRICS {
             // A reconcile may have changed both since the last check.
             let (hpa, settings) = autoscaler.object_with_settings(&self.settings);
             if !settings.forecasts.is_on() {
                 autoscaler.forecasts.lock().take();
-                return self.forecasts.remove(&key);
+                return self.forecasts.remove(key);
             }
             let check = {
                 let mut forecasts = autoscaler.forecasts.lock();
@@ -91,7 +111,7 @@ impl ForecastChecks {
                 forecasts.and_then(|it| it.due_check(&self.forecasts, &hpa, &settings))
             };
             let Some(check) = check else { return };
-            let due = DueCheck { key: &key, autoscaler: &autoscaler, check };
+            let due = DueCheck { key, autoscaler: &autoscaler, check };
             self.check(due, &hpa, calculations).await;
         }
     }
@@ -161,6 +181,20 @@ impl ForecastChecks {
     }
 }
 
+/// The places of checks.
+struct Places {
+    all: Semaphore,
+    namespaces: KeyedSemaphores,
+    calculations: Semaphore,
+}
+
+impl Places {
+    fn new() -> Self {
+        let (all, calculations) = (Semaphore::new(MAX_CONCURRENT), Semaphore::new(1));
+        Self { all, namespaces: KeyedSemaphores::new(1), calculations }
+    }
+}
+
 /// A due check and its autoscaler.
 struct DueCheck<'a> {
     key: &'a HpaKey,
@@ -186,7 +220,7 @@ mod tests {
     use super::*;
     use crate::{
         cache::Origin,
-        forecast::{ForecastSource, Observation, PastLoads},
+        forecast::{FIRST_CHECK_PERIOD, ForecastSource, Observation, PastLoads},
     };
 
     type Answer = fn(PastRange) -> BoxFuture<'static, Result<Trace, PastError>>;
@@ -248,6 +282,12 @@ mod tests {
             self.apply(name, "web", &["requests"]);
         }
 
+        /// The key of `NAMESPACE/NAME`, or of a name in the namespace `shop`.
+        fn key(name: &str) -> HpaKey {
+            let (namespace, name) = name.split_once('/').unwrap_or(("shop", name));
+            HpaKey::new(namespace, name)
+        }
+
         /// Creates or replaces an autoscaler.
         fn apply(&self, name: &str, target: &str, metrics: &[&str]) {
             let metric = |name: &&str| {
@@ -255,9 +295,9 @@ mod tests {
                 let external = json!({ "metric": { "name": name }, "target": target });
                 json!({ "type": "External", "external": external })
             };
-            let metrics: Vec<_> = metrics.iter().map(metric).collect();
+            let (key, metrics) = (Self::key(name), metrics.iter().map(metric).collect::<Vec<_>>());
             let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
-                "metadata": { "name": name, "namespace": "shop", "uid": name,
+                "metadata": { "name": *key.name, "namespace": *key.namespace, "uid": name,
                     "annotations": { "autoscaling.hpa-rs.dev/forecast": "scale" } },
                 "spec": {
                     "scaleTargetRef":
@@ -266,7 +306,7 @@ mod tests {
                 },
             }))
             .unwrap();
-            self.checks.autoscalers.apply(&HpaKey::new("shop", name), hpa, Origin::List);
+            self.checks.autoscalers.apply(&key, hpa, Origin::List);
         }
 
         /// Observes as a reconcile, and returns the reason and its text.
@@ -281,7 +321,7 @@ mod tests {
             reading: Result<Reading, ReadError>,
         ) -> Option<(String, String)> {
             let ForecastChecks { forecasts, autoscalers, settings, clock } = &self.checks;
-            let key = HpaKey::new("shop", name);
+            let key = Self::key(name);
             let autoscaler = autoscalers.get(&key).unwrap();
             let (hpa, own) = autoscaler.object_with_settings(settings);
             let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "a=b".into() };
@@ -386,7 +426,7 @@ mod tests {
         if is_observed {
             fixture.observe("web");
         }
-        sleep(Duration::from_secs(30)).await;
+        sleep(Duration::from_secs(120) + FIRST_CHECK_PERIOD).await;
         task.abort();
         let read = fixture.source.metrics.lock();
         read.clone()
@@ -394,18 +434,75 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn metric_of_a_changed_spec_does_not_get_the_past_of_another() {
-        assert_eq!(metrics_read("web", &["c", "b"], true).await, ["a", "c"]);
+        assert_eq!(metrics_read("web", &["c", "b"], true).await, ["a", "b", "c"]);
         // The next reconcile drops the state of the old metrics.
         assert_eq!(metrics_read("web", &["c", "b"], false).await, ["a"]);
         assert_eq!(metrics_read("api", &["a", "b"], false).await, ["a"]);
     }
 
+    /// Answers after two seconds that the metric is unknown.
+    fn slow_source(_: PastRange) -> BoxFuture<'static, Result<Trace, PastError>> {
+        let answer = async {
+            sleep(Duration::from_secs(2)).await;
+            Err(PastError::Unknown("no rule".to_owned()))
+        };
+        answer.boxed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tenants_that_change_their_metrics_do_not_starve_others() {
+        let fixture = Fixture::new(slow_source);
+        let task = fixture.start();
+        let evil = ["evil1/web", "evil2/web"];
+        for step in 0..720 {
+            for name in evil {
+                let metrics = (0..4).map(|metric| format!("m{step}-{metric}"));
+                let metrics: Vec<String> = metrics.collect();
+                let metrics: Vec<&str> = metrics.iter().map(String::as_str).collect();
+                fixture.apply(name, name, &metrics);
+                fixture.observe(name);
+            }
+            if step == 1 {
+                fixture.apply("victim/web", "web", &["v"]);
+                fixture.observe("victim/web");
+            }
+            sleep(Duration::from_secs(5)).await;
+        }
+        task.abort();
+        let read = fixture.source.metrics.lock();
+        let position = read.iter().position(|metric| metric == "v");
+        assert!(position.is_some_and(|position| position <= 16), "{position:?}");
+        // An hour with up to four first checks of each every ten minutes.
+        assert!(read.len() <= 57, "{}", read.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespace_with_many_slow_metrics_has_one_place() {
+        let fixture = Fixture::new(slow_source);
+        for index in 0..100 {
+            let name = format!("evil/{index}");
+            fixture.apply(&name, &name, &["a", "b", "c", "d"]);
+            fixture.observe(&name);
+        }
+        let task = fixture.start();
+        sleep(Duration::from_secs(1)).await;
+        for name in ["bank/web", "shop/web"] {
+            fixture.apply(name, "web", &[name]);
+            fixture.observe(name);
+        }
+        sleep(Duration::from_secs(5)).await;
+        task.abort();
+        let read = fixture.source.metrics.lock();
+        assert!(read.iter().filter(|metric| metric.contains('/')).count() == 2, "{read:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn failed_read_is_repeated_with_a_backoff() {
-        let refused = |_| async { Err(PastError::Failed("refused".to_owned())) }.boxed();
+        let refused =
+            |_| async { Err(PastError::Failed("http://prometheus: refused".to_owned())) }.boxed();
         let (state, requests) = run(refused, 6 * HOUR).await;
-        let expected = ("SourceFailed".to_owned(), "the past can't be read: refused".to_owned());
-        assert_eq!(state, Some(expected));
+        let text = "the past can't be read; the log of the controller has the error";
+        assert_eq!(state, Some(("SourceFailed".to_owned(), text.to_owned())));
         assert!((7..=11).contains(&requests), "{requests}");
     }
 
@@ -414,7 +511,7 @@ mod tests {
         let (state, requests) = run(|_| std::future::pending().boxed(), HOUR).await;
         let (reason, text) = state.unwrap();
         assert_eq!(reason, "SourceFailed");
-        assert_eq!(text, "the past can't be read: not read within 60s");
+        assert_eq!(text, "the past can't be read; the log of the controller has the error");
         assert!((3..=6).contains(&requests), "{requests}");
     }
 

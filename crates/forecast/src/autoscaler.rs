@@ -144,7 +144,8 @@ impl<'a> Runner<'a> {
             if let Some(proposal) = proposal.filter(|_| read.is_some()) {
                 let highest = recommended.push(proposal).max();
                 let stable = if proposal < replicas { highest.min(replicas) } else { proposal };
-                replicas = stable.clamp(self.workload.min_replicas, self.workload.max_replicas);
+                // The maximum wins if it is below the minimum.
+                replicas = stable.max(self.workload.min_replicas).min(self.workload.max_replicas);
             }
             let ready = running.push(replicas).min();
             let Some(load) = self.pods(loads.get(minute)) else { continue };
@@ -231,5 +232,21 @@ impl Latest {
 
     fn min(&self) -> u32 {
         self.values.iter().copied().min().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn maximum_wins_if_it_is_below_the_minimum() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let trace = Trace::new((0..60).map(|minute| (at(minute), 4.0)));
+        let workload = Workload { min_replicas: 5, max_replicas: 3, ..Workload::default() };
+        let outcome = Runner::new(&trace, &workload, 10).run(1.0, None);
+        assert!((outcome.pod_hours * 60.0 / outcome.minutes - 3.0).abs() < 0.01, "{outcome:?}");
     }
 }

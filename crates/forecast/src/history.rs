@@ -64,6 +64,20 @@ impl History {
         }
     }
 
+    /// Drops the buckets that begin after a time. A clock that was ahead has filled them, and later
+    /// samples would be ignored until then.
+    pub fn drop_after(&mut self, at: Timestamp) {
+        let bucket = at.as_second().div_euclid(BUCKET_SECONDS);
+        let kept = usize::try_from(bucket.saturating_sub(self.first).saturating_add(1));
+        let kept = kept.unwrap_or_default();
+        if kept >= self.means.len() {
+            return;
+        }
+        self.means.truncate(kept);
+        let last = self.means.back().and_then(|mean| mean.known());
+        (self.last_sum, self.last_count) = last.map_or((0.0, 0), |load| (load, 1));
+    }
+
     /// Makes room for `added` buckets, to bound the memory.
     fn drop_oldest(&mut self, added: usize) {
         let excess = (self.means.len() + added).saturating_sub(self.capacity);
@@ -242,6 +256,23 @@ mod tests {
             hostile.add(second(at), load);
         }
         assert_eq!(at(&hostile, 300.0), Some(1.5));
+    }
+
+    #[test]
+    fn buckets_after_a_time_can_be_dropped() {
+        let filled = || history(&[(0, 1.0), (300, 2.0), (600, 3.0), (900, 4.0)]);
+        let mut ahead = filled();
+        ahead.drop_after(second(599));
+        assert_eq!(ahead.means().map(|(_, load)| load).collect::<Vec<_>>(), [1.0, 2.0]);
+        ahead.add(second(310), 4.0);
+        ahead.add(second(600), 5.0);
+        assert_eq!(ahead.means().map(|(_, load)| load).collect::<Vec<_>>(), [1.0, 3.0, 5.0]);
+        ahead.drop_after(second(900));
+        assert_eq!(ahead.means().count(), 3);
+        ahead.drop_after(Timestamp::MIN);
+        assert_eq!(ahead.means().count(), 0);
+        ahead.add(second(310), 4.0);
+        assert_eq!(ahead.means().map(|(_, load)| load).collect::<Vec<_>>(), [4.0]);
     }
 
     #[test]

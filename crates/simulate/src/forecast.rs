@@ -71,7 +71,7 @@ impl Forecasts {
     pub(crate) fn observe(&mut self, readings: &mut Readings, reconcile: &Reconcile<'_>) {
         let Reconcile { plan, load, now, .. } = *reconcile;
         self.add(load, now);
-        for (index, read) in plan.loads(readings, now).into_iter().enumerate() {
+        for (index, read) in plan.loads(readings, usize::MAX, now).into_iter().enumerate() {
             if self.metrics.len() <= index {
                 self.metrics.push(None);
             }

@@ -4,7 +4,7 @@
 //! start or the end of an entry, it moves later by the length of the gap. If the clocks show it
 //! twice, the first time counts. An entry whose start and end coincide doesn't hold on that day.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use jiff::{
     SignedDuration, Timestamp, ToSpan,
@@ -44,6 +44,56 @@ pub struct ScheduledBounds {
     /// `maxReplicas` during the entry. If several entries hold, the highest wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
+}
+
+/// A schedule of bounds: its entries, and the bounds that hold until its next change.
+///
+/// A change takes up to a millisecond to find. Clones share what was found.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    entries: Arc<[ScheduledBounds]>,
+    found: Arc<Mutex<Option<FoundBounds>>>,
+}
+
+/// The bounds of one spec in a range of time.
+#[derive(Clone, Copy, Debug)]
+struct FoundBounds {
+    /// The bounds of the spec, and whether it may have a minimum of zero.
+    spec: (Bounds, bool),
+    from: Timestamp,
+    /// Excluded.
+    until: Timestamp,
+    bounds: Bounds,
+    change: Option<BoundsChange>,
+}
+
+/// If the bounds never change, they are computed again after this time.
+const MAX_FOUND_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+}
+
+impl std::ops::Deref for Schedule {
+    type Target = [ScheduledBounds];
+
+    fn deref(&self) -> &[ScheduledBounds] {
+        &self.entries
+    }
+}
+
+impl From<Vec<ScheduledBounds>> for Schedule {
+    fn from(entries: Vec<ScheduledBounds>) -> Self {
+        Self { entries: entries.into(), found: Arc::default() }
+    }
+}
+
+impl FromIterator<ScheduledBounds> for Schedule {
+    fn from_iter<I: IntoIterator<Item = ScheduledBounds>>(entries: I) -> Self {
+        entries.into_iter().collect::<Vec<_>>().into()
+    }
 }
 
 /// A day of the week.
@@ -165,7 +215,25 @@ impl Settings {
         spec: &HorizontalPodAutoscalerSpec,
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
-        let Some(entries) = self.bounds.as_deref() else { return (Bounds::of_spec(spec), None) };
+        let Some(schedule) = &self.bounds else { return (Bounds::of_spec(spec), None) };
+        let key = (Bounds::of_spec(spec), self.may_be_zero(spec));
+        let lock = || schedule.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_valid = |it: &FoundBounds| it.spec == key && (it.from..it.until).contains(&now);
+        if let Some(found) = lock().filter(is_valid) {
+            return (found.bounds, found.change);
+        }
+        let (bounds, change) = self.find_change(spec, schedule, now);
+        let until = change.map_or_else(|| after(now, MAX_FOUND_AGE), |change| change.at);
+        *lock() = Some(FoundBounds { spec: key, from: now, until, bounds, change });
+        (bounds, change)
+    }
+
+    fn find_change(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        entries: &[ScheduledBounds],
+        now: Timestamp,
+    ) -> (Bounds, Option<BoundsChange>) {
         let within = |days| self.schedule_within(days, spec, entries, now);
         // Most schedules change within a day. A weekly entry may pause for a week, if the clocks
         // skip it: 15 days always have a change.
@@ -192,11 +260,14 @@ impl Settings {
         let of_spec = Bounds::of_spec(spec);
         let min = entries.clone().filter_map(|entry| entry.min_replicas).max();
         let max = entries.filter_map(|entry| entry.max_replicas).max();
-        let may_be_zero = self.scale_to_zero && has_object_or_external_metric(&spec.metrics);
-        let min = min.map(|min| if may_be_zero { min } else { min.max(1) });
+        let min = min.map(|min| if self.may_be_zero(spec) { min } else { min.max(1) });
         let min_replicas = min.unwrap_or(of_spec.min_replicas);
         let max_replicas = max.unwrap_or(of_spec.max_replicas).max(min_replicas);
         Bounds { min_replicas, max_replicas }
+    }
+
+    fn may_be_zero(&self, spec: &HorizontalPodAutoscalerSpec) -> bool {
+        self.scale_to_zero && has_object_or_external_metric(&spec.metrics)
     }
 
     fn schedule_within(
@@ -342,6 +413,52 @@ impl ScheduledBounds {
                 Some("minReplicas must not be above maxReplicas".to_owned())
             }
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bounds_are_computed_again_only_after_their_change() {
+        let entry = |start: u32, min: Option<i32>, max: Option<i32>| {
+            let (start, end) = (format!("{start:02}:00"), format!("{:02}:30", start + 1));
+            let entry = json!({ "start": start, "end": end, "timeZone": "Europe/Berlin",
+                "minReplicas": min, "maxReplicas": max });
+            serde_json::from_value(entry).unwrap()
+        };
+        let changing: Schedule = (0..6).map(|hour| entry(hour * 3, Some(5), None)).collect();
+        let constant: Schedule = (0..20).map(|hour| entry(hour, None, Some(10))).collect();
+        let spec = HorizontalPodAutoscalerSpec {
+            min_replicas: Some(2),
+            max_replicas: 10,
+            ..HorizontalPodAutoscalerSpec::default()
+        };
+        let start: Timestamp = "2026-03-28T10:07:00Z".parse().unwrap();
+        for (schedule, has_changes) in [(changing, true), (constant, false)] {
+            let settings = Settings { bounds: Some(schedule.clone()), ..Settings::default() };
+            let mut computed = 0;
+            let mut last = None;
+            for quarter in 0..200 {
+                let now = start + SignedDuration::from_mins(quarter * 15);
+                let fresh = Schedule::from(schedule.to_vec());
+                let fresh = Settings { bounds: Some(fresh), ..Settings::default() };
+                let found = settings.schedule_at(&spec, now);
+                assert_eq!(found, fresh.schedule_at(&spec, now), "{now}");
+                assert_eq!(found.1.is_some(), has_changes, "{now}");
+                let from = schedule.found.lock().unwrap().map(|found| found.from);
+                computed += usize::from(from != last);
+                last = from;
+            }
+            // 50 hours: at first, then at the 26 starts and ends of the entries, or once a day.
+            assert_eq!(computed, if has_changes { 27 } else { 3 });
+            let other = HorizontalPodAutoscalerSpec { max_replicas: 20, ..spec.clone() };
+            assert_eq!(settings.schedule_at(&other, start).0, settings.bounds_at(&other, start));
+            assert_eq!(settings.schedule_at(&spec, start).0, settings.bounds_at(&spec, start));
         }
     }
 }

@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use self::resolve::duration_text;
 pub use self::{
-    bounds::{Bounds, BoundsChange, Day, ScheduledBounds, TimeOfDay},
+    bounds::{Bounds, BoundsChange, Day, Schedule, ScheduledBounds, TimeOfDay},
     fallback::{Fallback, FallbackBehavior},
     forecast::{Forecasting, Forecasts},
     metric::{
@@ -92,7 +92,7 @@ pub struct Settings {
     /// Whether the surge of a rollout counts.
     pub rollout: Rollout,
     /// The schedule of `minReplicas` and `maxReplicas`, see [`Settings::bounds_at`].
-    pub bounds: Option<Arc<[ScheduledBounds]>>,
+    pub bounds: Option<Schedule>,
     /// How long the metrics must have asked for zero replicas before the target is scaled there.
     pub zero_after: SignedDuration,
     /// Whether forecasts of the load count, and how they are made.

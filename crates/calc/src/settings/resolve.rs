@@ -29,8 +29,9 @@ const MAX_SETTING_LEN: usize = 100;
 const MAX_NAME_LEN: usize = 100;
 /// Unknown names of annotations beyond this number and the first one are not counted.
 const MAX_OTHER_NAMES: usize = 16;
-/// The maximum length of [`OwnSettings::problems`], in characters: what an event's message can have.
-const MAX_PROBLEMS_LEN: usize = 1000;
+/// The maximum length of [`OwnSettings::problems`] and of [`OwnSettings::applied`], in characters: what
+/// an event's message can have.
+const MAX_TEXT_LEN: usize = 1000;
 
 /// What the operator of the controller lets users set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -417,7 +418,8 @@ impl<'a> Resolver<'a> {
         for problem in problems.iter().filter(|problem| problem.kind != ProblemKind::Overridden) {
             append(&mut own.problems, "; ", &problem.to_string());
         }
-        own.problems = go_text::cut(own.problems, MAX_PROBLEMS_LEN);
+        own.problems = go_text::cut(own.problems, MAX_TEXT_LEN);
+        own.applied = go_text::cut(own.applied, MAX_TEXT_LEN);
         settings.own = (own != OwnSettings::default()).then(|| Arc::new(own));
         Resolved { settings, problems }
     }

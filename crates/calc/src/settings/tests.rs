@@ -365,6 +365,18 @@ fn fields_of_metrics_are_read() {
 }
 
 #[test]
+fn text_of_applied_settings_has_a_limit() {
+    let metric = |index| {
+        json!({ "type": "External", "external": {
+            "metric": { "name": format!("queue{index}") }, "fallback": { "replicas": 3 },
+        } })
+    };
+    let metrics: Vec<_> = (0..200).map(metric).collect();
+    let own = resolve(json!({}), json!({ "metrics": metrics })).settings.own.unwrap();
+    assert!((900..=1003).contains(&own.applied.chars().count()), "{}", own.applied);
+}
+
+#[test]
 fn operator_can_restrict_settings() {
     let policy = SettingPolicy {
         allowed: vec!["sync-period"],

@@ -1,13 +1,11 @@
 //! The values of settings: which are allowed, how they are written in annotations and in fields.
 
-use std::sync::Arc;
-
 use jiff::SignedDuration;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value as Json, json};
 
 use super::{
-    bounds::{MAX_ENTRIES, ScheduledBounds},
+    bounds::{MAX_ENTRIES, Schedule, ScheduledBounds},
     fallback::{Fallback, MAX_FAILURE_SECONDS, MIN_FAILURE_SECONDS},
     resolve::duration_text,
 };
@@ -38,7 +36,7 @@ pub(crate) enum Value {
     Duration(SignedDuration),
     Quantity(Quantity),
     Fallback(Fallback),
-    Bounds(Arc<[ScheduledBounds]>),
+    Bounds(Schedule),
 }
 
 impl Kind {
@@ -201,7 +199,7 @@ impl std::fmt::Display for Value {
             Self::Duration(duration) => f.write_str(&duration_text(*duration)),
             Self::Quantity(quantity) => write!(f, "{quantity}"),
             Self::Fallback(fallback) => f.write_str(&json!(fallback).to_string()),
-            Self::Bounds(bounds) => f.write_str(&json!(bounds.as_ref()).to_string()),
+            Self::Bounds(bounds) => f.write_str(&json!(**bounds).to_string()),
         }
     }
 }
@@ -219,7 +217,7 @@ impl Value {
             (Self::Duration(duration), _) => json!(duration.as_secs()),
             (Self::Quantity(quantity), _) => json!(quantity.to_string()),
             (Self::Fallback(fallback), _) => json!(fallback),
-            (Self::Bounds(bounds), _) => json!(bounds.as_ref()),
+            (Self::Bounds(bounds), _) => json!(**bounds),
         }
     }
 }

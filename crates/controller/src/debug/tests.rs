@@ -1,16 +1,22 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use hpa_calc::{
     Conclusion, Explanation, History, HorizontalPodAutoscaler, MilliValue, ReconcileError,
     api::{HorizontalPodAutoscalerStatus, MetricSourceType, MetricSpec, ResourceMetricSource},
     explain::{MetricExplanation, Summary, TargetValue},
 };
-use hpa_lease::SystemClock;
+use hpa_lease::{Clock, Instants, SystemClock};
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::{
-    cache::Origin,
+    cache::{Autoscaler, Origin},
     key::{AutoscalerApi, HpaKey},
     metrics::{Sources, Telemetry},
     reconcile::{Observer, Reconciled},
@@ -34,14 +40,8 @@ impl Controller {
         }
         telemetry.attach(sources.clone());
         let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
-        let settings = ViewSettings {
-            sync_period: Duration::from_secs(15),
-            decisions: hpa_calc::Settings::default(),
-            dry_run: false,
-            keep_history: true,
-        };
         let clock = Arc::new(SystemClock::default());
-        let view = DebugView::new(telemetry.clone(), recorder.clone(), clock, settings);
+        let view = DebugView::new(telemetry.clone(), recorder.clone(), clock, view_settings());
         Self { sources, telemetry, recorder, view }
     }
 
@@ -56,6 +56,42 @@ impl Controller {
             read_durations: &[],
         });
     }
+}
+
+fn view_settings() -> ViewSettings {
+    ViewSettings {
+        sync_period: Duration::from_secs(15),
+        decisions: hpa_calc::Settings::default(),
+        dry_run: false,
+        keep_history: true,
+    }
+}
+
+/// A clock that notices if the forecasts of an autoscaler are locked while it is read.
+struct LockProbe {
+    autoscaler: Arc<Autoscaler>,
+    was_locked: AtomicBool,
+}
+
+impl Clock for LockProbe {
+    fn instants(&self) -> Instants {
+        let is_locked = self.autoscaler.forecasts.try_lock().is_none();
+        self.was_locked.fetch_or(is_locked, Ordering::Relaxed);
+        SystemClock::default().instants()
+    }
+}
+
+#[tokio::test]
+async fn view_of_forecasts_is_computed_without_their_lock() {
+    let key = HpaKey::new("shop", "web");
+    let Controller { sources, telemetry, recorder, .. } =
+        Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let autoscaler = sources.autoscalers.get(&key).unwrap();
+    *autoscaler.forecasts.lock() = Some(Box::default());
+    let probe = Arc::new(LockProbe { autoscaler, was_locked: AtomicBool::new(false) });
+    let view = DebugView::new(telemetry, recorder, probe.clone(), view_settings());
+    assert!(view.autoscaler(&key, None).is_some());
+    assert!(!probe.was_locked.load(Ordering::Relaxed));
 }
 
 fn hpa(uid: &str) -> HorizontalPodAutoscaler {

@@ -140,11 +140,10 @@ impl DebugView {
             samples = recent.collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
-        let forecasts = {
-            let forecasts = autoscaler.forecasts.lock();
-            let view = forecasts.as_ref().map(|forecasts| forecasts.view(self.clock.now()));
-            view.unwrap_or_default()
-        };
+        // A view takes milliseconds, for which a reconcile would wait.
+        let forecasts = autoscaler.forecasts.lock().clone();
+        let forecasts = forecasts.map(|forecasts| forecasts.view(self.clock.now()));
+        let forecasts = forecasts.unwrap_or_default();
         let is_working = self.telemetry.working_since().is_some();
         Some(AutoscalerDetail {
             api_version: AutoscalerDetail::API_VERSION.to_owned(),

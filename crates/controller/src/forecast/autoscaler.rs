@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
 use super::{
-    CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY, PastError,
+    CHECK_PERIOD, FIRST_CHECK_PERIOD, Forecasts, MAX_METRICS, METRIC_DELAY, PastError,
     metric::{MetricState, Parameters, Past},
     startup::{ReadyPods, Startups},
 };
@@ -19,13 +19,15 @@ use crate::settings::SyncPeriod;
 
 /// The loads of one autoscaler. If the target changes, all histories are dropped; if a metric of
 /// the spec changes, the history of that metric is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,
-    /// For the first [`MAX_METRICS`] specs. `None` as long as [`super::MAX_HISTORIES`] leaves no
-    /// memory.
+    /// For the first [`MAX_METRICS`] specs. `None` before the first load, and as long as
+    /// [`super::MAX_HISTORIES`] leaves no memory.
     metrics: Vec<Option<MetricState>>,
+    /// When a metric was last checked for the first time.
+    first_check: Option<Instant>,
     startups: Startups,
     /// The parameters of the last reconcile.
     pub(super) parameters: Option<Parameters>,
@@ -60,20 +62,22 @@ impl AutoscalerForecasts {
     ) {
         let Observation { hpa, settings, plan, pods, now } = *observation;
         self.update_spec(hpa);
-        self.add_histories(shared);
         self.startups.observe(&ReadyPods::new(pods.iter().map(AsRef::as_ref)), now);
-        let loads = plan.loads(readings, now);
+        let loads = plan.loads(readings, MAX_METRICS, now);
         let parameters = self.parameters(shared, settings);
+        let next_check = self.next_first_check();
         for (index, metric) in self.metrics.iter_mut().enumerate() {
-            let Some(metric) = metric else {
-                readings.insert_forecast(index, without_memory());
-                continue;
-            };
             let load = loads.get(index).copied().flatten();
-            if let Some(load) = load {
-                if metric.read.is_none() {
-                    shared.request_check();
+            if metric.is_none() && load.is_some() {
+                let permit = shared.histories.try_acquire(&hpa.metadata.namespace);
+                *metric = permit.map(|permit| MetricState::new(permit, next_check));
+                match metric {
+                    Some(_) => shared.request_check(),
+                    None => readings.insert_forecast(index, without_memory()),
                 }
+            }
+            let Some(metric) = metric else { continue };
+            if let Some(load) = load {
                 metric.add(load, now);
             }
             if let Some(forecast) = metric.forecast(load, &parameters, now) {
@@ -93,7 +97,8 @@ impl AutoscalerForecasts {
             return;
         }
         if self.target != spec.scale_target_ref {
-            *self = Self { target: spec.scale_target_ref.clone(), ..Self::default() };
+            let (target, first_check) = (spec.scale_target_ref.clone(), self.first_check);
+            *self = Self { target, first_check, ..Self::default() };
         }
         let mut known: Vec<_> = std::mem::take(&mut self.specs)
             .into_iter()
@@ -106,12 +111,10 @@ impl AutoscalerForecasts {
         self.specs.clone_from(&spec.metrics);
     }
 
-    /// Adds histories to the metrics that have none, as far as there is memory.
-    fn add_histories(&mut self, shared: &Forecasts) {
-        for metric in self.metrics.iter_mut().filter(|metric| metric.is_none()) {
-            let Ok(permit) = shared.histories.clone().try_acquire_owned() else { return };
-            *metric = Some(MetricState::new(permit));
-        }
+    /// When a metric with its first load is checked.
+    fn next_first_check(&self) -> Instant {
+        let now = Instant::now();
+        self.first_check.map_or(now, |last| now.max(last + FIRST_CHECK_PERIOD))
     }
 
     fn parameters(&self, shared: &Forecasts, settings: &Settings) -> Parameters {
@@ -174,6 +177,9 @@ impl AutoscalerForecasts {
                 ..GateSettings::new(workload, TimeZone::clone(&zone))
             };
             metric.is_being_checked = true;
+            if !metric.has_been_checked() {
+                self.first_check = Some(Instant::now());
+            }
             return Some(Check { metric: index, spec, settings, own_past: metric.own_past() });
         }
         None
@@ -207,7 +213,7 @@ impl AutoscalerForecasts {
                 metric.set_checked(verdict, past, now);
                 if is_first { CHECK_PERIOD.mul_f64(spread.clamp(0.1, 1.0)) } else { CHECK_PERIOD }
             }
-            Err(error) => Duration::from_mins(metric.set_failed(&error)),
+            Err(_) => Duration::from_mins(metric.set_failed()),
         };
         metric.next_check = Instant::now() + delay;
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use hpa_calc::{ForecastReason, MetricForecast, replicas::Load};
 use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Verdict};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::time::Instant;
 
-use super::{MAX_CHECK_AGE, METRIC_DELAY, PastError};
+use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY, PastError};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
@@ -23,7 +23,7 @@ pub(crate) struct Parameters {
 }
 
 /// The state of one metric.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MetricState {
     pub(super) history: History,
     /// The last load that was read, and when.
@@ -34,8 +34,8 @@ pub(super) struct MetricState {
     failure: Option<Failure>,
     pub(super) next_check: Instant,
     pub(super) is_being_checked: bool,
-    /// Frees a place among the histories of all autoscalers when this is dropped.
-    _permit: OwnedSemaphorePermit,
+    /// Frees a place among the histories of all autoscalers when the last clone is dropped.
+    _permit: Arc<HistoryPermit>,
 }
 
 /// The result of a check.
@@ -64,21 +64,27 @@ struct Failure {
 }
 
 impl MetricState {
-    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(permit: HistoryPermit, next_check: Instant) -> Self {
         Self {
             history: History::new(HISTORY_DAYS),
             read: None,
             checked: None,
             failure: None,
-            next_check: Instant::now(),
+            next_check,
             is_being_checked: false,
-            _permit: permit,
+            _permit: Arc::new(permit),
         }
+    }
+
+    pub(super) fn has_been_checked(&self) -> bool {
+        self.checked.is_some() || self.failure.is_some()
     }
 
     /// Adds a load that was read at this time.
     pub(super) fn add(&mut self, load: Load, now: Timestamp) {
         if let Ok(measured) = now.checked_sub(METRIC_DELAY) {
+            // The wall clock may have been ahead.
+            self.history.drop_after(measured);
             self.history.add(measured, load.total);
         }
         self.read = Some((now, load));
@@ -138,6 +144,7 @@ impl MetricState {
         {
             let end = past.time(past.len().saturating_sub(1));
             let mut history = past.history_of(HISTORY_DAYS);
+            self.history.drop_after(now);
             for (at, load) in self.history.means().filter(|(at, _)| *at > end) {
                 history.add(at, load);
             }
@@ -158,9 +165,10 @@ impl MetricState {
     }
 
     /// A check failed. Returns the minutes until it is repeated.
-    pub(super) fn set_failed(&mut self, error: &PastError) -> u64 {
+    pub(super) fn set_failed(&mut self) -> u64 {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        let text = format!("the past can't be read: {error}").into();
+        // The error names the server and the query, which users of the cluster must not see.
+        let text = "the past can't be read; the log of the controller has the error".into();
         self.failure = Some(Failure { text, count: count.saturating_add(1) });
         (FIRST_RETRY_MINUTES << count.min(8)).min(LONGEST_RETRY_MINUTES)
     }

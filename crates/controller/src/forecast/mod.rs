@@ -15,8 +15,8 @@
 //! - `autoscaler`: the metrics of an autoscaler
 //! - `view`: the forecasts in the debug API
 //!
-//! Memory: 8 KiB for each metric, at most [`MAX_HISTORIES`] metrics, and
-//! [`MAX_METRICS`] of an autoscaler.
+//! Memory: 8 KiB for each metric that has had a load, at most [`MAX_HISTORIES`] metrics, half of them
+//! in one namespace, and [`MAX_METRICS`] of an autoscaler.
 
 mod autoscaler;
 mod metric;
@@ -38,9 +38,10 @@ use std::{
 use futures::future::BoxFuture;
 use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
 use hpa_forecast::Trace;
+use hpa_metrics::KeyedSemaphores;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use self::view::{ForecastPoint, ForecastView, LoadReading, Yesterday};
 pub(crate) use self::{
@@ -55,6 +56,9 @@ pub const MAX_HISTORIES: usize = 4000;
 pub const MAX_METRICS: usize = 8;
 /// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
+/// The minimum time between the first checks of an autoscaler's metrics, unless they have their first
+/// loads at the same time: a spec that changes all the time must not cause a check each time.
+pub(crate) const FIRST_CHECK_PERIOD: Duration = Duration::from_mins(10);
 /// The time between two checks of a metric.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
 /// If checks fail, the last one holds for this long.
@@ -122,9 +126,38 @@ pub struct Forecasts {
     keys: Mutex<BTreeSet<HpaKey>>,
     /// Notified when a metric has its first load.
     requested: Notify,
-    /// A permit for each metric with a history.
-    histories: Arc<Semaphore>,
+    histories: Histories,
     pub(crate) counts: CheckCounts,
+}
+
+/// The places of histories. One namespace gets at most half of them, so that a tenant can't exhaust
+/// them.
+#[derive(Debug)]
+struct Histories {
+    all: Arc<Semaphore>,
+    namespaces: KeyedSemaphores,
+}
+
+/// A place. It is free again when this is dropped.
+#[derive(Debug)]
+struct HistoryPermit {
+    _all: OwnedSemaphorePermit,
+    _namespace: OwnedSemaphorePermit,
+}
+
+impl Default for Histories {
+    fn default() -> Self {
+        let all = Arc::new(Semaphore::new(MAX_HISTORIES));
+        Self { all, namespaces: KeyedSemaphores::new(MAX_HISTORIES / 2) }
+    }
+}
+
+impl Histories {
+    fn try_acquire(&self, namespace: &str) -> Option<HistoryPermit> {
+        let namespace = self.namespaces.of(namespace).try_acquire_owned().ok()?;
+        let all = self.all.clone().try_acquire_owned().ok()?;
+        Some(HistoryPermit { _all: all, _namespace: namespace })
+    }
 }
 
 /// The checks so far, by result.
@@ -155,7 +188,7 @@ impl Forecasts {
             sync_period,
             keys: Mutex::default(),
             requested: Notify::new(),
-            histories: Arc::new(Semaphore::new(MAX_HISTORIES)),
+            histories: Histories::default(),
             counts: CheckCounts::default(),
         }
     }

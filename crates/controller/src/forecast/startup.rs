@@ -13,7 +13,7 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(30);
 const MEASURED: usize = 9;
 
 /// The start-up times of the last scale-ups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Startups {
     last: VecDeque<SignedDuration>,
     running: Option<ScaleUp>,

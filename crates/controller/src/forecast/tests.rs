@@ -145,7 +145,7 @@ async fn last_check_holds_for_a_bounded_time_if_the_source_fails() {
     }
     let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), at(49));
     let text = &readings.forecast(0).unwrap().text;
-    assert_eq!(&**text, "the past can't be read: connection refused");
+    assert_eq!(&**text, "the past can't be read; the log of the controller has the error");
     tokio::time::advance(Duration::from_hours(1)).await;
     check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(50));
     assert_eq!(reason_at(&mut forecasts, 50), Some(ForecastReason::Forecasting));
@@ -179,34 +179,51 @@ async fn other_metric_or_target_has_another_past() {
 async fn memory_is_limited() {
     let shared = Forecasts::default();
     let many: Vec<_> = (0..20).map(|_| requests("100")).collect();
-    let hpa = hpa(&many);
-    let mut all: Vec<_> = (0..=MAX_HISTORIES / MAX_METRICS)
-        .map(|_| {
-            let mut forecasts = AutoscalerForecasts::default();
-            observe(&mut forecasts, &shared, &hpa, None, now());
-            forecasts
-        })
-        .collect();
+    let in_namespace = |namespace: &str| {
+        let mut hpa = hpa(&many);
+        hpa.metadata.namespace = namespace.to_owned();
+        hpa
+    };
+    let (shop, bank, victim) = (in_namespace("shop"), in_namespace("bank"), in_namespace("victim"));
     let states = |forecasts: &AutoscalerForecasts| {
         forecasts.metrics().filter(|(_, state)| state.is_some()).count()
     };
-    assert_eq!(all.iter().map(states).sum::<usize>(), MAX_HISTORIES);
+    let fill = |hpa: &HorizontalPodAutoscaler, value| {
+        let all = (0..=MAX_HISTORIES / MAX_METRICS).map(|_| {
+            let mut forecasts = AutoscalerForecasts::default();
+            observe(&mut forecasts, &shared, hpa, value, now());
+            forecasts
+        });
+        all.collect::<Vec<_>>()
+    };
+    let sum = |all: &[AutoscalerForecasts]| all.iter().map(states).sum::<usize>();
+    assert_eq!(sum(&fill(&shop, None)), 0, "no history without a load");
+    let mut all = fill(&shop, Some(2000));
+    assert_eq!(sum(&all), MAX_HISTORIES / 2, "half for a namespace");
     assert_eq!(all.first().map(states), Some(MAX_METRICS));
-    let readings = observe(all.last_mut().unwrap(), &shared, &hpa, Some(2000), now());
+    let readings = observe(all.last_mut().unwrap(), &shared, &shop, Some(2000), now());
+    assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
+    let others = fill(&bank, Some(2000));
+    assert_eq!(sum(&others), MAX_HISTORIES / 2);
+    let mut last = AutoscalerForecasts::default();
+    let readings = observe(&mut last, &shared, &victim, Some(2000), now());
     assert_eq!(reason(&readings), Some(ForecastReason::NotEnoughHistory));
     // An autoscaler that is deleted frees the memory of its metrics for others.
     all.swap_remove(0);
-    observe(all.first_mut().unwrap(), &shared, &hpa, None, now());
-    assert_eq!(all.first().map(states), Some(MAX_METRICS));
-    all.clear();
-    assert_eq!(shared.histories.available_permits(), MAX_HISTORIES);
+    observe(&mut last, &shared, &victim, Some(2000), now());
+    assert_eq!(states(&last), MAX_METRICS);
+    drop((all, others, last));
+    assert_eq!(shared.histories.all.available_permits(), MAX_HISTORIES);
 }
 
 #[tokio::test(start_paused = true)]
 async fn changed_metric_gets_the_memory_of_the_old_one() {
     let shared = Forecasts::default();
-    let _others =
-        shared.histories.clone().try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
+    let _others = shared
+        .histories
+        .all
+        .clone()
+        .try_acquire_many_owned(u32::try_from(MAX_HISTORIES).unwrap() - 1);
     let mut forecasts = AutoscalerForecasts::default();
     observe(&mut forecasts, &shared, &hpa(&[requests("100")]), Some(2000), now());
     let mut other_metric = requests("100");
@@ -295,4 +312,28 @@ fn loads_of_resources_are_in_cores_or_bytes() {
     let pods = json!({ "type": "Pods", "pods": { "metric": { "name": "cpu" },
         "target": { "type": "AverageValue", "averageValue": "1" } } });
     assert_eq!(unit(pods), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forecasts_continue_after_the_clock_was_ahead() {
+    let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
+    for ahead in [SignedDuration::from_hours(1), SignedDuration::from_hours(24 * 30)] {
+        let mut forecasts = AutoscalerForecasts::default();
+        observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+        check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+        let mut forecast_at = |now| {
+            let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now);
+            readings.forecast(0).is_some_and(|it| it.forecast.is_some())
+        };
+        assert!(forecast_at(now()));
+        forecast_at(now() + ahead);
+        // A jump that is longer than the history empties it.
+        assert_eq!(forecast_at(now()), ahead < SignedDuration::from_hours(24));
+        tokio::time::advance(CHECK_PERIOD).await;
+        check(&mut forecasts, &shared, &hpa, Ok(past(28)), now());
+        let readings = observe(&mut forecasts, &shared, &hpa, Some(2000), now());
+        let forecast = readings.forecast(0).unwrap();
+        assert_eq!(forecast.reason, ForecastReason::Forecasting, "{forecast:?}");
+        assert!(forecast.forecast.is_some(), "{forecast:?}");
+    }
 }

@@ -57,8 +57,9 @@ pub struct Owners {
     client: Client,
     mapper: Arc<RestMapper>,
     timeout: Duration,
-    /// The controllers of owners, by the owners' UIDs.
-    controllers: Mutex<HashMap<Box<str>, CachedController>>,
+    /// The controllers of owners, by namespace and reference. Users write the references of their
+    /// pods, so a UID alone would let a pod change what is known about an owner of another one.
+    controllers: Mutex<HashMap<(Box<str>, OwnerReference), CachedController>>,
 }
 
 /// The controller of an owner, and when it was read.
@@ -81,17 +82,15 @@ impl Owners {
         pods: Vec<Arc<Pod>>,
         target: &TargetIdentity<'_>,
     ) -> Result<Vec<Arc<Pod>>, OwnerError> {
-        let mut checked: HashSet<&str> = HashSet::new();
-        let mut owning: HashSet<&str> = HashSet::new();
+        let mut checked: HashSet<&OwnerReference> = HashSet::new();
+        let mut owning: HashSet<&OwnerReference> = HashSet::new();
         for controller in pods.iter().filter_map(|pod| pod.controller.as_deref()) {
-            if checked.insert(&controller.uid)
-                && self.leads_to(namespace, controller, target).await?
-            {
-                owning.insert(&controller.uid);
+            if checked.insert(controller) && self.leads_to(namespace, controller, target).await? {
+                owning.insert(controller);
             }
         }
         let is_owned = |pod: &&Arc<Pod>| {
-            pod.controller.as_ref().is_some_and(|controller| owning.contains(&*controller.uid))
+            pod.controller.as_ref().is_some_and(|controller| owning.contains(&**controller))
         };
         Ok(pods.iter().filter(is_owned).cloned().collect())
     }
@@ -147,7 +146,8 @@ impl Owners {
         namespace: &str,
         owner: &OwnerReference,
     ) -> Result<Option<OwnerReference>, OwnerError> {
-        if let Some(cached) = self.controllers.lock().get(&owner.uid)
+        let key = (Box::from(namespace), owner.clone());
+        if let Some(cached) = self.controllers.lock().get(&key)
             && cached.read.elapsed() < MAX_AGE
         {
             return Ok(cached.controller.clone());
@@ -159,7 +159,7 @@ impl Owners {
             controllers.retain(|_, cached| cached.read.elapsed() < MAX_AGE);
         }
         if controllers.len() < MAX_OWNERS {
-            controllers.insert(owner.uid.clone(), read);
+            controllers.insert(key, read);
         }
         Ok(controller)
     }

@@ -1,10 +1,9 @@
 //! Splits a YAML stream into documents and keeps their text. Documents that don't change are copied
 //! byte for byte.
 
-use anyhow::Context;
 use serde_json::Value;
 
-use crate::manifests::parse_document;
+use crate::{manifests::parse_document, terminal};
 
 /// A document and its separator line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +47,12 @@ impl Document<'_> {
     /// text, which keeps comments.
     pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body } = self;
-        if before == after {
+        // Text that would control the terminal is written anew.
+        let can_be_copied = !terminal::needs_escapes(separator) && !terminal::needs_escapes(body);
+        if before == after && can_be_copied {
             return Ok(format!("{separator}{body}"));
         }
-        let edited = with_api_version(body, after);
+        let edited = with_api_version(body, after).filter(|_| can_be_copied);
         if edited
             .as_ref()
             .is_some_and(|body| parse_document(body).is_ok_and(|edited| edited == *after))
@@ -59,7 +60,7 @@ impl Document<'_> {
             return Ok(format!("{separator}{}", edited.unwrap_or_default()));
         }
         let separator = if separator.is_empty() { "" } else { "---\n" };
-        let body = serde_saphyr::to_string(after).context("unable to write YAML")?;
+        let body = terminal::to_yaml(after)?;
         Ok(format!("{separator}{body}"))
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
     let input = read_file(arguments.path())?;
     let output = convert(&input, arguments.to, arguments.output)?;
     match arguments.output {
-        Format::Yaml => terminal::print(&output),
+        Format::Yaml => terminal::print_yaml(&output),
         Format::Json => terminal::print_json(&output),
     }
 }

@@ -46,6 +46,21 @@ fn round_trip_changes_only_the_api_version() {
 }
 
 #[test]
+fn direction_characters_are_escaped_with_the_same_value() {
+    for template in [CORE, OTHER] {
+        let text =
+            template.replace("spec:\n", "spec: # \u{202e}\n").replace("a: text", "a: \u{200f}x");
+        let text = text.replace("name: web\n", "name: web\n  labels: {a: \"b\u{61c}\"}\n");
+        let converted = to_custom(&text).expect("it converts");
+        assert!(!crate::terminal::needs_escapes(&converted), "{converted}");
+        let value = |text: &str| crate::manifests::parse_document(text).expect("YAML");
+        let expected = text.replace("autoscaling/v2", hpa_crd::API_VERSION);
+        assert_eq!(value(&converted), value(&expected));
+    }
+    assert_eq!(to_custom("a: b\r\n").expect("it converts"), "a: b\r\n");
+}
+
+#[test]
 fn other_documents_pass_through_byte_for_byte() {
     for stream in [
         OTHER.to_owned(),

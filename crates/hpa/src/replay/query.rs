@@ -1,6 +1,6 @@
 //! The queries that read an autoscaler's past.
 
-use hpa_calc::{HorizontalPodAutoscaler, Selector, api::MetricIdentifier};
+use hpa_calc::{HorizontalPodAutoscaler, Selector, api::MetricIdentifier, go_text::Quoted};
 use hpa_metrics::{CustomQuery, ExternalQuery, Objects, resource::GroupResource};
 use hpa_prometheus::client::Client;
 use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
@@ -34,13 +34,21 @@ pub(super) struct TargetRef {
     pub(super) autoscaler: String,
     pub(super) kind: String,
     pub(super) name: String,
-    /// A regular expression for the names of the pods, escaped for PromQL's double quotes.
+    /// A regular expression for the names of the pods.
     pub(super) pods: String,
 }
 
 /// The names of the pods that a controller of this kind creates.
+///
+/// Names of custom resources may have any character but slashes and percent signs.
 pub(super) fn pod_names(kind: &str, name: &str) -> String {
-    let name = name.replace('.', "[.]");
+    let escaped = |c: char| match c {
+        '.' => "[.]".to_owned(),
+        '-' | '_' => c.to_string(),
+        _ if c.is_ascii_alphanumeric() => c.to_string(),
+        _ => format!("\\x{{{:x}}}", u32::from(c)),
+    };
+    let name: String = name.chars().map(escaped).collect();
     match kind {
         "Deployment" => format!("{name}-[a-z0-9]{{1,10}}-[a-z0-9]{{5}}"),
         "ReplicaSet" | "ReplicationController" => format!("{name}-[a-z0-9]{{5}}"),
@@ -81,14 +89,16 @@ impl TargetRef {
             _ => &[],
         };
         let label = kind.to_lowercase();
-        let of_target = metrics.iter().map(|metric| {
-            format!("max(kube_{metric}{{namespace=\"{namespace}\",{label}=\"{name}\"}})")
-        });
+        let (namespace, name) = (Quoted(namespace), Quoted(name));
+        let of_target = metrics
+            .iter()
+            .map(|metric| format!("max(kube_{metric}{{namespace={namespace},{label}={name}}})"));
         let of_autoscaler =
             ["status_current_replicas", "status_desired_replicas"].iter().map(|metric| {
                 format!(
-                    "max(kube_horizontalpodautoscaler_{metric}{{namespace=\"{namespace}\",\
-                 horizontalpodautoscaler=\"{autoscaler}\"}})"
+                    "max(kube_horizontalpodautoscaler_{metric}{{namespace={namespace},\
+                     horizontalpodautoscaler={}}})",
+                    Quoted(autoscaler)
                 )
             });
         let text = of_target.chain(of_autoscaler).collect::<Vec<_>>().join(" or ");
@@ -105,11 +115,12 @@ impl TargetRef {
 
     /// The requests of a pod for a resource.
     pub(super) fn requests(&self, resource: &str, container: Option<&str>) -> Query {
-        let Self { namespace, pods, .. } = self;
-        let container = container.map(|name| format!(",container=\"{name}\"")).unwrap_or_default();
+        let container = container.map(|name| format!(",container={}", Quoted(name)));
         let text = format!(
-            "avg(sum by (pod) (kube_pod_container_resource_requests{{namespace=\"{namespace}\",\
-             pod=~\"{pods}\",resource=\"{resource}\"{container}}}))"
+            "avg(sum by (pod) (kube_pod_container_resource_requests{{{},resource={}{}}}))",
+            self.own_pods(),
+            Quoted(resource),
+            container.unwrap_or_default()
         );
         let advice = format!(
             "kube-state-metrics exports them; or give the request of a pod with --request \
@@ -120,7 +131,7 @@ impl TargetRef {
 
     /// The time until pods are ready, in seconds.
     pub(super) fn startup(&self) -> Query {
-        let selector = format!("{{namespace=\"{}\",pod=~\"{}\"}}", self.namespace, self.pods);
+        let selector = format!("{{{}}}", self.own_pods());
         let text = format!(
             "quantile(0.5, max by (pod) (kube_pod_status_ready_time{selector}) - \
              max by (pod) (kube_pod_created{selector}))"
@@ -128,25 +139,26 @@ impl TargetRef {
         Query::new("the start-up time of the pods", text, "")
     }
 
+    /// The matchers of the target's pods.
+    fn own_pods(&self) -> String {
+        format!("namespace={},pod=~{}", Quoted(&self.namespace), Quoted(&self.pods))
+    }
+
     fn containers(&self, container: Option<&str>) -> String {
-        let Self { namespace, pods, .. } = self;
         let container = container.map_or_else(
             || "container!=\"\",container!=\"POD\"".to_owned(),
-            |container| format!("container=\"{container}\""),
+            |container| format!("container={}", Quoted(container)),
         );
-        format!("namespace=\"{namespace}\",pod=~\"{pods}\",{container}")
+        format!("{},{container}", self.own_pods())
     }
 
     /// The CPU that the load needs: the mean of the pods that were ready in the whole window, times
     /// the mean number of ready pods. The usage of starting pods is not part of the load, and the
     /// autoscaler also ignores it. Without kube-state-metrics, the usage of all pods.
     fn cpu(&self, container: Option<&str>, window: i64) -> String {
-        let Self { namespace, pods, .. } = self;
-        let containers = self.containers(container);
+        let (own_pods, containers) = (self.own_pods(), self.containers(container));
         let rate = format!("rate(container_cpu_usage_seconds_total{{{containers}}}[{window}s])");
-        let ready = format!(
-            "kube_pod_status_ready{{namespace=\"{namespace}\",pod=~\"{pods}\",condition=\"true\"}}"
-        );
+        let ready = format!("kube_pod_status_ready{{{own_pods},condition=\"true\"}}");
         let pods = format!(
             "sum(max by (pod) (sum_over_time({ready}[{window}s]))) \
              / max(count_over_time({ready}[{window}s]))"
@@ -199,7 +211,9 @@ impl TargetRef {
                 let names = NAMES.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
                 custom(provider, &request, &names).and_then(|(query, client)| {
-                    let all = query.replace(&NAMES.join("|"), &self.pods);
+                    let quoted = Quoted(&self.pods).to_string();
+                    let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
+                    let all = query.replace(&NAMES.join("|"), pods.unwrap_or_default());
                     // A query that doesn't select pods would also read those of other workloads.
                     (all != query).then_some((all, client))
                 })
@@ -239,10 +253,10 @@ impl TargetRef {
             ));
         }
         let labels = match &metric.source {
-            Source::Pods { labels, .. } => {
-                let own = format!("namespace=\"{}\",pod=~\"{}\"", self.namespace, self.pods);
-                std::iter::once(own).chain(matchers(labels)).collect::<Vec<_>>().join(",")
-            }
+            Source::Pods { labels, .. } => std::iter::once(self.own_pods())
+                .chain(matchers(labels))
+                .collect::<Vec<_>>()
+                .join(","),
             Source::External { labels, .. } => matchers(labels).collect::<Vec<_>>().join(","),
             _ => {
                 return Err(format!(
@@ -252,7 +266,7 @@ impl TargetRef {
                 ));
             }
         };
-        let series = format!("{{__name__={:?},{labels}}}", metric.name);
+        let series = format!("{{__name__={},{labels}}}", Quoted(&metric.name));
         let advice = format!(
             "{advice}, or add the rules of your adapter with --metrics-config: without rules, a \
              series with the metric's name is read"
@@ -264,7 +278,13 @@ impl TargetRef {
 fn matchers(
     labels: &std::collections::BTreeMap<String, String>,
 ) -> impl Iterator<Item = String> + '_ {
-    labels.iter().map(|(name, value)| format!("{name}={value:?}"))
+    labels.iter().map(|(name, value)| {
+        let is_plain = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+            && !name.starts_with(|c: char| c.is_ascii_digit());
+        // Prometheus 3 reads other names in quotes.
+        let name = if is_plain { name.clone() } else { Quoted(name).to_string() };
+        format!("{name}={}", Quoted(value))
+    })
 }
 
 fn selector(metric: &MetricIdentifier) -> Selector {

@@ -91,8 +91,8 @@ pub(super) async fn read_past(
 
 fn target(arguments: &PastArguments, autoscaler: &Autoscaler) -> TargetRef {
     let target = TargetRef::of(&autoscaler.hpa);
-    let pods = arguments.pods.clone().map(|pods| pods.replace('\\', "\\\\").replace('"', "\\\""));
-    TargetRef { pods: pods.unwrap_or_else(|| target.pods.clone()), ..target }
+    let pods = arguments.pods.clone().unwrap_or_else(|| target.pods.clone());
+    TargetRef { pods, ..target }
 }
 
 /// The queries of `--load-query`, by metric.

@@ -6,11 +6,18 @@ use futures::{FutureExt, future::BoxFuture};
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_controller::forecast::{PastError, PastLoads, PastRange};
 use hpa_forecast::Trace;
-use hpa_prometheus::{client::Client, source::PrometheusProvider};
+use hpa_prometheus::{
+    client::Client,
+    source::{PrometheusProvider, RuleStatus},
+};
 use jiff::SignedDuration;
 
 use super::{
-    fetch::Reader, metric::Metric, query::TargetRef, read::rate_window, series::Series,
+    fetch::Reader,
+    metric::{Metric, Source},
+    query::TargetRef,
+    read::rate_window,
+    series::Series,
     window::Window,
 };
 
@@ -42,6 +49,11 @@ impl PrometheusPast {
         let unknown = |text: &str| PastError::Unknown(text.to_owned());
         let spec = hpa.spec.metrics.get(index).ok_or_else(|| unknown("no such metric"))?;
         let metric = Metric::new(index, spec).map_err(|error| unknown(&format!("{error:#}")))?;
+        if self.rules.is_none() && matches!(metric.source, Source::External { .. }) {
+            // The series of this name may be those of all namespaces.
+            let text = format!("no rule says which series of {} belong to it", metric.name);
+            return Err(PastError::Unknown(text));
+        }
         let target = TargetRef::of(hpa);
         let window = window(range);
         let reader = Reader { client: &self.client, window, progress: None };
@@ -49,9 +61,8 @@ impl PrometheusPast {
         let rate = rate_window(None, &reader, &target, metrics).await.map_err(failed)?;
         let query = target.metric(&metric, self.rules.as_deref(), rate);
         let query = query.map_err(|message| match &self.rules {
-            // Series may not be listed yet.
-            Some(_) => PastError::Failed(message),
-            None => PastError::Unknown(message),
+            Some(rules) if !has_listed(rules) => PastError::Failed(message),
+            _ => PastError::Unknown(message),
         })?;
         let replicas = if metric.is_shared() {
             reader.read(&target.replicas(None)).await.map_err(failed)?
@@ -73,6 +84,15 @@ impl PrometheusPast {
     }
 }
 
+/// Whether the series of all rules are listed, so that a metric that no rule has doesn't exist there.
+fn has_listed(rules: &PrometheusProvider) -> bool {
+    let is_listed = |rule: &RuleStatus| {
+        let is_invalid = rule.error.is_some() && rule.failures == 0;
+        rule.last_success.is_some() || is_invalid || rule.rule == "resourceRules"
+    };
+    rules.has_tried_discovery() && rules.rule_status().iter().all(is_listed)
+}
+
 fn window(PastRange { from, until, step }: PastRange) -> Window {
     let step = i64::from(step.max(1));
     let steps = until.as_second().saturating_sub(from.as_second()).max(0) / step;
@@ -82,4 +102,89 @@ fn window(PastRange { from, until, step }: PastRange) -> Window {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: anyhow::Error) -> PastError {
     PastError::Failed(format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_prometheus::{
+        client::Settings,
+        rules::Config,
+        source::{PrometheusSettings, Servers},
+    };
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        cached_pods::{CachedPods, FetchedPods},
+        rules::builtin_mapper,
+    };
+
+    fn hpa() -> HorizontalPodAutoscaler {
+        let target = json!({ "type": "AverageValue", "averageValue": "10" });
+        let resource = json!({ "name": "cpu", "target": target });
+        let metric = json!({ "name": "requests" });
+        let named = json!({ "metric": metric, "target": target });
+        let metrics: Vec<Value> = vec![
+            json!({ "type": "External", "external": named }),
+            json!({ "type": "Pods", "pods": named }),
+            json!({ "type": "Resource", "resource": resource }),
+        ];
+        serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop" },
+            "spec": {
+                "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "maxReplicas": 30, "metrics": metrics,
+            },
+        }))
+        .unwrap()
+    }
+
+    /// The error for a metric, from a server that refuses connections.
+    async fn error(metric: usize, rules: Option<&str>) -> PastError {
+        let settings = Settings::new("main", "http://127.0.0.1:1").unwrap();
+        let client = Client::new(settings, Arc::new(())).unwrap();
+        let rules = rules.map(|rules| {
+            let config = Config::parse(rules).unwrap();
+            let servers = Servers::new(Some(client.clone()), Arc::new(()));
+            let pods = Arc::new(CachedPods(Arc::new(FetchedPods::default())));
+            let settings = PrometheusSettings::default();
+            PrometheusProvider::new(config, servers, settings, builtin_mapper(), pods).unwrap()
+        });
+        let past = PrometheusPast { client, rules: rules.map(Arc::new) };
+        let until = Timestamp::from_second(1_800_000_000).unwrap();
+        let range = PastRange { from: until - SignedDuration::from_hours(1), until, step: 60 };
+        past.load(&hpa(), metric, range).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn external_metric_without_a_rule_is_not_read() {
+        let expected = "no rule says which series of requests belong to it";
+        assert_eq!(error(0, None).await, PastError::Unknown(expected.to_owned()));
+        assert!(matches!(error(1, None).await, PastError::Failed(_)), "the server is asked");
+    }
+
+    #[test]
+    fn queries_without_a_rule_read_one_namespace() {
+        let hpa = hpa();
+        let target = TargetRef::of(&hpa);
+        for index in 1..3 {
+            let metric = Metric::new(index, &hpa.spec.metrics[index]).unwrap();
+            let text = target.metric(&metric, None, 60).unwrap().text;
+            let selectors = text.matches('{').count()
+                - text.matches("{1,10}").count()
+                - text.matches("{5}").count();
+            assert_eq!(text.matches(r#"namespace="shop""#).count(), selectors, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn metric_that_no_rule_has_is_unknown_once_series_are_listed() {
+        for metric in 0..2 {
+            let error_with = |rules| error(metric, Some(rules));
+            assert!(matches!(error_with("rules: []").await, PastError::Unknown(_)));
+            let unlisted = "rules:\n- seriesQuery: up\n  metricsQuery: sum(<<.Series>>)\n";
+            assert!(matches!(error_with(unlisted).await, PastError::Failed(_)));
+        }
+    }
 }

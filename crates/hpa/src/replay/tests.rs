@@ -283,6 +283,37 @@ fn queries_select_the_pods_of_the_target() {
     assert_eq!(target.replicas(Some("own")).text, "own");
 }
 
+/// The API server accepts names with quotes.
+#[test]
+fn names_cannot_change_a_query() {
+    let hostile = r#"a"} or up{b="c|.*'`"#;
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    let metrics = json!([
+        { "type": "ContainerResource",
+          "containerResource": { "name": "memory", "container": hostile, "target": target } },
+        { "type": "Pods", "pods": { "metric": { "name": hostile,
+          "selector": { "matchLabels": { "a/b": hostile } } }, "target": target } },
+    ]);
+    let mut manifest = autoscaler(&metrics);
+    manifest["spec"]["scaleTargetRef"]["name"] = json!(hostile);
+    manifest["metadata"]["name"] = json!(hostile);
+    let hpa = serde_json::from_value(manifest).unwrap();
+    let target = TargetRef::of(&hpa);
+    assert_eq!(
+        pod_names("StatefulSet", hostile),
+        r"a\x{22}\x{7d}\x{20}or\x{20}up\x{7b}b\x{3d}\x{22}c\x{7c}[.]\x{2a}\x{27}\x{60}-[0-9]+"
+    );
+    let mut queries =
+        vec![target.replicas(None), target.startup(), target.requests("cpu", Some(hostile))];
+    for metric in Metric::all(&hpa, &[]).unwrap() {
+        queries.push(target.metric(&metric, None, 60).unwrap());
+    }
+    for query in queries {
+        assert!(!query.text.contains(r#"a"}"#), "{}", query.text);
+        hpa_prometheus::promql::parse(&query.text).unwrap();
+    }
+}
+
 /// The notes about an hour with [`replicas`], with bounds from the middle of it on.
 fn notes_with(bounds: Option<&str>) -> Vec<String> {
     let mut manifest = autoscaler(&json!([pods("requests", "10")]));

@@ -56,6 +56,16 @@ async fn owned_by(
     api_version: &str,
     kind: &str,
 ) -> Result<Vec<String>, String> {
+    owned_in("shop", owners, pods, api_version, kind).await
+}
+
+async fn owned_in(
+    namespace: &str,
+    owners: &Owners,
+    pods: &[Arc<Pod>],
+    api_version: &str,
+    kind: &str,
+) -> Result<Vec<String>, String> {
     let reference = CrossVersionObjectReference {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
@@ -67,7 +77,7 @@ async fn owned_by(
         uid: "web-uid".to_owned(),
         resource_version: String::new(),
     };
-    let selected = owners.only_owned("shop", pods.to_vec(), &target, &reference).await;
+    let selected = owners.only_owned(namespace, pods.to_vec(), &target, &reference).await;
     match selected.ownership_error {
         Some(error) => Err(error),
         None => Ok(selected.pods.iter().map(|pod| pod.name.to_string()).collect()),
@@ -148,4 +158,26 @@ async fn endless_chain_is_an_error() {
         owned(&owners(&server), &[pod("a", &replica_set("one"))]).await.unwrap_err(),
         "the chain of owners of ReplicaSet one is too long"
     );
+}
+
+/// Users write the references of their pods.
+#[tokio::test]
+async fn uid_claimed_by_another_pod_hides_no_pods() {
+    let missing = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": "not found", "details": { "name": "invented" } });
+    let mut claim = replica_set("web-1");
+    claim["name"] = json!("invented");
+    let bait = pod("bait", &claim);
+    for namespace in ["shop", "evil"] {
+        let server = server(&[("web-1", owner("apps/v1", "Deployment", "web", "web-uid"))]);
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets/invented");
+        server.respond(&path, 404, missing.clone());
+        let owners = owners(&server);
+        let baits = [bait.clone()];
+        let of_bait = owned_in(namespace, &owners, &baits, "apps/v1", "Deployment").await;
+        assert_eq!(of_bait.unwrap(), [""; 0]);
+        let pods = [bait.clone(), pod("a", &replica_set("web-1"))];
+        server.respond(&format!("{REPLICA_SETS}/invented"), 404, missing.clone());
+        assert_eq!(owned(&owners, &pods).await.unwrap(), ["a"], "claimed in {namespace}");
+    }
 }

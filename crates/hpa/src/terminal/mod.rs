@@ -1,5 +1,7 @@
 //! Prints on standard output and standard error.
 
+mod ordered;
+
 use std::{
     env, fmt,
     io::{self, IsTerminal, Write},
@@ -9,6 +11,7 @@ use anyhow::Context;
 use hpa_calc::explain::one_line;
 use serde::Serialize;
 
+use self::ordered::Ordered;
 use crate::args::ReportFormat;
 
 /// Prints a text. Control characters except line ends and tabs are escaped.
@@ -33,9 +36,7 @@ pub(crate) fn print_report(
 ) -> anyhow::Result<()> {
     match format {
         ReportFormat::Json => print_json(&json(report)?),
-        ReportFormat::Yaml => {
-            print(&serde_saphyr::to_string(report).context("unable to write YAML")?)
-        }
+        ReportFormat::Yaml => print_yaml(&to_yaml(report)?),
         ReportFormat::Text => print_colored(&text(has_color())),
     }
 }
@@ -43,6 +44,46 @@ pub(crate) fn print_report(
 /// Indented JSON with a line end.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("unable to write JSON")? + "\n")
+}
+
+/// Prints YAML of [`to_yaml`].
+pub(crate) fn print_yaml(yaml: &str) -> anyhow::Result<()> {
+    write(yaml.as_bytes())
+}
+
+/// Writes YAML in which control characters, and those that [`print()`] escapes, are escape sequences of
+/// double-quoted scalars.
+pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    let yaml = serde_saphyr::to_string(value).context("unable to write YAML")?;
+    if !yaml.contains(is_directional) {
+        return Ok(yaml);
+    }
+    // Placeholders keep the order of fields, which a `Value` doesn't.
+    let json = serde_json::to_string(value)?;
+    let mut placeholder = "escaped-scalar".to_owned();
+    while json.contains(&placeholder) {
+        placeholder.push('-');
+    }
+    let mut ordered: Ordered = serde_json::from_str(&json)?;
+    let mut scalars = Vec::new();
+    ordered.replace_strings(&mut |text| {
+        if text.contains(is_directional) {
+            let name = format!("{placeholder}{}x", scalars.len());
+            scalars.push(escape_json(&serde_json::to_string(text)?));
+            *text = name;
+        }
+        anyhow::Ok(())
+    })?;
+    let mut yaml = serde_saphyr::to_string(&ordered).context("unable to write YAML")?;
+    for (index, scalar) in scalars.iter().enumerate() {
+        yaml = yaml.replacen(&format!("{placeholder}{index}x"), scalar, 1);
+    }
+    Ok(yaml)
+}
+
+/// Whether YAML must not be printed as it is.
+pub(crate) fn needs_escapes(yaml: &str) -> bool {
+    yaml.replace("\r\n", "\n").contains(is_escaped)
 }
 
 /// Prints a text with escape sequences for colors. The caller must pass all text from a cluster
@@ -110,10 +151,9 @@ fn escape_json(text: &str) -> String {
 }
 
 fn escape(text: &str, escaped: impl Fn(char) -> String) -> String {
-    let is_allowed = |c: char| c == '\n' || c == '\t';
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {
-        if (c.is_control() && !is_allowed(c)) || is_directional(c) {
+        if is_escaped(c) {
             result += &escaped(c);
         } else {
             result.push(c);
@@ -127,8 +167,13 @@ pub(crate) fn escape_line(text: &str) -> String {
     escape_control(&one_line(text))
 }
 
+fn is_escaped(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t') || is_directional(c)
+}
+
 fn is_directional(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let is_mark = matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}');
+    is_mark || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -157,6 +202,28 @@ mod tests {
         let escaped = escape_json(&serde_json::to_string_pretty(&value).unwrap());
         assert!(escaped.contains(r"\u001b\u009b\u007f\u202e\n\t√"), "{escaped}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+    }
+
+    #[test]
+    fn yaml_has_the_same_value_without_direction_characters() {
+        #[derive(Serialize)]
+        struct Report {
+            z: Vec<&'static str>,
+            a: std::collections::BTreeMap<&'static str, &'static str>,
+            number: f64,
+        }
+        let report = Report {
+            z: vec!["a\u{202e}b: \"c\"\\\u{1b}", "\u{200f}two\n\u{61c}lines\n", "plain √", "null"],
+            a: [("key\u{2066}", "escaped-scalar0x"), ("b", "\u{9b}")].into(),
+            number: 0.1,
+        };
+        let yaml = to_yaml(&report).unwrap();
+        assert!(yaml.starts_with("z:") && !needs_escapes(&yaml), "{yaml}");
+        assert!(yaml.contains(r#""a\u202eb: \"c\"\\\u001b""#), "{yaml}");
+        let value: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(value, serde_json::to_value(&report).unwrap());
+        let plain = serde_json::json!({ "a": ["b", 1, true, null] });
+        assert_eq!(to_yaml(&plain).unwrap(), serde_saphyr::to_string(&plain).unwrap());
     }
 
     #[test]
