@@ -7,7 +7,7 @@ use hpa_forecast::{Comparison, HISTORY_DAYS, History, Model, Question, Trace, Ve
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use tokio::time::Instant;
 
-use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY, PastError};
+use super::{HistoryPermit, MAX_CHECK_AGE, METRIC_DELAY};
 
 /// A failed check is repeated after this many minutes, then after twice as many, up to an hour.
 const FIRST_RETRY_MINUTES: u64 = 5;
