@@ -74,6 +74,7 @@ pub(super) fn advise(
         );
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
+    advice.extend(about_absent_pods(inputs, decision));
     advice.extend(about_pods(inputs, metrics));
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
     advice.extend(warnings.map(|(warning, text)| match warning {
@@ -139,13 +140,12 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
         PlanKind::SelectorRejected(SelectorRejection::Invalid(_)) => {
             format!("Correct the selector in the scale of {kind} {name}: its status.selector.")
         }
-        PlanKind::SelectorRejected(SelectorRejection::Ambiguous { autoscalers, .. }) => {
-            let own = format!("{namespace}/{}", inputs.hpa.metadata.name);
-            let others = autoscalers.iter().filter(|name| **name != own).map(String::as_str);
+        PlanKind::SelectorRejected(SelectorRejection::Ambiguous { .. }) => {
+            let others = headline::selecting(inputs).unwrap_or_default();
             format!(
                 "Only one autoscaler may select a pod. Delete {}, or give the targets selectors \
                  that have no pod in common. Until then, none of them scales.",
-                names(others)
+                names(others.iter().map(String::as_str))
             )
         }
         PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(error))
@@ -340,6 +340,29 @@ fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
         }
         _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
     }
+}
+
+/// Pods that don't exist although they are desired.
+fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let absent = headline::absent_pods(inputs, decision)?;
+    let scale = inputs.scale.as_ref().ok()?;
+    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
+    let (selector, kind) = (&scale.selector, &target.kind);
+    if scale.status_replicas >= scale.spec_replicas {
+        return Some(format!(
+            "Only {absent}: the others have failed or are being deleted: kubectl get pods \
+             --selector '{selector}' --namespace {namespace}"
+        ));
+    }
+    let objects = match kind.as_str() {
+        "Deployment" => format!("replicasets --selector '{selector}'"),
+        _ => format!("{kind} {}", target.name),
+    };
+    let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
+    Some(format!(
+        "Only {absent}. The events of the {owner} say why it creates no more: kubectl describe \
+         {objects} --namespace {namespace}"
+    ))
 }
 
 /// Pods that distort the decision.

@@ -100,7 +100,21 @@ fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expec
     let text = format!("invalid settings: annotation autoscaling.hpa-rs.dev/{expected}");
     contains(&inputs.report(), &format!("Correct the {text}"));
     let short = ShortReport::new(&inputs.hpa, &inputs.settings);
-    assert!(short.is_problem() && short.sentence.contains(&text), "{short:?}");
+    assert!(short.is_problem(at(0)) && short.sentence.contains(&text), "{short:?}");
+}
+
+#[test]
+fn advice_has_the_whole_text_about_an_invalid_setting() {
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "5" },
+    } }] }));
+    let annotation = "autoscaling.hpa-rs.dev/fallback".to_owned();
+    inputs.hpa.metadata.annotations.insert(annotation, r#"{"replica": 5}"#.to_owned());
+    let policy = SettingPolicy::default();
+    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    let advice = inputs.report().advice.join("\n");
+    assert!(advice.contains("unknown field `replica`, expected one of `"), "{advice}");
+    assert!(advice.contains("; ignored."), "{advice}");
 }
 
 #[test]
