@@ -41,6 +41,10 @@ pub(super) const FORBIDDEN: &str = " is forbidden: User ";
 /// In errors of metrics while the series of rules are unknown.
 pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
 
+/// In errors of the API server for a metrics API that answered with status 500.
+const ERRORS_OF_ADAPTERS: [&str; 2] =
+    ["has prevented the request from succeeding", "Internal error occurred"];
+
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -234,10 +238,27 @@ fn about_failure(
              --prometheus-url URL"
                 .to_owned()
         }
+        MetricFailure::Fetch if is_answered(metric) => {
+            let (api, _) = api(&metric.source_type);
+            format!(
+                "{api} answers with an error: see the log of the service behind it, which kubectl \
+                 get apiservices | grep {api} names. If the controller reads {name} from another \
+                 source, see that."
+            )
+        }
         MetricFailure::Fetch => {
+            let (api, _) = api(&metric.source_type);
+            format!(
+                "Check that {api} works: kubectl get apiservices | grep {api} names the service \
+                 behind it."
+            )
+        }
+        MetricFailure::Empty if is_resource(&metric.source_type) => {
             let (api, server) = api(&metric.source_type);
             format!(
-                "Check that {api} works: kubectl get apiservices | grep {api}. {server} serves it."
+                "{api} works but has no value of {name} for the target's pods. kubectl get \
+                 apiservices | grep {api} names the service behind it, such as {server}: see its \
+                 log. With --metrics-config, see the rules file and Prometheus."
             )
         }
         MetricFailure::Empty => {
@@ -294,6 +315,12 @@ fn about_failure(
     }
 }
 
+/// Whether the API answered, rather than that it is not served or doesn't respond.
+fn is_answered(metric: &MetricReport) -> bool {
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text))
+}
+
 /// All samples of a metric are old, as if the metrics server had stopped measuring.
 fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let (newest, _) = metric.sample_times()?;
@@ -329,12 +356,14 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
     !containers.any(|container| *container.name == source.container)
 }
 
+fn is_resource(source_type: &MetricSourceType) -> bool {
+    matches!(source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
+}
+
 /// The API that a metric is read from, and what usually serves it.
 fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     match source_type {
-        MetricSourceType::Resource | MetricSourceType::ContainerResource => {
-            ("metrics.k8s.io", "metrics-server")
-        }
+        source_type if is_resource(source_type) => ("metrics.k8s.io", "metrics-server"),
         MetricSourceType::External => {
             ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
         }

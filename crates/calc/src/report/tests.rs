@@ -231,8 +231,8 @@ fn unready_pod_whose_sample_counts_is_named() {
     inputs.selected.pods[3] = std::sync::Arc::new(unready);
     contains(
         &inputs.report(),
-        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not Ready, its sample counts because \
-         it was ready before\n",
+        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not Ready, its sample counts \
+         because it was ready before\n",
     );
 }
 

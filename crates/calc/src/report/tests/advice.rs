@@ -33,9 +33,18 @@ fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_
 
 #[rstest]
 #[case::fetch(ReadError::fetch(MetricsApi::Resource, "no such server"), "kubectl get apiservices")]
+#[case::answered(
+    ReadError::fetch(
+        MetricsApi::Resource,
+        "an error on the server (\"down\") has prevented the request from succeeding"
+    ),
+    "metrics.k8s.io answers with an error: see the log of the service behind it, which kubectl get \
+     apiservices | grep metrics.k8s.io names"
+)]
 #[case::empty(
     ReadError::Empty(MetricsApi::Resource),
-    "metrics.k8s.io works but has no value of cpu"
+    "metrics.k8s.io works but has no value of cpu for the target's pods. kubectl get apiservices | \
+     grep metrics.k8s.io names the service behind it"
 )]
 fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) {
     let mut inputs = inputs(json!({}));
