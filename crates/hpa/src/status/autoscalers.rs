@@ -114,8 +114,9 @@ fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
         (0, 0, held) if held == count => (Level::Ok, format!("{all} without errors")),
         (0, 0, held) => (Level::Ok, format!("{} of {all} can scale", count - held)),
     };
+    let check = Check::new(level, text);
     // The checks after it are about each problem.
-    Check::new(level, text).summary()
+    if failing > 0 { check.summary() } else { check }
 }
 
 fn is_old(observed: &Observed, autoscaler: &ObservedAutoscaler) -> bool {
