@@ -87,7 +87,7 @@ pub(crate) fn combine(
                 events.push(Event::warning(reason, error.cause.clone()));
                 explanations.push(MetricExplanation {
                     metric: spec.source_type.to_string(),
-                    error: Some(one_line(&error.root).into_owned()),
+                    error: Some(one_line(without_empty_selector(&error.root)).into_owned()),
                     failure: Some(error.kind),
                     ..MetricExplanation::default()
                 });
@@ -158,6 +158,11 @@ impl Failures {
         }
         Ok((largest, Some(message)))
     }
+}
+
+/// The reference's errors about unknown metrics end with an empty selector.
+fn without_empty_selector(error: &str) -> &str {
+    error.strip_suffix(" for ").unwrap_or(error)
 }
 
 fn explain(

@@ -310,7 +310,7 @@ impl Decision<'_> {
 
     /// Sets the condition that names the settings of the autoscaler, and what is wrong with them.
     fn report_settings(&mut self, schedule: Option<&str>) {
-        let own = self.settings.own.as_deref().filter(|own| !own.ignored.is_any());
+        let own = self.settings.own.as_deref().filter(|own| !own.is_of_built_in);
         let Some(OwnSettings { applied, problems, .. }) = own else {
             self.draft.remove(&ConditionType::CustomSettings);
             return;

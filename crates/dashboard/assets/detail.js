@@ -65,8 +65,10 @@ function show(view, charts) {
   showFacts(view);
   setItems(byId("advice"), report?.advice ?? []);
   byId("advice-section").hidden = (report?.advice ?? []).length === 0;
-  setItems(byId("changes"), words.changes.map(capitalized),
-    "No single value was found whose change leads to another answer.");
+  const isAdvised = (report?.advice ?? []).length > 0;
+  setItems(byId("changes"), words.changes.map(capitalized), isAdvised
+    ? "See what to do. Beyond that, no single value was found whose change leads to another answer."
+    : "No single value was found whose change leads to another answer.");
   showReplicas(view, charts.replicas);
   showMetrics(view, charts.metrics);
   showLimits(words.limits);
@@ -170,7 +172,9 @@ function showMetrics({ report, words, series, forecasts = [], now }, charts) {
     const reported = report?.metrics[index];
     const isWinner = metrics.length > 1 && report?.winner === index;
     setText(title, isWinner ? `${metric.name} (largest proposal)` : metric.name);
-    setText(text, capitalized(words.metrics[index] ?? "Not read: the decision needs no metrics."));
+    const isTargetUnread = report !== undefined && report.currentReplicas === null;
+    const notRead = isTargetUnread ? "the target could not be read" : "the decision needs no metrics";
+    setText(text, capitalized(words.metrics[index] ?? `Not read: ${notRead}.`));
     const level = { name: "target", className: "target", value: metric.targetMilli };
     draw({
       title: `${metric.name} over time`,

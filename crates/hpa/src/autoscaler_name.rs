@@ -29,6 +29,12 @@ impl AutoscalerName {
         flag: Option<&str>,
         default: &str,
     ) -> anyhow::Result<Self> {
+        // As conditions and logs name it.
+        let of_custom = argument.strip_prefix(hpa_crd::SHORT_NAME);
+        let of_custom = of_custom.and_then(|rest| rest.strip_prefix('/'));
+        let of_custom = of_custom.filter(|rest| rest.contains('/'));
+        let api = if of_custom.is_some() { TargetApi::Custom } else { api };
+        let argument = of_custom.unwrap_or(argument);
         let (namespace, name) = match (argument.split_once('/'), flag) {
             (Some((namespace, _)), Some(flag)) if namespace != flag => {
                 bail!("{argument} is not in the namespace {flag} that --namespace names")
@@ -37,6 +43,15 @@ impl AutoscalerName {
             (None, flag) => (flag.unwrap_or(default), argument),
         };
         Ok(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// That of the custom API, if only that has the name.
+    pub(crate) async fn in_any_api(self, client: &Client) -> Self {
+        let is_of = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
+        if is_of(TargetApi::Core).await || !is_of(TargetApi::Custom).await {
+            return self;
+        }
+        Self { api: TargetApi::Custom, ..self }
     }
 
     /// Reads the autoscaler. If it doesn't exist, the error names those that may be meant.
@@ -63,9 +78,9 @@ impl AutoscalerName {
         Err(error.context(format!("unable to read the autoscaler {own_name}")))
     }
 
-    /// The path of all autoscalers of the namespace.
-    pub(crate) fn list_path(&self) -> String {
-        list_path(self.api, &self.namespace)
+    /// The path of all autoscalers of an API in the namespace.
+    pub(crate) fn list_path(&self, api: TargetApi) -> String {
+        list_path(api, &self.namespace)
     }
 
     fn path_in(&self, api: TargetApi) -> String {
@@ -75,7 +90,7 @@ impl AutoscalerName {
     /// The autoscalers that may be meant, if those of the namespace can be listed and the name is
     /// not among them.
     async fn others(&self, client: &Client) -> Option<String> {
-        let list: Value = get(client, &self.list_path()).await.ok()?;
+        let list: Value = get(client, &self.list_path(self.api)).await.ok()?;
         let items = list.get("items")?.as_array()?;
         let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
         if names.contains(&self.name.as_str()) {

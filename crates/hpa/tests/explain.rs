@@ -82,7 +82,7 @@ async fn report_has_the_limit_and_the_next_change() {
         .expect(&[
             "shop/web stays at 4: cpu is at 60% of requests, target 60%; within tolerance",
             "scales to 5 when average cpu rises to 670m (67% of requests); now 600m",
-            "ready (4): web-0, web-1, web-2, web-3",
+            "counted (4): web-0, web-1, web-2, web-3",
             "No controller has stored a status",
         ])
         .await;
@@ -227,7 +227,10 @@ async fn unusable_target_is_explained() {
     };
     Cluster::new(changed(2, objects::cpu_metric(60), twice))
         .await
-        .expect(&["are controlled by multiple HPAs", "Delete shop/other, or"])
+        .expect(&[
+            "shop/web isn't scaled: shop/other selects the same pods",
+            "Delete shop/other, or",
+        ])
         .await;
 }
 

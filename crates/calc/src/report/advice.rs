@@ -41,6 +41,10 @@ pub(super) const FORBIDDEN: &str = " is forbidden: User ";
 /// In errors of metrics while the series of rules are unknown.
 pub(super) const NOT_DISCOVERED: &str = "are not discovered yet";
 
+/// In errors of the API server for a metrics API that answered with status 500.
+const ERRORS_OF_ADAPTERS: [&str; 2] =
+    ["has prevented the request from succeeding", "Internal error occurred"];
+
 pub(super) fn advise(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -74,6 +78,7 @@ pub(super) fn advise(
         );
     }
     advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
+    advice.extend(about_absent_pods(inputs, decision));
     advice.extend(about_pods(inputs, metrics));
     let warnings = warnings(&inputs.hpa, &inputs.settings).into_iter();
     advice.extend(warnings.map(|(warning, text)| match warning {
@@ -139,13 +144,12 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
         PlanKind::SelectorRejected(SelectorRejection::Invalid(_)) => {
             format!("Correct the selector in the scale of {kind} {name}: its status.selector.")
         }
-        PlanKind::SelectorRejected(SelectorRejection::Ambiguous { autoscalers, .. }) => {
-            let own = format!("{namespace}/{}", inputs.hpa.metadata.name);
-            let others = autoscalers.iter().filter(|name| **name != own).map(String::as_str);
+        PlanKind::SelectorRejected(SelectorRejection::Ambiguous { .. }) => {
+            let others = headline::selecting(inputs).unwrap_or_default();
             format!(
                 "Only one autoscaler may select a pod. Delete {}, or give the targets selectors \
                  that have no pod in common. Until then, none of them scales.",
-                names(others)
+                names(others.iter().map(String::as_str))
             )
         }
         PlanKind::SelectorRejected(SelectorRejection::UnknownOwners(error))
@@ -234,10 +238,27 @@ fn about_failure(
              --prometheus-url URL"
                 .to_owned()
         }
+        MetricFailure::Fetch if is_answered(metric) => {
+            let (api, _) = api(&metric.source_type);
+            format!(
+                "{api} answers with an error: see the log of the service behind it, which kubectl \
+                 get apiservices | grep {api} names. If the controller reads {name} from another \
+                 source, see that."
+            )
+        }
         MetricFailure::Fetch => {
+            let (api, _) = api(&metric.source_type);
+            format!(
+                "Check that {api} works: kubectl get apiservices | grep {api} names the service \
+                 behind it."
+            )
+        }
+        MetricFailure::Empty if is_resource(&metric.source_type) => {
             let (api, server) = api(&metric.source_type);
             format!(
-                "Check that {api} works: kubectl get apiservices | grep {api}. {server} serves it."
+                "{api} works but has no value of {name} for the target's pods. kubectl get \
+                 apiservices | grep {api} names the service behind it, such as {server}: see its \
+                 log. With --metrics-config, see the rules file and Prometheus."
             )
         }
         MetricFailure::Empty => {
@@ -294,6 +315,12 @@ fn about_failure(
     }
 }
 
+/// Whether the API answered, rather than that it is not served or doesn't respond.
+fn is_answered(metric: &MetricReport) -> bool {
+    let error = metric.explanation.error.as_deref().unwrap_or_default();
+    ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text))
+}
+
 /// All samples of a metric are old, as if the metrics server had stopped measuring.
 fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let (newest, _) = metric.sample_times()?;
@@ -329,17 +356,42 @@ fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
     !containers.any(|container| *container.name == source.container)
 }
 
+fn is_resource(source_type: &MetricSourceType) -> bool {
+    matches!(source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
+}
+
 /// The API that a metric is read from, and what usually serves it.
 fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     match source_type {
-        MetricSourceType::Resource | MetricSourceType::ContainerResource => {
-            ("metrics.k8s.io", "metrics-server")
-        }
+        source_type if is_resource(source_type) => ("metrics.k8s.io", "metrics-server"),
         MetricSourceType::External => {
             ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
         }
         _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
     }
+}
+
+/// Pods that don't exist although they are desired.
+fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let absent = headline::absent_pods(inputs, decision)?;
+    let scale = inputs.scale.as_ref().ok()?;
+    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
+    let (selector, kind) = (&scale.selector, &target.kind);
+    if scale.status_replicas >= scale.spec_replicas {
+        return Some(format!(
+            "Only {absent}: the others have failed or are being deleted: kubectl get pods \
+             --selector '{selector}' --namespace {namespace}"
+        ));
+    }
+    let objects = match kind.as_str() {
+        "Deployment" => format!("replicasets --selector '{selector}'"),
+        _ => format!("{kind} {}", target.name),
+    };
+    let owner = if kind == "Deployment" { "ReplicaSet" } else { kind };
+    Some(format!(
+        "Only {absent}. The events of the {owner} say why it creates no more: kubectl describe \
+         {objects} --namespace {namespace}"
+    ))
 }
 
 /// Pods that distort the decision.

@@ -2,28 +2,44 @@
 
 use super::{
     Inputs,
+    phrases::names,
     reported::{self, errors},
 };
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType},
     behavior::EffectiveBehavior,
     decide::Decision,
-    explain::{Measurement, MetricFailure, counted, status_value, target_value},
+    explain::{Measurement, MetricExplanation, MetricFailure, counted, status_value, target_value},
     history::Direction,
     pause::Pause,
+    plan::{PlanKind, SelectorRejection},
+    replicas::Rule,
     settings::Settings,
 };
 
 const NOT_READ_HERE: &str = "as the controller last reported; this can't be read here";
 
-/// The decision and its reason. `doubt` says why the scaling may not happen.
-pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&str>) -> String {
+/// The decision and its reason. `doubt` says why the scaling may not happen, or if `is_idle`, that
+/// no controller runs.
+pub(super) fn sentence(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    doubt: Option<&str>,
+    is_idle: bool,
+) -> String {
     let explanation = decision.explanation();
     let held = held(&inputs.settings);
+    let ending = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
+    if let Some(others) = selecting(inputs) {
+        let select = if others.len() == 1 { "selects" } else { "select" };
+        let others = names(others.iter().map(String::as_str));
+        return format!("{held}isn't scaled: {others} {select} the same pods{ending}");
+    }
     let unseen = unseen(inputs, decision);
     if let (false, Ok(scale)) = (unseen.is_empty(), &inputs.scale) {
         let reported = of_reported_metrics(inputs, decision, &unseen, scale.spec_replicas);
-        return format!("{held}{reported}");
+        let ending = if is_idle { ending } else { String::new() };
+        return format!("{held}{reported}{ending}");
     }
     let errors = || errors(explanation.metrics.iter().map(|metric| metric.error.as_deref()));
     let reported = reported::failure(inputs, decision)
@@ -33,8 +49,16 @@ pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&
         Some(error) if !error.is_partial() && explanation.failures(&inputs.hpa).is_none() => {
             error.cause().to_owned()
         }
-        _ => explanation.sentence(&inputs.hpa),
+        _ => {
+            let sentence = explanation.sentence(&inputs.hpa);
+            // The others decided.
+            let failed = explanation.failures(&inputs.hpa);
+            let failed = failed.filter(|failed| !sentence.contains(&**failed));
+            sentence + &failed.map(|failed| format!("; {failed}")).unwrap_or_default()
+        }
     };
+    let absent = absent_pods(inputs, decision).map(|absent| format!("; {absent}"));
+    let why = why + &absent.unwrap_or_default();
     let outcome = match (&inputs.scale, decision.scale_to()) {
         (Err(_), _) => "can't decide".to_owned(),
         (Ok(scale), Some(to)) => {
@@ -46,8 +70,49 @@ pub(super) fn sentence(inputs: &Inputs, decision: &Decision<'_>, doubt: Option<&
         }
         (Ok(scale), None) => format!("stays at {}", scale.spec_replicas),
     };
-    let doubt = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
-    format!("{held}{outcome}: {why}{doubt}")
+    format!("{held}{outcome}: {why}{ending}")
+}
+
+/// The pods that keep the replicas from following the metrics because they don't exist or are not
+/// among those that count.
+pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let explanation = decision.explanation();
+    let winner = explanation.metrics.get(explanation.winner?)?;
+    let scale = inputs.scale.as_ref().ok()?;
+    let (exist, of) = (scale.status_replicas, scale.spec_replicas);
+    (decision.scale_to().is_none() && lacks_pods(winner, of)).then(|| match winner.counted {
+        Some(ready) if exist >= of => format!("{ready} of {} count", counted(of, "pod")),
+        _ => format!("{exist} of {} exist", counted(of, "pod")),
+    })
+}
+
+/// Whether a metric asks for the current replicas only because fewer pods count.
+pub(super) fn lacks_pods(metric: &MetricExplanation, replicas: i32) -> bool {
+    let is_above = metric
+        .ratio
+        .zip(metric.tolerances)
+        .is_some_and(|(ratio, (up, _))| ratio.is_finite() && ratio > 1.0 + up);
+    let counted = metric.counted.and_then(|counted| i32::try_from(counted).ok());
+    metric.rule == Some(Rule::Proportional)
+        && is_above
+        && metric.proposed_replicas == Some(replicas)
+        && counted.is_some_and(|counted| counted < replicas)
+}
+
+/// The other autoscalers that select pods of the target, if that prevents scaling.
+pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
+    let plan = inputs.plan();
+    let PlanKind::SelectorRejected(SelectorRejection::Ambiguous { autoscalers, .. }) = &plan.kind
+    else {
+        return None;
+    };
+    let own = format!("{}/{}", inputs.hpa.metadata.namespace, inputs.hpa.metadata.name);
+    // That of the other API may have the same name, after a prefix.
+    let of_custom_api = format!("/{own}");
+    let is_own = |name: &String| *name == own || name.ends_with(&of_custom_api);
+    let is_single = autoscalers.iter().filter(|name| is_own(name)).count() == 1;
+    let others = autoscalers.iter().filter(|name| !is_single || !is_own(name));
+    Some(others.cloned().collect())
 }
 
 /// The annotations that prevent scaling, before the outcome.

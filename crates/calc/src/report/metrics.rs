@@ -7,7 +7,7 @@ use super::Inputs;
 use crate::{
     api::{MetricSourceType, MetricSpec, Pod, ResourceName},
     explain::{Explanation, MetricExplanation, TargetValue, is_memory, metric_name},
-    pods::{PodClass, class_reason},
+    pods::{PodClass, PodClassReason, class_reason},
     quantity::MilliValue,
     readings::{PodSample, PodSamples, Reading},
     replicas::amount,
@@ -49,6 +49,9 @@ pub struct PodReport {
     pub class: PodClass,
     /// Why.
     pub why: &'static str,
+    /// Whether it is not ready, by its condition.
+    #[serde(skip)]
+    pub is_unready: bool,
     /// Its sample.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
@@ -131,6 +134,15 @@ impl MetricReport {
     }
 }
 
+/// Why the sample of a pod that is not ready counts.
+const READY_BEFORE: &str = "is not Ready, its sample counts because it was ready before";
+const NEEDS_NO_READINESS: &str =
+    "is not Ready, its sample counts because readiness matters only for CPU";
+
+fn is_unready(pod: &Pod) -> bool {
+    pod.ready.is_some_and(|ready| ready.status == Some(false))
+}
+
 /// A pod in an average over pods.
 fn averaged_pod(
     spec: &MetricSpec,
@@ -148,12 +160,16 @@ fn averaged_pod(
         !matches!(explanation.target, Some(TargetValue::Value(_))) && resource.is_some();
     let is_too_old = |sample: &PodSample| settings.is_too_old(sample.timestamp, readiness.now);
     let sample = samples.get(&pod.name).filter(|sample| !is_too_old(sample));
-    let reason = class_reason(pod, sample, resource == Some(ResourceName::Cpu), readiness);
+    let is_cpu = resource == Some(ResourceName::Cpu);
+    let reason = class_reason(pod, sample, is_cpu, readiness);
     let request = resource.filter(|_| needs_request);
     let request = request.map(|name| amount(pod, container, &name, settings));
     let (class, why) = match &request {
         Some(Err(error)) if settings.skips(error) => {
             (PodClass::Ignored, "is left out because it lacks the request or limit")
+        }
+        _ if reason == PodClassReason::SampleCounts && is_unready(pod) => {
+            (PodClass::Ready, if is_cpu { READY_BEFORE } else { NEEDS_NO_READINESS })
         }
         _ => (reason.class(), reason.text()),
     };
@@ -161,6 +177,7 @@ fn averaged_pod(
         name: pod.name.to_string(),
         class,
         why,
+        is_unready: is_unready(pod),
         usage: sample.map(|sample| sample.value),
         sampled_at: sample.map(|sample| sample.timestamp),
         window_seconds: sample.map(|sample| sample.window.as_secs()),
@@ -179,6 +196,7 @@ fn counted_pod(pod: &Pod) -> PodReport {
         name: pod.name.to_string(),
         class,
         why,
+        is_unready: is_unready(pod),
         usage: None,
         sampled_at: None,
         window_seconds: None,

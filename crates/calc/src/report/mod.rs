@@ -37,6 +37,7 @@ use crate::{
     explain::{Reason, SettingEffect, one_line},
     fallback::failures_by_status,
     history::{History, Recommendation},
+    pause::Pause,
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::Readings,
     settings::{BoundsChange, Settings},
@@ -84,8 +85,8 @@ impl Inputs {
         self.doubted_report(None)
     }
 
-    /// Reports the decision. `doubt` is a reason that is not in the inputs why the decision may not
-    /// be carried out: for example, that no controller is running.
+    /// Reports the decision. `doubt` is a reason that is not in the inputs why no decision may be
+    /// carried out: for example, that no controller is running.
     pub fn doubted_report(&self, doubt: Option<String>) -> Report {
         self.report_with_advice(doubt, &BTreeMap::new())
     }
@@ -126,9 +127,16 @@ pub struct Report {
     pub at: Timestamp,
     /// What happens and why, in one sentence.
     pub sentence: String,
-    /// Why the scaling that the inputs ask for may not happen: a dry run, no controller runs, a
-    /// condition that the controller reported last, or a past that is not known.
+    /// Why the scaling that the inputs ask for may not happen: a dry run, a condition that the
+    /// controller reported last, or a past that is not known. Or why nothing happens: no controller
+    /// runs.
     pub doubt: Option<String>,
+    /// Whether no controller runs. Then the doubt says so, whatever the decision is.
+    #[serde(skip)]
+    is_idle: bool,
+    /// The directions that are paused.
+    #[serde(skip)]
+    pause: Pause,
     /// Whether nothing is written for the autoscaler.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -180,8 +188,9 @@ impl Report {
         let explanation = decision.explanation();
         let scale = scale.as_ref().ok();
         let dry_run = inputs.settings.dry_run.then(|| "nothing is written".to_owned());
-        let doubt = dry_run.or(doubt).filter(|_| decision.scale_to().is_some());
-        let doubt = doubt.or_else(|| headline::doubt(inputs, &decision));
+        let dry_run = dry_run.filter(|_| decision.scale_to().is_some());
+        let is_idle = dry_run.is_none() && doubt.is_some();
+        let doubt = dry_run.or(doubt).or_else(|| headline::doubt(inputs, &decision));
         let is_decided = explanation.reason() != Reason::Failed;
         let metrics = metrics::report(inputs, explanation);
         let limits = explanation.proposed_replicas.map(|proposed| {
@@ -193,8 +202,10 @@ impl Report {
             autoscaler: format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name),
             target: format!("{}/{}", target.kind, target.name),
             at: *now,
-            sentence: headline::sentence(inputs, &decision, doubt.as_deref()),
+            sentence: headline::sentence(inputs, &decision, doubt.as_deref(), is_idle),
             doubt,
+            is_idle,
+            pause: inputs.settings.pause,
             dry_run: inputs.settings.dry_run,
             reason: explanation.reason(),
             current_replicas: scale.map(|scale| scale.spec_replicas),
@@ -215,6 +226,11 @@ impl Report {
             metrics,
             reported_conditions: hpa.status.conditions.clone(),
         }
+    }
+
+    /// Whether the decision's scaling may not happen.
+    fn is_doubtful(&self) -> bool {
+        self.doubt.is_some() && (self.scale_to.is_some() || !self.is_idle)
     }
 
     /// Escapes foreign texts other than those of conditions, so that none looks like another line of the report.

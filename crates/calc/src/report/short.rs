@@ -1,26 +1,29 @@
 //! An autoscaler in one line, by the status that its controller stored.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    Report, Trigger,
+    Report, Trigger, headline,
     warning::{Warning, warnings},
 };
 use crate::{
     api::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
-        MetricSpec, MetricStatus,
+        MetricSpec, MetricStatus, MetricValueStatus, Scale,
     },
-    explain::{Measurement, Reason, metric_name, one_line, status_value, target_value},
+    explain::{Measurement, Reason, counted, metric_name, one_line, status_value, target_value},
     fallback::FALLBACK,
     go_text,
     pause::Pause,
     replicas::Rule,
-    settings::{Settings, Tolerances},
+    settings::{Settings, Tolerances, after},
 };
 
 /// The maximum length of the text about fallbacks, in characters.
 const MAX_FALLBACK_LEN: usize = 300;
+/// The maximum length of the text about settings, in characters.
+const MAX_WARNING_LEN: usize = 200;
 /// Before the messages of the reference about metrics.
 const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
@@ -45,7 +48,8 @@ pub enum State {
     New,
     /// Some metrics have no value, so that the target is not scaled down.
     MetricMissing,
-    /// Pods that are not ready or not measured keep the replicas from following the metrics.
+    /// Pods that don't exist, are not ready or not measured keep the replicas from following the
+    /// metrics.
     WaitingForPods,
     /// The target is being scaled.
     Scaling,
@@ -71,6 +75,8 @@ pub struct ShortReport {
     pub load: Option<f64>,
     /// What is wrong with its settings. The sentence says it too.
     pub warnings: Vec<Warning>,
+    /// Until when pods that don't count are normal, because it scaled recently.
+    starting_until: Option<Timestamp>,
 }
 
 impl State {
@@ -84,6 +90,16 @@ impl ShortReport {
     /// Reads the status. The settings are those with which the controller that stored it decides, as
     /// far as they are known: see [`Settings::for_built_in`].
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
+        Self::with_scale(hpa, settings, None)
+    }
+
+    /// Like [`ShortReport::new`], with the target's scale, if it is known: the status doesn't have
+    /// the number of pods. Only [`State::WaitingForPods`] needs it.
+    pub fn with_scale(
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        scale: Option<&Scale>,
+    ) -> Self {
         let measured = largest(hpa, settings);
         let load = measured.as_ref().map(|(_, ratio)| *ratio);
         let state = state(hpa, load, settings);
@@ -94,19 +110,24 @@ impl ShortReport {
             )),
             None => measured.map(|(measurement, _)| measurement.to_string()),
         };
-        let mut sentence = sentence(hpa, state, measured);
+        let mut sentence = sentence(hpa, state, measured, settings.pause, scale);
         let (warnings, texts): (Vec<_>, Vec<_>) = warnings(hpa, settings).into_iter().unzip();
         for text in texts {
             sentence.push_str("; ");
-            sentence.push_str(&text);
+            sentence.push_str(&go_text::cut(text, MAX_WARNING_LEN));
         }
-        Self { state, sentence: one_line(&sentence).into_owned(), load, warnings }
+        let starting_until = hpa.status.last_scale_time.filter(|_| state == State::WaitingForPods);
+        let starting_until =
+            starting_until.map(|scaled| after(scaled, settings.cpu_initialization_period));
+        let sentence = one_line(&sentence).into_owned();
+        Self { state, sentence, load, warnings, starting_until }
     }
 
     /// Whether the autoscaler fails, can't do what its metrics ask for, or has settings without
-    /// effect.
-    pub fn is_problem(&self) -> bool {
-        self.state.is_problem() || !self.warnings.is_empty()
+    /// effect. That pods don't count yet is no problem while they may be starting.
+    pub fn is_problem(&self, now: Timestamp) -> bool {
+        let is_starting = self.starting_until.is_some_and(|until| now < until);
+        self.state.is_problem() && !is_starting || !self.warnings.is_empty()
     }
 }
 
@@ -114,12 +135,13 @@ impl Report {
     /// The state by this decision; `reported` is that of the stored status.
     pub fn state(&self, reported: State) -> State {
         let is_paused = self.changes.iter().any(|change| change.trigger == Trigger::Unpause);
+        let is_paused = is_paused && (self.pause == Pause::BOTH || self.reason == Reason::Paused);
         let has_failed = self.metrics.iter().any(|metric| metric.explanation.failure.is_some());
         let mut effects = self.metrics.iter().flat_map(|metric| &metric.explanation.effects);
         let has_fallback = effects.any(|effect| effect.setting == FALLBACK);
         match self.reason {
             _ if self.dry_run => State::DryRun,
-            _ if self.doubt.is_some() => reported,
+            _ if self.is_doubtful() => reported,
             Reason::Failed => State::Failing,
             Reason::ScalingDisabled => State::Off,
             _ if is_paused => State::Paused,
@@ -140,6 +162,9 @@ impl Report {
     fn waits_for_pods(&self) -> bool {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let Some(metric) = winner.map(|winner| &winner.explanation) else { return false };
+        if self.current_replicas.is_some_and(|replicas| headline::lacks_pods(metric, replicas)) {
+            return true;
+        }
         let (Some(ratio), Some((up, down))) = (metric.ratio, metric.tolerances) else {
             return false;
         };
@@ -163,7 +188,7 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
         return if is_off { State::Off } else { State::Failing };
     }
     // Another controller doesn't remove the condition.
-    if status.is_true(&ConditionType::Paused) && settings.pause != Pause::NONE {
+    if status.is_true(&ConditionType::Paused) && is_held(hpa, settings.pause) {
         return State::Paused;
     }
     if active_fallback(hpa, settings).is_some() {
@@ -186,6 +211,15 @@ fn state(hpa: &HorizontalPodAutoscaler, load: Option<f64>, settings: &Settings) 
             // Nothing else keeps an autoscaler from scaling up.
             if load.is_some_and(|load| load > up) { State::WaitingForPods } else { State::Steady }
         }
+    }
+}
+
+/// Whether a pause prevents scaling: in both directions, or in the one that is desired.
+fn is_held(hpa: &HorizontalPodAutoscaler, pause: Pause) -> bool {
+    let (current, desired) = (hpa.status.current_replicas, hpa.status.desired_replicas);
+    match pause {
+        Pause::BOTH => true,
+        Pause { up, down } => up && desired > current || down && desired < current,
     }
 }
 
@@ -222,10 +256,12 @@ fn metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = (&MetricSpec, 
 }
 
 /// The metrics that have no value beside others that have one. The reference leaves their place in
-/// the status empty.
+/// the status empty, this controller stores their name.
 fn missing(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String> {
-    let is_read =
-        |(spec, status): &(&MetricSpec, &MetricStatus)| spec.source_type == status.source_type;
+    let is_read = |(spec, status): &(&MetricSpec, &MetricStatus)| {
+        let has_value = status.current().is_some_and(|one| *one != MetricValueStatus::default());
+        spec.source_type == status.source_type && has_value
+    };
     let has_value = metrics(hpa).any(|metric| is_read(&metric));
     let missing = metrics(hpa).filter(move |metric| has_value && !is_read(metric));
     missing.map(|(spec, _)| metric_name(spec))
@@ -244,7 +280,13 @@ fn largest(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<(Measur
     measured.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String>) -> String {
+fn sentence(
+    hpa: &HorizontalPodAutoscaler,
+    state: State,
+    measured: Option<String>,
+    pause: Pause,
+    scale: Option<&Scale>,
+) -> String {
     let (status, spec) = (&hpa.status, &hpa.spec);
     let limit = match state {
         State::New => return "no controller has stored a status yet".to_owned(),
@@ -253,7 +295,12 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
         State::Off => return "autoscaling is off because another client scaled it to 0".to_owned(),
         State::Paused => {
             let measured = measured.map(|text| format!("; {text}")).unwrap_or_default();
-            return format!("paused by annotation{measured}");
+            let direction = match pause {
+                Pause::BOTH | Pause::NONE => "",
+                Pause { up: true, .. } => " for scaling up",
+                Pause { .. } => " for scaling down",
+            };
+            return format!("paused{direction} by annotation{measured}");
         }
         State::MetricMissing => {
             let missing: Vec<_> = missing(hpa).collect();
@@ -270,7 +317,15 @@ fn sentence(hpa: &HorizontalPodAutoscaler, state: State, measured: Option<String
         }
         State::RateLimited => format!("policies allow {} for now", status.desired_replicas),
         State::Stabilizing => format!("stabilization holds {}", status.desired_replicas),
-        State::WaitingForPods => "pods that are not ready or not measured count as 0".to_owned(),
+        State::WaitingForPods => match scale {
+            Some(Scale { spec_replicas, status_replicas, .. })
+                if status_replicas < spec_replicas =>
+            {
+                format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
+            }
+            // With all of them, the metrics would ask for more.
+            _ => format!("fewer than {} exist and count", counted(status.desired_replicas, "pod")),
+        },
         State::Steady | State::Fallback => {
             return measured.unwrap_or_else(|| "no metric is reported".to_owned());
         }
@@ -315,6 +370,7 @@ fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
         type_name == condition.reason.as_str() && rest.contains(spec.metric_name())
     });
     rest = root_cause(rest);
+    rest = rest.strip_suffix(" for ").unwrap_or(rest);
     match name {
         Some(spec) => format!("{} cannot be read: {rest}", metric_name(spec)),
         None => rest.to_owned(),

@@ -158,6 +158,103 @@ fn unknown_history_is_reported_and_does_not_stabilize() {
     contains(&report, "It reports ScaleDownStabilized");
 }
 
+#[test]
+fn pods_that_do_not_exist_are_named_if_the_metrics_ask_for_more() {
+    let mut inputs = inputs_at(700, json!({}), &[("AbleToScale", "True", "ReadyForNewScale")]);
+    inputs.selected.pods.truncate(2);
+    let values: Vec<_> = ["web-0", "web-1"].map(|pod| (pod, 700)).into();
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 2, selector: "app=web".into() });
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 116% of requests, target 66%; metrics ask for 4; 2 of 4 pods exist"
+    );
+    assert_eq!(report.state(State::WaitingForPods), State::WaitingForPods);
+    contains(
+        &report,
+        "The events of the ReplicaSet say why it creates no more: kubectl describe replicasets \
+         --selector 'app=web' --namespace shop",
+    );
+    // The others exist, but don't count.
+    inputs.scale = Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() });
+    let report = inputs.report();
+    assert!(report.sentence.ends_with("; 2 of 4 pods count"), "{}", report.sentence);
+}
+
+#[test]
+fn other_autoscaler_of_the_same_pods_is_named_first() {
+    let mut inputs = inputs(json!({}));
+    let names = ["shop/web", "rhpa/shop/sched"].map(str::to_owned);
+    inputs.selected.autoscalers = names.into();
+    let report = inputs.report();
+    assert_eq!(report.sentence, "isn't scaled: rhpa/shop/sched selects the same pods");
+    contains(&report, "Delete rhpa/shop/sched, or give the targets selectors");
+    // Seen from the custom API.
+    inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/other".to_owned()];
+    assert_eq!(inputs.report().sentence, "isn't scaled: shop/other selects the same pods");
+    inputs.selected.autoscalers = vec!["rhpa/shop/web".to_owned(), "shop/web".to_owned()];
+    let sentence = inputs.report().sentence;
+    assert_eq!(sentence, "isn't scaled: rhpa/shop/web, shop/web select the same pods");
+}
+
+#[test]
+fn metric_that_fails_beside_others_is_in_the_sentence() {
+    let target = json!({ "type": "Utilization", "averageUtilization": 66 });
+    let cpu = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
+    let queue = json!({ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "5" },
+    } });
+    let mut inputs = inputs(json!({ "metrics": [cpu, queue] }));
+    let error = "the server could not find the metric queue for ";
+    inputs.readings.insert(1, Err(ReadError::fetch(MetricsApi::External, error)));
+    let decision = inputs.decide();
+    let status = decision.conclude(Ok(()), inputs.now).status;
+    let mut hpa = inputs.hpa.clone();
+    hpa.status = status;
+    let report = inputs.report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 71% of requests, target 66%; within tolerance; queue cannot be \
+         read: the server could not find the metric queue"
+    );
+    let short = ShortReport::new(&hpa, &inputs.settings);
+    assert_eq!(short.state, State::MetricMissing);
+}
+
+#[test]
+fn unready_pod_whose_sample_counts_is_named() {
+    let mut inputs = inputs(json!({}));
+    let mut unready = pod("web-3", "Running", Some("600m"));
+    unready.ready =
+        Some(crate::api::ReadyCondition { status: Some(false), last_transition_time: at(60) });
+    inputs.selected.pods[3] = std::sync::Arc::new(unready);
+    contains(
+        &inputs.report(),
+        "    counted (4): web-0, web-1, web-2, web-3; web-3 is not Ready, its sample counts \
+         because it was ready before\n",
+    );
+}
+
+#[test]
+fn sentence_says_that_no_controller_runs_whatever_it_would_decide() {
+    let idle = || Some("no controller has renewed the lease shop/hpa for 22s".to_owned());
+    let mut inputs = inputs(json!({}));
+    let report = inputs.doubted_report(idle());
+    let end = "; no controller has renewed the lease shop/hpa for 22s";
+    let stays = "stays at 4: cpu is at 71% of requests, target 66%; within tolerance";
+    assert_eq!(report.sentence, format!("{stays}{end}"));
+    assert_eq!(report.state(State::Scaling), State::Steady);
+    inputs.scale = Err(ScaleReadError::read("deployments.apps \"web\" not found"));
+    let report = inputs.doubted_report(idle());
+    assert!(report.sentence.starts_with("can't decide: "), "{}", report.sentence);
+    assert!(report.sentence.ends_with(end), "{}", report.sentence);
+    assert_eq!(report.state(State::Steady), State::Failing);
+    let inputs = inputs_with_unreadable_metric("True");
+    let sentence = inputs.doubted_report(idle()).sentence;
+    assert!(sentence.starts_with("has ") && sentence.ends_with(end), "{sentence}");
+}
+
 /// Four replicas that each use `milli`, with an unknown history.
 fn inputs_at(milli: i64, spec: Value, conditions: &[(&str, &str, &str)]) -> Inputs {
     let mut inputs = inputs(spec);
@@ -253,7 +350,7 @@ fn pods_are_listed_by_class_with_the_reason() {
     inputs.readings = [(0, Ok(samples(&[("web-0", 431), ("job-7", 431)])))].into_iter().collect();
     let report = inputs.report();
     for line in [
-        "    ready (1): web-0",
+        "    counted (1): web-0",
         "    unready (1): web-1 is pending",
         "    missing (1): web-2 has no sample",
         "    ignored (1): web-3 has failed",

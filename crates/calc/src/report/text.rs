@@ -36,7 +36,7 @@ impl Display for Report {
         self.print_limits(f)?;
         if !self.changes.is_empty() {
             // The changes are found without the past too.
-            let is_held = self.doubt.is_some() && !self.history_known;
+            let is_held = self.is_doubtful() && !self.history_known;
             let unless = if is_held { ", unless the past holds it" } else { "" };
             writeln!(f, "\nWhat would change it{unless}")?;
         }
@@ -309,7 +309,7 @@ fn print_proposal(f: &mut Formatter<'_>, explanation: &MetricExplanation) -> Res
 
 fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     let classes = [
-        (PodClass::Ready, "ready"),
+        (PodClass::Ready, "counted"),
         (PodClass::Unready, "unready"),
         (PodClass::Missing, "missing"),
         (PodClass::Ignored, "ignored"),
@@ -321,7 +321,13 @@ fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
         }
         write!(f, "    {label} ({}): ", pods.len())?;
         if class == PodClass::Ready {
-            writeln!(f, "{}", names(pods.iter().map(|pod| pod.name.as_str())))?;
+            write!(f, "{}", names(pods.iter().map(|pod| pod.name.as_str())))?;
+            let unready = pods.iter().filter(|pod| pod.is_unready);
+            let texts: Vec<_> = unready.map(|pod| format!("{} {}", pod.name, pod.why)).collect();
+            if !texts.is_empty() {
+                write!(f, "; {}", names(texts.iter().map(String::as_str)))?;
+            }
+            writeln!(f)?;
         } else {
             let texts: Vec<_> =
                 pods.iter().map(|pod| format!("{} {}", pod.name, pod.why)).collect();

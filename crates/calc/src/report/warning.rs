@@ -4,12 +4,8 @@ use serde::Serialize;
 
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscaler},
-    go_text,
     settings::{OwnSettings, Settings},
 };
-
-/// The maximum length of a text about invalid settings, in characters.
-const MAX_PROBLEMS_LEN: usize = 200;
 
 /// A problem with the settings of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,7 +28,6 @@ pub(super) fn warnings(
     let Some(own) = settings.own.as_deref() else { return Vec::new() };
     let mut warnings = Vec::new();
     if let Some(problems) = problems(hpa, own) {
-        let problems = go_text::cut(problems.to_owned(), MAX_PROBLEMS_LEN);
         warnings.push((Warning::InvalidSettings, format!("invalid settings: {problems}")));
     }
     let handler = "kube-controller-manager handles it, by its status";
@@ -48,11 +43,9 @@ pub(super) fn warnings(
 
 /// What is wrong with the settings. Only the controller knows those that its operator doesn't allow.
 fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, own: &'a OwnSettings) -> Option<&'a str> {
-    if own.ignored.is_any() {
-        // The status has the condition of an earlier controller.
-        return None;
-    }
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
+    // kube-controller-manager doesn't remove the condition of an earlier controller.
+    let custom = custom.filter(|_| !own.is_of_built_in);
     let reported = custom.filter(|custom| custom.reason == ConditionReason::InvalidSettings);
     let found = Some(own.problems.as_str()).filter(|problems| !problems.is_empty());
     found.or_else(|| reported.map(|custom| &*custom.message))

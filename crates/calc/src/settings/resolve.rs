@@ -63,6 +63,8 @@ pub struct OwnSettings {
     pub problems: String,
     /// Those without effect, because kube-controller-manager handles the autoscaler.
     pub ignored: IgnoredSettings,
+    /// Whether kube-controller-manager handles the autoscaler.
+    pub(crate) is_of_built_in: bool,
 }
 
 /// Settings that hold a controller back, and that kube-controller-manager ignores.
@@ -191,8 +193,10 @@ impl Settings {
     pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
         let own = self.for_autoscaler(hpa, policy).settings;
         let ignored = IgnoredSettings { pause: own.pause != self.pause, dry_run: own.dry_run };
-        let own = OwnSettings { ignored, ..OwnSettings::default() };
-        Self { own: ignored.is_any().then(|| Arc::new(own)), ..self }
+        let problems = own.own.map(|own| own.problems.clone()).unwrap_or_default();
+        let is_reported = ignored.is_any() || !problems.is_empty();
+        let own = OwnSettings { problems, ignored, is_of_built_in: true, ..OwnSettings::default() };
+        Self { own: is_reported.then(|| Arc::new(own)), ..self }
     }
 }
 

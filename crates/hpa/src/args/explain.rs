@@ -5,8 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     ControllerArguments, KubectlArguments, SourceArguments,
-    convert::TargetApi,
-    run::AutoscalingArguments,
+    run::{AutoscalerApiArgument, AutoscalingArguments},
     values::{accept_boolean, positive_duration},
 };
 
@@ -65,7 +64,7 @@ pub(crate) struct ExplainHpaArguments {
     )]
     pub(crate) name: Option<String>,
     /// List the autoscalers that fail or can't follow their metrics. Covers all namespaces, or
-    /// that of --namespace. Reads only the stored statuses
+    /// that of --namespace. Reads the stored statuses, no metrics
     #[arg(
         long,
         short = 'A',
@@ -88,9 +87,9 @@ pub(crate) struct ExplainHpaArguments {
     /// Also print the decisions of this past duration
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     pub(crate) since: Option<SignedDuration>,
-    /// The API of the autoscaler
-    #[arg(long, value_name = "API", default_value = "core")]
-    pub(crate) autoscaler_api: TargetApi,
+    /// The API of the autoscaler [default: core, and with --all-namespaces all that are served]
+    #[arg(long, value_name = "API")]
+    pub(crate) autoscaler_api: Option<AutoscalerApiArgument>,
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]

@@ -64,8 +64,8 @@ pub(crate) use self::{
     },
     rules_compare::RulesCompareArguments,
     run::{
-        AutoscalingArguments, ClusterArguments, ForecastingArguments, LogArguments, LogFormat,
-        ObservationArguments, RunArguments,
+        AutoscalerApiArgument, AutoscalingArguments, ClusterArguments, ForecastingArguments,
+        LogArguments, LogFormat, ObservationArguments, RunArguments,
     },
     scaling_schedule::{ScalingScheduleArguments, ScheduleDefaults},
     schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},

@@ -34,9 +34,9 @@ pub(crate) struct StatusArguments {
     /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// The API of the autoscalers
-    #[arg(long, value_name = "API", default_value = "core")]
-    pub(crate) autoscaler_api: AutoscalerApiArgument,
+    /// The API of the autoscalers [default: all that are served]
+    #[arg(long, value_name = "API")]
+    pub(crate) autoscaler_api: Option<AutoscalerApiArgument>,
     #[command(flatten)]
     pub(crate) controller: ControllerArguments,
     #[command(flatten)]

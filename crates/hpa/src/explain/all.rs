@@ -5,11 +5,12 @@ use hpa_calc::{
     explain::counted,
     report::{ShortReport, State},
 };
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::idle;
 use crate::{
-    args::{ExplainHpaArguments, ReportFormat},
+    args::{ExplainHpaArguments, ReportFormat, to_std},
     controller_options::setting_policy,
     kubectl,
     status::{self, named},
@@ -24,22 +25,24 @@ struct Problem {
     sentence: String,
 }
 
-/// Reads only the stored statuses, no metrics.
+/// Reads the stored statuses, and the scales of targets that may lack pods. Reads no metrics.
 pub(super) async fn run(
     arguments: &ExplainHpaArguments,
     settings: &Settings,
 ) -> anyhow::Result<()> {
     let client = kubectl::clients(&arguments.cluster).await?.api;
-    let api = arguments.autoscaler_api.into();
     let namespace = arguments.cluster.namespace.as_deref();
-    let all = status::list(&client, api, namespace).await?;
+    let mut all = status::list_all(&client, arguments.autoscaler_api, namespace).await?;
     if all.is_empty() {
         kubectl::require_namespace(&client, namespace).await?;
     }
     let policy = setting_policy(&arguments.autoscaling);
+    let timeout = to_std(arguments.cluster.request_timeout);
+    status::read_scales(&client, timeout, &mut all, settings, &policy).await;
+    let now = Timestamp::now();
     let problems = all.iter().filter_map(|autoscaler| {
         let report = autoscaler.short_report(settings, &policy);
-        let is_problem = report.is_problem();
+        let is_problem = report.is_problem(now);
         let ShortReport { state, sentence, .. } = report;
         let problem = Problem { autoscaler: autoscaler.name.clone(), state, sentence };
         is_problem.then_some(problem)

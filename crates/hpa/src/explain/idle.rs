@@ -17,13 +17,19 @@ use crate::{
 const MAX_MANAGERS: usize = 4;
 
 /// The reason why no controller is running, by the lease of the one that stored the status.
-/// `None` if one is running, or if there is no lease that says so.
-pub(super) async fn reason(
+/// `None` if one is running, or if there is no lease that says so. `others` are the field managers
+/// of other statuses, which name the lease of a controller that has replaced
+/// kube-controller-manager.
+pub(super) async fn reason<'a>(
     client: &Client,
     location: &ControllerArguments,
     manager: &str,
+    others: impl Iterator<Item = &'a str>,
 ) -> Option<String> {
-    let own = LeaseName::choose(location, [manager]);
+    let own = match FieldManager::parse_lease(manager) {
+        Some(_) => LeaseName::choose(location, [manager]),
+        None => LeaseName::choose(location, others),
+    };
     let leases = if FieldManager::parse_lease(manager).is_some() {
         vec![own]
     } else if manager == BUILT_IN {
@@ -63,9 +69,10 @@ pub(super) async fn of_all(
     let mut by_manager: Vec<_> = by_manager.into_iter().collect();
     by_manager.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
     let mut by_reason = BTreeMap::<String, Vec<String>>::new();
-    for (manager, names) in by_manager.into_iter().take(MAX_MANAGERS) {
-        if let Some(reason) = reason(client, location, manager).await {
-            by_reason.entry(reason).or_default().extend(names);
+    for (manager, names) in by_manager.iter().take(MAX_MANAGERS) {
+        let others = by_manager.iter().map(|(other, _)| *other);
+        if let Some(reason) = reason(client, location, manager, others).await {
+            by_reason.entry(reason).or_default().extend(names.iter().cloned());
         }
     }
     if by_reason.is_empty() || is_working(client, location).await {

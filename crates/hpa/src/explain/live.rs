@@ -10,13 +10,14 @@ use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     HorizontalPodAutoscaler, Inputs, Pod, Readings, SelectedPods, Selector, Settings,
-    api::CrossVersionObjectReference,
+    api::{ConditionReason, ConditionType, CrossVersionObjectReference},
     defaults::apply_defaults,
     report::ShortReport,
     settings::{PodSelection, SettingPolicy},
 };
 use hpa_collectors::collection::AutoscalerGroup;
 use hpa_controller::{
+    HpaKey,
     debug::{
         AutoscalerDetail, effective_settings, fill_forecasts, fill_readings, settings_of_controller,
     },
@@ -35,15 +36,15 @@ use super::{
     subject::{StatusController, Subject, usable_selector},
 };
 use crate::{
-    args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
+    args::{AutoscalerApiArgument, ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     autoscaler_name::AutoscalerName,
     collectors::Scope,
     controller_options::setting_policy,
-    debug_client::{DebugClient, LeaseName, Unavailable},
+    debug_client::{BUILT_IN, DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::text,
     metric_reader::MetricReader,
-    rules_provider,
+    rules_provider, status,
 };
 
 /// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
@@ -78,15 +79,28 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Sends no request, but starts the watches of collectors and schedules.
+    /// Starts the watches of collectors and schedules. Sends no other request, except to find the
+    /// API of the autoscaler.
     pub(super) async fn new(arguments: &ExplainHpaArguments, name: &str) -> anyhow::Result<Self> {
         let clients = kubectl::clients(&arguments.cluster).await?;
+        let api = match arguments.autoscaler_api {
+            Some(AutoscalerApiArgument::Custom) => TargetApi::Custom,
+            Some(AutoscalerApiArgument::Core | AutoscalerApiArgument::Both) | None => {
+                TargetApi::Core
+            }
+        };
         let autoscaler = AutoscalerName::new(
-            arguments.autoscaler_api,
+            api,
             name,
             arguments.cluster.namespace.as_deref(),
             clients.api.default_namespace(),
         )?;
+        let autoscaler = match arguments.autoscaler_api {
+            Some(AutoscalerApiArgument::Both) if autoscaler.api == TargetApi::Core => {
+                autoscaler.in_any_api(&clients.api).await
+            }
+            _ => autoscaler,
+        };
         let timeout = to_std(arguments.cluster.request_timeout);
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
@@ -94,7 +108,7 @@ impl Cluster {
         // Each explanation reads new values.
         let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
         let scope = Scope {
-            groups: vec![collector_group(arguments.autoscaler_api)],
+            groups: vec![collector_group(autoscaler.api)],
             namespace: Some(autoscaler.namespace.clone()),
         };
         let sources = &arguments.sources;
@@ -133,7 +147,11 @@ impl Cluster {
             self.require_rights(&hpa, &settings, unavailable)?;
         }
         let idle = match (&past, &controller.name) {
-            (Err(_), Some(manager)) => idle::reason(&self.client, &self.location, manager).await,
+            (Err(_), Some(manager)) => {
+                let others = self.managers_beside(manager).await;
+                let others = others.iter().map(String::as_str);
+                idle::reason(&self.client, &self.location, manager, others).await
+            }
             _ => None,
         };
         let scale = target.as_ref().map(|target| target.scale.clone());
@@ -143,7 +161,7 @@ impl Cluster {
             (Some(selector), Ok(target)) => {
                 let are_owned = settings.pods == PodSelection::Owned;
                 let owner = are_owned.then_some((target, &hpa.spec.scale_target_ref));
-                self.select(selector, owner).await?
+                self.select(selector, owner, &hpa, &controller).await?
             }
             _ => SelectedPods::default(),
         };
@@ -173,6 +191,16 @@ impl Cluster {
             rules.map(|rules| rules::complete_errors(rules, &mut inputs)).unwrap_or_default();
         served::add_advice(&self.client, &inputs, self.has_sources, &mut metric_advice).await;
         Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
+    }
+
+    /// The field managers of the namespace's statuses, if this one may have been replaced.
+    async fn managers_beside(&self, manager: &str) -> Vec<String> {
+        if manager != BUILT_IN {
+            return Vec::new();
+        }
+        let namespace = Some(self.autoscaler.namespace.as_str());
+        let all = status::list(&self.client, self.autoscaler.api.into(), namespace).await;
+        all.unwrap_or_default().into_iter().filter_map(|one| one.manager).collect()
     }
 
     /// Fails if the user, unlike the controller, may not read the target's scale.
@@ -248,6 +276,8 @@ impl Cluster {
         &self,
         selector: &Selector,
         owner: Option<(&ScaleObject, &CrossVersionObjectReference)>,
+        hpa: &HorizontalPodAutoscaler,
+        controller: &StatusController,
     ) -> anyhow::Result<SelectedPods> {
         let pods = self.pods(selector).await?;
         let selected = match owner {
@@ -263,21 +293,54 @@ impl Cluster {
         if pods.is_empty() {
             return Ok(SelectedPods::default());
         }
-        let list: Value = get(&self.client, &self.autoscaler.list_path())
-            .await
-            .context("unable to list the autoscalers of the namespace")?;
-        let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
         let selected = &pods;
-        let others = items.into_iter().filter_map(|item| serde_json::from_value(item).ok());
-        let others = others.map(|hpa: HorizontalPodAutoscaler| async move {
+        let others = self.of_namespace(hpa, controller).await?;
+        let others = others.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
-            selects.then(|| format!("{}/{}", self.autoscaler.namespace, hpa.metadata.name))
+            selects.then_some(name)
         });
         let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
         let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
         autoscalers.sort();
         Ok(SelectedPods { pods, autoscalers, ..SelectedPods::default() })
+    }
+
+    /// The autoscalers of the namespace that the controller handles, named as in its conditions.
+    async fn of_namespace(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        controller: &StatusController,
+    ) -> anyhow::Result<Vec<(String, HorizontalPodAutoscaler)>> {
+        let active = hpa.status.condition(&ConditionType::ScalingActive);
+        let is_ambiguous =
+            active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector);
+        let mut all = Vec::new();
+        for api in [TargetApi::Core, TargetApi::Custom] {
+            let is_own = api == self.autoscaler.api;
+            let list = get::<Value>(&self.client, &self.autoscaler.list_path(api)).await;
+            let list = match list {
+                Ok(list) => list,
+                Err(error) if is_own => {
+                    return Err(error.context("unable to list the autoscalers of the namespace"));
+                }
+                // It is not served, or of no concern.
+                Err(_) => continue,
+            };
+            let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+            // A controller of one API doesn't know the other one.
+            let is_handled = |item: &&Value| {
+                let other = StatusController::from_managed_fields(item);
+                is_own || is_ambiguous || other.name.is_some() && other.name == controller.name
+            };
+            all.extend(items.filter(is_handled).filter_map(|item| {
+                let hpa: HorizontalPodAutoscaler = serde_json::from_value(item.clone()).ok()?;
+                let namespace = self.autoscaler.namespace.as_str();
+                let key = HpaKey::for_api(api.into(), namespace, hpa.metadata.name.as_str());
+                Some((key.to_string(), hpa))
+            }));
+        }
+        Ok(all)
     }
 
     async fn pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {

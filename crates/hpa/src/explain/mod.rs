@@ -70,7 +70,7 @@ async fn explain(
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let subject = cluster.read(settings.clone()).await?;
     print(&subject, arguments)?;
-    let (mut sentence, mut failure) = (subject.report().sentence, None);
+    let (mut sentence, mut failure) = (subject.lasting_sentence(), None);
     if !arguments.watch {
         return Ok(());
     }
@@ -79,7 +79,7 @@ async fn explain(
         match cluster.read(settings.clone()).await {
             Ok(subject) => {
                 failure = None;
-                let new = subject.report().sentence;
+                let new = subject.lasting_sentence();
                 if sentence != new {
                     print_separator(arguments.output)?;
                     print(&subject, arguments)?;

@@ -49,6 +49,15 @@ impl Subject {
         report
     }
 
+    /// The first line, without the time for which no controller has been running.
+    pub(super) fn lasting_sentence(&self) -> String {
+        let sentence = self.report().sentence;
+        match &self.idle {
+            Some(idle) => sentence.replace(idle, "no controller runs"),
+            None => sentence,
+        }
+    }
+
     /// Describes the values that this command has not read itself.
     pub(super) fn describe_source(&self) -> String {
         if self.read_by_controller.is_empty() {

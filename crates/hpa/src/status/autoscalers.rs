@@ -30,9 +30,12 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     let mut failing = ByReason::new();
     let mut by_state = BTreeMap::<State, Vec<String>>::new();
     let mut by_warning = BTreeMap::<Warning, Vec<String>>::new();
+    let mut by_pause = BTreeMap::<String, Vec<String>>::new();
+    let mut waiting = Vec::new();
     let (mut unhandled, mut unknown) = (Vec::new(), 0);
     for autoscaler in all {
         let report = autoscaler.short_report(&settings, &SettingPolicy::default());
+        let is_problem = report.is_problem(observed.now);
         let ShortReport { state, sentence, warnings, .. } = report;
         for warning in warnings {
             by_warning.entry(warning).or_default().push(autoscaler.name.clone());
@@ -45,13 +48,18 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
             }
             State::New if is_old(observed, autoscaler) => unhandled.push(autoscaler.name.clone()),
             State::New => unknown += 1,
+            State::WaitingForPods if is_problem => waiting.push((&autoscaler.name, sentence)),
+            State::Paused => {
+                let pause = sentence.split(';').next().unwrap_or_default();
+                by_pause.entry(pause.to_owned()).or_default().push(autoscaler.name.clone());
+            }
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
-    let held = [State::Off, State::Paused, State::DryRun]
-        .map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let held = [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let held = held.iter().chain(&[by_pause.values().map(Vec::len).sum()]).sum::<usize>();
     let count = failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
-    let mut checks = vec![total(all.len(), count, held.iter().sum(), unknown)];
+    let mut checks = vec![total(all.len(), count, held, unknown)];
     for (reason, (names, cause)) in &failing {
         let text = format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), named(names));
         let command = names.first().map(|name| format!("; hpa explain {name}"));
@@ -70,11 +78,13 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         (State::Fallback, "at the replicas of a fallback, because metrics fail (FallbackActive)"),
         (State::AtMaximum, "held at maxReplicas (TooManyReplicas)"),
         (State::Off, "off, because the target has 0 replicas (ScalingDisabled)"),
-        (State::Paused, "paused by annotation"),
         (State::DryRun, "in dry run by annotation, so nothing is written"),
         (State::MetricMissing, "without the values of some metrics, so they only scale up"),
     ] {
         add(Level::Warning, by_state.get(&state), what);
+    }
+    for (pause, names) in &by_pause {
+        add(Level::Warning, Some(names), pause);
     }
     for (warning, what) in [
         (Warning::InvalidSettings, "with settings that are not used as written (InvalidSettings)"),
@@ -82,6 +92,12 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         (Warning::DryRunIgnored, "with a dry run that kube-controller-manager ignores"),
     ] {
         add(Level::Warning, by_warning.get(&warning), what);
+    }
+    if let Some((name, cause)) = waiting.first() {
+        let names: Vec<_> = waiting.iter().map(|(name, _)| (*name).clone()).collect();
+        let text =
+            format!("{} waiting for pods: {}", counted(names.len(), "autoscaler"), named(&names));
+        checks.push(Check::new(Level::Warning, text).hint(format!("{cause}; hpa explain {name}")));
     }
     checks
 }
@@ -98,7 +114,9 @@ fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
         (0, 0, held) if held == count => (Level::Ok, format!("{all} without errors")),
         (0, 0, held) => (Level::Ok, format!("{} of {all} can scale", count - held)),
     };
-    Check::new(level, text)
+    let check = Check::new(level, text);
+    // The checks after it are about each problem.
+    if failing > 0 { check.summary() } else { check }
 }
 
 fn is_old(observed: &Observed, autoscaler: &ObservedAutoscaler) -> bool {

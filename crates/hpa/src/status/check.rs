@@ -30,6 +30,9 @@ pub(super) struct Check {
     /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
+    /// Whether it sums up other checks.
+    #[serde(skip)]
+    is_summary: bool,
 }
 
 /// Checks of the same subject.
@@ -49,7 +52,12 @@ pub(super) struct Report {
 
 impl Check {
     pub(super) fn new(level: Level, text: impl Into<String>) -> Self {
-        Self { level, text: text.into(), hint: None }
+        Self { level, text: text.into(), hint: None, is_summary: false }
+    }
+
+    /// A check that sums up others, which are counted.
+    pub(super) fn summary(self) -> Self {
+        Self { is_summary: true, ..self }
     }
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
@@ -64,13 +72,13 @@ impl Report {
         Self { level, sections }
     }
 
-    /// One line for each check, and the hints.
+    /// The verdict, one line for each check, and the hints.
     pub(super) fn text(&self, colored: bool) -> String {
-        let mut text = String::new();
+        let mut text = format!("{} {}\n\n", self.level.symbol(colored), self.verdict());
         // Writing to a string doesn't fail.
         for Section { name, checks } in &self.sections {
             let _ = writeln!(text, "{name}");
-            for Check { level, text: what, hint } in checks {
+            for Check { level, text: what, hint, .. } in checks {
                 let _ = writeln!(text, "{} {}", level.symbol(colored), escape_line(what));
                 if let Some(hint) = hint {
                     let _ = writeln!(text, "    {}", escape_line(hint));
@@ -78,18 +86,29 @@ impl Report {
             }
             text.push('\n');
         }
-        let count = |level| {
-            let checks = self.sections.iter().flat_map(|section| &section.checks);
-            checks.filter(|check| check.level == level).count()
-        };
-        let summary = match (count(Level::Error), count(Level::Warning)) {
-            (0, 0) => "no problems found".to_owned(),
-            (errors, warnings) => {
-                format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
-            }
-        };
-        let _ = writeln!(text, "{} {summary}", self.level.symbol(colored));
+        // Sections are separated by an empty line.
+        text.pop();
         text
+    }
+
+    /// The number of problems, and the worst of them.
+    fn verdict(&self) -> String {
+        let checks = || self.sections.iter().flat_map(|section| &section.checks);
+        let of_level =
+            |level| checks().filter(move |check| check.level == level && !check.is_summary);
+        let worst = checks().find(|check| check.level == self.level);
+        let worst = worst.map(|check| escape_line(&check.text)).unwrap_or_default();
+        let count = |level| of_level(level).count();
+        match (count(Level::Error), count(Level::Warning), count(Level::Skipped)) {
+            (0, 0, 0) => "no problems found".to_owned(),
+            (0, 0, unknown) => {
+                format!("no problems found; {} not possible", counted(unknown, "check"))
+            }
+            (errors, warnings, _) => {
+                let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
+                format!("{errors}, {warnings}: {worst}")
+            }
+        }
     }
 }
 

@@ -2,26 +2,27 @@
 
 use anyhow::Context;
 use hpa_calc::{
-    HorizontalPodAutoscaler, Settings,
+    HorizontalPodAutoscaler, Scale, Settings,
     api::{ConditionStatus, ConditionType},
     report::ShortReport,
     settings::SettingPolicy,
 };
 use hpa_controller::{
-    AutoscalerApi,
+    AutoscalerApi, HpaKey,
     debug::{ControllerStatus, settings_of_controller},
 };
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
-use super::built_in::KubeControllerManager;
+use super::{built_in::KubeControllerManager, scales::read_scales};
 use crate::{
-    args::StatusArguments,
+    args::{AutoscalerApiArgument, StatusArguments, to_std},
     debug_client::{BUILT_IN, DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
     explain::StatusController,
-    kubectl::{self, escape, get},
+    kubectl::{self, escape, get, get_if_served},
     manifests::text,
+    terminal,
 };
 
 const AGGREGATION: &str = "apiregistration.k8s.io";
@@ -52,6 +53,8 @@ pub(crate) struct ObservedAutoscaler {
     pub(crate) manager: Option<String>,
     /// The time of that manager's last write of the status.
     pub(super) stored: Option<Timestamp>,
+    /// The target's scale, if it was read.
+    pub(super) scale: Option<Scale>,
 }
 
 /// A registered metrics API.
@@ -66,10 +69,7 @@ impl Observed {
     pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
         let client = kubectl::clients(&arguments.cluster).await?.api;
         let namespace = arguments.cluster.namespace.as_deref();
-        let mut autoscalers = Vec::new();
-        for api in arguments.autoscaler_api.apis() {
-            autoscalers.extend(list(&client, api, namespace).await?);
-        }
+        let mut autoscalers = list_all(&client, arguments.autoscaler_api, namespace).await?;
         if autoscalers.is_empty() {
             kubectl::require_namespace(&client, namespace).await?;
         }
@@ -94,8 +94,37 @@ impl Observed {
         let metrics_apis = metrics_apis(&client).await.map_err(|error| format!("{error:#}"));
         let now = Timestamp::now();
         let built_in = KubeControllerManager::read(&client).await;
+        let settings = status.as_ref().map(|status| status.settings.into()).unwrap_or_default();
+        let (timeout, policy) =
+            (to_std(arguments.cluster.request_timeout), SettingPolicy::default());
+        read_scales(&client, timeout, &mut autoscalers, &settings, &policy).await;
         Ok(Self { now, autoscalers, lease, holder, leader, url, status, built_in, metrics_apis })
     }
+}
+
+/// Lists the autoscalers of the APIs of a flag, or of all that are served.
+pub(crate) async fn list_all(
+    client: &Client,
+    flag: Option<AutoscalerApiArgument>,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<ObservedAutoscaler>> {
+    if let Some(flag) = flag {
+        let mut all = Vec::new();
+        for api in flag.apis() {
+            all.extend(list(client, api, namespace).await?);
+        }
+        return Ok(all);
+    }
+    let mut all = list(client, AutoscalerApi::Core, namespace).await?;
+    let api = AutoscalerApi::Custom;
+    let group = format!("/apis/{}", api.api_version());
+    if !matches!(get_if_served::<Value>(client, &group).await, Ok(None)) {
+        match list(client, api, namespace).await {
+            Ok(others) => all.extend(others),
+            Err(error) => terminal::warn(&format!("{error:#}")),
+        }
+    }
+    Ok(all)
 }
 
 /// Lists the autoscalers of an API.
@@ -116,7 +145,7 @@ impl ObservedAutoscaler {
     pub(super) fn decode(api: AutoscalerApi, object: &Value) -> anyhow::Result<Self> {
         let (namespace, name) =
             (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-        let name = format!("{namespace}/{name}");
+        let name = HpaKey::for_api(api, namespace, name).to_string();
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
             .with_context(|| format!("unable to decode the autoscaler {name}"))?;
         let controller = StatusController::from_managed_fields(object);
@@ -127,6 +156,7 @@ impl ObservedAutoscaler {
             api,
             name,
             hpa,
+            scale: None,
         })
     }
 
@@ -134,7 +164,7 @@ impl ObservedAutoscaler {
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
         let is_reference = self.manager.as_deref() == Some(BUILT_IN);
         let own = settings_of_controller(settings.clone(), &self.hpa, policy, is_reference);
-        ShortReport::new(&self.hpa, &own)
+        ShortReport::with_scale(&self.hpa, &own, self.scale.as_ref())
     }
 
     /// The reason of the condition that prevents scaling.

@@ -11,7 +11,7 @@ use super::{
     check::{Check, Level, named},
     cluster::{Observed, ObservedAutoscaler},
 };
-use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
+use crate::debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable};
 
 /// Reconciles that are this many sync periods late are a warning, or an error.
 const LATE_PERIODS: f64 = 2.0;
@@ -22,6 +22,8 @@ const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
 /// The minimum for the sync period in these checks. Watches are not renewed more often, and a
 /// request may take this long.
 const MIN_PERIOD_SECONDS: f64 = 5.0;
+/// A controller that stored a status within this time runs.
+const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 /// If histories have not been stored for this time, they may be lost with the leader.
 const UNSAVED_SECONDS: f64 = 60.0;
 
@@ -124,6 +126,18 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
         if is_without_election {
             return Check::new(Level::Ok, text);
         }
+        let is_recent =
+            newest.is_some_and(|newest| observed.now.duration_since(newest) <= RECENT_WRITE);
+        match is_running(observed, manager) {
+            Some(false) if !is_recent => {
+                let text = format!("{text}; it holds no lease, so it no longer writes");
+                return Check::new(Level::Ok, text);
+            }
+            Some(true) if is_single => {
+                return Check::new(Level::Warning, format!("{text}; it holds its lease"));
+            }
+            None | Some(_) => {}
+        }
         let check = Check::new(Level::Warning, text);
         match (is_single, FieldManager::parse_lease(manager)) {
             (true, None) if FieldManager::is_hpa_rs(manager) => check.hint(
@@ -131,6 +145,9 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
                  --controller-url reads its debug API",
             ),
             (true, _) => check.hint("whether it still runs is unknown"),
+            (false, _) if !is_recent && is_running(observed, manager).is_none() => check.hint(
+                "whether it still runs is unknown: a status that doesn't change keeps its writer",
+            ),
             (false, _) => check.hint(
                 "if it handles the same autoscalers as the holder of the lease, both overwrite \
                  each other's decisions",
@@ -138,6 +155,18 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
         }
     };
     by_manager.into_iter().map(check).collect()
+}
+
+/// Whether another controller runs, by its lease. `None` if that is not known.
+fn is_running(observed: &Observed, manager: &str) -> Option<bool> {
+    if manager != BUILT_IN {
+        return None;
+    }
+    match &observed.built_in.holder {
+        Ok(holder) => Some(!holder.is_expired(observed.now)),
+        Err(Unavailable::NotHeld(_)) => Some(false),
+        Err(_) => None,
+    }
 }
 
 pub(super) fn check_work(observed: &Observed) -> Vec<Check> {
@@ -172,6 +201,7 @@ fn working(status: &ControllerStatus) -> Check {
         None if !status.is_working => {
             Check::new(Level::Warning, "the leader has not started to reconcile yet")
         }
+        None if status.lease.is_none() => Check::new(Level::Ok, "the instance reconciles"),
         None => Check::new(Level::Ok, "the leader reconciles"),
     }
 }

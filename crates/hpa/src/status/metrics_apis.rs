@@ -35,7 +35,10 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
         for service in versions {
             let (version, unavailable) = (&service.version, &service.unavailable);
             checks.push(match unavailable {
-                None => Check::new(Level::Ok, format!("{group}/{version} is available")),
+                None => Check::new(
+                    Level::Ok,
+                    format!("{group}/{version} is available, by its APIService"),
+                ),
                 Some(why) => {
                     let text = format!("{group}/{version} is not available: {why}");
                     let level = if needing.is_empty() { Level::Warning } else { Level::Error };

@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod controller;
 mod metrics_apis;
+mod scales;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 
 pub(crate) use self::{
     check::named,
-    cluster::{ObservedAutoscaler, list},
+    cluster::{ObservedAutoscaler, list, list_all},
+    scales::read_scales,
 };
 use self::{
     check::{Level, Report, Section},

@@ -130,7 +130,9 @@ fn healthy_controller_fits_on_one_screen() {
     assert_eq!(problems(&observed), []);
     assert_eq!(
         check(&observed).text(false),
-        "controller\n\
+        "√ no problems found\n\
+         \n\
+         controller\n\
          √ lease scaling/hpa is held by hpa-1, renewed 2.0s ago, 1 leader change\n\
          √ pod scaling/hpa-1 is ready\n\
          √ hpa 0.1.0 (6f7a8b9) answers\n\
@@ -145,12 +147,10 @@ fn healthy_controller_fits_on_one_screen() {
          √ histories are stored\n\
          \n\
          metrics APIs\n\
-         √ metrics.k8s.io/v1beta1 is available\n\
+         √ metrics.k8s.io/v1beta1 is available, by its APIService\n\
          \n\
          autoscalers\n\
-         √ 1 autoscaler can scale\n\
-         \n\
-         √ no problems found\n"
+         √ 1 autoscaler can scale\n"
     );
 }
 
@@ -343,6 +343,49 @@ fn pause_that_the_built_in_controller_ignores_is_a_problem() {
 }
 
 #[test]
+fn pause_of_one_direction_is_named() {
+    let mut observed = healthy();
+    let paused = json!([condition("Paused", "True", "PausedByAnnotation", "")]);
+    observed.autoscalers[0] = autoscaler("web", paused);
+    annotate(&mut observed.autoscalers[0].hpa, "pause", "down");
+    observed.autoscalers[0].hpa.status.current_replicas = 4;
+    let expected = "1 autoscaler paused for scaling down by annotation: shop/web".to_owned();
+    assert_eq!(problems(&observed), [(Level::Warning, expected)]);
+}
+
+#[rstest]
+#[case::released(
+    |it: &mut Observed| it.built_in.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    Level::Ok, "; it holds no lease, so it no longer writes", ""
+)]
+#[case::without_a_successor(
+    |it: &mut Observed| it.holder = Err(Unavailable::NotHeld(it.lease.clone())),
+    Level::Warning, "; it holds its lease", ""
+)]
+#[case::lease_unread(
+    |it: &mut Observed| it.built_in.holder = Err(Unavailable::NoLease(it.lease.clone())),
+    Level::Warning, ": shop/web", "whether it still runs is unknown"
+)]
+fn old_write_of_another_controller_is_judged_by_its_lease(
+    #[case] change: fn(&mut Observed),
+    #[case] level: Level,
+    #[case] end: &str,
+    #[case] hint: &str,
+) {
+    let mut observed = healthy();
+    observed.autoscalers[0].manager = Some("kube-controller-manager".into());
+    observed.autoscalers[0].stored = "2026-01-31T11:00:00Z".parse().ok();
+    change(&mut observed);
+    let checks = check(&observed).sections.into_iter().flat_map(|section| section.checks);
+    let start = "kube-controller-manager stored the status of 1 autoscaler last";
+    let found = checks.into_iter().find(|check| check.text.starts_with(start));
+    let found = found.expect("a check");
+    assert!(found.level == level && found.text.ends_with(end), "{found:?}");
+    let text = found.hint.unwrap_or_default();
+    assert!(text.starts_with(hint) && !text.contains("overwrite"), "{text}");
+}
+
+#[test]
 fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     let mut observed = healthy();
     let failed = |reason, message| json!([condition("ScalingActive", "False", reason, message)]);
@@ -375,7 +418,8 @@ fn autoscalers_that_cannot_scale_are_counted_by_reason() {
     );
     let text = check(&observed).text(false);
     assert!(text.contains("\n    no metrics; hpa explain shop/a\n"), "{text}");
-    assert!(text.ends_with("\n× 4 errors, 2 warnings\n"), "{text}");
+    let verdict = "× 3 errors, 2 warnings: 4 of 7 autoscalers can't scale\n\ncontroller\n";
+    assert!(text.starts_with(verdict), "{text}");
 }
 
 #[test]

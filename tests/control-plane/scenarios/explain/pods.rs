@@ -124,7 +124,7 @@ pub(super) async fn foreign_pods(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ACTIVE,
         &[
-            "ready (3): NAME-0, NAME-1, NAME-job",
+            "counted (3): NAME-0, NAME-1, NAME-job",
             "The selector matches 3 pods, but the target has 2",
             "Give the target labels of its own.",
         ],

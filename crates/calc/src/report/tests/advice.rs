@@ -33,9 +33,18 @@ fn only_pods_that_start_slowly_have_advice(#[case] seconds_ago: i64, #[case] is_
 
 #[rstest]
 #[case::fetch(ReadError::fetch(MetricsApi::Resource, "no such server"), "kubectl get apiservices")]
+#[case::answered(
+    ReadError::fetch(
+        MetricsApi::Resource,
+        "an error on the server (\"down\") has prevented the request from succeeding"
+    ),
+    "metrics.k8s.io answers with an error: see the log of the service behind it, which kubectl get \
+     apiservices | grep metrics.k8s.io names"
+)]
 #[case::empty(
     ReadError::Empty(MetricsApi::Resource),
-    "metrics.k8s.io works but has no value of cpu"
+    "metrics.k8s.io works but has no value of cpu for the target's pods. kubectl get apiservices | \
+     grep metrics.k8s.io names the service behind it"
 )]
 fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) {
     let mut inputs = inputs(json!({}));
@@ -100,7 +109,21 @@ fn invalid_setting_has_advice_and_is_a_problem(#[case] name: &str, #[case] expec
     let text = format!("invalid settings: annotation autoscaling.hpa-rs.dev/{expected}");
     contains(&inputs.report(), &format!("Correct the {text}"));
     let short = ShortReport::new(&inputs.hpa, &inputs.settings);
-    assert!(short.is_problem() && short.sentence.contains(&text), "{short:?}");
+    assert!(short.is_problem(at(0)) && short.sentence.contains(&text), "{short:?}");
+}
+
+#[test]
+fn advice_has_the_whole_text_about_an_invalid_setting() {
+    let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "5" },
+    } }] }));
+    let annotation = "autoscaling.hpa-rs.dev/fallback".to_owned();
+    inputs.hpa.metadata.annotations.insert(annotation, r#"{"replica": 5}"#.to_owned());
+    let policy = SettingPolicy::default();
+    inputs.settings = inputs.settings.for_autoscaler(&inputs.hpa, &policy).settings;
+    let advice = inputs.report().advice.join("\n");
+    assert!(advice.contains("unknown field `replica`, expected one of `"), "{advice}");
+    assert!(advice.contains("; ignored."), "{advice}");
 }
 
 #[test]

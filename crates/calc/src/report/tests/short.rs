@@ -46,7 +46,7 @@ const MEASURED: &str = "cpu is at 90% of requests, target 60%";
 
 #[rstest]
 #[case::waiting(4, 4, &[], State::WaitingForPods,
-    "MEASURED; pods that are not ready or not measured count as 0")]
+    "MEASURED; fewer than 4 pods exist and count")]
 #[case::scaling(4, 6, &[], State::Scaling, "MEASURED; scaled from 4 to 6")]
 #[case::at_maximum(9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
     State::AtMaximum, "MEASURED; maxReplicas is 9")]
@@ -74,6 +74,51 @@ fn state_and_sentence_follow_from_the_status(
     let sentence = sentence.replace("MEASURED", MEASURED);
     assert_eq!((report.state, report.sentence), (state, sentence));
     assert_eq!(report.load, Some(1.5));
+}
+
+#[test]
+fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
+    let mut hpa = hpa(3, 3, &[]);
+    let scale = Scale { spec_replicas: 3, status_replicas: 2, selector: "app=web".into() };
+    hpa.status.last_scale_time = Some(at(299));
+    let report = ShortReport::with_scale(&hpa, &Settings::default(), Some(&scale));
+    let expected = (State::WaitingForPods, format!("{MEASURED}; 2 of 3 pods exist"));
+    assert_eq!((report.state, report.sentence.clone()), expected);
+    assert!(!report.is_problem(at(0)) && report.is_problem(at(-1)));
+    let all = Scale { status_replicas: 3, ..scale };
+    let report = ShortReport::with_scale(&hpa, &Settings::default(), Some(&all));
+    assert_eq!(report.sentence, format!("{MEASURED}; fewer than 3 pods exist and count"));
+}
+
+#[rstest]
+#[case::holds(4, 3, State::Paused, "paused for scaling down by annotation; MEASURED")]
+#[case::holds_nothing(4, 4, State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
+#[case::other_direction(4, 6, State::Scaling, "MEASURED; scaled from 4 to 6")]
+fn pause_of_one_direction_is_a_state_while_it_holds_something(
+    #[case] current: i32,
+    #[case] desired: i32,
+    #[case] state: State,
+    #[case] sentence: &str,
+) {
+    let hpa = hpa(current, desired, &[condition("Paused", "True", "PausedByAnnotation")]);
+    let settings = Settings::default().with_pause(Pause { up: false, down: true });
+    let report = ShortReport::new(&hpa, &settings);
+    let sentence = sentence.replace("MEASURED", MEASURED);
+    assert_eq!((report.state, report.sentence), (state, sentence));
+}
+
+#[test]
+fn invalid_setting_is_a_problem_whichever_controller_handles_the_autoscaler() {
+    // The condition is that of an earlier controller.
+    let old = condition("CustomSettings", "True", "InvalidSettings");
+    let mut hpa = hpa(9, 9, &[old]);
+    hpa.metadata.annotations.insert("autoscaling.hpa-rs.dev/paused".into(), "true".into());
+    let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
+    let report = ShortReport::new(&hpa, &settings);
+    assert_eq!(report.warnings, [Warning::InvalidSettings]);
+    let text = "invalid settings: annotation autoscaling.hpa-rs.dev/paused is not a setting (did \
+                you mean pause?); ignored";
+    assert!(report.sentence.ends_with(text), "{}", report.sentence);
 }
 
 #[test]
@@ -105,7 +150,7 @@ fn pause_holds_only_with_a_controller_that_reads_it() {
     let settings = Settings::default().for_built_in(&hpa, &SettingPolicy::default());
     let report = ShortReport::new(&hpa, &settings);
     let expected = format!(
-        "{MEASURED}; pods that are not ready or not measured count as 0; the pause has no effect: \
+        "{MEASURED}; fewer than 9 pods exist and count; the pause has no effect: \
          kube-controller-manager handles it, by its status; the dry run holds only hpa run back: \
          kube-controller-manager handles it, by its status"
     );
@@ -119,11 +164,7 @@ fn pause_holds_only_with_a_controller_that_reads_it() {
 
 #[rstest]
 #[case::active("True", State::Fallback, "a fallback is active: FallbackActive!")]
-#[case::ended(
-    "False",
-    State::WaitingForPods,
-    "MEASURED; pods that are not ready or not measured count as 0"
-)]
+#[case::ended("False", State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
 fn active_fallback_is_a_state(#[case] status: &str, #[case] state: State, #[case] sentence: &str) {
     let active = condition("ExternalMetricFallbackActive", status, "FallbackActive");
     let hpa = hpa(4, 4, &[active]);
@@ -171,6 +212,14 @@ fn metric_without_value_is_named() {
     "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
      get metrics for resource cpu: no metrics returned from resource metrics API",
     "cpu cannot be read: no metrics returned from resource metrics API"
+)]
+#[case(
+    "ScalingActive",
+    "FailedGetResourceMetric",
+    "the HPA was unable to compute the replica count: failed to get cpu utilization: unable to \
+     get metrics for resource cpu: unable to fetch metrics from resource metrics API: the \
+     server could not find the metric cpu for ",
+    "cpu cannot be read: the server could not find the metric cpu"
 )]
 #[case(
     "AbleToScale",
