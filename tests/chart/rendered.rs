@@ -319,6 +319,12 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("debug.memoryLimit=64MB", "memoryLimit"),
         ("leaderElection.enabled=false", "replicas=1"),
         ("client.burst=5", "client.qps"),
+        ("collectors.enabled=true,namespaces={shop}", "leave out namespaces"),
+        (
+            "metrics.prometheus.url=http://prometheus:9090,\
+             metrics.prometheus.rules.resource.cpu.nodeQuery=up",
+            "metrics.prometheus.rules.resource needs both cpu and memory",
+        ),
         (
             "leaderElection.leaseDuration=5s",
             "leaseDuration=5s must be greater than leaderElection.renewDeadline=10s",
