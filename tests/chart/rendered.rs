@@ -305,6 +305,16 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
+/// Names of a release and a namespace that YAML reads as another type are quoted.
+pub(crate) fn names_are_texts(helm: &Helm, set: &str) -> Result<()> {
+    let rendered = helm.text_of("on", set)?;
+    for line in rendered.lines() {
+        ensure!(!line.ends_with(": on"), "{line} is a boolean");
+    }
+    ensure!(rendered.contains("instance: \"on\""), "no label has the name of the release");
+    Ok(())
+}
+
 /// Rendering fails for invalid values, and the error names the value.
 pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
     let bad = [
