@@ -23,7 +23,7 @@ const SECONDS_PER_MINUTE: f64 = 60.0;
 const EQUAL_POD_HOURS: f64 = 0.01;
 
 pub(super) fn text(analysis: &Analysis) -> String {
-    let mut text = format!("{}\n{}\n", head(analysis), answer(analysis));
+    let mut text = format!("{}\n{}\n", answer(analysis), head(analysis));
     for line in details(analysis) {
         let _ = writeln!(text, "{line}");
     }

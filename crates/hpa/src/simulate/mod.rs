@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(crate) use self::{progress::Progress, scenario::load};
 use crate::{
     args::{SimulateArguments, SimulationFormat},
-    terminal,
+    terminal::{self, escape_line},
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         write(path, &report::svg(&results))?;
     }
     match arguments.output {
-        SimulationFormat::Table => terminal::print(&text(&results, arguments.steps))?,
+        SimulationFormat::Table => terminal::print(&text(&study.name, &results, arguments.steps))?,
         SimulationFormat::Json => {
             terminal::print_json(&json(&study, results, arguments.timeline)?)?;
         }
@@ -69,8 +69,13 @@ pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<repo
     variants.iter().cloned().zip(runs).collect()
 }
 
-fn text(results: &[report::Result], with_steps: bool) -> String {
-    let mut text = report::table(results);
+fn text(name: &str, results: &[report::Result], with_steps: bool) -> String {
+    let (answer, name) = (escape_line(&report::answer(results)), escape_line(name));
+    let seconds = results.first().map_or(0.0, |(variant, _)| variant.cluster.duration.get());
+    let (length, table) = (report::span(seconds), report::table(results));
+    let mut text = format!(
+        "{answer}\n{name}, {length} simulated\n\n{table}\nColumns: docs/tuning.md#columns\n"
+    );
     if with_steps {
         for (variant, run) in results {
             text += "\n";
