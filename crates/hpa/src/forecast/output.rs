@@ -104,11 +104,17 @@ fn answer(analysis: &Analysis) -> String {
             format!("Forecasts would not have helped enough: {}.", effect(analysis, comparison))
         }
         _ => {
-            let (known, days) = analysis.subject.trace.history().coverage();
+            let trace = &analysis.subject.trace;
+            // The history rounds to its buckets, which is too coarse for a short load.
+            let ((known, days), minutes) = (trace.history().coverage(), trace.len() as f64);
             format!(
                 "Not enough history: the load has {}, of which {} is missing. Ten days are needed, \
                  of which at most a fifth may be missing.",
-                span((days * 86_400.0).round()),
+                span(if days < 1.0 {
+                    minutes * SECONDS_PER_MINUTE
+                } else {
+                    (days * 86_400.0).round()
+                }),
                 percent(1.0 - known)
             )
         }
