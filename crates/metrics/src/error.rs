@@ -266,6 +266,9 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
 /// The message of an error. kube adds the debug form of the `Status` to an error of the API server,
 /// and a prefix to every error of a connection.
 fn message(error: &(dyn Error + 'static)) -> String {
+    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+        return message(&**shared);
+    }
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => status.to_string(),
         Some(kube::Error::Service(error)) => error.to_string(),

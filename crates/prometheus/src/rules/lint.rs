@@ -553,6 +553,6 @@ mod tests {
                    resources: {template: <<.Resource>>}\n";
         let findings = findings(cpu);
         assert_eq!(findings.len(), 1, "{findings:#?}");
-        assert!(findings[0].starts_with("1 resourceRules.memory: it is missing"), "{findings:?}");
+        assert!(findings[0].starts_with("2 resourceRules.memory: it is missing"), "{findings:?}");
     }
 }
