@@ -403,6 +403,7 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("image.repository=registry.k8s.io/prometheus-adapter/prometheus-adapter", "hpa image"),
         ("image.digest=latest", "digest"),
         ("listenPort=443", "listenPort"),
+        ("healthPort=6443", "healthPort must not be listenPort"),
         ("prometheus.url=prometheus", "url"),
         ("prometheus.url=http://prometheus:9091", "write the port into prometheus.port only"),
         ("prometheus.path=prom", "path"),

@@ -120,11 +120,17 @@ impl Helm {
         self.render(&["--kube-version".to_owned(), version.to_owned()])
     }
 
+    /// The rendered text of a release in a namespace of the same name.
+    pub(crate) fn text_of(&self, release: &str, set: &str) -> Result<String> {
+        let values = self.chart.values(set);
+        let output = self.run(&["template", release, "--namespace", release], &values)?;
+        ensure!(output.status.success(), "helm template: {}", text(&output));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     /// The objects of a release in a namespace of the same name, without Helm's labels.
     pub(crate) fn manifests(&self, release: &str) -> Result<String> {
-        let output = self.run(&["template", release, "--namespace", release], &[])?;
-        ensure!(output.status.success(), "helm template: {}", text(&output));
-        let rendered = String::from_utf8(output.stdout)?;
+        let rendered = self.text_of(release, "defaults")?;
         let is_own = |line: &&str| {
             let line = line.trim_start();
             !["# Source:", "helm.sh/chart:", "app.kubernetes.io/managed-by:"]

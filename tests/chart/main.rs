@@ -115,6 +115,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
         );
         report.line(&format!("{set}::contains_the_files"), rendered::files(&objects));
         report.line(&format!("{set}::flags_are_valid"), rendered::flags(&objects, &binary));
+        report.line(&format!("{set}::names_are_texts"), rendered::names_are_texts(helm, set));
         all.push(((*set).to_owned(), objects));
     }
     report.line("switches_add_objects", rendered::switches(helm));
@@ -150,6 +151,7 @@ fn with_adapter(helm: &Helm, binary: &Path, report: &mut Report) -> Vec<(String,
         report.line(&name("apis_have_a_certificate"), adapter::api_services(&objects, set));
         report.line(&name("permissions_only_read"), adapter::permissions(&objects));
         report.line(&name("flags_are_valid"), rendered::flags(&objects, binary));
+        report.line(&name("names_are_texts"), rendered::names_are_texts(helm, set));
         all.push((format!("adapter/{set}"), objects));
     }
     report.line("adapter::arguments_follow_the_values", adapter::arguments(helm));

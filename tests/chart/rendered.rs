@@ -306,6 +306,16 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
+/// Names of a release and a namespace that YAML reads as another type are quoted.
+pub(crate) fn names_are_texts(helm: &Helm, set: &str) -> Result<()> {
+    let rendered = helm.text_of("on", set)?;
+    for line in rendered.lines() {
+        ensure!(!line.ends_with(": on"), "{line} is a boolean");
+    }
+    ensure!(rendered.contains("instance: \"on\""), "no label has the name of the release");
+    Ok(())
+}
+
 /// Rendering fails for invalid values, and the error names the value.
 pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
     let bad = [
@@ -320,6 +330,12 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("debug.memoryLimit=64MB", "memoryLimit"),
         ("leaderElection.enabled=false", "replicas=1"),
         ("client.burst=5", "client.qps"),
+        ("collectors.enabled=true,namespaces={shop}", "leave out namespaces"),
+        (
+            "metrics.prometheus.url=http://prometheus:9090,\
+             metrics.prometheus.rules.resource.cpu.nodeQuery=up",
+            "metrics.prometheus.rules.resource needs both cpu and memory",
+        ),
         (
             "leaderElection.leaseDuration=5s",
             "leaseDuration=5s must be greater than leaderElection.renewDeadline=10s",

@@ -144,6 +144,18 @@ externalRules:
                  selector, or end it with `or vector(0)` if nothing means 0",
     },
     Mistake {
+        name: "external_series_in_another_namespace",
+        rules: "
+externalRules:
+- seriesQuery: open_connections
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        metric: "open_connections",
+        flags: &["--namespace", "elsewhere"],
+        advice: "the namespace elsewhere has no series of the metric: open_connections is in shop",
+    },
+    Mistake {
         name: "series_too_old",
         rules: OLD_SERIES,
         metric: "pods/stopped_requests_total",

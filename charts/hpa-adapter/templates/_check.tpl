@@ -7,6 +7,9 @@
 {{- if and .Values.prometheus.port (regexMatch "^https?://[^/]*:[0-9]+(/|$)" $url) }}
 {{- fail (printf "prometheus.url=%s has a port, and prometheus.port is %v: write the port into prometheus.port only" $url .Values.prometheus.port) }}
 {{- end }}
+{{- if eq (int .Values.listenPort) (int .Values.healthPort) }}
+{{- fail "healthPort must not be listenPort" }}
+{{- end }}
 {{- if and .Values.tls.enable .Values.certManager.enabled }}
 {{- fail "tls.enable and certManager.enabled exclude each other" }}
 {{- end }}

@@ -17,8 +17,8 @@
 
 {{/* The pods' selector labels. A Deployment's selector is immutable, so these must never change. */}}
 {{- define "hpa-adapter.selector" -}}
-app.kubernetes.io/name: {{ include "hpa-adapter.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "hpa-adapter.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "hpa-adapter.labels" -}}
@@ -36,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "hpa-adapter.metadata" -}}
 {{- $root := index . 0 }}
 {{- $own := index . 2 | default dict -}}
-name: {{ include "hpa-adapter.fullname" $root }}{{ index . 1 }}
+name: {{ printf "%s%s" (include "hpa-adapter.fullname" $root) (index . 1) | quote }}
 labels:
   {{- include "hpa-adapter.labels" $root | nindent 2 }}
 {{- with merge (dict) $own $root.Values.customAnnotations }}
@@ -54,8 +54,8 @@ annotations:
 {{- define "hpa-adapter.subjects" -}}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "hpa-adapter.serviceAccount" . }}
-    namespace: {{ include "hpa-adapter.namespace" . }}
+    name: {{ include "hpa-adapter.serviceAccount" . | quote }}
+    namespace: {{ include "hpa-adapter.namespace" . | quote }}
 {{- end }}
 
 {{- define "hpa-adapter.image" -}}

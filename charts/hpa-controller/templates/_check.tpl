@@ -9,7 +9,13 @@
 {{- if and .Values.debug.enabled (eq (int .Values.debug.port) (int .Values.metrics.port)) }}
 {{- fail "debug.port must not be metrics.port" }}
 {{- end }}
+{{- if and .Values.collectors.enabled .Values.namespaces }}
+{{- fail "collectors.enabled=true reads autoscalers and pods of all namespaces: leave out namespaces" }}
+{{- end }}
 {{- with .Values.metrics.prometheus }}
+{{- if and .rules.resource (not (and .rules.resource.cpu .rules.resource.memory)) }}
+{{- fail "metrics.prometheus.rules.resource needs both cpu and memory" }}
+{{- end }}
 {{- $own := or .rules.custom .rules.external .rules.resource }}
 {{- if and .url (not (or $own .rules.existing)) }}
 {{- fail "metrics.prometheus.url needs metrics.prometheus.rules" }}

@@ -13,8 +13,8 @@
 
 {{/* The pods' selector labels. A Deployment's selector is immutable, so these must never change. */}}
 {{- define "hpa-controller.selector" -}}
-app.kubernetes.io/name: {{ include "hpa-controller.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "hpa-controller.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "hpa-controller.labels" -}}
@@ -93,8 +93,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "hpa-controller.subjects" -}}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "hpa-controller.serviceAccount" . }}
-    namespace: {{ .Release.Namespace }}
+    name: {{ include "hpa-controller.serviceAccount" . | quote }}
+    namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
 {{- define "hpa-controller.scheme" -}}

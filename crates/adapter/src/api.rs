@@ -235,9 +235,25 @@ impl Adapter {
         for failure in failures {
             warn!(error = describe(failure), "unable to read the usage of {}s", kind.noun);
         }
+        if let Some(error) = self.reason_for_no_items(&items, failures) {
+            return Err(error.clone());
+        }
         let times = items.iter().map(|item| item.timestamp.0);
         self.metrics.observe_freshness(Group::Resource, now, times);
         Ok(items)
+    }
+
+    /// The failure because of which a list is empty. Objects without a value are no failure.
+    /// The reference serves an empty list after any failure.
+    fn reason_for_no_items<'f>(
+        &self,
+        items: &[Metrics<'_>],
+        failures: &'f [MetricError],
+    ) -> Option<&'f MetricError> {
+        if !items.is_empty() || self.options.compat == Compat::Reference {
+            return None;
+        }
+        failures.iter().find(|error| !matches!(error, MetricError::NoValueForObject(_)))
     }
 }
 

@@ -22,7 +22,9 @@ mod types;
 
 pub use definition::{definition, manifest};
 pub use targets::{TARGETS_FIELD, targets};
-pub use types::{FieldError, member_path, quote_fractions, type_errors, unknown_fields};
+pub use types::{
+    FieldError, UnknownField, member_path, quote_fractions, type_errors, unknown_fields,
+};
 
 pub const GROUP: &str = "autoscaling.hpa-rs.dev";
 /// The only version. It has the name of the version in the group `autoscaling` with the same

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::OnceLock};
 
-use hpa_calc::Quantity;
+use hpa_calc::{Quantity, similar::most_similar};
 use serde_json::{Map, Number, Value, json};
 
 use crate::{
@@ -67,10 +67,27 @@ fn is_refused_fraction(number: &Number, schema: &Value) -> bool {
 
 /// The fields of an object that the API doesn't have, such as misspelled or misplaced names. The
 /// API server rejects them with strict validation, which kubectl requests.
-pub fn unknown_fields(object: &Value) -> Result<Vec<String>, DefinitionError> {
+pub fn unknown_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionError> {
     let mut unknown = Vec::new();
     find_unknown(object, full_schema(object)?, "", &mut unknown);
     Ok(unknown)
+}
+
+/// A field that the API doesn't have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Its path.
+    pub path: String,
+    /// The name of the field beside it that it may be a misspelling of. The object lacks that one.
+    pub similar: Option<&'static str>,
+}
+
+impl UnknownField {
+    /// The path of the similar field.
+    pub fn similar_path(&self) -> Option<String> {
+        let parent = self.path.rsplit_once('.').map_or("", |(parent, _)| parent);
+        self.similar.map(|name| member_path(parent, name))
+    }
 }
 
 /// The schema of the object's API, completed with the schema of `metadata`, which a definition must
@@ -133,16 +150,25 @@ pub fn member_path(path: &str, name: &str) -> String {
     }
 }
 
-fn find_unknown(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<String>) {
+fn find_unknown(
+    value: &Value,
+    schema: &'static Value,
+    path: &str,
+    unknown: &mut Vec<UnknownField>,
+) {
     match value {
         Value::Object(members) => {
-            let Some(known) = schema.get("properties") else { return };
+            let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
             for (name, value) in members {
                 let inner = member_path(path, name);
-                match known.get(name) {
-                    Some(schema) => find_unknown(value, schema, &inner, unknown),
-                    None => unknown.push(inner),
+                if let Some(schema) = known.get(name) {
+                    find_unknown(value, schema, &inner, unknown);
+                    continue;
                 }
+                let names = known.keys().map(String::as_str);
+                let absent = names.filter(|name| !members.contains_key(*name));
+                let similar = most_similar(name, absent);
+                unknown.push(UnknownField { path: inner, similar });
             }
         }
         Value::Array(items) => {
@@ -292,16 +318,23 @@ mod tests {
                 "behavior": { "scaleDown": { "stabilisationWindowSeconds": 60 } },
             },
         });
+        let unknown = unknown_fields(&object).unwrap();
+        let found: Vec<_> = unknown.iter().map(|field| (&*field.path, field.similar)).collect();
         assert_eq!(
-            unknown_fields(&object).unwrap(),
+            found,
             [
-                "metadata.label",
-                "spec.behavior.scaleDown.stabilisationWindowSeconds",
-                "spec.maxReplica",
-                "spec.metrics[1].resource.target.utilization",
-                "specs",
-            ]
+                ("metadata.label", None),
+                (
+                    "spec.behavior.scaleDown.stabilisationWindowSeconds",
+                    Some("stabilizationWindowSeconds")
+                ),
+                ("spec.maxReplica", Some("maxReplicas")),
+                ("spec.metrics[1].resource.target.utilization", None),
+                ("specs", None),
+            ],
+            "the object has labels and a spec"
         );
+        assert_eq!(unknown[2].similar_path().unwrap(), "spec.maxReplicas");
     }
 
     /// An object whose quantities are fractions, an integer and a text.

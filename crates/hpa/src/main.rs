@@ -92,10 +92,11 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         // Log the error, unless logging has not started or is off.
+        let error = hpa_metrics::with_causes(error.as_ref());
         if logs && tracing::enabled!(Level::ERROR) {
-            error!(error = format!("{error:#}"), "exiting");
+            error!(error, "exiting");
         } else {
-            terminal::warn(format_args!("{error:#}"));
+            terminal::warn(error);
         }
         failure
     })

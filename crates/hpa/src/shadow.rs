@@ -5,19 +5,21 @@ use std::{process::ExitCode, sync::Arc, time::Instant};
 use anyhow::{Context, bail};
 use hpa_calc::explain::counted;
 use hpa_controller::{
-    Dependencies, Telemetry, TelemetryOptions,
+    AutoscalerApi, Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, Clients},
     shadow::Summary,
 };
 use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
     api_client::client_config,
-    args::{ShadowReportArguments, to_std},
+    args::{ClusterArguments, ShadowReportArguments, to_std},
     controller_options::options_from,
-    logging, signals, terminal,
+    kubectl, logging, signals, terminal,
 };
 
 /// Exit status if the comparison could not have found a difference.
@@ -120,6 +122,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     signals::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
     let clients = Clients::with_observer(&config(arguments), telemetry.clone()).await?;
+    let client = clients.api.clone();
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let defaults = Dependencies::with_telemetry(clients, &options, telemetry.clone(), true, None);
@@ -135,7 +138,11 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
             let readiness = telemetry.ready();
             shutdown.cancel();
             controller.await?;
-            readiness.context("nothing was compared")?;
+            if let Err(error) = readiness {
+                let cause = unlisted(&client, &arguments.cluster).await;
+                let cause = cause.map(|cause| format!(": {cause:#}")).unwrap_or_default();
+                bail!("nothing was compared: {error}{cause}");
+            }
         }
     }
     let elapsed = SignedDuration::try_from(start.elapsed())?;
@@ -143,6 +150,34 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     let elapsed = SignedDuration::from_secs(elapsed.as_secs());
     let length = if is_complete { arguments.length } else { elapsed };
     Ok((telemetry.shadow_summary(Timestamp::now()), length))
+}
+
+/// The error of the first kind that the controller has to list and can't.
+async fn unlisted(client: &Client, cluster: &ClusterArguments) -> Option<anyhow::Error> {
+    let mut resources: Vec<(&str, &str)> = cluster
+        .autoscaler_api
+        .apis()
+        .into_iter()
+        .map(|api| match api {
+            AutoscalerApi::Core => ("apis/autoscaling/v2", hpa_crd::PLURAL),
+            AutoscalerApi::Custom => ("apis/autoscaling.hpa-rs.dev/v2", hpa_crd::PLURAL),
+        })
+        .collect();
+    resources.push(("api/v1", "pods"));
+    let in_namespace = |name: &String| format!("namespaces/{name}/");
+    let mut scopes: Vec<String> = cluster.namespaces.iter().map(in_namespace).collect();
+    if scopes.is_empty() {
+        scopes.push(String::new());
+    }
+    for (api, resource) in resources {
+        for scope in &scopes {
+            let path = format!("/{api}/{scope}{resource}?limit=1");
+            if let Err(error) = kubectl::get::<Value>(client, &path).await {
+                return Some(error.context(format!("{resource} can't be listed")));
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -110,6 +110,12 @@ fn short_load_is_not_enough() {
     let stdout = text(&output.stdout);
     assert!(stdout.contains("Not enough history: the load has 5d"), "{stdout}");
     assert!(!stdout.contains("Recommended"), "{stdout}");
+
+    let rows: Vec<_> = (0..58).map(|minute| format!("{},1", 600 + minute * 60)).collect();
+    let file = folder.path().join("short.csv");
+    fs::write(&file, rows.join("\n")).unwrap();
+    let stdout = text(&forecast(&file, &[]).stdout);
+    assert!(stdout.starts_with("Not enough history: the load has 58m, "), "{stdout}");
 }
 
 #[test]

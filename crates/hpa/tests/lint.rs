@@ -91,7 +91,7 @@ fn rules_without_a_response_of_prometheus_are_a_problem_and_no_finding() {
         directory.path(),
         &["web.yaml", "--metrics-config=rules.yaml", "--prometheus-url", &url],
     );
-    assert_eq!(output, "1 autoscaler, 0 errors, 0 warnings, 0 notes\n", "{errors}");
+    assert_eq!(output, "1 autoscaler, 1 problem, 0 warnings, 0 notes\n", "{errors}");
     let expected =
         "hpa: --metrics-config rules.yaml: unable to discover the series of externalRules[0]";
     assert!(errors.starts_with(expected) && errors.contains("was not checked"), "{errors}");
@@ -103,7 +103,8 @@ fn rules_without_a_response_of_prometheus_are_a_problem_and_no_finding() {
 #[test]
 fn missing_file_is_named_once() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (_, errors, status) = lint(directory.path(), &["none.yaml"]);
+    let (output, errors, status) = lint(directory.path(), &["none.yaml"]);
+    assert_eq!(output, "", "nothing was checked");
     assert_eq!(errors.matches("none.yaml").count(), 1, "{errors}");
     assert_eq!(status, Some(2));
 }

@@ -22,7 +22,14 @@ fn example(name: &str) -> String {
 fn simulate_compares_variants_and_says_why_they_scale() {
     let (status, table, errors) = hpa(&["simulate", &example("tolerance.yaml"), "--steps"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
-    assert!(table.starts_with("VARIANT"), "{table}");
+    let mut lines = table.lines();
+    let answer = "The least overload, and then the least cost, has tolerance 2 % up: overloaded for \
+                  0s, at 8.28 pod-hours (+1.17 %).";
+    assert_eq!(lines.next(), Some(answer));
+    let title = lines.next().unwrap_or_default();
+    assert!(title.starts_with("tolerance, ") && title.ends_with(" simulated"), "{title}");
+    assert!(table.contains("\n\nVARIANT"), "{table}");
+    assert!(table.contains("\n\nColumns: docs/tuning.md#columns\n"), "{table}");
     assert!(table.contains("\nbase ") && table.contains("\ntarget 75 %"), "{table}");
     assert!(table.contains("3 -> 4: cpu is at"), "{table}");
 }

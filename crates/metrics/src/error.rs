@@ -250,9 +250,7 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
 /// Joins an error and its causes. A cause is left out if the text before it already contains it, as
 /// in errors of the kube crate.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let text = message(error);
-    // The wrapper of the kube crate around every error of a connection.
-    let mut text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
+    let mut text = message(error);
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = message(error);
@@ -265,10 +263,15 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The message of an error. kube adds the debug form of the `Status` to an error of the API server.
+/// The message of an error. kube adds the debug form of the `Status` to an error of the API server,
+/// and a prefix to every error of a connection.
 fn message(error: &(dyn Error + 'static)) -> String {
+    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+        return message(&**shared);
+    }
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => status.to_string(),
+        Some(kube::Error::Service(error)) => error.to_string(),
         _ => error.to_string(),
     }
 }
@@ -321,6 +324,19 @@ mod tests {
         let status = kube::core::Status::failure("configmaps is forbidden", "Forbidden");
         let error = kube::Error::Api(Box::new(status));
         assert_eq!(describe(&error), "configmaps is forbidden: Forbidden");
+    }
+
+    #[test]
+    fn errors_of_kube_are_clean_as_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("unable to read")]
+        struct Outer(#[source] kube::Error);
+        let status = kube::core::Status::failure("configmaps is forbidden", "Forbidden");
+        let refused = Outer(kube::Error::Api(Box::new(status)));
+        assert_eq!(with_causes(&refused), "unable to read: configmaps is forbidden: Forbidden");
+        let failed =
+            Outer(kube::Error::Service(std::io::Error::other("connection refused").into()));
+        assert_eq!(with_causes(&failed), "unable to read: connection refused");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    error::Error,
     net::IpAddr,
     sync::Arc,
 };
@@ -21,7 +20,7 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 
 use crate::{
-    ObjectKey,
+    ObjectKey, describe,
     objects::{ListError, ObjectLister, ObjectMetadata, Pod},
     resource::{ApiResource, GroupResource},
     sync_state::SyncState,
@@ -293,7 +292,7 @@ impl ObjectCache {
                     self.state.set_failed(&error);
                     tracing::warn!(
                         resource,
-                        error = &error as &dyn Error,
+                        error = describe(&error),
                         "unable to watch objects for metrics, retrying"
                     );
                 }

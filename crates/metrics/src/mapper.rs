@@ -2,7 +2,10 @@
 
 use std::{error::Error, sync::Arc};
 
-use crate::resource::{ApiResource, ApiResources, GroupResource};
+use crate::{
+    describe,
+    resource::{ApiResource, ApiResources, GroupResource},
+};
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery};
@@ -72,7 +75,7 @@ impl DiscoveryMapper {
                     // For example, an aggregated API server is down.
                     Err(error) => tracing::debug!(
                         api_version,
-                        error = &error as &dyn Error,
+                        error = describe(&error),
                         "unable to read the resources of an API version"
                     ),
                 }

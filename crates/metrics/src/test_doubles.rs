@@ -97,7 +97,8 @@ pub struct FixedSource {
     pub objects: FixedObjects,
     /// The problems that prevent discovery. If empty, the metrics are discovered.
     pub problems: Vec<String>,
-    /// If set, the answer to all queries for custom and external metrics.
+    /// If set, the answer to all queries for custom and external metrics, and a failure in each
+    /// list of usage.
     pub error: Option<MetricError>,
 }
 
@@ -225,6 +226,7 @@ impl MetricSource for FixedSource {
 
     async fn read(&self, query: &Query) -> Result<Values, MetricError> {
         let fail = || self.error.clone().map_or(Ok(()), Err);
+        let failures = self.error.iter().cloned().collect();
         match query {
             Query::PodUsage { namespace, pods, fields } => {
                 let pods = self.objects.pods_of(namespace, pods, fields).await?;
@@ -232,7 +234,7 @@ impl MetricSource for FixedSource {
                     self.pods.iter().find(|own| own.metadata.key() == pod.key).cloned()
                 };
                 let items: Vec<_> = pods.iter().filter_map(usage).collect();
-                Ok(Values::PodMetrics(items.into()))
+                Ok(Values::PodMetrics(UsageList { items, failures }))
             }
             Query::NodeUsage { nodes, fields } => {
                 let nodes = self.objects.nodes_of(nodes, fields).await?;
@@ -240,7 +242,7 @@ impl MetricSource for FixedSource {
                     self.nodes.iter().find(|own| own.metadata.key() == node.key).cloned()
                 };
                 let items: Vec<_> = nodes.iter().filter_map(usage).collect();
-                Ok(Values::NodeMetrics(UsageList::from(items)))
+                Ok(Values::NodeMetrics(UsageList { items, failures }))
             }
             Query::Custom(query) => fail().and_then(|()| self.custom(query)).map(Values::Custom),
             Query::External(query) => {

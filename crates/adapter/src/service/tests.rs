@@ -5,7 +5,11 @@ use std::{collections::HashSet, pin::Pin};
 use crate::reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
-use hpa_metrics::{ApiGroups, test_doubles::FixedSource};
+use hpa_metrics::{
+    ApiGroups, MetricError, NotFound, ObjectKey, ObjectMetadata,
+    resource::GroupResource,
+    test_doubles::{FixedObjects, FixedSource},
+};
 use http::{Request, header};
 use parking_lot::Mutex;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -307,6 +311,36 @@ async fn texts_of_errors_are_bounded() {
     let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
     assert_eq!(response.status(), 404);
     assert!(response.body().len() < 20_000, "{} bytes", response.body().len());
+}
+
+#[tokio::test]
+async fn usage_that_cannot_be_read_is_an_error() {
+    let users = ["jane"].into();
+    let (reviews, cluster) = (Arc::new(Reviews { users, ..Reviews::default() }), Cluster::new());
+    let pod = ObjectMetadata { key: ObjectKey::new("shop", "web-0"), ..ObjectMetadata::default() };
+    let node = ObjectMetadata { key: ObjectKey::new("", "n0"), ..ObjectMetadata::default() };
+    let source = |error| {
+        let objects =
+            [(GroupResource::pods(), pod.clone()), (GroupResource::nodes(), node.clone())];
+        let objects = FixedObjects { objects: objects.into(), ..FixedObjects::default() };
+        FixedSource { objects, error: Some(error), ..FixedSource::default() }
+    };
+    let codes = async |error, compat| {
+        let mut adapter = adapter(source(error), &reviews, &cluster);
+        adapter.options.compat = compat;
+        let mut codes = Vec::new();
+        for path in ["namespaces/shop/pods", "pods", "namespaces/shop/pods/web-0", "nodes"] {
+            let path = format!("/apis/metrics.k8s.io/v1beta1/{path}");
+            let response = adapter.respond(&request(&path, &JANE), &front_proxy(&cluster)).await;
+            codes.push(response.status().as_u16());
+        }
+        codes
+    };
+    let failed = MetricError::Unresponsive;
+    assert_eq!(codes(failed.clone(), Compat::Off).await, [500, 500, 500, 500]);
+    assert_eq!(codes(failed, Compat::Reference).await, [200, 200, 404, 200]);
+    let no_value = MetricError::NoValueForObject(NotFound::NotDiscovered);
+    assert_eq!(codes(no_value, Compat::Off).await, [200, 200, 404, 200]);
 }
 
 /// While the API server is down, cached reviews are used until they expire, and all other requests

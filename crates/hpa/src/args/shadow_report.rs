@@ -26,7 +26,8 @@ stabilization window or policy period (five minutes by default). The command
 writes nothing to the cluster and needs read access only.
 
 Output: the result in one line; the peer's last status write; then the
-differences of each autoscaler, with both explanations.
+differences of each autoscaler, with both explanations. The log is on standard
+error; --log-level=warn shortens it.
 
 Exit status: 0 without differences, 1 with differences or after an error, 2 if
 the comparison is inconclusive: there are no autoscalers, the peer wrote no

@@ -94,7 +94,7 @@ fn check(object: &Value) -> Vec<FieldError> {
     let checked = hpa_crd::type_errors(object).and_then(|errors| {
         let unknown = hpa_crd::unknown_fields(object)?.into_iter();
         let message = "unknown field: the converted object would lose it";
-        let unknown = unknown.map(|field| error(&field, message.to_owned()));
+        let unknown = unknown.map(|field| error(&field.path, message.to_owned()));
         Ok(errors.into_iter().chain(unknown).collect::<Vec<_>>())
     });
     match checked {

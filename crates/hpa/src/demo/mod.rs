@@ -46,13 +46,13 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .build()
         .context("unable to start the runtime")?;
     let play = playback::play(scenario, &arguments, folder.path(), output);
-    let ending = match runtime.block_on(play) {
-        // The reader of a pipe, such as `head`, exited.
-        Err(error) if terminal::is_closed_pipe(&error) => Ok(Ending::Interrupted),
-        ending => ending,
-    };
+    let ending = runtime.block_on(play);
     runtime.shutdown_background();
-    let has_failed = matches!(ending, Err(_) | Ok(Ending::Completed { followed: false }));
+    let has_failed = match &ending {
+        // The reader of a pipe, such as `head`, exited.
+        Err(error) => !terminal::is_closed_pipe(error),
+        Ok(ending) => matches!(ending, Ending::Completed { followed: false }),
+    };
     if arguments.keep || (has_log_file && has_failed) {
         terminal::warn(format_args!("temporary files are kept in {}", folder.keep().display()));
     }

@@ -22,7 +22,7 @@ const SECONDS_PER_MINUTE: f64 = 60.0;
 const EQUAL_POD_HOURS: f64 = 0.01;
 
 pub(super) fn text(analysis: &Analysis) -> String {
-    let mut text = format!("{}\n{}\n", head(analysis), answer(analysis));
+    let mut text = format!("{}\n{}\n", answer(analysis), head(analysis));
     for line in details(analysis) {
         let _ = writeln!(text, "{line}");
     }
@@ -103,11 +103,17 @@ fn answer(analysis: &Analysis) -> String {
             format!("Forecasts would not have helped enough: {}.", effect(analysis, comparison))
         }
         _ => {
-            let (known, days) = analysis.subject.trace.history().coverage();
+            let trace = &analysis.subject.trace;
+            // The history rounds to its buckets, which is too coarse for a short load.
+            let ((known, days), minutes) = (trace.history().coverage(), trace.len() as f64);
             format!(
                 "Not enough history: the load has {}, of which {} is missing. Ten days are needed, \
                  of which at most a fifth may be missing.",
-                span((days * 86_400.0).round()),
+                span(if days < 1.0 {
+                    minutes * SECONDS_PER_MINUTE
+                } else {
+                    (days * 86_400.0).round()
+                }),
                 percent(1.0 - known)
             )
         }

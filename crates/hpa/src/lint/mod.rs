@@ -63,15 +63,16 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         terminal::warn(warning);
     }
     let findings = check(&workspace);
+    for problem in &problems {
+        terminal::warn(problem);
+    }
     match arguments.output {
         LintFormat::Text => {
-            terminal::print(&output::text(&findings, workspace.autoscalers().count()))?;
+            let autoscalers = workspace.autoscalers().count();
+            terminal::print(&output::text(&findings, autoscalers, problems.len()))?;
         }
         LintFormat::Json => terminal::print_json(&output::json(&findings)?)?,
         LintFormat::Sarif => terminal::print_json(&output::sarif(&findings, &problems)?)?,
-    }
-    for problem in &problems {
-        terminal::warn(problem);
     }
     Ok(exit_code(&findings, &problems, arguments.warnings_as_notes))
 }

@@ -18,7 +18,9 @@ const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
-pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
+/// The findings, and their number. `problems` is the number of inputs that could not be checked,
+/// which are reported on their own.
+pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) -> String {
     let mut text = String::new();
     for finding in findings {
         let Finding { file, position, autoscaler, field, message, rule } = finding;
@@ -32,15 +34,21 @@ pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
         let _ = writeln!(text, "{} ({})", escape_line(&line), rule.link());
     }
     let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
-    let _ = writeln!(
-        text,
-        "{}, {}, {}, {}",
-        counted(autoscalers, "autoscaler"),
-        counted(count(Severity::Error), "error"),
-        counted(count(Severity::Warning), "warning"),
-        counted(count(Severity::Note), "note")
-    );
-    text
+    let errors = count(Severity::Error);
+    if problems > 0 && findings.is_empty() && autoscalers == 0 {
+        return text;
+    }
+    let mut parts = vec![counted(autoscalers, "autoscaler")];
+    if problems > 0 {
+        parts.push(counted(problems, "problem"));
+    }
+    // A problem may hide errors.
+    if problems == 0 || errors > 0 {
+        parts.push(counted(errors, "error"));
+    }
+    parts.push(counted(count(Severity::Warning), "warning"));
+    parts.push(counted(count(Severity::Note), "note"));
+    text + &parts.join(", ") + "\n"
 }
 
 pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {

@@ -845,7 +845,7 @@ fn guide_shows_code_that_exists() {
 #[test]
 fn formats_name_rule_place_and_field() {
     let findings = lint(set(&[(0, "/spec/maxReplicas", json!(2))]));
-    let text = output::text(&findings, 1);
+    let text = output::text(&findings, 1, 0);
     assert!(
         text.starts_with("f.yaml:1: warning: shop/web: spec.minReplicas: minReplicas and"),
         "{text}"

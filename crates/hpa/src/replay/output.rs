@@ -48,7 +48,7 @@ impl Replay<'_> {
     pub(super) fn text(&self, results: &[report::Result], with_steps: bool) -> String {
         let [measured, advice] = self.agreement.sentences();
         let period = escape_line(&self.period());
-        let mut text = format!("{period}\n{measured}\n{advice}\n\n");
+        let mut text = format!("{advice}\n{period}\n{measured}\n\n");
         text += &report::table(results);
         if !self.assumptions.is_empty() {
             text += "\nAssumptions:\n";

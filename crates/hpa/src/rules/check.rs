@@ -10,6 +10,7 @@ use hpa_metrics::{
     wire::ItemLabels,
     with_causes,
 };
+use hpa_prometheus::promql::{self, Node};
 use hpa_prometheus::rules::{
     Config, ConfigError, RuleSet,
     config::Issues,
@@ -150,6 +151,11 @@ impl Report<'_> {
         self.line(&format!("  problem: {text}"));
     }
 
+    /// Reports that a rule has no series. A rule for series of any name may have none.
+    fn unused_rule(&mut self, series_query: &str, text: &str) {
+        if names_a_series(series_query) { self.problem(text) } else { self.warning(text) }
+    }
+
     async fn rule(&mut self, rule: &RuleInspection) {
         let status = &rule.status;
         let position = rule.position.map(|at| format!(" ({at})")).unwrap_or_default();
@@ -163,24 +169,26 @@ impl Report<'_> {
             let query = &rule.definition.series_query;
             let age =
                 Server { provider: self.provider, name: &rule.definition.server }.age(query).await;
-            self.problem(&match age {
+            let text = match age {
                 Some(age) => format!(
                     "{age}; none is within the maximum age: check the scrape targets, or raise \
                      --metrics-max-age"
                 ),
                 None => "Prometheus has no such series: check names and labels in seriesQuery"
                     .to_owned(),
-            });
-            return;
+            };
+            return self.unused_rule(query, &text);
         }
         if rule.metrics.is_empty() {
-            self.problem(if status.metrics == 0 {
-                "no series passes seriesFilters and name.matches"
+            let query = &rule.definition.series_query;
+            return if status.metrics == 0 {
+                self.unused_rule(query, "no series passes seriesFilters and name.matches");
             } else {
-                "no label of the series is an object: check resources.overrides and \
-                 resources.template"
-            });
-            return;
+                self.problem(
+                    "no label of the series is an object: check resources.overrides and \
+                     resources.template",
+                );
+            };
         }
         for metric in rule.metrics.iter().take(MAX_METRICS) {
             let shadow = metric.shadowed_by.map(|by| format!(" (not used: rule {by} also has it)"));
@@ -334,6 +342,10 @@ impl Report<'_> {
         if let Some(error) = status.and_then(|status| status.error) {
             return self.problem(&error);
         }
+        if rules.missing().is_some() {
+            // `lint` reports it.
+            return;
+        }
         if rules.window.is_zero() {
             self.warning("window is missing: write the range of cpu's queries, such as 5m");
         }
@@ -347,8 +359,14 @@ impl Report<'_> {
     }
 }
 
+/// Whether a selector is for the series of one name.
+fn names_a_series(selector: &str) -> bool {
+    let expr = promql::parse(selector);
+    expr.is_ok_and(|expr| matches!(&expr.node, Node::Selector(one) if one.series().is_some()))
+}
+
 /// The namespace label of an external rule.
-fn namespace_label(rule: &RuleInspection) -> String {
+pub(super) fn namespace_label(rule: &RuleInspection) -> String {
     let resources = &rule.definition.resources;
     let mut overrides = resources.overrides.iter();
     let own = overrides.find(|(_, target)| {

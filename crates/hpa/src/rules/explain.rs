@@ -12,6 +12,7 @@ use hpa_prometheus::rules::explain::{Explanation, RuleOutcome};
 use hpa_prometheus::source::{PrometheusProvider, RelistError, RuleInspection};
 
 use super::{
+    check::namespace_label,
     provider, read_config, resource,
     sample::{self, Server},
 };
@@ -247,10 +248,16 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
                 let _ = writeln!(text, "{}: {}", omitted.what, omitted.reason);
             }
             if values.items.is_empty() {
-                text.push_str(
+                let applied = headline.applied.and_then(|index| inspected.get(index));
+                let elsewhere = match applied {
+                    Some(rule) => in_other_namespaces(provider, rule, request).await,
+                    None => None,
+                };
+                text += &elsewhere.unwrap_or_else(|| {
                     "the query has no result, which blocks scaling down: check its labels and the \
-                     selector, or end it with `or vector(0)` if nothing means 0\n",
-                );
+                     selector, or end it with `or vector(0)` if nothing means 0\n"
+                        .to_owned()
+                });
             }
             headline.above(&text, values.items.len())
         }
@@ -259,6 +266,33 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
             headline.above(&text, 0)
         }
     }
+}
+
+/// Names the namespaces with series of an external metric, if the namespace of the request has
+/// none.
+async fn in_other_namespaces(
+    provider: &PrometheusProvider,
+    rule: &RuleInspection,
+    request: &ExternalQuery,
+) -> Option<String> {
+    let definition = &rule.definition;
+    if definition.resources.namespaced == Some(false) {
+        return None;
+    }
+    let series = &rule.metrics.iter().find(|metric| metric.metric == request.metric)?.series;
+    let label = namespace_label(rule);
+    let selector = sample::selector(&definition.series_query, series, &[&label]);
+    let server = Server { provider, name: &definition.server };
+    let mut namespaces = server.values(&label, &selector).await;
+    namespaces.retain(|namespace| !namespace.is_empty());
+    if namespaces.is_empty() || namespaces.contains(&request.namespace) {
+        return None;
+    }
+    let (namespace, others) = (&request.namespace, namespaces.join(", "));
+    Some(format!(
+        "the query has no result, which blocks scaling down: the namespace {namespace} has no series \
+         of the metric: {series} is in {others}\n"
+    ))
 }
 
 /// Each rule with its outcome.

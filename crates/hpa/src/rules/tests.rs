@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Parser;
+use hpa_prometheus::rules::Config;
 
 use super::{check, generate};
 use crate::args::{CheckArguments, GenerateArguments};
@@ -169,4 +170,30 @@ async fn servers_of_the_file_are_reached_only_on_request() {
     let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
     let error = format!("{:#}", check_with(&url).await.unwrap_err());
     assert!(error.contains("the token file /etc/hpa/credentials/secret"), "{error}");
+}
+
+/// Each example of docs/prometheus.md with rules.
+#[tokio::test]
+async fn documented_rules_are_valid() {
+    let document = include_str!("../../../../docs/prometheus.md");
+    let blocks = document.split("\n```").skip(1).step_by(2);
+    let lists = ["rules:", "externalRules:", "resourceRules:"];
+    let has_rules = |block: &&str| block.lines().any(|line| lists.contains(&line));
+    let (dir, mut count) = (tempfile::tempdir().unwrap(), 0);
+    let path = dir.path().join("rules.yaml");
+    for block in blocks.filter(has_rules) {
+        let (_, rules) = block.split_once('\n').unwrap();
+        std::fs::write(&path, rules).unwrap();
+        let (report, is_good) = check_file(&path).await.unwrap();
+        assert!(is_good, "{report}{rules}");
+        count += 1;
+    }
+    assert!(count > 10, "{count} examples");
+}
+
+#[test]
+fn run_refuses_half_of_resource_rules() {
+    let config = Config::parse("resourceRules: {cpu: {nodeQuery: up}}").unwrap();
+    let error = crate::rules_provider::refuse_invalid_rules(&config).unwrap_err();
+    assert_eq!(error.to_string(), "resourceRules.memory is missing");
 }

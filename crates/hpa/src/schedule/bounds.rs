@@ -104,6 +104,9 @@ impl BoundsPreview {
         for problem in &self.problems {
             let _ = writeln!(text, "error: {problem}");
         }
+        if !self.is_valid() {
+            return text;
+        }
         text.push('\n');
         let local = |at| local(at, &self.zone);
         for BoundsChange { at, bounds, .. } in &self.changes {

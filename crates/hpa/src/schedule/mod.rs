@@ -39,7 +39,11 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
     let to = from.checked_add(WEEK).context("--from is too late")?;
-    let (previews, bounds) = read(&input, &settings, from, to)?;
+    let name = match arguments.file.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => arguments.file.display().to_string(),
+    };
+    let (previews, bounds) = read(&name, &input, &settings, from, to)?;
     let is_valid =
         previews.iter().all(Preview::is_valid) && bounds.iter().all(BoundsPreview::is_valid);
     let text = match arguments.output {
@@ -59,12 +63,13 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
 
 /// The schedules and scheduled bounds of a manifest. It is an error if there is none.
 fn read(
+    file: &str,
     input: &str,
     settings: &Settings,
     from: Timestamp,
     to: Timestamp,
 ) -> anyhow::Result<(Vec<Preview>, Vec<BoundsPreview>)> {
-    let manifests = manifests::parse("manifest", input)?;
+    let manifests = manifests::parse(file, input)?;
     let previews = preview::read(&manifests, settings, from, to)?;
     let bounds = bounds::read(&manifests, from, to)?;
     if previews.is_empty() && bounds.is_empty() {

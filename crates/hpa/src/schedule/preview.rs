@@ -156,6 +156,10 @@ impl Preview {
             };
             let _ = writeln!(text, "{label}: {problem}");
         }
+        if !self.is_valid() {
+            // The metric fails, and has no values to draw.
+            return text;
+        }
         text.push('\n');
         text.push_str(&chart::draw(self, has_color));
         text.push('\n');

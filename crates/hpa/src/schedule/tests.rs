@@ -26,7 +26,7 @@ items:
 fn week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
     let from: Timestamp = "2026-11-23T00:00:00Z".parse()?;
     let to: Timestamp = "2026-11-30T00:00:00Z".parse()?;
-    Ok(read(manifest, &Settings::default(), from, to)?.0)
+    Ok(read("f.yaml", manifest, &Settings::default(), from, to)?.0)
 }
 
 fn only(manifest: &str) -> Preview {
@@ -83,19 +83,19 @@ fn skipped_hour_is_blank() {
     let from: Timestamp = "2026-03-28T23:00:00Z".parse().expect("a time");
     let to: Timestamp = "2026-03-29T22:00:00Z".parse().expect("a time");
     let manifest = MANIFEST.replace("UTC", "Europe/Berlin");
-    let (previews, _) = read(&manifest, &Settings::default(), from, to).expect("a preview");
+    let (previews, _) =
+        read("f.yaml", &manifest, &Settings::default(), from, to).expect("a preview");
     let text = previews.first().expect("one").text(false);
     assert!(text.contains("Sun 29 Mar  ····  ····"), "{text}");
 }
 
 #[test]
-fn invalid_entry_is_reported_and_the_others_are_drawn() {
+fn invalid_entry_is_reported_without_values() {
     let preview = only(&MANIFEST.replace("22:00", "22.00"));
     assert!(!preview.is_valid());
     let text = preview.text(false);
     let problem = "spec.schedules[0].period.startTime: \"22.00\" is not a time HH:MM";
-    assert!(text.contains(&format!("error: {problem}\n")), "{text}");
-    assert!(text.contains("▄████▄"), "{text}");
+    assert!(text.ends_with(&format!("error: {problem}\n")), "{text}");
     assert_eq!(preview.json()["problems"][0], problem);
 }
 
@@ -121,6 +121,7 @@ fn error_names_the_object_and_the_field() {
     let error = describe(&MANIFEST.replace("Minutes: 60\n", "Minutes: -1\n"));
     assert!(error.contains("spec.scalingWindowDurationMinutes: -1 is negative"), "{error}");
     assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");
+    assert_eq!(describe("a: ["), "f.yaml:1: not YAML: unclosed bracket '['");
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn bounds_text(manifest: &str) -> String {
     // The clocks go back on Sunday 2026-10-25.
     let from: Timestamp = "2026-10-23T00:00:00Z".parse().expect("a time");
     let to: Timestamp = "2026-10-30T00:00:00Z".parse().expect("a time");
-    let (_, previews) = read(manifest, &Settings::default(), from, to).expect("previews");
+    let (_, previews) = read("f.yaml", manifest, &Settings::default(), from, to).expect("previews");
     previews.iter().map(BoundsPreview::text).collect()
 }
 
@@ -182,13 +183,14 @@ Fri 2026-10-23 02:00 +02:00: 2 to 8 replicas, next 10 to 20 replicas at Sat 2026
 fn invalid_bounds_are_an_error_of_the_preview() {
     let text = bounds_text(&BOUNDS.replace("22:00", "22:60"));
     assert!(text.contains("\nerror: annotation autoscaling.hpa-rs.dev/bounds"), "{text}");
-    assert!(text.ends_with("2 to 8 replicas, no change in this time\n"), "{text}");
+    assert!(!text.contains("no change in this time"), "{text}");
 }
 
 #[test]
 fn autoscalers_without_bounds_are_left_out() {
     let without = BOUNDS.replace("/bounds:", "/other:");
-    let error = read(&without, &Settings::default(), Timestamp::MIN, Timestamp::MIN).err();
+    let error =
+        read("f.yaml", &without, &Settings::default(), Timestamp::MIN, Timestamp::MIN).err();
     let error = error.expect("an error").to_string();
     assert!(error.ends_with("no autoscaler with the setting bounds in the manifest"), "{error}");
 }

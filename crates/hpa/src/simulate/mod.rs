@@ -13,7 +13,7 @@ use serde::Serialize;
 pub(crate) use self::{progress::Progress, scenario::load};
 use crate::{
     args::{SimulateArguments, SimulationFormat},
-    terminal,
+    terminal::{self, escape_line},
 };
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         write(path, &report::svg(&results))?;
     }
     match arguments.output {
-        SimulationFormat::Table => terminal::print(&text(&results, arguments.steps))?,
+        SimulationFormat::Table => terminal::print(&text(&study.name, &results, arguments.steps))?,
         SimulationFormat::Json => {
             terminal::print_json(&json(&study, &results, arguments.timeline)?)?;
         }
@@ -70,15 +70,31 @@ pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<repo
     variants.iter().cloned().zip(runs).collect()
 }
 
-fn text(results: &[report::Result], with_steps: bool) -> String {
+fn text(name: &str, results: &[report::Result], with_steps: bool) -> String {
+    let (answer, name) = (escape_line(&report::answer(results)), escape_line(name));
+    let seconds = results.first().map_or(0.0, |(variant, _)| variant.cluster.duration.get());
+    let (length, table) = (report::span(seconds), report::table(results));
     let steps = if with_steps { steps(results, None) } else { String::new() };
-    report::table(results) + &steps
+    format!(
+        "{answer}
+{name}, {length} simulated
+
+{table}
+Columns: docs/tuning.md#columns
+{steps}"
+    )
 }
 
 /// The scalings of each variant with their reasons. Times are since the start, or from `start`.
 pub(crate) fn steps(results: &[report::Result], start: Option<Timestamp>) -> String {
     let one = |(variant, run): &report::Result| {
-        format!("\n{}\n{}", variant.name, report::steps(run, start))
+        format!(
+            "
+{}
+{}",
+            variant.name,
+            report::steps(run, start)
+        )
     };
     results.iter().map(one).collect()
 }

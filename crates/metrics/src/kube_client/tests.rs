@@ -320,7 +320,7 @@ async fn connection_failure_is_an_error() {
         message,
         "unable to fetch metrics from resource metrics API: \
          request failed (get pods.metrics.k8s.io): \
-         ServiceError: connection refused by https://host/x"
+         connection refused by https://host/x"
     );
 }
 

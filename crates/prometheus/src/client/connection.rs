@@ -137,7 +137,7 @@ impl Connector {
             (Err(error), Some(current)) => {
                 tracing::warn!(
                     server = self.settings.name,
-                    error = &error as &dyn std::error::Error,
+                    error = hpa_metrics::describe(&error),
                     "can't use the changed certificates or credentials, the previous ones stay in use"
                 );
                 Ok(current.connection.clone())

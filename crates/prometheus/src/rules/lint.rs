@@ -3,7 +3,8 @@
 
 use std::iter;
 
-use hpa_calc::Selector;
+use hpa_calc::{Selector, similar::most_similar};
+use hpa_go_compat::template::TemplateError;
 use hpa_metrics::{
     resource::{ApiResources, GroupResource},
     with_causes,
@@ -44,6 +45,11 @@ const RESOURCE_RULES: &str = "resourceRules";
 /// Advice for a rule whose series have no namespace.
 const OR_ACROSS_NAMESPACES: &str = ", or set `namespaced: false` in an external rule";
 const LABEL_TEMPLATE: &str = "<<.Resource>>";
+/// The start of the message about an unknown field of templates.
+const UNKNOWN_FIELD: &str = "queries have no <<.";
+/// The fields that templates of queries have.
+const TEMPLATE_FIELDS: [&str; 5] =
+    ["Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"];
 const METRICS_QUERY: &str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)";
 
 /// Finds mistakes in rules, in the order of the file, except for those in [`RuleSet::errors`].
@@ -68,7 +74,36 @@ pub fn lint(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<F
         (Some(Err(_)), Some(definition)) => linter.invalid_resource_rules(definition),
         _ => {}
     }
-    linter.findings
+    without_repetition(linter.findings)
+}
+
+/// Reports an unknown field of templates once, with the other queries that have it.
+fn without_repetition(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let message = &finding.message;
+        let is_same = |other: &&mut Finding| other.message.starts_with(message);
+        match all.iter_mut().find(is_same).filter(|_| message.starts_with(UNKNOWN_FIELD)) {
+            Some(first) if first.message.len() == message.len() => {
+                first.message = format!("{message}; also in {}", finding.path);
+            }
+            Some(first) => first.message = format!("{}, {}", first.message, finding.path),
+            None => all.push(finding),
+        }
+    }
+    all
+}
+
+/// The message about a field that templates of queries don't have.
+fn unknown_template_field(error: &TemplateError) -> Option<String> {
+    let text = error.to_string();
+    let (_, rest) = text.split_once("can't evaluate field ")?;
+    let (field, _) = rest.split_once(" in type naming.queryTemplateArgs")?;
+    let advice = match most_similar(field, TEMPLATE_FIELDS) {
+        Some(similar) => format!("did you mean <<.{similar}>>?"),
+        None => format!("there are <<.{}>>", TEMPLATE_FIELDS.join(">>, <<.")),
+    };
+    Some(format!("{UNKNOWN_FIELD}{field}>>: {advice}"))
 }
 
 /// Likely mistakes in the queries of `rules`, for one kind of objects each. `explain` finds them in
@@ -315,6 +350,10 @@ impl Linter<'_> {
                 );
                 return self.error("resources", message);
             }
+            Err(QueryError::Template(error)) => {
+                let message = unknown_template_field(&error);
+                return self.error(field, message.unwrap_or_else(|| error.to_string()));
+            }
             Err(error) => return self.error(field, error.to_string()),
         };
         let expr = match promql::parse(&query) {
@@ -348,8 +387,23 @@ impl Linter<'_> {
     }
 
     fn resource_rules(&mut self, metrics: &ResourceMetrics) {
+        let definition = self.config.resource_rules.as_ref();
+        let missing = definition.and_then(ResourceRules::missing);
+        if let Some(path) = missing {
+            let message = "it is missing: metrics.k8s.io has only pods and nodes with both cpu and \
+                           memory";
+            self.findings.push(Finding {
+                path: path.to_owned(),
+                position: self.config.positions.get("resourceRules"),
+                is_warning: false,
+                message: message.to_owned(),
+            });
+        }
         for (usage, name) in [(UsageResource::Cpu, "cpu"), (UsageResource::Memory, "memory")] {
             self.rule = format!("{RESOURCE_RULES}.{name}");
+            if missing == Some(&self.rule) {
+                continue;
+            }
             let names = &["web".to_owned()];
             let queries = [
                 ("containerQuery", &GroupResource::pods(), "shop"),
@@ -464,8 +518,7 @@ mod tests {
     )]
     #[case::execution(
         "  seriesQuery: m\n  metricsQuery: <<.Serie>>\n",
-        "4 rules[0].metricsQuery: template: metrics-query:1:2: executing \"metrics-query\" at \
-         <.Serie>: can't evaluate field Serie"
+        "4 rules[0].metricsQuery: queries have no <<.Serie>>: did you mean <<.Series>>?"
     )]
     #[case::filtered(
         "  seriesQuery: m\n  seriesFilters: [{is: ^n}]\n  metricsQuery: m\n",
@@ -561,7 +614,29 @@ mod tests {
              resources: {template: <<.Resource>>}\n",
         );
         assert!(
-            findings[0].starts_with("3 resourceRules.cpu.containerQuery: not PromQL: the query")
+            findings[1].starts_with("3 resourceRules.cpu.containerQuery: not PromQL: the query")
         );
+    }
+
+    #[test]
+    fn unknown_template_field_is_reported_once() {
+        let rule = "- seriesQuery: m\n  resources: {template: <<.Resource>>}\n  metricsQuery: \
+                    'm{<<.LabelMatcher>>}'\n";
+        let findings = findings(&format!("rules:\n{rule}{rule}externalRules:\n{rule}"));
+        assert_eq!(
+            findings,
+            ["4 rules[0].metricsQuery: queries have no <<.LabelMatcher>>: did you mean \
+              <<.LabelMatchers>>?; also in rules[1].metricsQuery, externalRules[0].metricsQuery"]
+        );
+    }
+
+    #[test]
+    fn missing_resource_rule_is_one_finding() {
+        let cpu = "resourceRules:\n  cpu:\n    containerQuery: c{<<.LabelMatchers>>}\n    \
+                   nodeQuery: n{<<.LabelMatchers>>}\n    containerLabel: container\n    \
+                   resources: {template: <<.Resource>>}\n";
+        let findings = findings(cpu);
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert!(findings[0].starts_with("2 resourceRules.memory: it is missing"), "{findings:?}");
     }
 }

@@ -56,7 +56,7 @@ pub enum ServerProblem {
     #[error("there is no server {0:?} in `servers`")]
     Unknown(String),
     /// A rule names no server, and there is no default.
-    #[error("the rule names no `server`, and there is no server on the command line")]
+    #[error("the rule names no `server`, and --prometheus-url is not given")]
     NoDefault,
 }
 

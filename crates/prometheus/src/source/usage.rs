@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::client::{Client, InstantQuery, TimeoutParameter};
 use crate::rules::{
     Compat,
+    config::ResourceRules,
     query::{Objects, QueryError},
     resource_metrics::{self, ResourceMetrics, UsageResource},
     results::{QueryResult, ResultError, Sample},
@@ -46,7 +47,7 @@ impl PrometheusProvider {
         state: &State,
         pods: &[ObjectMetadata],
     ) -> UsageList<PodMetrics> {
-        let source = match source(state) {
+        let source = match source(state, self.settings.compat) {
             Ok(source) => source,
             Err(error) => return UsageList { items: Vec::new(), failures: vec![error] },
         };
@@ -94,7 +95,7 @@ impl PrometheusProvider {
         }
         let nodes: Vec<&ObjectMetadata> = nodes.iter().collect();
         let usage = async {
-            let source = source(state)?;
+            let source = source(state, self.settings.compat)?;
             let (resource, convert) = (GroupResource::nodes(), resource_metrics::node_usage);
             self.usage_of(state, &source, (&resource, ""), &nodes, convert).await
         };
@@ -198,8 +199,12 @@ impl PrometheusProvider {
     }
 }
 
-fn source(state: &State) -> Result<Source<'_>, MetricError> {
+fn source(state: &State, compat: Compat) -> Result<Source<'_>, MetricError> {
     let unknown = |reason| MetricError::UnknownMetric(reason);
+    let definition = state.rules.config.resource_rules.as_ref();
+    if let (Some(path), Compat::Off) = (definition.and_then(ResourceRules::missing), compat) {
+        return Err(unknown(NotFound::Other(format!("{path} is missing"))));
+    }
     let rules = match &state.compiled.resource {
         Some(Ok(rules)) => rules,
         Some(Err(error)) => {
@@ -207,7 +212,7 @@ fn source(state: &State) -> Result<Source<'_>, MetricError> {
         }
         None => return Err(unknown(NotFound::NotConfigured)),
     };
-    let server = state.rules.config.resource_rules.as_ref().map_or("", |rules| &rules.server);
+    let server = definition.map_or("", |rules| &rules.server);
     let client = state.rules.servers.get(server);
     let client = client.ok_or_else(|| unknown(NotFound::NotConfigured))?;
     Ok(Source { rules, client })

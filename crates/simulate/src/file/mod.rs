@@ -13,6 +13,7 @@ use hpa_calc::{
     explain::one_line,
     validation::{ValidationOptions, validate},
 };
+use hpa_crd::UnknownField;
 use serde_json::{Map, Value};
 
 use self::{
@@ -118,7 +119,7 @@ impl Study {
     /// can't be read. The error has line and column.
     pub fn parse(text: &str, read: ReadFile<'_>) -> Result<Self, StudyError> {
         let mut base: Value =
-            serde_saphyr::from_str(text).map_err(|error| StudyError::Syntax(Box::new(error)))?;
+            serde_saphyr::from_str(text).map_err(|error| StudyError::syntax(&error))?;
         let positions = Positions::new(text);
         load_autoscaler(&mut base, read)?;
         let field =
@@ -352,8 +353,10 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
     }
     let unknown =
         hpa_crd::unknown_fields(manifest).map_err(|error| FieldProblem::new(FIELD, error))?;
-    if let Some(path) = unknown.first() {
-        return Err(FieldProblem::new(format!("{FIELD}.{path}"), "unknown field"));
+    if let Some(UnknownField { path, similar }) = unknown.first() {
+        let hint = similar.map(|name| format!(", did you mean {name}?")).unwrap_or_default();
+        let problem = format!("unknown field{hint}");
+        return Err(FieldProblem::new(format!("{FIELD}.{path}"), problem));
     }
     let mut hpa: HorizontalPodAutoscaler = serde_path_to_error::deserialize(manifest)
         .map_err(|error| FieldProblem::new(format!("{FIELD}.{}", error.path()), error.inner()))?;

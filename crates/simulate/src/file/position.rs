@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use granit_parser::{Event, Marker, Parser};
+use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
 use crate::workload::load::SamplesError;
 
@@ -113,9 +114,8 @@ fn position(marker: Marker) -> Position {
 /// An error in a scenario file.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// The file is not YAML. The message has line and column.
-    #[error(transparent)]
-    Syntax(Box<serde_saphyr::Error>),
+    #[error("{}not YAML: {message}", place(*position))]
+    Syntax { position: Option<Position>, message: String },
     #[error("{}{path}: {message}", place(*position))]
     Field {
         /// The position of the field, or of its closest ancestor in the file.
@@ -127,6 +127,17 @@ pub enum StudyError {
     File { file: String, message: String },
     #[error("{file}")]
     Samples { file: String, source: SamplesError },
+}
+
+impl StudyError {
+    pub(super) fn syntax(error: &serde_saphyr::Error) -> Self {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let position = error
+            .location()
+            .map(|at| Position { line: number(at.line()), column: number(at.column()) });
+        let message = UserMessageFormatter.format_message(error.without_snippet()).into_owned();
+        Self::Syntax { position, message }
+    }
 }
 
 fn place(position: Option<Position>) -> String {

@@ -67,7 +67,7 @@ fn only_a_workload_without_load_is_limited_by_its_queues(
 }
 
 #[rstest]
-#[case::syntax("duration: [", "duration: 10m", "line 4 column 11")]
+#[case::syntax("duration: [", "duration: 10m", "line 4, column 11: not YAML: ")]
 #[case::unknown("durations: 1m", "duration: 10m", "line 2, column 1: durations: unknown field")]
 #[case::wrong_type("duration: soon", "duration: 10m", "line 2, column 1: duration: ")]
 #[case::unknown_variant("load: {wave: 1}", "load: {constant: 100}", "line 10, column ")]

@@ -12,7 +12,7 @@ pub use self::{
     chart::{RecordedReplicas, svg},
     html::html,
     lines::{Line, PagePart, Plot, Style, page, plots},
-    table::{percent, span, steps, table},
+    table::{answer, percent, span, steps, table},
 };
 use crate::{file::Variant, run::Run};
 

@@ -110,6 +110,26 @@ pub(super) fn best(results: &[Result]) -> Option<usize> {
     best.map(|(index, _)| index).filter(|_| results.len() > 1)
 }
 
+/// The result in a sentence: the variant with the least overload, or the only one.
+pub fn answer(results: &[Result]) -> String {
+    let Some((base, base_run)) = results.first() else { return String::new() };
+    let outcome = |run: &Run| {
+        let overload = span(run.outcome.overload.seconds);
+        format!("overloaded for {overload}, at {} pod-hours", number(run.outcome.pod_hours))
+    };
+    let Some((variant, run)) = best(results).and_then(|index| results.get(index)) else {
+        return format!("The pods were {}.", outcome(base_run));
+    };
+    let change = change(run.outcome.pod_hours, base_run.outcome.pod_hours);
+    let change = change.filter(|_| variant.name != base.name);
+    let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
+    format!(
+        "The least overload, and then the least cost, has {}: {}{change}.",
+        variant.name,
+        outcome(run)
+    )
+}
+
 /// The scalings and problems of a run in order of time: second, change, reason.
 pub(super) fn events(run: &Run) -> Vec<(f64, String, &str)> {
     let step = |step: &'_ Step| (step.second, format!("{} → {}", step.from, step.to));

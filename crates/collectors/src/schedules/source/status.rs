@@ -50,7 +50,7 @@ impl Schedules {
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
                     if !has_failed && !fails {
-                        let error = &error as &dyn std::error::Error;
+                        let error = hpa_metrics::describe(&error);
                         warn!(schedule = %key, error, "unable to write the status, retrying");
                     }
                     fails = true;

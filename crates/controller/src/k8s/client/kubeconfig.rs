@@ -80,6 +80,12 @@ pub enum KubeconfigProblem {
     ProxyUrl,
     #[error("failed to parse NO_PROXY: {0}")]
     NoProxy(NoProxyError),
+    #[error("the file has no context {0}")]
+    NoContext(String),
+    #[error("the context has the cluster {0}, which the file doesn't have")]
+    NoCluster(String),
+    #[error("failed to read the file: {0}")]
+    File(std::io::Error),
     /// The text of an error of kube that quotes no file.
     #[error("{0}")]
     Other(String),
@@ -93,6 +99,9 @@ impl KubeconfigProblem {
             KubeconfigError::LoadClientKey(_) => Self::ClientKey,
             KubeconfigError::ParseProxyUrl(_) => Self::ProxyUrl,
             KubeconfigError::ParseNoProxy(error) => Self::NoProxy(error),
+            KubeconfigError::LoadContext(name) => Self::NoContext(name),
+            KubeconfigError::LoadClusterOfContext(name) => Self::NoCluster(name),
+            KubeconfigError::ReadConfig(error, _) => Self::File(error),
             other => Self::Other(other.to_string()),
         }
     }

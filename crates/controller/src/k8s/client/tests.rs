@@ -41,11 +41,11 @@ async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
 #[rstest]
 #[case(KUBECONFIG, None, None)]
 #[case(KUBECONFIG, Some("here"), None)]
-#[case(KUBECONFIG, Some("gone"), Some(r#", context "gone": failed to load current context: gone"#))]
+#[case(KUBECONFIG, Some("gone"), Some(r#", context "gone": the file has no context gone"#))]
 #[case(
     KUBECONFIG,
     Some("broken"),
-    Some(r#", context "broken": failed to load the cluster of context: absent"#)
+    Some(", context \"broken\": the context has the cluster absent, which the file doesn't have")
 )]
 #[case(KUBECONFIG, Some("locked"), Some(": invalid TLS certificates or key"))]
 #[case("users:\n- {token: hunter2", None, Some(", current context: not valid kubeconfig YAML"))]
@@ -72,7 +72,10 @@ async fn kubeconfig_error_names_file_and_context_without_secrets(
 async fn missing_kubeconfig_is_named_in_the_error() {
     let failure = failure(Path::new("/nonexistent/kubeconfig"), None).await.unwrap();
     assert!(
-        failure.starts_with("unable to use kubeconfig /nonexistent/kubeconfig, current context: "),
+        failure.starts_with(
+            "unable to use kubeconfig /nonexistent/kubeconfig, current context: failed to read the \
+             file: No such file"
+        ),
         "{failure}"
     );
 }

@@ -7,7 +7,7 @@ use hpa_calc::{
     similar::is_similar,
     validation::{ValidationOptions, validate, validate_name},
 };
-use hpa_crd::FieldError;
+use hpa_crd::{FieldError, UnknownField};
 use serde_json::Value;
 
 use crate::{
@@ -20,8 +20,10 @@ use crate::{
     manifests::{Duplicate, Manifest, text},
 };
 
-const UNKNOWN_FIELD: &str = "unknown field: the API server refuses it from kubectl, and drops it \
-                             from other clients. Check its spelling and indentation";
+const UNKNOWN_FIELD: &str =
+    "The API server refuses it from kubectl, and drops it from other clients";
+/// The maximum length of a time zone's name in the schema of the custom API.
+const MAX_ZONE_LEN: usize = 64;
 /// The field that controls how a patch is merged.
 const PATCH_DIRECTIVE: &str = "$patch";
 
@@ -31,6 +33,8 @@ pub(super) struct DecodedAutoscaler {
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
+    /// The fields that an unknown one may be a misspelling of.
+    misspelled: Vec<String>,
     invalid: Vec<FieldError>,
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
@@ -48,27 +52,28 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
         file: manifest.file.clone(),
         annotations: annotations.cloned().unwrap_or_default(),
         unknown: versions::to_v2(&mut object),
+        misspelled: Vec::new(),
         invalid: hpa_crd::type_errors(&object).unwrap_or_default(),
         duplicates: manifest.duplicates().collect(),
         hpa: None,
         resolved: None,
     };
-    let is_directive = |field: &str| field.ends_with(PATCH_DIRECTIVE);
+    let is_directive = |field: &UnknownField| field.path.ends_with(PATCH_DIRECTIVE);
     let fields = hpa_crd::unknown_fields(&object).unwrap_or_default();
     let check_the_result = || format!("check the result: {}", kustomize_command(&manifest.file));
     if let Some(field) = fields.iter().find(|field| is_directive(field)) {
         let message = format!("this is a patch: {}", check_the_result());
-        decoded.invalid.push(FieldError { field: field.clone(), message });
+        decoded.invalid.push(FieldError { field: field.path.clone(), message });
     } else if object.pointer("/spec/scaleTargetRef").is_none() {
         let message = format!("Required value: if this is a patch, {}", check_the_result());
         decoded.invalid.push(FieldError { field: "spec.scaleTargetRef".to_owned(), message });
     }
     decoded.invalid.extend(incomplete_owners(&object));
-    let fields = fields.into_iter().filter(|field| !is_directive(field));
-    decoded.unknown.extend(fields.map(|field| {
+    for field in fields.into_iter().filter(|field| !is_directive(field)) {
+        decoded.misspelled.extend(field.similar_path());
         let message = unknown_field_message(&field);
-        FieldError { field, message }
-    }));
+        decoded.unknown.push(FieldError { field: field.path, message });
+    }
     if decoded.invalid.is_empty() {
         let has_generated_name = object.pointer("/metadata/generateName").is_some();
         match serde_json::from_value(object) {
@@ -83,15 +88,20 @@ pub(super) fn decode(manifest: &Manifest) -> DecodedAutoscaler {
 }
 
 /// The message about an unknown field. It can be a field of the custom API.
-fn unknown_field_message(field: &str) -> String {
-    let name = field.rsplit('.').next().unwrap_or_default();
-    match SETTINGS.iter().find(|setting| setting.field == name) {
-        Some(setting) => format!(
+fn unknown_field_message(field: &UnknownField) -> String {
+    let name = field.path.rsplit('.').next().unwrap_or_default();
+    match (SETTINGS.iter().find(|setting| setting.field == name), field.similar) {
+        (Some(setting), _) => format!(
             "unknown field: only {} has it. In autoscaling/v2, set the annotation {}",
             hpa_crd::API_VERSION,
             setting.annotation()
         ),
-        None => UNKNOWN_FIELD.to_owned(),
+        (None, Some(similar)) => {
+            format!("unknown field, did you mean {similar}? {UNKNOWN_FIELD}")
+        }
+        (None, None) => {
+            format!("unknown field. {UNKNOWN_FIELD}. Check its spelling and indentation")
+        }
     }
 }
 
@@ -118,11 +128,25 @@ impl DecodedAutoscaler {
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         if self.api_version == hpa_crd::API_VERSION {
-            self.invalid.extend(invalid_fields(&resolved.problems));
+            let served = with_known_time_zones(hpa.clone());
+            let served = Settings::default().for_autoscaler(&served, &SettingPolicy::default());
+            self.invalid.extend(invalid_fields(&served.problems));
         }
         self.resolved = Some(resolved);
         self.hpa = self.invalid.is_empty().then_some(hpa);
     }
+}
+
+/// Replaces the time zones of scheduled bounds. The API server accepts any name; the controller
+/// ignores a schedule with an unknown one.
+fn with_known_time_zones(mut hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler {
+    let entries = hpa.spec.unknown.get_mut("bounds").and_then(Value::as_array_mut);
+    for zone in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("timeZone")) {
+        if zone.as_str().is_some_and(|name| name.len() <= MAX_ZONE_LEN) {
+            *zone = "UTC".into();
+        }
+    }
+    hpa
 }
 
 /// The fields with settings that the API server rejects.
@@ -137,7 +161,9 @@ fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
 }
 
 pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    for FieldError { field, message } in &decoded.invalid {
+    // That a misspelled field is missing is a consequence of its spelling, which is reported.
+    let is_cause = |error: &&FieldError| !decoded.misspelled.contains(&error.field);
+    for FieldError { field, message } in decoded.invalid.iter().filter(is_cause) {
         report.add(field, message);
     }
 }

@@ -144,3 +144,11 @@ fn suggested_quantity_is_valid(#[case] resource: &str, #[case] value: &str, #[ca
     assert_eq!(ids(&findings), ["implausible-quantity"]);
     assert_eq!(findings[0].message, message);
 }
+
+#[test]
+fn misspelled_field_is_reported_without_its_consequences() {
+    let changes = [(0, "/spec/maxReplicas", Value::Null), (0, "/spec/maxReplica", json!(10))];
+    let findings = lint(set(&changes));
+    assert_eq!(ids(&findings), ["unknown-field"], "{findings:?}");
+    assert!(findings[0].message.contains("did you mean maxReplicas?"), "{findings:?}");
+}

@@ -124,3 +124,19 @@ fn wide_tolerance_of_one_setting_is_reported_once(
     found.sort_unstable();
     assert_eq!(found, fields);
 }
+
+/// The API server doesn't know time zones.
+#[test]
+fn unknown_time_zone_in_a_field_is_a_warning_and_other_mistakes_are_errors() {
+    let custom = (0, "/apiVersion", json!(hpa_crd::API_VERSION));
+    let mut unknown = entry("08:00", "20:00", json!({ "minReplicas": 5 }));
+    unknown["timeZone"] = json!("Europe/Nowhere");
+    let findings = lint(set(&[custom.clone(), (0, "/spec/bounds", json!([unknown]))]));
+    assert_eq!(ids(&findings), ["invalid-annotation"], "{findings:?}");
+    assert_eq!((findings[0].severity(), &*findings[0].field), (Severity::Warning, "spec.bounds"));
+    assert!(findings[0].message.contains("unknown time zone"), "{findings:?}");
+
+    let invalid = entry("25:00", "20:00", json!({ "minReplicas": 5 }));
+    let findings = lint(set(&[custom, (0, "/spec/bounds", json!([unknown, invalid]))]));
+    assert_eq!(ids(&findings), ["invalid"], "{findings:?}");
+}

@@ -98,6 +98,17 @@ pub struct ResourceRules {
     pub server: String,
 }
 
+impl ResourceRules {
+    /// The path of the rule that is missing, if one is. The reference starts without it, and fails
+    /// to read both resources.
+    pub fn missing(&self) -> Option<&'static str> {
+        let rules = [("resourceRules.cpu", &self.cpu), ("resourceRules.memory", &self.memory)];
+        rules
+            .into_iter()
+            .find_map(|(path, rule)| (*rule == ResourceRule::default()).then_some(path))
+    }
+}
+
 /// A Prometheus server. Its fields are the flags of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
