@@ -214,45 +214,7 @@ fn about_failure(
     };
     match failure {
         MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
-        MetricFailure::Fetch
-            if metric.explanation.error.as_deref().unwrap_or("").contains(UNKNOWN_METRIC) =>
-        {
-            let (api, server) = api(&metric.source_type);
-            format!(
-                "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
-                 {server} serves metrics by its configuration: check that this one is in it."
-            )
-        }
-        MetricFailure::Fetch
-            if metric.explanation.error.as_deref().unwrap_or("").contains(PROMETHEUS) =>
-        {
-            "Check that Prometheus runs, and that the URL in the message is right (--prometheus-url, \
-             or servers in the rules file)."
-                .to_owned()
-        }
-        MetricFailure::Fetch
-            if metric.explanation.error.as_deref().unwrap_or("").contains(NOT_DISCOVERED) =>
-        {
-            "The series of the rules (--metrics-config) could not be read. Check that Prometheus \
-             runs, and that its URL is right (--prometheus-url): hpa rules check FILE \
-             --prometheus-url URL"
-                .to_owned()
-        }
-        MetricFailure::Fetch if is_answered(metric) => {
-            let (api, _) = api(&metric.source_type);
-            format!(
-                "{api} answers with an error: see the log of the service behind it, which kubectl \
-                 get apiservices | grep {api} names. If the controller reads {name} from another \
-                 source, see that."
-            )
-        }
-        MetricFailure::Fetch => {
-            let (api, _) = api(&metric.source_type);
-            format!(
-                "Check that {api} works: kubectl get apiservices | grep {api} names the service \
-                 behind it."
-            )
-        }
+        MetricFailure::Fetch => about_failed_request(index, metric),
         MetricFailure::Empty if is_resource(&metric.source_type) => {
             let (api, server) = api(&metric.source_type);
             format!(
@@ -315,10 +277,38 @@ fn about_failure(
     }
 }
 
-/// Whether the API answered, rather than that it is not served or doesn't respond.
-fn is_answered(metric: &MetricReport) -> bool {
+/// What to check if the request for a metric failed, by the text of the error.
+fn about_failed_request(index: usize, metric: &MetricReport) -> String {
+    let (api, server) = api(&metric.source_type);
+    let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
-    ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text))
+    if error.contains(UNKNOWN_METRIC) {
+        return format!(
+            "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
+             {server} serves metrics by its configuration: check that this one is in it."
+        );
+    }
+    if error.contains(PROMETHEUS) {
+        return "Check that Prometheus runs, and that the URL in the message is right \
+                (--prometheus-url, or servers in the rules file)."
+            .to_owned();
+    }
+    if error.contains(NOT_DISCOVERED) {
+        return "The series of the rules (--metrics-config) could not be read. Check that Prometheus \
+                runs, and that its URL is right (--prometheus-url): hpa rules check FILE \
+                --prometheus-url URL"
+            .to_owned();
+    }
+    if ERRORS_OF_ADAPTERS.iter().any(|text| error.contains(text)) {
+        return format!(
+            "{api} answers with an error: see the log of the service behind it, which kubectl get \
+             apiservices | grep {api} names. If the controller reads {name} from another source, \
+             see that."
+        );
+    }
+    format!(
+        "Check that {api} works: kubectl get apiservices | grep {api} names the service behind it."
+    )
 }
 
 /// All samples of a metric are old, as if the metrics server had stopped measuring.
