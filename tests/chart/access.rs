@@ -50,8 +50,9 @@ pub(crate) fn skipper_rights(helm: &Helm) -> Result<()> {
     ] {
         let objects = helm.template_with(set)?;
         let roles = of_kind(&objects, "ClusterRole");
-        let rules = roles.first().context("no ClusterRole")?["rules"].as_array();
-        let granted: Vec<&str> = rules
+        let role = roles.first().context("no ClusterRole")?;
+        let granted: Vec<&str> = role["rules"]
+            .as_array()
             .context("no rules")?
             .iter()
             .filter_map(|rule| rule["resources"][0].as_str())

@@ -30,6 +30,12 @@ const MOST_PODS: i64 = 60;
 const REQUESTS: i64 = 100;
 /// An autoscaler of the CPU usage that the kubelet exports, and one of an external metric.
 const NAMES: [&str; 2] = ["web", "queue"];
+/// The rule of the external metric. Without one, an external metric has no past in Prometheus.
+const RULES: &str = "externalRules:
+- seriesQuery: requests
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+";
 /// A wait that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -131,8 +137,12 @@ pub(crate) async fn check(binary: &Path) -> Result<()> {
     let unchanged = deployments();
     cluster.set_forecast("observe")?;
     let program = binary.to_str().context("a path in UTF-8")?;
+    let rules = tempfile::NamedTempFile::new()?;
+    std::fs::write(&rules, RULES)?;
     let flags = [
         &*format!("--forecast-prometheus={}", server.url),
+        &*format!("--prometheus-url={}", server.url),
+        &*format!("--metrics-config={}", rules.path().display()),
         "--horizontal-pod-autoscaler-sync-period=1s",
     ];
     let _controller = cluster.served.start_hpa(program, &flags, &[]);

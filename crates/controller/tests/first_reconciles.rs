@@ -86,7 +86,9 @@ async fn first_decision_uses_the_list_of_targets_unless_the_autoscaler_is_newer(
     let reads = faults.add(Fault::on(read).effect(slow(0)));
     let (clock, testbed) = cluster(&faults);
     let names: Vec<_> = (0..20).map(|index| format!("web-{index:02}")).collect();
-    names.iter().for_each(|name| create(&testbed, name));
+    for name in &names {
+        create(&testbed, name);
+    }
     let controller = start(&clock, &testbed);
     clock.until(Duration::from_millis(CREATED)).await;
     assert!(names.iter().all(|name| testbed.replicas(name) == 4));

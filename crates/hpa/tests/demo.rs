@@ -325,10 +325,10 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
     // The controller of the hold has started, and may not have read its caches yet.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut status = hpa(&["status"]);
-    while !status.contains("the leader reconciles") && std::time::Instant::now() < end {
+    while !status.contains("the instance reconciles") && std::time::Instant::now() < end {
         status = hpa(&["status"]);
     }
-    assert!(status.contains("the leader reconciles"), "{status}");
+    assert!(status.contains("the instance reconciles"), "{status}");
     assert!(!status.contains("overwrite") && !status.contains("404"), "{status}");
     signal(&child, Signal::TERM);
     child.wait().expect("an exit status");

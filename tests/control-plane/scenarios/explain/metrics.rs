@@ -21,7 +21,7 @@ pub(super) async fn one_metric_missing(site: Site) -> Result<Expected> {
         ["ScalingActive", "False", "FailedGetExternalMetric"],
         &[
             "NAME stays at 4: absent cannot be read: ",
-            "external.metrics.k8s.io has no metric absent",
+            "external.metrics.k8s.io lists no metrics, so its adapter may not reach Prometheus",
             "the autoscaler scales up by the others, but not down",
         ],
     ))
@@ -45,8 +45,8 @@ pub(super) async fn metrics_api_down(site: Site) -> Result<Expected> {
         FAILED,
         &[
             "NAME stays at 2: cpu cannot be read: ",
-            "Check that metrics.k8s.io works: kubectl get apiservices | grep metrics.k8s.io. \
-             metrics-server serves it.",
+            "Check that metrics.k8s.io works: kubectl get apiservices | grep metrics.k8s.io \
+             names the service behind it.",
         ],
     ))
 }

@@ -92,7 +92,8 @@ pub(super) async fn target_shared(site: Site) -> Result<Expected> {
     Ok(site.expect(
         ["ScalingActive", "False", "AmbiguousSelector"],
         &[
-            "NAME stays at 2: ",
+            "NAME isn't scaled: ",
+            "NAME-too selects the same pods",
             "are controlled by multiple HPAs",
             "Only one autoscaler may select a pod. Delete ",
             "NAME-too, or give the targets selectors",
