@@ -24,7 +24,6 @@ pub(crate) struct HeldLease {
     pub(crate) renewals: usize,
 }
 
-/// A scale write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScaleWrite {
     pub(crate) instance: InstanceId,
@@ -112,7 +111,6 @@ impl Log {
         });
     }
 
-    /// Logs a metric read.
     pub(crate) fn record_metric_read(&self, instance: InstanceId) {
         let now = Instant::now();
         self.add(|events| {

@@ -32,7 +32,6 @@ fn document(preferences: Preferences<'_>, document: &impl Serialize) -> Result<R
 }
 
 impl Adapter {
-    /// Serves a route.
     pub(crate) async fn serve_route(
         &self,
         route: Route,

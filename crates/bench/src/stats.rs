@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::request_info::RequestKind;
 
-/// Path of [`Stats`].
 pub(crate) const STATS_PATH: &str = "/stats";
-/// Path of [`Progress`].
 pub(crate) const PROGRESS_PATH: &str = "/progress";
 /// A POST to this path creates one more autoscaler.
 pub(crate) const ADD_PATH: &str = "/add";

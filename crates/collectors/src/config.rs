@@ -47,7 +47,6 @@ pub struct MetricConfig {
     pub min_pod_ready_age: i64,
     /// Whether the target is an average.
     pub has_average_target: bool,
-    /// An invalid annotation of the metric.
     pub invalid: Option<AnnotationError>,
 }
 

@@ -25,7 +25,6 @@ pub struct AnnotationProblem {
     pub reason: AnnotationError,
 }
 
-/// The error of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     /// The key doesn't have the required form.
@@ -307,7 +306,6 @@ impl HttpError {
     }
 }
 
-/// A failure of a proxy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyFailure {

@@ -143,7 +143,6 @@ pub enum SettingsError {
     /// TLS could not be set up.
     #[error("unable to set up TLS: {0}")]
     Tls(String),
-    /// A limit is 0.
     #[error("the limit of {0} must be positive")]
     Limit(&'static str),
     /// The key of a credential is not an origin.

@@ -2,7 +2,6 @@ use std::error::Error;
 
 use kube::core::Status;
 
-/// The error of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     /// The API server responded with an error. Prints its message.

@@ -102,7 +102,6 @@ struct Simulator<'a> {
     options: RunOptions<'a>,
 }
 
-/// Options of a run.
 #[derive(Clone, Copy, Default)]
 pub struct RunOptions<'a> {
     /// Whether to record every reconcile.

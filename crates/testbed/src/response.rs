@@ -20,7 +20,6 @@ pub(crate) fn json_stream(code: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// The response for an error.
 pub(crate) fn error(error: &ApiError) -> Response<Body> {
     let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(code, &error.to_status());

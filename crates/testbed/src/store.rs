@@ -236,7 +236,6 @@ impl Store {
         }
     }
 
-    /// The objects of a namespace.
     pub(crate) fn ids_in_namespace(&self, namespace: &str) -> Vec<(ResourceKey, ObjectId)> {
         let entries = |(key, collection): (&ResourceKey, &Collection)| {
             let ids = collection.objects.keys().filter(|(own, _)| own == namespace);

@@ -55,7 +55,6 @@ impl Cluster {
         Ok(Arc::new(Self { kinds, objects, requests: Mutex::default() }))
     }
 
-    /// A client of this cluster.
     pub(crate) fn client(self: &Arc<Self>) -> kube::Client {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {

@@ -26,7 +26,6 @@ use crate::{
 
 const COMPAT: Compat = Compat::Reference;
 
-/// A stored value.
 #[derive(Clone, Debug)]
 pub(super) struct StoredValue {
     pub(super) api_version: String,

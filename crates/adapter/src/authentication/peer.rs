@@ -138,7 +138,6 @@ impl VerifiedPeer {
         Ok(Some(proxy))
     }
 
-    /// The user of the certificate.
     pub(super) fn certificate_user(&self) -> Result<Option<User>, String> {
         let Some(verified) = &self.client else { return Ok(None) };
         verified.clone()?;

@@ -35,7 +35,6 @@ pub struct TrustSettings {
     pub lookup: Lookup,
 }
 
-/// Front proxies from flags.
 #[derive(Clone, Debug)]
 pub struct FrontProxyFlags {
     /// The CA of the proxies' certificates.

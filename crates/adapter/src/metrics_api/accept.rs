@@ -97,7 +97,6 @@ pub struct NotAcceptable;
 pub enum Representations {
     /// Of a document or an object.
     Document,
-    /// Of a list.
     List,
 }
 

@@ -44,7 +44,6 @@ impl FieldSelector {
         Self { terms: vec![Term { field, is_equal: true, value: name.to_owned() }] }
     }
 
-    /// Parses a selector.
     pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
         let terms = split_terms(text).filter(|term| !term.is_empty()).map(|term| {
             let (field, is_equal, value) = split_term(term).ok_or_else(|| {

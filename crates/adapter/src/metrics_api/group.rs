@@ -54,7 +54,6 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupVersion {
     pub group: Group,
-    /// One of [`Group::versions`].
     pub version: &'static str,
 }
 

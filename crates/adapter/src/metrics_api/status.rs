@@ -14,7 +14,6 @@ pub struct StatusError {
     /// The machine-readable reason. May be empty.
     pub reason: &'static str,
     pub message: String,
-    /// Details of the error.
     pub details: Option<Box<StatusDetails>>,
 }
 
@@ -45,7 +44,6 @@ pub struct StatusCause {
 pub struct Forbidden<'a> {
     /// The name of the user.
     pub user: &'a str,
-    /// The forbidden request.
     pub request: &'a crate::metrics_api::RequestInfo,
     /// The reason of the authorizer. May be empty.
     pub reason: &'a str,

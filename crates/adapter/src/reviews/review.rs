@@ -31,7 +31,6 @@ pub enum ReviewError {
     Contradiction,
 }
 
-/// Reviews tokens.
 #[async_trait]
 pub trait TokenReviews: Send + Sync {
     /// The user of a token. `None` if the token is not valid.

@@ -221,7 +221,6 @@ impl Connection {
         }
     }
 
-    /// Starts a request.
     pub fn start(self: &Arc<Self>) -> RunningRequest {
         self.connections.open.lock().change(self.id, |entry| entry.running += 1);
         RunningRequest { connection: self.clone(), response: None }

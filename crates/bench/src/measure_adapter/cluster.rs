@@ -27,7 +27,6 @@ const ADAPTER_USER: &str = "measured-adapter";
 const SYSTEM: &str = "kube-system";
 /// The service account that requests metrics.
 const CALLER: &str = "metrics-caller";
-/// The Service of the adapter.
 const SERVICE: &str = "measured-adapter";
 pub(super) const GROUP_VERSION: [&str; 2] = ["custom.metrics.k8s.io", "v1beta2"];
 /// Concurrent requests that create objects.

@@ -66,7 +66,6 @@ pub(crate) struct AdapterOutcome {
     pub(crate) discoveries: u64,
     /// Usage of the adapter when the measurement began.
     pub(crate) usage_at_begin: Usage,
-    /// Usage of the adapter at the end.
     pub(crate) usage_at_end: Usage,
     pub(crate) idle: Idle,
     /// Requests through the API server, as the HPA controller sends them.

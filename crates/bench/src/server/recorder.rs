@@ -159,7 +159,6 @@ struct Status {
     code: Option<u16>,
 }
 
-/// A completed request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CompletedRequest {
     pub(crate) request: RequestInfo,

@@ -37,7 +37,6 @@ use self::{
 };
 use crate::{Clients, Environment, schedules::source::Now};
 
-/// Settings of a [`Collection`].
 #[derive(Clone, Debug)]
 pub struct CollectionSettings {
     pub environment: Environment,

@@ -133,7 +133,6 @@ impl Policy {
         Ok(addresses.to_vec())
     }
 
-    /// Checks an address.
     pub fn check_address(&self, address: IpAddr) -> Result<(), Refusal> {
         let canonical = address.to_canonical();
         if self.addresses.contains(&address) || self.addresses.contains(&canonical) {

@@ -38,7 +38,6 @@ pub enum JsonType {
     Null,
     /// `true` or `false`.
     Bool,
-    /// A string.
     String,
     Object,
 }

@@ -124,7 +124,6 @@ pub enum Aggregator {
     Sum,
 }
 
-/// An unknown aggregator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown aggregator {0:?}: must be avg, min, max or sum")]
 pub struct UnknownAggregator(pub String);

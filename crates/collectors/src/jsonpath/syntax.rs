@@ -133,7 +133,6 @@ pub(crate) enum Instruction {
     /// Pushes the selected values.
     Select(Path),
     Push(Constant),
-    /// Fails with an error.
     Fail(EvalError),
 }
 
@@ -163,7 +162,6 @@ impl Expression {
         Self { program, is_length: text == b"@.length" }
     }
 
-    /// The instructions.
     pub(crate) fn program(&self) -> Result<&[Instruction], EvalError> {
         self.program.as_deref().map_err(Clone::clone)
     }

@@ -22,7 +22,6 @@ pub(crate) struct Parameters {
     pub(crate) sync_period: SignedDuration,
 }
 
-/// The state of one metric.
 #[derive(Clone, Debug)]
 pub(super) struct MetricState {
     pub(super) history: History,

@@ -49,7 +49,6 @@ impl UndecodableObjects {
         self.list.clear();
     }
 
-    /// Adds an object of the list.
     pub(super) fn list_add(&mut self, id: ObjectId) {
         self.list.push(id);
     }

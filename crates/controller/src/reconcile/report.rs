@@ -20,7 +20,6 @@ use crate::{
     key::HpaKey,
 };
 
-/// The consequence of two controllers for one autoscaler.
 const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {

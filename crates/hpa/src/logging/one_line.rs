@@ -23,7 +23,6 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for OneLine<W> {
     }
 }
 
-/// The writer of one line.
 pub(super) struct LineWriter<W>(W);
 
 impl<W: io::Write> io::Write for LineWriter<W> {

@@ -184,7 +184,6 @@ pub(crate) fn combined_error(errors: &[String]) -> anyhow::Error {
     }
 }
 
-/// Parses one document.
 pub(crate) fn parse_document(text: &str) -> anyhow::Result<Value> {
     match yaml::parse(text, 1) {
         Ok((value, _)) => Ok(value),

@@ -15,7 +15,6 @@ use crate::args::PastArguments;
 pub(crate) struct PastLoad {
     /// `namespace/name`.
     pub(crate) name: String,
-    /// The metric that is the load.
     pub(crate) metric: String,
     pub(crate) samples: Vec<(Timestamp, f64)>,
     /// The target load of a pod.

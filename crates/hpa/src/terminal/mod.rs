@@ -46,7 +46,6 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("unable to write JSON")? + "\n")
 }
 
-/// Prints YAML of [`to_yaml`].
 pub(crate) fn print_yaml(yaml: &str) -> anyhow::Result<()> {
     write(yaml.as_bytes())
 }

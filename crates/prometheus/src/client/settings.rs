@@ -22,7 +22,6 @@ pub struct Settings {
     pub service_account: PathBuf,
     /// CA certificates that verify the server. By default those of the system.
     pub ca_file: Option<PathBuf>,
-    /// The certificate of the client.
     pub client_certificate_file: Option<PathBuf>,
     /// The private key of the client.
     pub client_key_file: Option<PathBuf>,

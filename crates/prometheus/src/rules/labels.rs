@@ -76,12 +76,7 @@ pub enum LabelMeaning<'a> {
     /// The label's value is the name of an object.
     Resource(&'a GroupResource),
     /// The label matches the template, but the API has no such resource.
-    UnknownResource {
-        /// The group in the label.
-        group: String,
-        /// The resource in the label.
-        resource: String,
-    },
+    UnknownResource { group: String, resource: String },
     /// The label doesn't name objects.
     Other,
 }
@@ -169,7 +164,6 @@ impl ResourceLabels {
         &self.ambiguous
     }
 
-    /// The meaning of a label.
     pub fn meaning<'a>(&'a self, label: &str, resources: &'a ApiResources) -> LabelMeaning<'a> {
         if let Some(resource) = self.by_label.get(label) {
             return LabelMeaning::Resource(resource);

@@ -53,7 +53,6 @@ pub struct Objects<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub labels: &'a ResourceLabels,
-    /// The resources of the API.
     pub resources: &'a ApiResources,
     /// The escaping of names and values in regular expressions.
     pub compat: Compat,

@@ -23,7 +23,6 @@ pub struct RuleSet {
     pub resource: Option<Result<Arc<ResourceMetrics>, InvalidRule>>,
 }
 
-/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidRule {
     /// The rule, such as `rules[0]`.

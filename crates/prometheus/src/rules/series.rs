@@ -93,7 +93,6 @@ pub struct LabelSet {
 #[derive(Clone, Copy, Debug)]
 pub struct MetricSeries<'s> {
     pub metric: &'s str,
-    /// The last series with the metric.
     pub last: &'s str,
     /// The resources for which this series is the last one.
     resources: &'s [Arc<GroupResource>],
@@ -116,7 +115,6 @@ impl<'s> MetricSeries<'s> {
         same.chain(mixed.map(move |(resource, series)| (resource, self.names.get(*series))))
     }
 
-    /// The series for a resource.
     pub fn for_resource(self, resource: &GroupResource) -> Option<&'s str> {
         self.by_resource().find(|(own, _)| ***own == *resource).map(|(_, series)| series)
     }
@@ -156,7 +154,6 @@ impl RuleSeries {
         self.seen
     }
 
-    /// The names of the series.
     pub fn names(&self) -> impl Iterator<Item = SeriesName<'_>> {
         let entries = (0..).zip(&self.name_entries);
         entries
@@ -199,7 +196,6 @@ impl RuleSeries {
         nodes.map(|node| node.label_set)
     }
 
-    /// The series of a metric.
     pub fn metric(&self, metric: &str) -> Option<MetricSeries<'_>> {
         self.metric_at(self.metrics.position(metric)?)
     }
@@ -349,7 +345,6 @@ impl RuleSeriesBuilder<'_> {
         self.series.metrics.push(metric)
     }
 
-    /// Adds a label set to a name.
     fn add_label_set(&mut self, name: u32, label_set: u32) {
         let Some(entry) = self.series.name_entries.get(name as usize) else { return };
         let before = entry.combination;

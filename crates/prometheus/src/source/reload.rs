@@ -69,7 +69,6 @@ pub struct RulesFile {
 }
 
 impl RulesFile {
-    /// Reads the file.
     pub fn read(path: PathBuf) -> std::io::Result<Self> {
         let text = std::fs::read_to_string(&path)?;
         Ok(Self { path, text })

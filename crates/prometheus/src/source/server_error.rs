@@ -16,11 +16,9 @@ pub struct ServerError {
     pub problem: ServerProblem,
 }
 
-/// The problem of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerProblem {
-    /// A server has no name.
     #[error("a server needs a name")]
     NoName,
     /// Two servers have the same name.
@@ -28,15 +26,10 @@ pub enum ServerProblem {
     Duplicate(String),
     /// The settings are invalid.
     #[error("the server {name:?} can't be used: {source}")]
-    Settings {
-        /// The name of the server.
-        name: String,
-        source: SettingsError,
-    },
+    Settings { name: String, source: SettingsError },
     /// The server may not use a file that it names.
     #[error("the server {name:?} may not use the file {path}: {}", permitted_files(.directory.as_deref()))]
     File {
-        /// The name of the server.
         name: String,
         /// The path in the rules file.
         path: Box<str>,
@@ -48,10 +41,7 @@ pub enum ServerProblem {
         "the server {name:?} may not use the service account of the pod, unless \
          --metrics-config-auth-incluster permits it to all servers of the file"
     )]
-    ServiceAccount {
-        /// The name of the server.
-        name: String,
-    },
+    ServiceAccount { name: String },
     /// A rule refers to a server that the file doesn't have.
     #[error("there is no server {0:?} in `servers`")]
     Unknown(String),

@@ -116,7 +116,6 @@ pub fn page(title: &str, parts: &[PagePart]) -> String {
     page + "</body>\n</html>\n"
 }
 
-/// A part of a [`page`].
 #[derive(Clone, Debug)]
 pub enum PagePart {
     Heading(String),

@@ -16,5 +16,4 @@ pub use self::{
 };
 use crate::{file::Variant, run::Run};
 
-/// A variant and its run.
 pub type Result = (Variant, Run);

@@ -45,7 +45,6 @@ pub struct Ramp {
     pub from: f64,
     /// The value from `start + over` on.
     pub to: f64,
-    /// The start of the ramp.
     #[serde(default)]
     pub start: Seconds,
     /// The duration of the ramp.

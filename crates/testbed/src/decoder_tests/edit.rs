@@ -27,7 +27,6 @@ enum Kind {
     Rename,
     /// Removes a member or an element.
     Remove,
-    /// Repeats an element.
     RepeatElement,
     /// Rotates members or elements.
     Rotate,

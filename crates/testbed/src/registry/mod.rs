@@ -82,12 +82,10 @@ pub(crate) struct ScalePaths {
     pub(crate) selector: ScaleSelector,
 }
 
-/// The selector of a scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScaleSelector {
     /// The scale has no selector.
     None,
-    /// A selector string.
     Text(String),
     /// A `metav1.LabelSelector`.
     LabelSelector(String),

@@ -25,7 +25,6 @@ const INSTANCE: &str = "http://169.254.169.254";
 const CONTAINER: &str = "http://169.254.170.2";
 const ROLE_PATH: &str = "/latest/meta-data/iam/security-credentials/";
 
-/// Credentials for AWS.
 #[derive(Clone, Debug)]
 pub(super) struct AwsCredentials {
     pub(super) access_key_id: String,

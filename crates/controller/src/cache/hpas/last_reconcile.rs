@@ -71,7 +71,6 @@ pub(crate) struct ReconcileDetail {
     pub(crate) limited_by: Option<String>,
 }
 
-/// The proposal of one metric.
 #[derive(Debug)]
 pub(crate) struct MetricProposal {
     /// The metric's index in `spec.metrics`.

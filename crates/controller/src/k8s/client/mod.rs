@@ -40,7 +40,6 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// period and the lease duration.
 const MAX_BACKPRESSURE: Duration = Duration::from_secs(5);
 
-/// Limits of one client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientLimits {
     /// The maximum number of requests that wait for a response header. Each has a connection.

@@ -66,7 +66,6 @@ pub struct RuleReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RuleOutcome {
-    /// The rule is invalid.
     Refused(InvalidRule),
     /// Prometheus has no series for the rule's query, or they are too old.
     NoSeries {
@@ -81,8 +80,9 @@ pub enum RuleOutcome {
     /// The series with the requested name is excluded.
     SeriesFiltered(Refusal),
     /// The series with the requested name becomes a metric with another name.
-    NamedOtherwise { metric: String },
-    /// The rule has other metrics.
+    NamedOtherwise {
+        metric: String,
+    },
     OtherMetrics {
         /// The most similar names.
         similar: Vec<String>,
@@ -111,7 +111,6 @@ pub enum RuleOutcome {
         /// The query that is not used.
         query: String,
     },
-    /// The rule applies.
     Applies {
         /// The series that is read.
         series: String,

@@ -234,7 +234,6 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// The number of the next pod.
     pub(super) fn next_number(&self) -> u64 {
         self.created
     }

@@ -52,7 +52,6 @@ pub enum IncidentKind {
     ManualScale,
 }
 
-/// A source of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MetricsSource {
@@ -62,7 +61,6 @@ pub enum MetricsSource {
     Pods,
     /// Custom metrics of other objects.
     Object,
-    /// External metrics.
     External,
 }
 

@@ -169,7 +169,6 @@ pub struct ObjectRef {
     pub resource: Option<String>,
 }
 
-/// An external metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalMetricSpec {
@@ -205,7 +204,6 @@ pub struct MetricsSettings {
     pub pods: SourceSettings,
     /// Custom metrics of other objects.
     pub object: SourceSettings,
-    /// External metrics.
     pub external: SourceSettings,
 }
 
