@@ -22,7 +22,7 @@ struct Api {
     group: &'static str,
     /// The metrics in its discovery. `None` if it doesn't list them, or doesn't answer.
     listed: Option<BTreeSet<String>>,
-    /// Its APIService, or null.
+    /// Its `APIService`, or null.
     service: Value,
 }
 

@@ -121,7 +121,7 @@ pub(crate) async fn list_all(
     if !matches!(get_if_served::<Value>(client, &group).await, Ok(None)) {
         match list(client, api, namespace).await {
             Ok(others) => all.extend(others),
-            Err(error) => terminal::warn(&format!("{error:#}")),
+            Err(error) => terminal::warn(format!("{error:#}")),
         }
     }
     Ok(all)
