@@ -8,12 +8,17 @@ use anyhow::{Context, Result, bail, ensure};
 use hpa_tests::kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
 use hpa_tests::programs::skip;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{
+    process::Command,
+    time::{interval, timeout},
+};
 
 use crate::{RULES, WAIT_TIMEOUT, create_workload, kubectl, serve_prometheus};
 
 const NAMESPACE: &str = "autoscaling-system";
 const VISITOR: &str = "visitor";
+/// Time limit for a kind to appear in discovery.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
@@ -65,6 +70,20 @@ impl Cluster {
         kubectl(&self.assets, self.dir.path(), "admin", arguments).await
     }
 
+    /// Waits until the API server's discovery has a kind: it serves an aggregated API earlier.
+    async fn wait_for_kind(&self, group: &str, kind: &str) -> Result<()> {
+        let arguments = ["api-resources", "--api-group", group];
+        let mut polls = interval(Duration::from_millis(100));
+        let discovered = async {
+            while !self.kubectl(&arguments).await.unwrap_or_default().contains(kind) {
+                polls.tick().await;
+            }
+        };
+        timeout(DISCOVERY_TIMEOUT, discovered)
+            .await
+            .with_context(|| format!("no {kind} in {group}"))
+    }
+
     pub(crate) async fn apply(&self, name: &str, manifests: &str) -> Result<()> {
         let file = self.dir.path().join(format!("{name}.yaml"));
         std::fs::write(&file, manifests)?;
@@ -93,7 +112,7 @@ impl Cluster {
         ]);
         command.arg(file).arg(path).env("HOME", self.dir.path());
         command.env("KUBECONFIG", self.dir.path().join("admin.kubeconfig"));
-        let output = tokio::time::timeout(Duration::from_secs(180), command.output());
+        let output = timeout(Duration::from_secs(180), command.output());
         let output = output.await.context("helm hangs")??;
         if !output.status.success() {
             bail!("helm install: {}", String::from_utf8_lossy(&output.stderr));
@@ -178,6 +197,7 @@ impl Cluster {
         let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
                       http_requests_per_second?labelSelector=app%3Dweb";
         let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+        self.wait_for_kind("metrics.k8s.io", "PodMetrics").await.with_context(log)?;
         for (arguments, expected) in [
             (&["get", "--raw", custom][..], &[r#""name":"web-0""#, r#""value":"20""#][..]),
             (&["get", "--raw", external], &[r#""queue":"mail""#]),
