@@ -41,11 +41,13 @@
 //!           store                objects, resource versions, watch cache
 //!           registry             resources: built-in and from CRDs
 //!         schema               fields of the kinds: JSON, protobuf, field validation, OpenAPI
+//!         autoscaler_v1        converts autoscalers to and from autoscaling/v1
 //!         output               full objects, metadata, tables
 //! ```
 //!
 //! Modules import only modules below them.
 
+mod autoscaler_v1;
 #[cfg(feature = "decoder-tests")]
 pub mod decoder_tests;
 mod discovery;

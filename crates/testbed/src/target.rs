@@ -5,6 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::Value;
 
 use crate::{
+    autoscaler_v1,
     error::{ApiError, ObjectReference},
     json,
     registry::{Resource, Version},
@@ -35,6 +36,9 @@ impl Target {
         let requested = self.resource.api_version(&self.version);
         if json::str_at(object, "/apiVersion") == requested {
             return Cow::Borrowed(object);
+        }
+        if self.resource.is_autoscaler() {
+            return Cow::Owned(autoscaler_v1::to_v1(object));
         }
         let mut object = object.clone();
         json::set(&mut object, &["apiVersion"], requested);

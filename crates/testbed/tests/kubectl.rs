@@ -184,3 +184,23 @@ async fn misspelled_fields_are_reported_by_validation_mode() {
         .await;
     cluster.fails(&["edit", "hpa", "api"], "is invalid").await;
 }
+
+#[tokio::test]
+async fn autoscalers_are_also_served_as_v1() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let hpa = "horizontalpodautoscalers.v1.autoscaling";
+    cluster.autoscale().await;
+    let output = cluster.succeeds(&["get", hpa, "-o", "yaml"]).await;
+    assert!(output.contains("apiVersion: autoscaling/v1"), "{output}");
+    assert!(output.contains("targetCPUUtilizationPercentage: 50"), "{output}");
+    let output = cluster.succeeds(&["get", hpa]).await;
+    assert!(output.contains("cpu: <unknown>/50%"), "{output}");
+    let change = r#"{"spec":{"targetCPUUtilizationPercentage":70}}"#;
+    cluster.succeeds(&["patch", hpa, "web", "--type=merge", "-p", change]).await;
+    let stored = cluster.autoscaler("web").expect("an autoscaler");
+    assert_eq!(stored["apiVersion"], "autoscaling/v2");
+    let target = &stored["spec"]["metrics"][0]["resource"]["target"];
+    assert_eq!(target["averageUtilization"], 70, "{stored}");
+    let output = cluster.succeeds(&["describe", "hpa", "web"]).await;
+    assert!(output.contains("<unknown> / 70%"), "{output}");
+}

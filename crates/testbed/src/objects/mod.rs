@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 pub(crate) use self::admission::{admit_status, negative};
 use crate::{
+    autoscaler_v1,
     error::{ApiError, ObjectReference},
     json, names,
     registry::{establish, resource_from_crd},
@@ -26,6 +27,10 @@ pub(crate) fn create(
     dry_run: bool,
 ) -> Result<Object, ApiError> {
     check_type(target, &mut object)?;
+    if autoscaler_v1::is_v1(&object) {
+        let target = Target { version: "v2".to_owned(), ..target.clone() };
+        return create(state, config, &target, autoscaler_v1::from_v1(object), dry_run);
+    }
     check_namespace(target, &mut object)?;
     check_namespace_exists(state, target)?;
     if !json::str_at(&object, "/metadata/resourceVersion").is_empty() {
@@ -99,6 +104,9 @@ pub(crate) fn update(
     };
     let mut new = change(&target.in_requested_version(&old))?;
     check_type(target, &mut new)?;
+    if autoscaler_v1::is_v1(&new) {
+        new = autoscaler_v1::from_v1(new);
+    }
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
     keep_server_fields(&mut new, &old);

@@ -6,6 +6,7 @@ use super::{Resource, ScalePaths, ScaleSelector, Version};
 struct Builtin {
     group: &'static str,
     version: &'static str,
+    older_versions: &'static [&'static str],
     plural: &'static str,
     kind: &'static str,
     short: &'static [&'static str],
@@ -26,6 +27,7 @@ enum Scale {
 const PLAIN: Builtin = Builtin {
     group: "",
     version: "v1",
+    older_versions: &[],
     plural: "",
     kind: "",
     short: &[],
@@ -88,6 +90,7 @@ const ALL: &[Builtin] = &[
     Builtin {
         group: "autoscaling",
         version: "v2",
+        older_versions: &["v1"],
         plural: "horizontalpodautoscalers",
         kind: "HorizontalPodAutoscaler",
         short: &["hpa"],
@@ -122,8 +125,9 @@ pub(super) fn resources() -> impl Iterator<Item = Resource> {
 }
 
 fn resource(builtin: &Builtin) -> Resource {
-    let version = Version {
-        name: builtin.version.to_owned(),
+    let names = std::iter::once(&builtin.version).chain(builtin.older_versions).copied();
+    let version = |name: &str| Version {
+        name: name.to_owned(),
         has_status: builtin.has_status,
         scale: scale(builtin),
         columns: Vec::new(),
@@ -131,7 +135,7 @@ fn resource(builtin: &Builtin) -> Resource {
     };
     Resource {
         group: builtin.group.to_owned(),
-        versions: vec![version],
+        versions: names.map(version).collect(),
         plural: builtin.plural.to_owned(),
         singular: builtin.kind.to_lowercase(),
         kind: builtin.kind.to_owned(),

@@ -1,4 +1,4 @@
-//! Field validation and protobuf bodies.
+//! Field validation, protobuf bodies and `autoscaling/v1`.
 
 use anyhow::{Result, ensure};
 use http::Method;
@@ -92,7 +92,7 @@ fn integer(number: u8, value: u8) -> String {
     format!("{}{}", char::from(number << 3), char::from(value))
 }
 
-pub(crate) async fn api_protobuf(env: TestEnv) -> Result<()> {
+pub(crate) async fn api_protobuf_and_v1(env: TestEnv) -> Result<()> {
     let type_meta = field(1, "autoscaling/v2") + &field(2, "HorizontalPodAutoscaler");
     let target = field(1, "Deployment") + &field(2, "web") + &field(3, "apps/v1");
     let resource = field(1, "cpu") + &field(2, &(field(1, "Utilization") + &integer(4, 50)));
@@ -110,5 +110,40 @@ pub(crate) async fn api_protobuf(env: TestEnv) -> Result<()> {
     });
     ensure!(created["spec"] == expected, "{created}");
     let broken = send(&env, Method::POST, &path, PROTOBUF, &json!("abc")).await?;
-    broken.is_error_like(400, "BadRequest", "the object provided is unrecognized (must be of type")
+    broken.is_error_like(
+        400,
+        "BadRequest",
+        "the object provided is unrecognized (must be of type",
+    )?;
+
+    let web = format!("{}/web", path.replace("/v2/", "/v1/"));
+    let v1 = get(&env, &web).await?.ok()?;
+    ensure!(v1["apiVersion"] == "autoscaling/v1", "{v1}");
+    ensure!(v1["spec"]["targetCPUUtilizationPercentage"] == 50, "{v1}");
+    let metrics = json!([{"type": "Pods", "pods": {
+        "metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": "5"},
+    }}]);
+    let policy = json!({"type": "Pods", "value": 1, "periodSeconds": 60});
+    let change = json!({"spec": {
+        "metrics": metrics, "behavior": {"scaleDown": {"policies": [policy]}},
+    }});
+    let v2 = patch(&env, &format!("{path}/web"), MERGE, &change).await?.ok()?;
+    let mut v1 = get(&env, &web).await?.ok()?;
+    let annotations = v1["metadata"]["annotations"].clone();
+    let annotation = |name: &str| -> Result<Value> {
+        let name = format!("autoscaling.alpha.kubernetes.io/{name}");
+        Ok(serde_json::from_str(annotations[&name].as_str().unwrap_or_default())?)
+    };
+    let pods = json!({"metricName": "m", "targetAverageValue": "5"});
+    ensure!(annotation("metrics")? == json!([{"type": "Pods", "pods": pods}]), "{v1}");
+    let down = annotation("behavior")?["ScaleDown"]["Policies"][0].clone();
+    ensure!(down == json!({"Type": "Pods", "Value": 1, "PeriodSeconds": 60}), "{v1}");
+    // A write in v1 keeps the fields that exist only in v2.
+    v1["spec"]["maxReplicas"] = json!(6);
+    send(&env, Method::PUT, &web, JSON, &v1).await?.ok()?;
+    let mut expected = v2["spec"].clone();
+    expected["maxReplicas"] = json!(6);
+    let stored = get(&env, &format!("{path}/web")).await?.ok()?;
+    ensure!(stored["spec"] == expected, "expected {expected}, got {stored}");
+    Ok(())
 }

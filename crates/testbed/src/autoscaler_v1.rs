@@ -1,0 +1,350 @@
+//! Converts autoscalers between `autoscaling/v2`, in which they are stored, and `autoscaling/v1`,
+//! which has annotations in place of newer fields.
+
+use serde_json::{Map, Value, json};
+
+use crate::json;
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const V1: &str = "autoscaling/v1";
+const V2: &str = "autoscaling/v2";
+
+/// Pairs of a path in v2 and the field in v1.
+type Fields = &'static [(&'static [&'static str], &'static str)];
+
+/// The fields of each metric source in a spec.
+const SOURCES: &[(&str, Fields)] = &[
+    ("resource", RESOURCE_TARGET),
+    ("containerResource", RESOURCE_TARGET),
+    (
+        "pods",
+        &[
+            (&["metric", "name"], "metricName"),
+            (&["metric", "selector"], "selector"),
+            (&["target", "averageValue"], "targetAverageValue"),
+        ],
+    ),
+    (
+        "object",
+        &[
+            (&["describedObject"], "target"),
+            (&["metric", "name"], "metricName"),
+            (&["metric", "selector"], "selector"),
+            (&["target", "value"], "targetValue"),
+            (&["target", "averageValue"], "averageValue"),
+        ],
+    ),
+    (
+        "external",
+        &[
+            (&["metric", "name"], "metricName"),
+            (&["metric", "selector"], "metricSelector"),
+            (&["target", "value"], "targetValue"),
+            (&["target", "averageValue"], "targetAverageValue"),
+        ],
+    ),
+];
+
+const RESOURCE_TARGET: Fields = &[
+    (&["name"], "name"),
+    (&["container"], "container"),
+    (&["target", "averageUtilization"], "targetAverageUtilization"),
+    (&["target", "averageValue"], "targetAverageValue"),
+];
+
+/// The part of an autoscaler that a metric belongs to.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The spec, with targets.
+    Target,
+    /// The status, with current values.
+    Current,
+}
+
+impl Part {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Target => "target",
+            Self::Current => "current",
+        }
+    }
+
+    /// A field in v2 and v1. The status has `current` instead of `target`.
+    fn field(self, path: &[&'static str], name: &'static str) -> (Vec<&'static str>, String) {
+        match path {
+            ["target", field] => {
+                (vec![self.name(), field], name.replacen("target", self.name(), 1))
+            }
+            path => (path.to_vec(), name.to_owned()),
+        }
+    }
+
+    /// The field of v1 that is present even without a value.
+    fn required(self, source: &str) -> Option<&'static str> {
+        match (self, source) {
+            (Self::Target, "object") => Some("targetValue"),
+            (Self::Target, "pods") => Some("targetAverageValue"),
+            (Self::Target, _) => None,
+            (Self::Current, "object" | "external") => Some("currentValue"),
+            (Self::Current, _) => Some("currentAverageValue"),
+        }
+    }
+}
+
+pub(crate) fn is_v1(object: &Value) -> bool {
+    json::str_at(object, "/apiVersion") == V1
+        && json::str_at(object, "/kind") == "HorizontalPodAutoscaler"
+}
+
+/// Converts an autoscaler from `autoscaling/v2` to `autoscaling/v1`.
+pub(crate) fn to_v1(object: &Value) -> Value {
+    let mut v1 = json!({
+        "kind": object.get("kind"), "apiVersion": V1, "metadata": object.get("metadata"),
+        "spec": {}, "status": { "currentReplicas": 0, "desiredReplicas": 0 },
+    });
+    for field in ["scaleTargetRef", "minReplicas", "maxReplicas"] {
+        json::copy(object, &mut v1, &["spec", field]);
+    }
+    for field in ["observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas"] {
+        if object.pointer(&format!("/status/{field}")).is_some_and(|value| !value.is_null()) {
+            json::copy(object, &mut v1, &["status", field]);
+        }
+    }
+    let utilization = |metric: &Value, pointer: &str| {
+        let is_cpu = json::str_at(metric, "/resource/name") == "cpu";
+        json::i64_at(metric, pointer).filter(|_| is_cpu)
+    };
+    let target = "/resource/target/averageUtilization";
+    let (cpu, others): (Vec<&Value>, Vec<&Value>) = json::array_at(object, "/spec/metrics")
+        .partition(|metric| utilization(metric, target).is_some());
+    if let Some(percent) = cpu.first().and_then(|metric| utilization(metric, target)) {
+        json::set(&mut v1, &["spec", "targetCPUUtilizationPercentage"], percent);
+    }
+    let statuses: Vec<&Value> = json::array_at(object, "/status/currentMetrics").collect();
+    let current = "/resource/current/averageUtilization";
+    if let Some(percent) = statuses.iter().find_map(|metric| utilization(metric, current)) {
+        json::set(&mut v1, &["status", "currentCPUUtilizationPercentage"], percent);
+    }
+    let conditions: Vec<Value> = json::array_at(object, "/status/conditions").cloned().collect();
+    for (annotation, values) in [
+        (METRICS, others.into_iter().map(|metric| metric_to_v1(metric, Part::Target)).collect()),
+        (
+            CURRENT_METRICS,
+            statuses.iter().map(|metric| metric_to_v1(metric, Part::Current)).collect(),
+        ),
+        (CONDITIONS, conditions),
+    ] {
+        if !values.is_empty() {
+            annotate(&mut v1, annotation, &Value::Array(values));
+        }
+    }
+    if let Some(behavior) = object.pointer("/spec/behavior").filter(|value| !value.is_null()) {
+        annotate(&mut v1, BEHAVIOR, &rename(behavior, &|name| capitalize(name, true)));
+    }
+    v1
+}
+
+/// Converts an autoscaler from `autoscaling/v1` to `autoscaling/v2`.
+pub(crate) fn from_v1(mut object: Value) -> Value {
+    json::set(&mut object, &["apiVersion"], V2);
+    let mut metrics = take_list(&mut object, METRICS, Part::Target).unwrap_or_default();
+    let percent = json::remove(&mut object, &["spec", "targetCPUUtilizationPercentage"]);
+    if let Some(percent) = percent.filter(|percent| !percent.is_null()) {
+        let target = json!({ "type": "Utilization", "averageUtilization": percent });
+        let resource = json!({ "name": "cpu", "target": target });
+        metrics.push(json!({ "type": "Resource", "resource": resource }));
+    }
+    if !metrics.is_empty() {
+        json::set(&mut object, &["spec", "metrics"], metrics);
+    }
+    if let Some(behavior) = take_annotation(&mut object, BEHAVIOR) {
+        json::set(
+            &mut object,
+            &["spec", "behavior"],
+            rename(&behavior, &|name| capitalize(name, false)),
+        );
+    }
+    json::remove(&mut object, &["status", "currentCPUUtilizationPercentage"]);
+    let current = take_list(&mut object, CURRENT_METRICS, Part::Current);
+    let conditions = take_annotation(&mut object, CONDITIONS);
+    if let Some(current) = current {
+        json::set(&mut object, &["status", "currentMetrics"], current);
+    }
+    if let Some(conditions) = conditions {
+        json::set(&mut object, &["status", "conditions"], conditions);
+    }
+    object
+}
+
+fn metric_to_v1(metric: &Value, part: Part) -> Value {
+    let mut v1 = json!({ "type": metric.get("type") });
+    for (source, fields) in SOURCES {
+        let Some(from) = metric.get(source) else { continue };
+        let mut to = json!({});
+        for (path, name) in *fields {
+            let (path, name) = part.field(path, name);
+            let value = path.iter().try_fold(from, |place, field| place.get(field));
+            if let Some(value) = value.filter(|value| !value.is_null()) {
+                json::set(&mut to, &[&name], value.clone());
+            }
+        }
+        if let Some(required) = part.required(source) {
+            json::set_default(&mut to, &[required], "0");
+        }
+        json::set(&mut v1, &[source], to);
+    }
+    v1
+}
+
+fn metric_from_v1(metric: &Value, part: Part) -> Value {
+    let mut v2 = json!({ "type": metric.get("type") });
+    for (source, fields) in SOURCES {
+        let Some(from) = metric.get(source) else { continue };
+        let mut to = json!({});
+        for (path, name) in *fields {
+            let (path, name) = part.field(path, name);
+            if let Some(value) = from.get(&name) {
+                json::set(&mut to, &path, value.clone());
+            }
+        }
+        set_target_type(&mut to);
+        json::set(&mut v2, &[source], to);
+    }
+    v2
+}
+
+/// Derives the type of a target, which v1 doesn't have.
+fn set_target_type(source: &mut Value) {
+    let Some(target) = source.get_mut("target") else { return };
+    let is_zero = target.get("value").is_some_and(|value| value == "0");
+    if is_zero && target.get("averageValue").is_some() {
+        json::remove(target, &["value"]);
+    }
+    let kind = if target.get("averageUtilization").is_some() {
+        "Utilization"
+    } else if target.get("value").is_some() && target.get("averageValue").is_none() {
+        "Value"
+    } else {
+        "AverageValue"
+    };
+    json::set(target, &["type"], kind);
+}
+
+fn annotate(object: &mut Value, name: &str, value: &Value) {
+    json::set(object, &["metadata", "annotations", name], value.to_string());
+}
+
+/// Removes and parses an annotation. Removes empty `annotations`, and ignores invalid JSON.
+fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
+    let text = json::remove(object, &["metadata", "annotations", name])?;
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    if annotations.is_some_and(Map::is_empty) {
+        json::remove(object, &["metadata", "annotations"]);
+    }
+    serde_json::from_str(text.as_str()?).ok()
+}
+
+fn take_list(object: &mut Value, name: &str, part: Part) -> Option<Vec<Value>> {
+    let list = take_annotation(object, name)?;
+    Some(list.as_array()?.iter().map(|metric| metric_from_v1(metric, part)).collect())
+}
+
+/// Renames all fields, and omits null fields.
+fn rename(value: &Value, change: &impl Fn(&str) -> String) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(name, value)| (change(name), rename(value, change))).collect()
+        }
+        Value::Array(elements) => elements.iter().map(|value| rename(value, change)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Changes the case of the first letter: the annotations have the field names of Go structs.
+fn capitalize(name: &str, upper: bool) -> String {
+    let mut letters = name.chars();
+    let Some(first) = letters.next() else { return String::new() };
+    let first = if upper { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
+    format!("{first}{}", letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v2() -> Value {
+        let metric = json!({ "name": "m", "selector": { "matchLabels": { "a": "b" } } });
+        let described = json!({ "kind": "Service", "name": "s", "apiVersion": "v1" });
+        let average = json!({ "type": "AverageValue", "averageValue": "50" });
+        json!({
+            "kind": "HorizontalPodAutoscaler", "apiVersion": V2,
+            "metadata": { "name": "web", "annotations": { "note": "kept" } },
+            "spec": {
+                "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+                "minReplicas": 2, "maxReplicas": 5,
+                "metrics": [
+                    { "type": "Pods", "pods": { "metric": metric, "target": average } },
+                    { "type": "Object", "object": {
+                        "describedObject": described, "metric": { "name": "o" },
+                        "target": { "type": "Value", "value": "3" },
+                    } },
+                    { "type": "Object", "object": {
+                        "describedObject": described, "metric": { "name": "o" }, "target": average,
+                    } },
+                    { "type": "External", "external": { "metric": metric, "target": average } },
+                    { "type": "ContainerResource", "containerResource": {
+                        "name": "cpu", "container": "main",
+                        "target": { "type": "Utilization", "averageUtilization": 40 },
+                    } },
+                    { "type": "Resource", "resource": {
+                        "name": "cpu",
+                        "target": { "type": "Utilization", "averageUtilization": 60 },
+                    } },
+                ],
+                "behavior": { "scaleDown": {
+                    "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 60 }],
+                    "stabilizationWindowSeconds": 180,
+                } },
+            },
+            "status": {
+                "currentReplicas": 2, "desiredReplicas": 2,
+                "currentMetrics": [{ "type": "Resource", "resource": {
+                    "name": "cpu", "current": { "averageUtilization": 55, "averageValue": "110m" },
+                } }],
+                "conditions": [{ "type": "AbleToScale", "status": "True" }],
+            },
+        })
+    }
+
+    #[test]
+    fn v1_has_the_cpu_target_in_a_field_and_the_rest_in_annotations() {
+        let v1 = to_v1(&v2());
+        let expected = json!({
+            "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+            "minReplicas": 2, "maxReplicas": 5, "targetCPUUtilizationPercentage": 60,
+        });
+        assert_eq!(v1["spec"], expected);
+        assert_eq!(v1["status"]["currentCPUUtilizationPercentage"], 55);
+        let annotation = |name: &str| {
+            let text = v1["metadata"]["annotations"][name].as_str().unwrap();
+            serde_json::from_str::<Value>(text).unwrap()
+        };
+        let pods = json!({
+            "metricName": "m", "selector": { "matchLabels": { "a": "b" } },
+            "targetAverageValue": "50",
+        });
+        assert_eq!(annotation(METRICS)[0], json!({ "type": "Pods", "pods": pods }));
+        assert_eq!(annotation(METRICS)[2]["object"]["targetValue"], "0");
+        assert_eq!(annotation(BEHAVIOR)["ScaleDown"]["StabilizationWindowSeconds"], 180);
+        assert_eq!(annotation(CONDITIONS)[0]["type"], "AbleToScale");
+    }
+
+    #[test]
+    fn conversion_to_v1_and_back_loses_nothing() {
+        assert_eq!(from_v1(to_v1(&v2())), v2());
+    }
+}
