@@ -5,7 +5,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    APPLY, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, patch, post, send,
+    APPLY, JSON, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, get, patch,
+    post, send,
 };
 use crate::test_env::TestEnv;
 
