@@ -97,7 +97,7 @@ impl ForecastChecks {
         let Some(autoscaler) = self.autoscalers.get(key) else {
             return self.forecasts.remove(key);
         };
-        // Others wait. More checks may have become due meanwhile, because the spec has changed.
+        // Bounded, because a spec that keeps changing makes new checks due while others wait.
         for _ in 0..MAX_METRICS {
             // A reconcile may have changed both since the last check.
             let (hpa, settings) = autoscaler.object_with_settings(&self.settings);

@@ -156,15 +156,20 @@ async fn request_without_a_free_connection_is_an_error() {
     assert_eq!(milli(fetch_with(&clients, &plan).await), 1000);
 }
 
-#[tokio::test]
-async fn stalled_large_response_does_not_block_others() {
+/// Serves a large response, and stalls at `/stall` before its end.
+async fn stalling_server() -> Server {
     let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
     let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
-    let server = Server::start(move |request| match request.split(' ').nth(1).unwrap() {
+    Server::start(move |request| match request.split(' ').nth(1).unwrap() {
         "/stall" => Reply::Stall(stalled.clone().into()),
         _ => ok(&large),
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn stalled_large_response_does_not_block_others() {
+    let server = stalling_server().await;
     let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
     let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
     tokio::select! {
@@ -177,13 +182,7 @@ async fn stalled_large_response_does_not_block_others() {
 /// A namespace that holds half of the permits leaves the others to the rest.
 #[tokio::test]
 async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
-    let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
-    let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
-    let server = Server::start(move |request| match request.split(' ').nth(1).unwrap() {
-        "/stall" => Reply::Stall(stalled.clone().into()),
-        _ => ok(&large),
-    })
-    .await;
+    let server = stalling_server().await;
     let clients = Clients::new(settings(), Arc::new(Objects::default())).unwrap();
     let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
     let all = futures::future::join_all((0..20).map(|_| fetch_with(&clients, &stalled)));

@@ -295,13 +295,8 @@ async fn nakadi_request_is_retried_unless_the_error_is_permanent(
     assert_eq!(server.requests().len(), requests);
 }
 
-#[rstest]
-#[case::path(r#"{"items":[{"id":"../secret"}]}"#)]
-#[case::empty(r#"{"items":[{"id":""}]}"#)]
-#[tokio::test]
-async fn invalid_id_in_a_response_of_nakadi_is_an_error_without_it(#[case] body: &'static str) {
-    let server = Server::start(move |_| ok(body)).await;
-    let plan = external(
+fn unconsumed_events() -> Plan {
+    external(
         "nakadi",
         &[
             ("metric-type", "unconsumed-events"),
@@ -309,7 +304,16 @@ async fn invalid_id_in_a_response_of_nakadi_is_an_error_without_it(#[case] body:
             ("event-types", "a"),
             ("consumer-group", "g"),
         ],
-    );
+    )
+}
+
+#[rstest]
+#[case::path(r#"{"items":[{"id":"../secret"}]}"#)]
+#[case::empty(r#"{"items":[{"id":""}]}"#)]
+#[tokio::test]
+async fn invalid_id_in_a_response_of_nakadi_is_an_error_without_it(#[case] body: &'static str) {
+    let server = Server::start(move |_| ok(body)).await;
+    let plan = unconsumed_events();
     let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
     assert!(error.ends_with("the ID of a subscription is invalid"), "{error}");
     assert_eq!(server.requests().len(), 1);
@@ -321,15 +325,7 @@ async fn next_page_of_nakadi_must_be_on_the_same_server() {
     let href = other.url("/subscriptions?page=2");
     let page = format!(r#"{{"items":[],"_links":{{"next":{{"href":"{href}"}}}}}}"#);
     let server = Server::start(move |_| ok(&page)).await;
-    let plan = external(
-        "nakadi",
-        &[
-            ("metric-type", "unconsumed-events"),
-            ("owning-application", "o"),
-            ("event-types", "a"),
-            ("consumer-group", "g"),
-        ],
-    );
+    let plan = unconsumed_events();
     let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);
     assert!(error.ends_with("the next page is on another server"), "{error}");
     assert!(other.requests().is_empty());

@@ -47,7 +47,7 @@ impl Document<'_> {
     /// text, which keeps comments.
     pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body } = self;
-        // Text that would control the terminal is written anew.
+        // Text that would control the terminal is not copied.
         let can_be_copied = !terminal::needs_escapes(separator) && !terminal::needs_escapes(body);
         if before == after && can_be_copied {
             return Ok(format!("{separator}{body}"));

@@ -328,7 +328,7 @@ impl Cluster {
                 Err(_) => continue,
             };
             let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-            // A controller of one API doesn't know the other one.
+            // A controller of one API doesn't watch the objects of the other API.
             let is_handled = |item: &&Value| {
                 let other = StatusController::from_managed_fields(item);
                 is_own || is_ambiguous || other.name.is_some() && other.name == controller.name
