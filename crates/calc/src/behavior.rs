@@ -44,13 +44,13 @@ impl Policy {
     }
 }
 
-/// What a policy allows at one time.
+/// The limit of a policy at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLimit {
     pub(crate) policy: Policy,
     /// The replicas at the start of the policy's period.
     pub(crate) at_start: i64,
-    /// The most (up) or fewest (down) replicas.
+    /// The maximum (up) or minimum (down) of the replicas.
     pub(crate) allowed: i32,
 }
 
@@ -180,13 +180,14 @@ pub struct EffectiveRules<'a> {
 }
 
 impl<'a> EffectiveRules<'a> {
-    /// The stabilization window: for how long past recommendations count.
+    /// The stabilization window: the time for which past recommendations count.
     pub fn stabilization_window(&self) -> SignedDuration {
         let seconds = self.rules.and_then(|rules| rules.stabilization_window_seconds);
         seconds.map_or(self.default_window, |seconds| SignedDuration::from_secs(seconds.into()))
     }
 
-    /// Which policy applies if there are several. The default is `Max`, the largest change.
+    /// Selects the policy that applies, if there are several. The default is `Max`, the largest
+    /// change.
     pub fn select_policy(&self) -> &'a PolicySelect {
         self.rules.and_then(|rules| rules.select_policy.as_ref()).unwrap_or(&PolicySelect::Max)
     }
@@ -232,7 +233,7 @@ impl<'a> EffectiveRules<'a> {
         limit
     }
 
-    /// What each policy allows at `now`.
+    /// The limit of each policy at `now`.
     pub(crate) fn policy_limits(
         self,
         current: i32,

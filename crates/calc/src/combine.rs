@@ -34,7 +34,7 @@ pub(crate) struct LargestProposal {
     pub(crate) is_fallback: bool,
 }
 
-/// Why there is no proposal.
+/// The error of metrics without a proposal.
 pub(crate) struct NoProposal {
     pub(crate) reason: ConditionReason,
     /// The error of the first failed metric, for the condition.
@@ -125,7 +125,7 @@ impl LargestProposal {
 struct Failures {
     first: Option<FailedMetric>,
     count: usize,
-    /// How many of them have no active fallback.
+    /// The number of failed metrics without an active fallback.
     without_proposal: usize,
 }
 
@@ -138,8 +138,8 @@ impl Failures {
     ) -> Result<(LargestProposal, Option<String>), NoProposal> {
         let Self { first, count, without_proposal } = self;
         if total == 0 {
-            // The API server defaults an empty list, so this is an object that it never saw. Without
-            // the check, the target would be scaled to `minReplicas`.
+            // The API server defaults an empty list, so this is an object that it never saw.
+            // Without the check, the target would be scaled to `minReplicas`.
             let message = "no metrics are set".to_owned();
             return Err(NoProposal {
                 reason: ConditionReason::InvalidMetricSourceType,
@@ -160,7 +160,7 @@ impl Failures {
     }
 }
 
-/// The reference's errors about unknown metrics end with an empty selector.
+/// Removes the empty selector with which the reference's errors about unknown metrics end.
 fn without_empty_selector(error: &str) -> &str {
     error.strip_suffix(" for ").unwrap_or(error)
 }

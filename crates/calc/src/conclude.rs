@@ -26,11 +26,11 @@ pub struct Conclusion {
     pub explanation: Explanation,
     /// The replicas that were written, if any.
     pub scaled_to: Option<i32>,
-    /// Why the reconcile failed, if it did.
+    /// The error, if the reconcile failed.
     pub error: Option<ReconcileError>,
 }
 
-/// Why the scale was not written. The text is the cause's, which conditions and events repeat.
+/// The error of a scale write. Conditions and events include its text, which is that of the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleWriteError {
@@ -143,8 +143,8 @@ impl Decision<'_> {
     /// workload to zero.
     ///
     /// It has the condition `ScaledToZero=True`. The reference stores the condition after the write
-    /// only. If a controller stops in between, the workload is at zero without it, looks paused by
-    /// a user, and never scales up again.
+    /// only. If a controller stops in between, the workload is at zero without the condition, looks
+    /// paused by a user, and never scales up again.
     pub fn status_before_scale(&self) -> Option<HorizontalPodAutoscalerStatus> {
         self.scale_to().filter(|to| self.scales_to_zero(*to))?;
         let mut draft = StatusDraft::new(self.hpa, self.draft.now());

@@ -32,8 +32,8 @@ use crate::{
     validation::MAX_METRICS,
 };
 
-/// What to do: whether to write the scale, and what to report. [`Decision::conclude`] turns it into
-/// the status to store.
+/// The result of deciding: the replicas to write, if any, and what to report.
+/// [`Decision::conclude`] turns it into the status to store.
 #[derive(Clone, Debug)]
 pub struct Decision<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
@@ -50,7 +50,7 @@ pub struct Decision<'a> {
     pub(crate) error: Option<ReconcileError>,
 }
 
-/// What a decision asks for.
+/// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The scale could not be read: only conditions change.
@@ -72,8 +72,8 @@ impl Outcome {
     }
 }
 
-/// Why a reconcile failed. The texts are those of the reference controller and include all causes,
-/// so there is no `source`.
+/// The error of a reconcile. The texts are those of the reference controller and include all
+/// causes, so there is no `source`.
 ///
 /// The scale may have been written anyway, see [`ReconcileError::is_partial`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,7 +101,7 @@ pub enum ReconcileError {
     ComputeReplicas {
         /// `kind/namespace/name` of the target.
         reference: String,
-        /// What is wrong with the selector or the metrics.
+        /// The problem with the selector or the metrics.
         message: String,
     },
     /// Some metrics failed, but the others were enough to decide.
@@ -141,7 +141,7 @@ impl ReconcileError {
     }
 }
 
-/// What the proposals of a plan's metrics depend on, other than the readings.
+/// The inputs of the proposals of a plan's metrics, without the readings.
 fn context<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     settings: &'a Settings,
@@ -184,10 +184,10 @@ impl<'a> Plan<'a> {
             ..Explanation::default()
         };
         let is_scale_known = !matches!(kind, PlanKind::ScaleUnavailable(_));
-        let unplanned = (is_scale_known && is_scheduled)
+        let scheduled_kind = (is_scale_known && is_scheduled)
             .then(|| out_of_bounds(hpa, &scale, settings, bounds))
             .flatten();
-        let kind = unplanned.unwrap_or(kind);
+        let kind = scheduled_kind.unwrap_or(kind);
         if is_scale_known {
             history.record_initial(current, now);
         }
@@ -240,13 +240,13 @@ impl<'a> Plan<'a> {
 const MAX_SKIPPED_LEN: usize = 2000;
 const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
-/// The setting that is a schedule of bounds.
+/// The name of the setting that schedules the bounds.
 pub(crate) const BOUNDS: &str = "bounds";
 
 const ABOVE_SCHEDULED_MAX: &str = "Current number of replicas above the scheduled maxReplicas";
 const BELOW_SCHEDULED_MIN: &str = "Current number of replicas below the scheduled minReplicas";
 
-/// The bounds by a schedule, and their next change.
+/// Describes the scheduled bounds and their next change.
 fn schedule_text(bounds: Bounds, change: Option<BoundsChange>) -> String {
     match change {
         Some(BoundsChange { at, bounds: next, .. }) => {
@@ -270,7 +270,7 @@ impl Decision<'_> {
         &self.explanation
     }
 
-    /// Why the decision failed, if it did.
+    /// The error, if the decision failed.
     pub fn error(&self) -> Option<&ReconcileError> {
         self.error.as_ref()
     }
@@ -308,7 +308,7 @@ impl Decision<'_> {
         });
     }
 
-    /// Sets the condition that names the settings of the autoscaler, and what is wrong with them.
+    /// Sets the condition that names the settings of the autoscaler, and their problems.
     fn report_settings(&mut self, schedule: Option<&str>) {
         let own = self.settings.own.as_deref().filter(|own| !own.is_of_built_in);
         let Some(OwnSettings { applied, problems, .. }) = own else {
@@ -348,7 +348,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Explains the schedule, if the answer is another one because of it.
+    /// Explains the schedule if it changes the decision.
     fn explain_bounds(&mut self, schedule: Option<&str>) {
         let of_spec = Bounds::of_spec(&self.hpa.spec);
         let Some(schedule) = schedule.filter(|_| self.bounds != of_spec) else { return };
@@ -528,8 +528,9 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether the last replica stays, because the metrics have not asked for zero for as long as
-    /// the setting says. A reconcile that can't decide on the metrics changes nothing.
+    /// Whether the last replica stays, because the metrics have not proposed zero for the time of
+    /// the setting `zero-after`. A reconcile that can't decide on the metrics doesn't change that
+    /// time.
     fn is_held_from_zero(&mut self, proposed: i32, now: Timestamp) -> bool {
         let delay = self.settings.zero_after;
         if delay.is_zero() || proposed > 0 || self.current == 0 {

@@ -21,13 +21,13 @@ impl EventType {
     }
 }
 
-/// Why an event is emitted: the reasons of the reference controller, and those of this project.
+/// The reason of an event, from the reference controller or from this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventReason {
     /// Several autoscalers select the same pods.
     AmbiguousSelector,
-    /// Another controller writes the autoscaler's status too. The reference has no such event.
+    /// Another controller also writes the autoscaler's status. The reference has no such event.
     ConflictingController,
     /// The desired replicas could not be computed.
     FailedComputeMetricsReplicas,
@@ -37,7 +37,7 @@ pub enum EventReason {
     FailedGetExternalMetric,
     /// An Object metric could not be read or computed.
     FailedGetObjectMetric,
-    /// It is unknown which pods the target owns. The reference has no such event.
+    /// The pods that the target owns can't be determined. The reference has no such event.
     FailedGetOwners,
     /// A Pods metric could not be read or computed.
     FailedGetPodsMetric,

@@ -1,8 +1,8 @@
-//! Fallbacks: what metrics propose while they can't be read.
+//! Fallbacks: the proposals of metrics that can't be read.
 //!
 //! A metric fails from the first failed reading until it has been read for [`RECOVERY`] without a
 //! failure. So a source that flaps neither ends the failure nor starts it again with each reading.
-//! Once the metric has failed for as long as its [`Fallback`] says, the next failed reading
+//! Once the metric has failed for the duration in its [`Fallback`], the next failed reading
 //! activates the fallback. From then until the failure ends, the fallback is the metric's proposal,
 //! also for the readings that succeed.
 //!
@@ -23,8 +23,8 @@ use crate::{
     settings::{Fallback, FallbackBehavior, Settings, after, before},
 };
 
-/// How long a metric must be read without a failure until its failure ends: two sync periods of the
-/// default length.
+/// The time for which a metric must be read without a failure until its failure ends: two sync
+/// periods of the default length.
 pub(crate) const RECOVERY: SignedDuration = SignedDuration::from_secs(30);
 
 /// The name of the setting.
@@ -33,7 +33,7 @@ pub(crate) const FALLBACK: &str = "fallback";
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
 
-/// Between a metric and the start of its failure in the condition's message.
+/// The text between a metric and the start of its failure in the condition's message.
 const FAILS_SINCE: &str = " fails since ";
 
 /// The start of a failure that a status implies, if its message doesn't have it.
@@ -47,9 +47,9 @@ pub(crate) struct Fallbacks<'a> {
     current: i32,
     /// Failures before this decision whose metrics have not been observed yet.
     before: Vec<FailingMetric>,
-    /// The failures after it.
+    /// The failures after this decision.
     pub(crate) after: Vec<FailingMetric>,
-    /// What the active fallbacks propose, for the condition.
+    /// The proposals of the active fallbacks in words, for the condition.
     pub(crate) active: Vec<String>,
     pub(crate) events: Vec<Event>,
 }
@@ -73,8 +73,8 @@ impl<'a> Fallbacks<'a> {
         Self { settings, now, current, before, after, active, events }
     }
 
-    /// Observes the reading of a metric: why it failed, or `None`. Returns the proposal of its
-    /// fallback, if that is active.
+    /// Observes the reading of a metric, which failed unless `failure` is `None`. Returns the
+    /// proposal of the metric's fallback, if the fallback is active.
     pub(crate) fn observe(
         &mut self,
         index: usize,
@@ -128,7 +128,7 @@ impl<'a> Fallbacks<'a> {
             let since = *state.recovering_since.get_or_insert(self.now);
             if since <= before(self.now, RECOVERY) {
                 if state.fallback_since.is_some() {
-                    self.ended(&format!("{} can be read again", described(spec)));
+                    self.report_end(&format!("{} can be read again", described(spec)));
                 }
                 return None;
             }
@@ -150,15 +150,15 @@ impl<'a> Fallbacks<'a> {
         Some(state)
     }
 
-    /// Ends the failures that were not observed, because of this.
+    /// Ends the failures that were not observed. `why` is for the event.
     pub(crate) fn end_others(&mut self, why: &str) {
         let ended = std::mem::take(&mut self.before);
         if ended.iter().any(|state| state.fallback_since.is_some()) {
-            self.ended(why);
+            self.report_end(why);
         }
     }
 
-    fn ended(&mut self, why: &str) {
+    fn report_end(&mut self, why: &str) {
         let message = format!("{why}: the fallback has ended");
         self.events.push(Event::normal(EventReason::MetricFallbackEnded, message));
     }
@@ -208,8 +208,8 @@ impl Fallback {
     }
 }
 
-/// The failures that a stored status implies, for a decision without a history: if a fallback is
-/// active by the status, it is that of every metric that fails.
+/// The failures that a stored status implies, for a decision without a history. If the status
+/// reports an active fallback, every metric that fails is assumed to use its fallback.
 pub(crate) fn failures_by_status(
     hpa: &HorizontalPodAutoscaler,
     readings: &Readings,
@@ -239,7 +239,7 @@ fn reported_start(message: &str, spec: &MetricSpec) -> Option<Timestamp> {
     rest.split_once(',')?.0.parse().ok()
 }
 
-/// When the fallback of a metric starts or ends, if the readings stay as they are.
+/// The time at which the fallback of a metric starts or ends, if the readings stay as they are.
 pub(crate) fn next_change(
     fallback: Fallback,
     spec: &MetricSpec,
@@ -259,8 +259,8 @@ fn described(spec: &MetricSpec) -> String {
     format!("{} metric {}", spec.source_type, spec.metric_name())
 }
 
-/// Identifies what is read for a metric, without its target: the FNV-1a hash of its JSON, the same
-/// in every process. `None` for metrics that have no fallback.
+/// Identifies a metric without its target, by the FNV-1a hash of its JSON, which is the same in
+/// every process. `None` for metrics that have no fallback.
 fn identity(spec: &MetricSpec) -> Option<u64> {
     let json = match &spec.source_type {
         MetricSourceType::Pods => serde_json::to_vec(&spec.pods.as_ref()?.metric),

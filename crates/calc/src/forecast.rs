@@ -1,12 +1,12 @@
-//! Forecasts of metrics: one more proposal each, for the load that is expected.
+//! Forecasts of metrics: an additional proposal for each metric, for its forecast load.
 //!
 //! The caller forecasts and decides whether forecasts are trusted; [`Plan::loads`] are the loads to
 //! forecast. Here, the forecast load of a metric becomes replicas by the metric's own target and
 //! tolerance. The largest such proposal counts if it is above all others, so a forecast can raise
-//! the answer and never lower it. Bounds, policies, stabilization and pauses apply to it as to
-//! every proposal.
+//! the desired replicas and never lower them. Bounds, policies, stabilization and pauses apply to
+//! it as to every proposal.
 //!
-//! A metric that failed, or whose fallback is active, has no forecast: its level is not known.
+//! A metric that failed, or whose fallback is active, has no forecast: its load is not known.
 
 use std::sync::Arc;
 
@@ -31,8 +31,9 @@ use crate::{
 const SETTING: &str = "forecast";
 /// The maximum length of the condition's message, in characters.
 const MAX_MESSAGE_LEN: usize = 1000;
-/// Forecasts are rounded to this part of a pod, so that none is added for an error of a calculation.
-const EXACTNESS: f64 = 1e4;
+/// The parts of a pod to which needed replicas are rounded. Otherwise, a rounding error of a
+/// calculation might add a pod.
+const PARTS_PER_POD: f64 = 1e4;
 
 /// Whether the load of a metric is forecast, and its forecast.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,26 +42,26 @@ pub struct MetricForecast {
     pub reason: ForecastReason,
     /// The reason in words, for the condition. It should rarely change.
     pub text: Arc<str>,
-    /// The forecast, if there is one for now. It counts only if the reason says so.
+    /// The forecast, if there is one for now. It counts only if [`Self::reason`] says so.
     pub forecast: Option<LoadForecast>,
 }
 
-/// Why forecasts of a metric count or not: the reasons of the condition `ForecastActive`.
+/// The reason for which forecasts of a metric count or not, as in the condition `ForecastActive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum ForecastReason {
-    /// They would have helped in the past, so they count.
+    /// Forecasts would have helped in the past, so they count.
     Forecasting,
-    /// Too little of the past is known.
+    /// The history is too short or incomplete.
     NotEnoughHistory,
-    /// The time of day and the day of the week don't say what the load does next.
+    /// The load doesn't depend on the time of day or the day of the week.
     NoSeason,
-    /// They would not have helped.
+    /// Forecasts would not have helped.
     NoBenefit,
-    /// The past can't be read.
+    /// The past load can't be read.
     SourceFailed,
 }
 
-/// The load of a metric at a time to come, in the metric's own unit over all pods.
+/// The load of a metric at a future time, in the metric's own unit over all pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadForecast {
@@ -69,9 +70,9 @@ pub struct LoadForecast {
     /// The load that is not exceeded with the probability `quantile`.
     #[serde(rename = "forecastLoad")]
     pub load: f64,
-    /// From 0 to 1.
+    /// The quantile, from 0 to 1.
     pub quantile: f64,
-    /// The past days that it was learned from.
+    /// The number of past days that the forecast uses.
     pub days: usize,
 }
 
@@ -115,8 +116,8 @@ impl From<ForecastReason> for ConditionReason {
 }
 
 impl Plan<'_> {
-    /// The loads that the first `count` metrics measure, in the order of `spec.metrics`: what a
-    /// forecast starts from. `None` for metrics that failed.
+    /// The measured loads of the first `count` metrics, in the order of `spec.metrics`. Forecasts
+    /// start from them. `None` for metrics that failed.
     pub fn loads(&self, readings: &Readings, count: usize, now: Timestamp) -> Vec<Option<Load>> {
         let PlanKind::Metrics(plan) = &self.kind else { return Vec::new() };
         let context = self.context(plan, now);
@@ -132,7 +133,7 @@ impl Plan<'_> {
     }
 }
 
-/// What the forecast of a metric asks for.
+/// The explanation of a metric's forecast, if forecasts of the metric are active.
 pub(crate) fn explain(
     forecast: Option<&MetricForecast>,
     proposal: &Proposal,
@@ -150,7 +151,7 @@ pub(crate) fn explain(
 fn propose(load: f64, Load { per_replica, .. }: Load, context: &Context<'_>) -> Option<i32> {
     let is_valid = load.is_finite() && load >= 0.0 && per_replica > 0.0;
     let current = context.scale.spec_replicas;
-    let needed = (load / per_replica * EXACTNESS).round() / EXACTNESS;
+    let needed = (load / per_replica * PARTS_PER_POD).round() / PARTS_PER_POD;
     if !is_valid || !needed.is_finite() {
         return None;
     }
@@ -200,8 +201,8 @@ pub(crate) fn raise(largest: &mut LargestProposal, explanations: &mut [MetricExp
 }
 
 impl Decision<'_> {
-    /// Reports whether forecasts are used, for each metric of the spec that has a state. Without
-    /// one, the condition stays as it is.
+    /// Reports whether forecasts are used, for each metric of the spec that has a state. If none
+    /// has one, the condition stays as it is.
     pub(crate) fn report_forecasts(&mut self, forecasts: &[Option<MetricForecast>]) {
         let metrics = self.hpa.spec.metrics.iter().zip(forecasts);
         let known: Vec<_> = metrics

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-/// Why a text is not a duration. The messages are those of Go's package `time`.
+/// The error of a text that is not a duration. The messages are those of Go's package `time`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
@@ -22,7 +22,8 @@ pub enum DurationError {
     },
 }
 
-/// The largest number of nanoseconds, plus one: that of a negative duration.
+/// The largest number of nanoseconds of a negative duration. A positive duration has at most one
+/// less.
 const LIMIT: u64 = 1 << 63;
 
 /// Parses a signed sequence of decimal numbers, each with a unit: `-1.5h`, `1m30s`, `0`.

@@ -35,7 +35,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// The text, cut to a number of characters, with a mark if something is missing.
+/// The text, cut to `max` characters, with `…` if something is missing.
 pub(crate) fn cut(text: String, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -68,7 +68,8 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the ASCII space (Go's `unicode.IsPrint`).
+/// Whether a character is a letter, a mark, a number, punctuation, a symbol or the ASCII space
+/// (Go's `unicode.IsPrint`).
 pub fn is_printable(char: char) -> bool {
     if char.is_ascii() {
         return char.is_ascii_graphic() || char == ' ';

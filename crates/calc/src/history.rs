@@ -41,14 +41,14 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingMetric {
-    /// Identifies what is read, so that another metric doesn't inherit this.
+    /// Identifies the metric, so that another metric doesn't inherit the failure.
     pub metric: u64,
-    /// The time of its first failure.
+    /// The time of the first failure.
     pub since: Timestamp,
-    /// When its fallback became active, if it is.
+    /// The time at which the fallback became active, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_since: Option<Timestamp>,
-    /// Since when it is read without a failure, if it is.
+    /// The time since which the metric is read without a failure, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovering_since: Option<Timestamp>,
 }
@@ -70,13 +70,13 @@ pub struct History {
     pub scale_ups: Vec<ScaleEvent>,
     /// Scale events downward, for the policies, in no particular order.
     pub scale_downs: Vec<ScaleEvent>,
-    /// Since when the selector has matched more pods than the target has, if it does.
+    /// The time since which the selector has matched more pods than the target has, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_pods_since: Option<Timestamp>,
     /// The metrics with a fallback that can't be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing_metrics: Vec<FailingMetric>,
-    /// Since when the metrics have asked for zero replicas, if a setting delays that.
+    /// The time since which the metrics have asked for zero replicas, if a setting delays that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_since: Option<Timestamp>,
 }

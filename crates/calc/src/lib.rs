@@ -59,8 +59,8 @@
 //! # Stability
 //!
 //! Enums that a later version may extend, and the settings, are `#[non_exhaustive]`.
-//! [`MetricQuery`] and [`Reading`] are not: a metrics source has to handle every query, so that an
-//! added one is a breaking change on purpose.
+//! [`MetricQuery`] and [`Reading`] are not: a metrics source has to handle every query, so adding
+//! one is deliberately a breaking change.
 
 #![warn(missing_docs)]
 

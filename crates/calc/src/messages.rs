@@ -71,10 +71,10 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(
     deserializer.deserialize_str(Message)
 }
 
-/// How many bytes of names a message lists.
+/// The maximum size of the names in a message, in bytes.
 const MAX_NAMES_BYTES: usize = 1024;
 
-/// Joins names as the reference does. If they take more than [`MAX_NAMES_BYTES`], names only the
+/// Joins names as the reference does. If they take more than [`MAX_NAMES_BYTES`], lists only the
 /// first ones: each autoscaler of an ambiguous selector stores the list in its status.
 pub(crate) fn name_list(names: &[String]) -> String {
     let mut list = String::new();

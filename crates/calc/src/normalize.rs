@@ -10,7 +10,7 @@ use crate::{
     settings::{Bounds, Settings, before},
 };
 
-/// Why a number of replicas was limited, as a condition's reason and message.
+/// The reason and the message of a condition about a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LimitReason {
     pub(crate) reason: ConditionReason,
@@ -22,11 +22,11 @@ pub(crate) struct LimitReason {
 pub(crate) struct Normalized {
     /// After stabilization.
     pub(crate) stabilized: i32,
-    /// Why stabilization changed the proposal; `None` if it did not.
+    /// The reason, if stabilization changed the proposal.
     pub(crate) stabilization: Option<LimitReason>,
     /// After rate limits and bounds.
     pub(crate) replicas: i32,
-    /// What rate limits and bounds did.
+    /// The effect of rate limits and bounds.
     pub(crate) limit: LimitReason,
 }
 
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(normalized.is_limited(), proposed != replicas);
     }
 
-    /// The reference does so too, though it scales up while all metrics are below target.
+    /// As in the reference, although all metrics are below target.
     #[test]
     fn recommendation_above_current_scales_up_without_behavior() {
         let spec = json!({ "minReplicas": 1, "maxReplicas": 20 });

@@ -1,7 +1,8 @@
 //! Pods that the target's selector matches, but that the target doesn't own.
 //!
-//! A Job with the labels of a Deployment, for example: the reference counts its pods
-//! (kubernetes#124307, KEP-5325). The setting `pods` leaves them out. Without it, they are reported.
+//! For example, the reference counts the pods of a Job that has the labels of a Deployment
+//! (kubernetes#124307, KEP-5325). The setting `pods` leaves such pods out. Without the setting,
+//! they are reported.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use crate::{
     explain::counted,
 };
 
-/// How long a rollout may have more pods than the target counts: the default of a Deployment's
-/// `progressDeadlineSeconds`.
+/// The time for which a rollout may have more pods than the target counts: the default of a
+/// Deployment's `progressDeadlineSeconds`.
 const ROLLOUT: SignedDuration = SignedDuration::from_mins(10);
 
 impl Decision<'_> {
-    /// Reports that the selector has matched more pods than the target has for longer than a rollout
-    /// takes. Decisions don't depend on it.
+    /// Reports that the selector has matched more pods than the target has for longer than a
+    /// rollout takes. Decisions don't depend on this.
     pub(crate) fn report_extra_pods(&mut self, pods: &[Arc<Pod>], scale: &Scale, now: Timestamp) {
         let active = pods.iter().filter(|pod| pod.is_active()).count();
         let replicas = usize::try_from(scale.status_replicas).unwrap_or(0);

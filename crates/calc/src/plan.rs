@@ -11,7 +11,7 @@ use crate::{
     validation::MAX_METRICS,
 };
 
-/// Why the target's scale could not be read. Conditions and events contain the text of the cause.
+/// The error of reading the target's scale. Conditions and events contain the text of the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleReadError {
@@ -44,11 +44,12 @@ pub struct SelectedPods {
     /// The pods. Errors about pods name the first one in this order.
     pub pods: Vec<Arc<Pod>>,
     /// Every autoscaler of the namespace whose selector matches one of the pods, as
-    /// `namespace/name` and sorted; this autoscaler too, if the caller already knows its selector.
+    /// `namespace/name` and sorted; this one included, if the caller already knows its selector.
     /// If there are several, the decision fails with `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
-    /// Why it is unknown which of the pods the target owns, if only those count
-    /// ([`PodSelection::Owned`](crate::settings::PodSelection::Owned)). The decision fails with it.
+    /// The error if only owned pods count
+    /// ([`PodSelection::Owned`](crate::settings::PodSelection::Owned)), but the owners of the pods
+    /// can't be determined. The decision fails with this error.
     pub ownership_error: Option<String>,
 }
 
@@ -60,7 +61,7 @@ impl SelectedPods {
     }
 }
 
-/// The plan of a reconcile: whether metrics are needed, and which.
+/// The plan of a reconcile: the metrics to read, if any.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
@@ -70,7 +71,7 @@ pub struct Plan<'a> {
 }
 
 /// The kinds of reconciles. With a schedule of bounds, the time of the decision determines the
-/// bounds, and a plan that isn't within them is replaced then.
+/// bounds. If the replicas are out of these bounds, the decision replaces the kind.
 #[derive(Debug)]
 pub(crate) enum PlanKind {
     /// The scale could not be read.
@@ -106,13 +107,13 @@ pub(crate) struct MetricsPlan {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans a reconcile of `hpa`. `scale` is the target's scale, or why it could not be read.
+    /// Plans a reconcile of `hpa`. `scale` is the target's scale, or the error of reading it.
     ///
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
     /// called at most once, and only if metrics are needed. They are not needed if the scale could
     /// not be read, if the target is at zero replicas but was not scaled there by this autoscaler,
-    /// or if its replicas are out of bounds. With a schedule of bounds, they are needed even then,
-    /// because the decision determines the bounds.
+    /// or if its replicas are out of bounds. With a schedule of bounds, metrics are needed even if
+    /// the replicas are out of bounds, because the time of the decision determines the bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,
@@ -202,7 +203,7 @@ fn plan_kind(
     PlanKind::Metrics(MetricsPlan { selector, pods, queries })
 }
 
-/// What to do without metrics, if the replicas are not within the bounds.
+/// The kind of a reconcile without metrics, if the replicas are out of bounds.
 pub(crate) fn out_of_bounds(
     hpa: &HorizontalPodAutoscaler,
     scale: &Scale,

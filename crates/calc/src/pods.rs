@@ -25,7 +25,7 @@ pub enum PodClass {
     Ignored,
 }
 
-/// Why a pod has its class.
+/// The reason for the class of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -134,7 +134,7 @@ pub fn classify(
     class_reason(pod, sample, is_cpu, readiness).class()
 }
 
-/// Why [`classify`] gives a pod its class.
+/// The reason for the class that [`classify`] returns.
 pub fn class_reason(
     pod: &Pod,
     sample: Option<&PodSample>,

@@ -154,13 +154,13 @@ impl<N: Into<Box<str>>> FromIterator<(N, PodSample)> for PodSamples {
     }
 }
 
-/// A value, and when it was measured.
+/// A value and the time of its measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample<T> {
     /// The value.
     pub value: T,
-    /// When it was measured: the oldest part of it, if parts have times of their own. `None` if the
-    /// source doesn't report it. Such a value never counts as too old.
+    /// The time of the measurement: that of the oldest part, if parts of the value have different
+    /// times. `None` if the source doesn't report it. Such a value never counts as too old.
     pub timestamp: Option<Timestamp>,
 }
 
@@ -219,7 +219,7 @@ impl Readings {
     }
 
     /// The readings without the samples of pods that don't count. A metrics API selects by labels,
-    /// so it has samples of pods that the target doesn't own too.
+    /// so it also has samples of pods that the target doesn't own.
     pub(crate) fn of_plan(self, settings: &Settings, pods: &[Arc<Pod>]) -> Self {
         match settings.pods {
             PodSelection::Selected => self,
@@ -238,7 +238,7 @@ impl Readings {
         self
     }
 
-    /// The forecasts, without the readings.
+    /// Removes and returns the forecasts.
     pub(crate) fn take_forecasts(&mut self) -> Vec<Option<MetricForecast>> {
         std::mem::take(&mut self.forecasts)
     }
@@ -295,7 +295,7 @@ impl std::fmt::Display for MetricsApi {
     }
 }
 
-/// Why a metrics API returned no reading. The texts match the reference controller, because
+/// The error of reading from a metrics API. The texts match the reference controller, because
 /// conditions and events contain them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

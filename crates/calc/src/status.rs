@@ -87,7 +87,7 @@ impl StatusDraft {
         self.status.conditions.retain(|condition| condition.condition_type != *condition_type);
     }
 
-    /// Sets what the reconcile read. The desired replicas stay.
+    /// Sets the current replicas and the metrics. The desired replicas stay.
     pub(crate) fn set_observed(&mut self, current_replicas: i32, metrics: Vec<MetricStatus>) {
         self.status.current_replicas = current_replicas;
         self.status.current_metrics = metrics;

@@ -129,7 +129,7 @@ fn events(conclusion: &Conclusion) -> Vec<&str> {
 }
 
 #[test]
-fn forecast_raises_the_answer_and_is_named() {
+fn forecast_raises_the_replicas_and_is_explained() {
     let hpa = hpa("scale", &[cpu()], &json!({}));
     // 4 pods at 60 % of half a core.
     let (loads, conclusion) = decide(&hpa, &[(usage(300), active(2.05))]);
@@ -198,7 +198,7 @@ fn failed_metric_has_no_forecast() {
     assert_eq!(loads[0], None);
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conclusion.explanation.metrics[0].forecast, None);
-    // Its gate is as open as before.
+    // The state of its gate doesn't change.
     let active = ("True", "Forecasting", "requests: the text of Forecasting");
     assert_eq!(condition(&conclusion), Some(active));
 }

@@ -204,7 +204,7 @@ fn names(prefix: char, count: usize) -> Vec<String> {
 fn pods_without_a_request_are_left_out_and_named() {
     let hpa = hpa(&resource("cpu", &utilization(50)), &[("missing-requests", "skip-pod")]);
     let reading = samples(&[("a", 800), ("b", 1000), ("x", 5000)]);
-    // They count as if they used as much as the others, as far as the target has replicas.
+    // Skipped pods count as if they used as much as the others, up to the target's replicas.
     for (replicas, expected) in [(3, 6), (2, 4)] {
         let all = pods(&["a", "b"], &["x"]);
         let conclusion = decide(&hpa, (replicas, replicas), &all, reading.clone());
@@ -303,7 +303,7 @@ fn hot_pod_counts(#[case] aggregate: &str, #[case] replicas: Option<i32>, #[case
 }
 
 #[test]
-fn aggregate_of_utilizations_is_that_of_single_pods() {
+fn aggregate_is_computed_from_utilizations_of_single_pods() {
     let hpa = hpa(&resource("cpu", &utilization(50)), &[("aggregate", "max")]);
     let large = json!({ "requests": { "cpu": "4" } });
     let small = json!({ "requests": { "cpu": "333m" } });
@@ -361,7 +361,7 @@ fn rollout_of_an_external_average(#[case] rollout: &str, #[case] load: i64, #[ca
 }
 
 #[test]
-fn rollout_is_named_where_it_changed_the_answer() {
+fn rollout_is_explained_only_if_it_changed_the_proposal() {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
     let hpa = hpa(&external(&target), &[("rollout", "ignore-surge")]);
     let conclusion = decide(&hpa, (10, 15), &[], jobs(10_500));
@@ -435,7 +435,7 @@ fn activation_scales_up_from_zero_only_above_its_value(
         let text = sentence(&hpa, &conclusion);
         assert!(text.contains("activation: "), "{text}");
     }
-    // Above zero, it has no effect.
+    // Above zero replicas, the setting has no effect.
     let conclusion = decide(&hpa, (1, 1), &pods(&["a"], &[]), jobs(value));
     let without = value.max(0).unsigned_abs().div_ceil(1000);
     assert_eq!(u64::from(conclusion.scaled_to.unwrap_or(1).unsigned_abs()), without.max(1));

@@ -29,7 +29,7 @@ fn pods(names: &[&str]) -> Vec<Arc<Pod>> {
     names.iter().map(pod).collect()
 }
 
-/// A reconcile of 2 replicas, of which each serves 10 requests, beside a Job that serves 90.
+/// A reconcile of 2 replicas that serve 10 requests each, with a Job that serves 90.
 fn reconcile(
     selected: SelectedPods,
     settings: &Settings,
@@ -62,8 +62,8 @@ fn samples_of_other_pods_count_only_without_the_setting() {
     let all = SelectedPods::new(pods(&["job", "web-0", "web-1"]));
     let all = reconcile(all, &Settings::default(), History::default(), 0);
     assert_eq!(all.scaled_to, Some(4), "the reference counts the Job, limited to twice as many");
-    let own = SelectedPods::new(pods(&["web-0", "web-1"]));
-    assert_eq!(reconcile(own, &owned(), History::default(), 0).scaled_to, None);
+    let owned_pods = SelectedPods::new(pods(&["web-0", "web-1"]));
+    assert_eq!(reconcile(owned_pods, &owned(), History::default(), 0).scaled_to, None);
 }
 
 #[rstest]
@@ -95,7 +95,7 @@ fn explanation_says_whether_samples_of_other_pods_count(
 }
 
 #[test]
-fn unknown_owners_decide_nothing() {
+fn unknown_owners_block_decisions() {
     let error = Some("replicasets is forbidden".to_owned());
     let selected = SelectedPods { ownership_error: error, ..SelectedPods::default() };
     let conclusion = reconcile(selected, &owned(), History::default(), 0);
@@ -120,11 +120,11 @@ fn extra_pods_are_reported_after_a_rollout(#[case] minutes: i64, #[case] is_repo
 }
 
 #[test]
-fn interruption_starts_the_time_again() {
+fn interruption_restarts_the_time_until_the_report() {
     let all = || SelectedPods::new(pods(&["job", "web-0", "web-1"]));
-    let own = SelectedPods::new(pods(&["web-0", "web-1"]));
+    let owned_pods = SelectedPods::new(pods(&["web-0", "web-1"]));
     let first = reconcile(all(), &Settings::default(), History::default(), 0);
-    let second = reconcile(own, &Settings::default(), first.history, 9);
+    let second = reconcile(owned_pods, &Settings::default(), first.history, 9);
     let third = reconcile(all(), &Settings::default(), second.history, 12);
     assert!(third.status.condition(&ConditionType::SelectorMatchesExtraPods).is_none());
 }

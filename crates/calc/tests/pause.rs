@@ -80,7 +80,7 @@ fn pause_keeps_the_other_conditions() {
 }
 
 #[test]
-fn pause_applies_to_bounds_too() {
+fn pause_also_applies_to_bounds() {
     let scenario = Scenario::new(12, &[]).paused(Pause { up: false, down: true });
     let conclusion = scenario.reconcile(&hpa(json!({}), json!({})));
     assert_eq!((conclusion.scaled_to, conclusion.status.desired_replicas), (None, 10));

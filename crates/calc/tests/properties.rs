@@ -345,7 +345,7 @@ impl Scenario {
         resolved.settings
     }
 
-    /// What a reconcile with these settings does, other than explaining them.
+    /// The effect of a reconcile with these settings, without their explanation.
     fn effect_of(&self, settings: &Settings) -> String {
         let mut conclusion = self.reconcile_by(settings, self.api_pods(), Ok(()));
         conclusion.history.failing_metrics.clear();
@@ -453,7 +453,7 @@ proptest! {
     }
 
     #[test]
-    fn delay_of_zero_changes_nothing_above_zero(scenario in scenarios(1..4)) {
+    fn zero_after_affects_only_scaling_to_zero(scenario in scenarios(1..4)) {
         let mut settings = Settings::default();
         let without = scenario.reconcile(Ok(()));
         settings.zero_after = SignedDuration::from_hours(1);
@@ -477,7 +477,7 @@ proptest! {
     }
 
     #[test]
-    fn forecast_raises_the_answer_or_changes_nothing(
+    fn forecast_raises_the_replicas_or_changes_nothing(
         scenario in scenarios(1..4),
         loads in vec(option::of(0.0..60.0_f64), 4),
     ) {
@@ -515,7 +515,7 @@ proptest! {
     }
 
     #[test]
-    fn defaults_that_are_spelled_out_change_nothing(scenario in scenarios(1..4)) {
+    fn explicit_defaults_change_nothing(scenario in scenarios(1..4)) {
         let without = scenario.effect_of(&Settings::default());
         prop_assert_eq!(scenario.effect_of(&scenario.resolve(DEFAULTS)), without);
     }
@@ -528,7 +528,7 @@ proptest! {
         drawn.push(("fallback", &fallback));
         let settings = scenario.resolve(&drawn);
         let mut scenario = scenario;
-        // What can't be read now could not be read then.
+        // Metrics that can't be read now could not be read then.
         let earlier = scenario.reconcile_at(&settings, at(failed_for));
         scenario.history.failing_metrics = earlier.history.failing_metrics;
         let conclusion = scenario.reconcile_by(&settings, scenario.api_pods(), Ok(()));
@@ -560,7 +560,7 @@ proptest! {
     }
 
     #[test]
-    fn settings_depend_on_no_order_and_survive_json(
+    fn settings_do_not_depend_on_the_order_of_pods_and_round_trip(
         scenario in scenarios(1..4), drawn in settings(), by in any::<Index>()
     ) {
         let settings = scenario.resolve(&drawn);
@@ -590,7 +590,7 @@ proptest! {
     }
 
     #[test]
-    fn reported_change_changes_the_answer(scenario in scenarios(1..4)) {
+    fn reported_change_changes_the_replicas(scenario in scenarios(1..4)) {
         let inputs = scenario.inputs();
         let report = inputs.report();
         let answer = Inputs::answer;
@@ -601,14 +601,14 @@ proptest! {
             prop_assert_ne!(changed, now, "{:?}", change);
             let Trigger::Metric { metric, direction, value, now: value_now, utilization } =
                 change.trigger.clone() else { continue };
-            // The value is the nearest one: a step back to the present value, the answer is not
-            // yet in that direction.
+            // The value is the nearest one: one step closer to the current value, the replicas
+            // don't change in that direction.
             let step = if direction == Direction::Up { -1 } else { 1 };
             let value = MilliValue::from_milli(value.as_milli() + step);
             let before = Trigger::Metric { metric, direction, value, now: value_now, utilization };
             let before = answer(&before.apply(&inputs));
             let is_far = if direction == Direction::Up { before <= now } else { before >= now };
-            // The average is truncated, so that the answer may change at the present value.
+            // The average is truncated, so the replicas may change at the current value.
             let is_at_now = direction == Direction::Down && value > value_now;
             prop_assert!(is_far || is_at_now, "{:?}: {} before", change, before);
         }
@@ -689,7 +689,7 @@ proptest! {
 
     #[test]
     fn more_load_never_means_fewer_replicas(
-        mut scenario in scenarios(1..2), more in vec(0..2000_i64, 12), all_ready in any::<bool>()
+        mut scenario in scenarios(1..2), added in vec(0..2000_i64, 12), all_ready in any::<bool>()
     ) {
         scenario.readable = vec![true; 4];
         if all_ready {
@@ -704,9 +704,9 @@ proptest! {
         let before = scenario.reconcile(Ok(()));
         prop_assume!(is_monotonic(&scenario, &before));
         let mut busier = scenario.clone();
-        busier.value += more[0] * 10;
-        for (pod, more) in busier.pods.iter_mut().zip(more) {
-            pod.sample = pod.sample.map(|value| value + more);
+        busier.value += added[0] * 10;
+        for (pod, added) in busier.pods.iter_mut().zip(added) {
+            pod.sample = pod.sample.map(|value| value + added);
         }
         let after = busier.reconcile(Ok(()));
         prop_assert!(

@@ -1,5 +1,5 @@
-//! Rollouts under `rollout=ignore-surge`: the metrics alone never ask for more replicas than before,
-//! as long as the whole load stays the same.
+//! Rollouts under `rollout=ignore-surge`: the metrics alone never ask for more replicas than
+//! before, as long as the whole load stays the same.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn hpa(kind: Kind, rollout: &str) -> HorizontalPodAutoscaler {
 struct Moment {
     /// Pods that serve the load and are measured.
     ready: i32,
-    /// Pods that serve it, but are not measured.
+    /// Pods that serve the load, but are not measured.
     missing: i32,
     unready: i32,
 }
@@ -158,7 +158,7 @@ proptest! {
             current = reconcile(&hpa, kind, current, load, counts(moment, replicas));
             prop_assert!(current <= replicas, "{} of {}: {:?}", current, replicas, moment);
         }
-        // Of the whole load, the value is exact, so that the rollout ends where it began.
+        // The value of the whole load is exact, so the rollout ends with the initial replicas.
         if matches!(kind, Kind::External | Kind::Object) {
             prop_assert_eq!(current, replicas);
         }
@@ -187,7 +187,7 @@ proptest! {
         let pods = replicas + replicas * surge / 100;
         let load = i64::from(pods) * TARGET * 3 / 2;
         prop_assert!(reconcile(&hpa, kind, replicas, load, [pods, 0, 0]) > replicas);
-        // The surge doesn't change the answer, but that a utilization is a whole percentage.
+        // The surge changes the replicas only by the rounding of utilizations to whole percentages.
         let expected = reconcile(&hpa, kind, replicas, load, [replicas, 0, 0]);
         let actual = reconcile(&hpa, kind, replicas, load, [pods, 0, 0]);
         prop_assert!(actual.abs_diff(expected) <= 1 + expected.unsigned_abs() / 25);
@@ -195,7 +195,7 @@ proptest! {
 }
 
 #[test]
-fn without_the_setting_a_rollout_ratchets() {
+fn rollout_ratchets_replicas_up_without_the_setting() {
     let kind = Kind::External;
     let after = |rollout, pods| reconcile(&hpa(kind, rollout), kind, 10, 15_000, pods);
     assert_eq!(after("count-surge", [15, 0, 0]), 15);

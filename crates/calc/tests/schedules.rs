@@ -1,4 +1,4 @@
-//! Metrics of scaling schedules have no tolerance, if the settings say so.
+//! Metrics of scaling schedules have no tolerance with [`Settings::with_exact_schedules`].
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::json;
 
-/// What 20 replicas are scaled to if an object has the value 21 and the target is 1.
+/// The replicas that 20 replicas are scaled to, if an object has the value 21. The target is an
+/// average of 1, or a value of 20.
 fn scaled_to(settings: &Settings, api_version: &str, kind: &str, target: &str) -> Option<i32> {
     let field = if target == "AverageValue" { "averageValue" } else { "value" };
     let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({

@@ -16,7 +16,7 @@ use common::{conditions, events, external, hpa};
 
 const START: &str = "2026-01-05T12:00:00Z";
 
-/// An autoscaler that is reconciled at any times. Its scale is what it wrote last.
+/// An autoscaler that is reconciled at given times. Its scale is the one that it wrote last.
 struct Run {
     hpa: HorizontalPodAutoscaler,
     settings: Settings,
@@ -52,7 +52,7 @@ impl Run {
         assert_eq!(self.set_annotations(annotations), []);
     }
 
-    /// Replaces the annotations. Returns what is wrong with them.
+    /// Replaces the annotations. Returns their problems.
     fn set_annotations(&mut self, annotations: Value) -> Vec<SettingProblem> {
         self.hpa.metadata.annotations = annotations
             .as_object()
@@ -221,7 +221,7 @@ fn report_has_the_effective_bounds_and_their_next_change() {
     assert_eq!(text.matches("\n  bounds: ").count(), 1, "{text}");
 }
 
-/// Like [`Run::new`], from zero replicas, with `zero-after` of one minute.
+/// Like [`Run::new`], with a `minReplicas` of 0 and a `zero-after` of one minute.
 fn slow_to_zero(replicas: i32) -> Run {
     let spec = json!({ "minReplicas": 0 });
     Run::with_spec(replicas, spec, json!({ "zero-after": "1m" }))
@@ -330,7 +330,7 @@ fn fallback_applies_after_the_failure_duration(
 }
 
 #[test]
-fn fallback_is_reported_once_each_way_and_the_metric_still_counts_as_failed() {
+fn start_and_end_of_a_fallback_are_each_reported_once() {
     let mut run = Run::new(8, fallback(5, "static"));
     run.reconcile(0, &[None]);
     let started = run.reconcile(60, &[None]);
@@ -417,7 +417,7 @@ fn changed_metric_does_not_inherit_a_failure() {
 }
 
 #[test]
-fn another_target_keeps_the_failure() {
+fn changed_target_does_not_end_the_failure() {
     let mut run = Run::new(8, fallback(5, "static"));
     run.reconcile(0, &[None]);
     let target = &mut run.hpa.spec.metrics[0].external.as_mut().unwrap().target;
@@ -464,13 +464,13 @@ fn fallback_scales_from_zero() {
     let mut run = Run::with_spec(3, spec, fallback(5, "static"));
     assert_eq!(run.replicas_at(0, Some(0)), 0);
     run.reconcile(15, &[None]);
-    // As the policies allow.
+    // The policies limit the first step.
     assert_eq!(run.replicas_at(75, None), 4);
     assert_eq!(run.replicas_at(90, None), 5);
 }
 
 #[test]
-fn without_a_history_the_status_says_that_the_fallback_is_active() {
+fn status_restores_an_active_fallback_without_a_history() {
     let mut run = Run::new(8, fallback(5, "static"));
     run.reconcile(0, &[None]);
     run.reconcile(60, &[None]);

@@ -108,8 +108,8 @@ fn zero_from_negative_replicas_is_not_marked() {
     assert!(conditions(&conclusion).contains(&NOT_TO_ZERO.to_owned()));
 }
 
-/// If `minReplicas` is above zero, metrics of pods are queried at zero replicas too, though there
-/// are no pods that could have samples.
+/// If `minReplicas` is above zero, metrics of pods are also queried at zero replicas, although
+/// there are no pods that could have samples.
 #[test]
 fn raised_minimum_queries_pod_metrics_at_zero() {
     let hpa = zero(json!({ "minReplicas": 2, "metrics": [cpu()] }), Some("True"));
@@ -141,8 +141,8 @@ fn strict_mode_clears_scaled_to_zero_once_there_are_replicas(
 #[rstest]
 #[case::reference(false, &[None], None)]
 #[case::strict(true, &[None], Some(2))]
-#[case::strict_metrics_say_more(true, &[Some(3)], Some(3))]
-#[case::strict_no_metric_fits(true, &[], Some(2))]
+#[case::strict_metrics_propose_more(true, &[Some(3)], Some(3))]
+#[case::strict_without_a_usable_metric(true, &[], Some(2))]
 fn strict_mode_applies_raised_minimum_without_metrics(
     #[case] strict: bool,
     #[case] read: &[Option<i64>],
@@ -160,7 +160,7 @@ fn strict_mode_applies_raised_minimum_without_metrics(
         let rescaled = "Normal SuccessfulRescale: New size: 2; reason: Current number of replicas \
             below Spec.MinReplicas";
         assert_eq!(events.last().map(String::as_str), Some(rescaled));
-        // The failure of the metrics is reported too.
+        // The failure of the metrics is also reported.
         assert!(error(&conclusion).is_some());
         assert!(conditions(&conclusion).iter().any(|one| one.starts_with("ScalingActive=False")));
     }

@@ -14,7 +14,7 @@ open_enum! {
         /// Whether the fallback of a metric is active (KEP-5679). The reference has no such
         /// condition.
         ExternalMetricFallbackActive = "ExternalMetricFallbackActive",
-        /// Whether forecasts of the load have proved themselves (see
+        /// Whether forecasts of the load would have helped in the past (see
         /// [`MetricForecast`](crate::MetricForecast)). The reference has no such condition.
         ForecastActive = "ForecastActive",
         /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
@@ -49,7 +49,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// The reason of a condition: those of the reference controller, and those of this project.
+    /// The reason of a condition, from the reference controller or from this project.
     ConditionReason {
         /// Several autoscalers select the same pods.
         AmbiguousSelector = "AmbiguousSelector",
@@ -61,7 +61,7 @@ open_enum! {
         FailedGetExternalMetric = "FailedGetExternalMetric",
         /// An Object metric could not be read or computed.
         FailedGetObjectMetric = "FailedGetObjectMetric",
-        /// It is unknown which pods the target owns. The reference has no such reason.
+        /// The pods that the target owns can't be determined. The reference has no such reason.
         FailedGetOwners = "FailedGetOwners",
         /// A Pods metric could not be read or computed.
         FailedGetPodsMetric = "FailedGetPodsMetric",
@@ -81,23 +81,26 @@ open_enum! {
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
         InvalidSelector = "InvalidSelector",
-        /// Annotations or fields of the autoscaler are ignored or not used as written. The reference
-        /// has no such reason.
+        /// Annotations or fields of the autoscaler are ignored or not used as written. The
+        /// reference has no such reason.
         InvalidSettings = "InvalidSettings",
         /// Pods lack the request or limit that a utilization is a percentage of, and are left out.
         /// The reference has no such reason.
         MissingRequests = "MissingRequests",
         /// Forecasts would not have helped. The reference has no such reason.
         NoBenefit = "NoBenefit",
-        /// The time of day doesn't say what the load does next. The reference has no such reason.
+        /// The load doesn't depend on the time of day or the day of the week. The reference has no
+        /// such reason.
         NoSeason = "NoSeason",
-        /// Too little of the load's past is known for forecasts. The reference has no such reason.
+        /// The load's history is too short or incomplete for forecasts. The reference has no such
+        /// reason.
         NotEnoughHistory = "NotEnoughHistory",
         /// The autoscaler did not scale the workload to zero.
         NotScaledToZero = "NotScaledToZero",
         /// An annotation pauses scaling. The reference has no such reason.
         PausedByAnnotation = "PausedByAnnotation",
-        /// The selector matches pods that the target doesn't count. The reference has no such reason.
+        /// The selector matches pods that the target doesn't count. The reference has no such
+        /// reason.
         PodsOfOthers = "PodsOfOthers",
         /// Stabilization did not change the proposal.
         ReadyForNewScale = "ReadyForNewScale",
@@ -113,8 +116,8 @@ open_enum! {
         ScaledToZero = "ScaledToZero",
         /// The target is at zero replicas, and the autoscaler did not scale it there.
         ScalingDisabled = "ScalingDisabled",
-        /// Annotations or fields of the autoscaler set what the flags don't. The reference has no
-        /// such reason.
+        /// Annotations or fields of the autoscaler override the controller's settings. The
+        /// reference has no such reason.
         SetOnAutoscaler = "SetOnAutoscaler",
         /// The load's past can't be read. The reference has no such reason.
         SourceFailed = "SourceFailed",

@@ -32,7 +32,7 @@ open_enum! {
 }
 
 impl MetricSourceType {
-    /// The member of [`MetricSpec`] that the type names: its name with a small first letter.
+    /// The member of [`MetricSpec`] that the type names: its name with a lowercase first letter.
     pub fn member(&self) -> String {
         let name = self.as_str();
         let first = name.get(..1).unwrap_or_default().to_ascii_lowercase();

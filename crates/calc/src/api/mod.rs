@@ -1,9 +1,9 @@
 //! The API types that a decision reads and writes: the HorizontalPodAutoscaler of autoscaling/v2,
 //! and the needed parts of Pod and Scale.
 //!
-//! They deserialize from and serialize to the JSON of the API without losing data. Fields of newer API versions are kept in
-//! the `unknown` map of their struct, unknown values of an enumeration in its `Other` variant, and
-//! both are written back unchanged.
+//! They deserialize from the JSON of the API and serialize to it without losing data. Fields of
+//! newer API versions are kept in the `unknown` map of their struct, unknown values of an
+//! enumeration in its `Other` variant, and both are written back unchanged.
 
 mod behavior;
 mod condition;

@@ -54,7 +54,7 @@ pub struct ReadyCondition {
     pub last_transition_time: Timestamp,
 }
 
-/// The name of a resource. CPU and memory have rules of their own.
+/// The name of a resource. CPU and memory have separate rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResourceName {
@@ -93,7 +93,7 @@ impl std::fmt::Display for ResourceName {
     }
 }
 
-/// How much of one resource is requested, or how much the limit is.
+/// The request or limit of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceAmount {
     /// The resource.
@@ -129,10 +129,10 @@ pub struct ResourceAmounts {
 /// The requests and limits of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodResources {
-    /// Those of the pod's spec.
+    /// The requests and limits of the pod's spec.
     pub spec: ResourceAmounts,
-    /// Those that the kubelet has applied, if they differ, as during an in-place resize (KEP-1287,
-    /// KEP-5419).
+    /// The requests and limits that the kubelet has applied, if they differ, as during an in-place
+    /// resize (KEP-1287, KEP-5419).
     pub actual: Option<Box<ResourceAmounts>>,
 }
 
@@ -211,8 +211,8 @@ struct Resources {
     limits: BTreeMap<String, Amount>,
 }
 
-/// The amount of a request or limit, or `None` if its text is too long. Other invalid texts fail, because
-/// the API server doesn't store them.
+/// The amount of a request or limit, or `None` if its text is too long. Decoding other invalid
+/// texts fails, because the API server doesn't store them.
 #[derive(Clone, Debug)]
 struct Amount(Option<Quantity>);
 
@@ -298,15 +298,15 @@ impl Pod {
         !self.terminating && !matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded)
     }
 
-    /// Whether the pod is running and ready, which is how `value` targets count pods. Terminating
-    /// pods are counted too.
+    /// Whether the pod is running and ready. `value` targets count such pods, including terminating
+    /// ones.
     pub fn is_running_and_ready(&self) -> bool {
         self.phase == PodPhase::Running
             && self.ready.is_some_and(|ready| ready.status == Some(true))
     }
 }
 
-/// Go's zero time, 0001-01-01, which absent times compare as.
+/// Go's zero time, 0001-01-01. Absent times compare like it.
 pub(crate) const GO_ZERO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 impl From<&PodCondition> for ReadyCondition {
@@ -376,8 +376,9 @@ impl PodResources {
     }
 }
 
-/// The spec with the requests and limits that the status reports, if they differ. The kubelet
-/// reports those that it has applied. Resources that it doesn't report are those of the spec.
+/// The spec with the applied requests and limits, which the kubelet reports in the status. A
+/// resource that isn't reported keeps its amount of the spec. `None` if the reported amounts don't
+/// differ.
 fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
     let statuses = status.container_statuses.iter().chain(&status.init_container_statuses);
     let reported: BTreeMap<&str, &Resources> =
@@ -389,7 +390,8 @@ fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
     };
     // The kubelet reports pod-level resources only if the spec has some.
     let pod_level = spec.resources.as_ref().zip(status.resources.as_ref());
-    let is_pod_resized = pod_level.is_some_and(|(own, reported)| reported.differ_from(Some(own)));
+    let is_pod_resized =
+        pod_level.is_some_and(|(specified, reported)| reported.differ_from(Some(specified)));
     if !is_pod_resized && !containers().any(is_resized) {
         return None;
     }
@@ -399,18 +401,18 @@ fn actual_spec(spec: &PodSpec, status: &PodStatus) -> Option<PodSpec> {
             container.resources.get_or_insert_default().overlay(reported);
         }
     }
-    if let Some((own, reported)) = actual.resources.as_mut().zip(status.resources.as_ref()) {
-        own.overlay(reported);
+    if let Some((specified, reported)) = actual.resources.as_mut().zip(status.resources.as_ref()) {
+        specified.overlay(reported);
     }
     Some(actual)
 }
 
 impl Resources {
     fn differ_from(&self, spec: Option<&Self>) -> bool {
-        let differ = |reported: &BTreeMap<String, Amount>, own: Option<&BTreeMap<_, Amount>>| {
+        let differ = |reported: &BTreeMap<String, Amount>, spec: Option<&BTreeMap<_, Amount>>| {
             reported.iter().any(|(resource, amount)| {
-                let own = own.and_then(|own| own.get(resource));
-                own.is_none_or(|own| own.nano_value() != amount.nano_value())
+                let specified = spec.and_then(|amounts| amounts.get(resource));
+                specified.is_none_or(|specified| specified.nano_value() != amount.nano_value())
             })
         };
         differ(&self.requests, spec.map(|spec| &spec.requests))
@@ -423,8 +425,8 @@ impl Resources {
     }
 }
 
-/// Amounts by resource in nano-units, the smallest unit of a quantity. `None` if one that counts is
-/// unreadable.
+/// Amounts by resource in nano-units, the smallest unit of a quantity. `None` if an amount that
+/// counts can't be read.
 type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
@@ -434,16 +436,16 @@ fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceAmount]>> {
     let pod_level = &spec.resources.as_ref()?.requests;
     let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
     let mut effective = container_sum(spec);
-    let mut any = false;
+    let mut has_requests = false;
     for (resource, amount) in pod_level {
         effective.insert(resource, amount.nano_value());
-        any = true;
+        has_requests = true;
     }
     let requests = effective.into_iter().map(|(resource, nanos)| ResourceAmount {
         resource: resource.into(),
         amount: nanos.map(milli_from_nano),
     });
-    any.then(|| requests.collect())
+    has_requests.then(|| requests.collect())
 }
 
 fn is_pod_level_resource(resource: &str) -> bool {
@@ -455,7 +457,7 @@ fn container_sum(spec: &PodSpec) -> Amounts<'_> {
     for container in &spec.containers {
         add(&mut sum, container);
     }
-    // While an init container runs, the sidecars before it run too.
+    // While an init container runs, the sidecars before it also run.
     let mut sidecars = Amounts::new();
     let mut at_init = Amounts::new();
     for container in &spec.init_containers {

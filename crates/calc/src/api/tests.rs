@@ -229,13 +229,13 @@ fn pod_is_running_and_ready_by_phase_and_condition(
     ]),
     5000
 )]
-fn effective_pod_level_requests(#[case] own: Value, #[case] init: Value, #[case] milli: i64) {
+fn effective_pod_level_requests(#[case] pod_level: Value, #[case] init: Value, #[case] milli: i64) {
     let containers = json!([
         { "resources": { "requests": { "cpu": "1" } } },
         { "resources": { "requests": { "cpu": "1" } } },
     ]);
     let spec = json!({
-        "resources": { "requests": own },
+        "resources": { "requests": pod_level },
         "containers": containers,
         "initContainers": init,
     });
@@ -251,7 +251,7 @@ fn extended_resources_have_no_pod_level_requests() {
     assert_eq!(pod.resources.spec.pod_level_requests, None);
 }
 
-/// The amounts of CPU that a container requests and may use at most, in milli-units.
+/// The CPU request and the CPU limit of a container, in milli-units.
 fn cpu_of(amounts: &ResourceAmounts, container: &str) -> (Option<i64>, Option<i64>) {
     let container = amounts.containers.iter().find(|one| &*one.name == container).unwrap();
     let cpu = |all: &[ResourceAmount]| {
@@ -276,7 +276,7 @@ fn resized(spec: Value, status: Value) -> Pod {
 #[case::other_container(json!({ "containerStatuses": [{ "name": "debug", "resources":
     { "requests": { "cpu": "7" } } }] }))]
 #[case::pod_level_without_any_in_the_spec(json!({ "resources": { "requests": { "cpu": "7" } } }))]
-fn applied_resources_like_those_of_the_spec_take_no_memory(#[case] status: Value) {
+fn applied_resources_equal_to_the_spec_are_not_stored(#[case] status: Value) {
     let resources = json!({ "requests": { "cpu": "1" }, "limits": { "cpu": "2" } });
     let spec = json!({ "containers": [{ "name": "app", "resources": resources }] });
     let pod = resized(spec, status);
@@ -311,8 +311,8 @@ fn applied_resources_are_those_that_the_kubelet_reports() {
 
 #[test]
 fn applied_pod_level_resources_are_reported_for_the_pod() {
-    let own = json!({ "requests": { "cpu": "4" }, "limits": { "cpu": "8" } });
-    let spec = json!({ "resources": own, "containers": [{ "name": "app" }] });
+    let pod_level = json!({ "requests": { "cpu": "4" }, "limits": { "cpu": "8" } });
+    let spec = json!({ "resources": pod_level, "containers": [{ "name": "app" }] });
     let status = json!({ "resources": { "requests": { "cpu": "2" }, "limits": { "cpu": "6" } } });
     let pod = resized(spec, status);
     let amounts = |all: &ResourceAmounts| {

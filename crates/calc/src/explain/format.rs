@@ -1,4 +1,4 @@
-//! Numbers, times and foreign texts for people.
+//! Formats numbers and times, and escapes texts from the cluster.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -35,8 +35,8 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> Strin
     format!("{count} {noun}{plural}")
 }
 
-/// Escapes the control characters and line separators of a text. Names and messages of a cluster may
-/// have any, and must not look like a line of their reader's program.
+/// Escapes the control characters and line separators of a text. Names and messages from a cluster
+/// may have any, and must not be mistaken for a line of the program that prints them.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let is_escaped = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     if !text.contains(is_escaped) {

@@ -1,4 +1,4 @@
-//! The value of a metric beside its target.
+//! The value and the target of a metric, as text.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Measurement {
                     metric: metric_name(spec),
                     current,
                     target,
-                    unit: of(metric.utilization_of),
+                    unit: utilization_unit(metric.utilization_of),
                 });
             }
         };
@@ -61,7 +61,7 @@ impl Measurement {
         let is_utilization = spec_target.is_some_and(is_utilization);
         let is_average = spec_target.is_some_and(|target| target.average_value.is_some());
         let unit = match (is_utilization, is_average && has_pods) {
-            (true, _) => of(utilization_of),
+            (true, _) => utilization_unit(utilization_of),
             (false, true) => " per pod",
             (false, false) => "",
         };
@@ -76,7 +76,7 @@ impl Measurement {
 }
 
 /// The unit of a utilization.
-fn of(utilization_of: UtilizationOf) -> &'static str {
+fn utilization_unit(utilization_of: UtilizationOf) -> &'static str {
     match utilization_of {
         UtilizationOf::Requests => " of requests",
         UtilizationOf::Limits => " of limits",
@@ -131,8 +131,8 @@ fn quantity(value: MilliValue) -> String {
     number(value.as_f64())
 }
 
-/// Bytes in mebibytes or, if smaller, in kibibytes. Below 1Ki as kubectl prints a quantity, which
-/// loses nothing: the value may be another than bytes, such as a ratio.
+/// Formats bytes in mebibytes or, if smaller, in kibibytes. A value below 1Ki is printed exactly,
+/// as by kubectl, because it may not be in bytes: it may be a ratio.
 pub(crate) fn bytes(value: MilliValue) -> String {
     const KIBI: f64 = 1024.0;
     let bytes = value.as_f64();

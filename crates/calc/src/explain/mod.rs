@@ -23,8 +23,8 @@ use crate::{
 };
 pub(crate) use measurement::bytes;
 
-/// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
-/// in one line; [`Explanation::sentence`] prints what matters most.
+/// The explanation of a decision, from the metrics to the desired replicas. `Display` prints
+/// everything in one line; [`Explanation::sentence`] prints the main reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -52,14 +52,14 @@ pub struct Explanation {
     /// The pods that the selector matches, if they are more than the target has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_pods: Option<ExtraPods>,
-    /// What settings of the autoscaler changed in the decision, other than in single metrics.
+    /// The effects of the autoscaler's settings, other than on single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
     /// The decision in a few words.
     pub summary: Summary,
 }
 
-/// The number of pods of a selector that matches those of others.
+/// The pod counts of a selector that also matches pods of other owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtraPods {
@@ -70,7 +70,7 @@ pub struct ExtraPods {
 }
 
 impl ExtraPods {
-    /// The pods of a selector, if they are more than those of the target.
+    /// Counts the active pods of a selector. `None` unless they are more than the target has.
     pub(crate) fn new(pods: &[Arc<Pod>], scale: &Scale) -> Option<Self> {
         let matched = pods.iter().filter(|pod| pod.is_active()).count();
         let of_target = usize::try_from(scale.spec_replicas.max(scale.status_replicas)).ok()?;
@@ -86,13 +86,13 @@ impl fmt::Display for ExtraPods {
     }
 }
 
-/// What a setting of the autoscaler changed in a decision (see [`crate::settings`]).
+/// The effect of a setting of the autoscaler on a decision (see [`crate::settings`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingEffect {
     /// The setting's name, as in the table [`SETTINGS`](crate::settings::SETTINGS).
     pub setting: &'static str,
-    /// What it changed.
+    /// The effect in words.
     pub text: String,
 }
 
@@ -106,8 +106,8 @@ impl fmt::Display for SettingEffect {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Summary {
-    /// The scale stays: the proposal is the current replicas, or it is after stabilization, rate
-    /// limits and bounds.
+    /// The scale stays: the proposal equals the current replicas, at the latest after
+    /// stabilization, rate limits and bounds.
     #[default]
     NoChange,
     /// The scale has to be written, for this reason, which the event repeats.
@@ -131,7 +131,7 @@ pub struct MetricExplanation {
     pub usage: Option<MilliValue>,
     /// The measured usage in percent of the requests or limits, for utilization targets.
     pub utilization: Option<i32>,
-    /// What the utilization is a percentage of.
+    /// The base of the utilization: requests or limits.
     #[serde(skip_serializing_if = "UtilizationOf::is_default")]
     pub utilization_of: UtilizationOf,
     /// The target.
@@ -155,12 +155,12 @@ pub struct MetricExplanation {
     /// The whole value of a metric with an average by replica.
     #[serde(rename = "totalMilli")]
     pub total: Option<MilliValue>,
-    /// Why the metric has no proposal: the cause, without the texts that the reference puts before
-    /// it in conditions and events.
+    /// The cause of a missing proposal, without the texts that the reference puts before it in
+    /// conditions and events.
     pub error: Option<String>,
     /// The kind of the error.
     pub failure: Option<MetricFailure>,
-    /// What settings changed for the metric.
+    /// The effects of settings on the metric.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
     /// The forecast of the metric's load, if there is one.
@@ -179,13 +179,13 @@ pub struct ForecastExplanation {
     /// The forecast.
     #[serde(flatten)]
     pub forecast: LoadForecast,
-    /// What the forecast load asks for.
+    /// The replicas for the forecast load.
     pub proposed_replicas: i32,
-    /// Whether it counts, or is only reported.
+    /// Whether the forecast counts, or is only reported.
     pub counts: bool,
 }
 
-/// What kind of failure leaves a metric without a proposal.
+/// The kind of failure that leaves a metric without a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -225,7 +225,7 @@ impl Explanation {
         self.metrics.iter().any(|metric| metric.error.is_some())
     }
 
-    /// Prints a cause with all metrics that it makes fail, at the first one.
+    /// Prints a cause once, with all metrics that failed because of it, at the first of them.
     fn print_failure(&self, f: &mut fmt::Formatter<'_>, index: usize, cause: &str) -> fmt::Result {
         let has_cause = |metric: &&MetricExplanation| metric.error.as_deref() == Some(cause);
         if self.metrics.iter().take(index).any(|metric| has_cause(&metric)) {
@@ -241,8 +241,8 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.summary {
             Summary::NoChange => write!(f, "keep {}", self.current_replicas)?,
-            // The metrics and limits below say why. The event's reason compares the proposal with
-            // the current replicas, and may contradict what stabilization made of it.
+            // The metrics and limits below explain the change. The event's reason compares the
+            // proposal with the current replicas, and may contradict stabilization.
             Summary::Rescale(_) if self.winner.is_some() => {
                 write!(f, "{} -> {}", self.current_replicas, self.desired_replicas)?;
             }

@@ -13,7 +13,7 @@ use crate::{
     settings::Bounds,
 };
 
-/// What determined the desired replicas.
+/// The main cause of the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub enum Reason {
 }
 
 impl Explanation {
-    /// What determined the desired replicas.
+    /// The main cause of the desired replicas.
     pub fn reason(&self) -> Reason {
         match (&self.summary, &self.limited_by, &self.stabilized_by) {
             (Summary::Failed(_), ..) => Reason::Failed,
@@ -51,8 +51,8 @@ impl Explanation {
         }
     }
 
-    /// The decision in one sentence: the metric with the largest proposal beside its target, then
-    /// the limit. If no metric decided, why the replicas change, or why they can't be decided.
+    /// The decision in one sentence: the metric with the largest proposal and its target, then the
+    /// limit. If no metric decided, the reason of the change or the error.
     ///
     /// `hpa` is the autoscaler that was decided on.
     pub fn sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
@@ -86,8 +86,9 @@ impl Explanation {
         parts.chain(effects).collect::<Vec<_>>().join("; ")
     }
 
-    /// The pods that the ratio was multiplied by, if they are more than those of the target: then the
-    /// metrics may ask for more replicas although the usage is below the target.
+    /// The numbers of matched pods and of the target's pods, if the ratio was multiplied by more
+    /// pods than the target has. The metrics may then propose more replicas although the usage is
+    /// below the target.
     fn counted_pods(&self) -> Option<String> {
         let winner = self.winner.and_then(|index| self.metrics.get(index))?;
         let extra = self.extra_pods?;
@@ -96,8 +97,8 @@ impl Explanation {
         (is_multiplied && is_counted).then(|| extra.to_string())
     }
 
-    /// What settings changed in the decision: of each setting the first effect, those on the metric
-    /// with the largest proposal before those on others.
+    /// The first effect of each setting. Effects on the metric with the largest proposal are before
+    /// those on other metrics.
     fn main_effects(&self) -> impl Iterator<Item = &SettingEffect> {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let of_metrics = winner.into_iter().chain(&self.metrics).flat_map(|metric| &metric.effects);
@@ -133,8 +134,8 @@ impl Explanation {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// The limit that changed the proposal, or why the proposal is the current replicas although
-    /// usage and target differ.
+    /// The limit that changed the proposal, or the rule by which the proposal is the current
+    /// replicas although usage and target differ.
     pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
@@ -174,8 +175,8 @@ impl Explanation {
     }
 }
 
-/// The ratio that decided, if pods without a sample that counts made it another one than that of
-/// the measured value.
+/// The ratio that decided, if it differs from the measured ratio because unready or missing pods
+/// were included.
 fn rebalanced(metric: &MetricExplanation) -> Option<String> {
     let (ratio, measured, pods) = (metric.rebalanced_ratio?, metric.ratio?, metric.pods?);
     let is_up = measured > 1.0;
@@ -200,7 +201,7 @@ fn rebalanced(metric: &MetricExplanation) -> Option<String> {
     })
 }
 
-/// Why the metrics ask for the current replicas.
+/// Explains why the metrics ask for the current replicas.
 fn rule(winner: &MetricExplanation, replicas: i32) -> String {
     match winner.rule {
         Some(Rule::WithinTolerance) => "within tolerance".to_owned(),
@@ -304,7 +305,7 @@ mod tests {
         None,
         "; stabilization holds 4, metrics ask for 8"
     )]
-    fn limit_is_named_with_what_metrics_ask_for(
+    fn sentence_has_the_limit_and_the_proposal(
         #[case] mut explanation: Explanation,
         #[case] stabilized_by: Option<ConditionReason>,
         #[case] limited_by: Option<ConditionReason>,

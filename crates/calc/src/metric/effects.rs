@@ -1,4 +1,4 @@
-//! What settings changed in the proposal of a metric, in words.
+//! The effects of settings on the proposal of a metric, in words.
 
 use super::Context;
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 /// The name of the setting that leaves pods out.
 pub(crate) const MISSING_REQUESTS: &str = "missing-requests";
 
-/// What settings changed in an average over pods. `resource` is that of a utilization target,
-/// `too_old` the number of samples that don't count.
+/// The effects of settings on an average over pods. `resource` is the resource of a utilization
+/// target, and `too_old` is the number of samples that don't count.
 pub(super) fn of_average(
     average: &PodAverage,
     too_old: usize,
@@ -53,18 +53,18 @@ pub(super) fn of_average(
 }
 
 fn skipped(skipped: &SkippedPods, of: &str, resource: &str) -> String {
-    let more = match skipped.count - skipped.names.len() {
+    let rest = match skipped.count - skipped.names.len() {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        count => format!(" and {count} more"),
     };
     format!(
-        "{} without {of} of {resource} left out: {}{more}",
+        "{} without {of} of {resource} left out: {}{rest}",
         counted(skipped.count, "pod"),
         skipped.names.join(", ")
     )
 }
 
-/// The effect of ignoring the surge, if the proposal is another one with it.
+/// The effect of ignoring the surge, if the surge would change the proposal.
 pub(super) fn surge(proposal: &Proposal, with_surge: Option<i32>) -> Option<SettingEffect> {
     let with_surge = with_surge.filter(|with_surge| *with_surge != proposal.replicas)?;
     let text =

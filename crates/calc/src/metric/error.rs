@@ -1,4 +1,5 @@
-//! Why a metric gives no proposal. All texts are those of the reference controller.
+//! Errors of metrics without a proposal. Where the reference controller has an error, the text is
+//! the same.
 
 use jiff::SignedDuration;
 
@@ -62,7 +63,7 @@ fn coarse(duration: SignedDuration) -> String {
     duration_text(SignedDuration::from_secs(seconds - seconds % unit))
 }
 
-/// Why evaluating a metric failed.
+/// An error of the evaluation of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum EvaluateError {
     #[error(transparent)]
@@ -78,7 +79,7 @@ pub(super) enum EvaluateError {
 }
 
 impl EvaluateError {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub(super) fn kind(&self) -> MetricFailure {
         match self {
             Self::Spec(_) => MetricFailure::InvalidSpec,
@@ -117,7 +118,7 @@ impl EvaluateError {
         }
     }
 
-    /// Adds what was read to an error. `metric` is called only then.
+    /// Adds the name of the metric to an error. `metric` is called only if there is an error.
     pub(super) fn reading(metric: impl FnOnce() -> String) -> impl FnOnce(ReadingError) -> Self {
         |error| Self::Reading { metric: metric(), error }
     }

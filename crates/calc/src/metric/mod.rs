@@ -180,8 +180,8 @@ impl Source<'_> {
     }
 
     /// The text after [`Source::prefix`] if the metric could not be read or computed. The reference
-    /// parses the selector of an External metric later than those of other metrics, so that only
-    /// its errors have the prefix.
+    /// parses the selector of an External metric later than those of other metrics, so only
+    /// errors of its selector have the prefix.
     fn read_prefix(&self, is_selector_error: bool) -> String {
         match self {
             Self::Object(source) if is_object_average(&source.target) && !is_selector_error => {
@@ -270,8 +270,8 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The target for an `averageValue` by replica. If the surge is ignored, the replicas are the
-    /// desired ones: the value is that of the whole load, however many pods share it.
+    /// The target for an `averageValue` by replica. If the surge is ignored, the replicas are
+    /// `spec.replicas`: the value measures the whole load, regardless of the number of pods.
     fn average_by_replica_target(&self, target: MilliValue, rollout: Rollout) -> ValueTarget {
         let replicas = match rollout {
             Rollout::CountSurge => self.scale.status_replicas,
@@ -280,7 +280,7 @@ impl Context<'_> {
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 
-    /// The proposal of an average by replica, without what the surge adds to it if that is ignored.
+    /// The proposal of an average by replica, without the effect of the surge if it is ignored.
     fn without_surge(
         &self,
         proposal: Proposal,

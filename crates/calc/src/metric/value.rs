@@ -62,7 +62,7 @@ pub(super) fn object(
     Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status, effects })
 }
 
-/// The proposal of a value by the autoscaler's settings, and what they changed.
+/// The proposal of a value under the autoscaler's settings, and the effects of the settings.
 fn propose(
     context: &Context<'_>,
     calculate: impl Fn(Rollout) -> Result<Proposal, CalculationError>,

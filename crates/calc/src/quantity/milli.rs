@@ -35,12 +35,12 @@ impl MilliValue {
     /// The largest value, to which sums and conversions saturate.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// From a number of milli-units: 1500 is 1.5.
+    /// Creates a value from a number of milli-units: 1500 is 1.5.
     pub const fn from_milli(milli: i64) -> Self {
         Self(milli)
     }
 
-    /// From a number of whole units, saturating.
+    /// Creates a value from a number of whole units, saturating.
     pub const fn from_units(units: i64) -> Self {
         Self(units.saturating_mul(1000))
     }

@@ -35,7 +35,7 @@ const MILLI: i32 = -3;
 /// The decimal exponent of a nano-unit, the smallest one.
 const NANO: i32 = -9;
 
-/// Why a text is not a quantity. The messages are those of the API, except for
+/// The error of a text that is not a quantity. The messages are those of the API, except for
 /// [`QuantityError::TooLong`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -61,7 +61,7 @@ pub enum QuantityError {
 /// takes.
 pub const MAX_TEXT_LEN: usize = 1 << 16;
 
-/// How a quantity is printed. A parsed quantity keeps the format of its suffix.
+/// The format in which a quantity is printed. A parsed quantity keeps the format of its suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A power of ten: `12e6`.
@@ -142,7 +142,7 @@ impl Quantity {
     }
 
     /// The value as a float, or infinity if it is out of range. It is the product of two floats,
-    /// the digits and a power of ten, so that it can differ from the nearest float by an ulp
+    /// the digits and a power of ten, so it can differ from the nearest float by an ulp
     /// (`AsApproximateFloat64` in the API's Go library).
     pub fn as_f64(&self) -> f64 {
         match self.parts() {

@@ -9,7 +9,7 @@ fn parsed(text: &str) -> Quantity {
 }
 
 #[test]
-fn small() {
+fn quantity_takes_16_bytes() {
     assert_eq!(size_of::<Quantity>(), 16);
 }
 
@@ -38,7 +38,7 @@ fn small() {
 #[case::decimals_are_not_limited("1234567890123456789e1000", "12345678901234567890e999")]
 #[case::no_suffix_above_exa("1000E", "1")]
 #[case::exponent_wraps_at_32_bits("1e4294967297", "10")]
-#[case::binary_in_the_fast_way("99999999999Ki", "99999999999Ki")]
+#[case::binary_on_the_fast_path("99999999999Ki", "99999999999Ki")]
 #[case::binary_divisible_by_8("8192Ki", "8Mi")]
 #[case::binary_with_fraction("1.5Gi", "1536Mi")]
 #[case::binary_below_1024("0.5Ki", "512")]
@@ -65,8 +65,8 @@ fn quantity_prints_like_the_api(#[case] text: &str, #[case] canonical: &str) {
 #[case::exponent_of_a_sign("1e+", QuantityError::Suffix)]
 #[case::largest_exponent_and_one("1e9223372036854775808", QuantityError::Suffix)]
 #[case::digits_after_a_sign("1+5", QuantityError::Suffix)]
-#[case::no_digit_in_the_exact_way("Pi", QuantityError::Numeric)]
-#[case::only_a_point_in_the_exact_way("-.Ei", QuantityError::Numeric)]
+#[case::no_digit_on_the_exact_path("Pi", QuantityError::Numeric)]
+#[case::only_a_point_on_the_exact_path("-.Ei", QuantityError::Numeric)]
 fn invalid_texts_are_rejected(#[case] text: &str, #[case] error: QuantityError) {
     assert_eq!(text.parse::<Quantity>().unwrap_err(), error);
     assert_eq!(text.parse::<MilliValue>(), Err(error));
@@ -108,7 +108,7 @@ fn values_are_rounded_away_from_zero_and_saturate(
 #[case::whole("3", 3.0)]
 #[case::digits_times_power("808.056m", 808_056.0 * 1e-6)]
 #[case::limited_binary("9Ei", 9_223_372_036_854_775_807.0)]
-#[case::nanos_of_the_exact_way("1Pi", 1_125_899_906_842_624e9 * 1e-9)]
+#[case::nanos_of_the_exact_path("1Pi", 1_125_899_906_842_624e9 * 1e-9)]
 #[case::above_the_range("-1e400", f64::NEG_INFINITY)]
 #[case::many_digits_above_the_range("1234567890123456789012e400", f64::INFINITY)]
 fn as_f64_is_the_product_of_digits_and_power(#[case] text: &str, #[case] expected: f64) {
@@ -144,8 +144,8 @@ fn milli_values_print_like_the_api(
 #[case::other_sign("1", "-1000m", false)]
 #[case::zeros("0", "0e300", true)]
 #[case::zero_and_one("0", "1n", false)]
-#[case::both_ways("1e21", "1000000000000000000000", true)]
-#[case::both_ways_not_equal("1e21", "1000000000000000000001", false)]
+#[case::scaled_and_large("1e21", "1000000000000000000000", true)]
+#[case::scaled_and_large_not_equal("1e21", "1000000000000000000001", false)]
 #[case::large("1234567890123456789012", "12345678901234567890.12e2", true)]
 fn equality_compares_values(#[case] one: &str, #[case] two: &str, #[case] equal: bool) {
     assert_eq!(parsed(one) == parsed(two), equal);

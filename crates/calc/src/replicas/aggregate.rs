@@ -1,15 +1,15 @@
 //! One value for the samples of the ready pods, other than their mean.
 //!
-//! The calculation goes on as if every ready pod had this value, so that unready and missing pods
-//! count as for the mean: for a scale-up with no usage, for a scale-down as if at the target. So
-//! missing pods never lead to fewer replicas, and starting pods never to more.
+//! The calculation continues as if every ready pod had this value. Unready and missing pods
+//! therefore count as for the mean: for a scale-up with no usage, for a scale-down as if at the
+//! target. So missing pods never lead to fewer replicas, and starting pods never to more.
 
 use std::cmp::Ordering;
 
 use crate::settings::Aggregate;
 
-/// The value at the rank of the aggregate: the smallest one that the given part of all values
-/// doesn't exceed (nearest rank). `None` for the mean, or if there are no values.
+/// The value at the rank of the aggregate: the smallest value that the aggregate's percentage of
+/// all values doesn't exceed (nearest rank). `None` for the mean, or if there are no values.
 pub(super) fn ranked<T: Copy>(
     values: &mut [T],
     aggregate: Aggregate,

@@ -7,7 +7,7 @@ use crate::{
     settings::{MetricSettings, Requests, UtilizationOf},
 };
 
-/// The request of a pod or of one of its containers, or the limit, as the settings say.
+/// The request or, depending on the settings, the limit of a pod or of one of its containers.
 #[inline]
 pub(crate) fn amount(
     pod: &Pod,

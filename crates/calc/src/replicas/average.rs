@@ -19,7 +19,7 @@ pub struct AverageTarget {
     pub current_replicas: i32,
     /// The average to reach.
     pub target: MilliValue,
-    /// Whether the metric is CPU, the samples of which count only if the pod is ready (see
+    /// Whether the metric is CPU, whose samples count only if the pod is ready (see
     /// [`classify`]).
     pub is_cpu: bool,
     /// The range of ratios that need no change.

@@ -84,7 +84,7 @@ use crate::{
 pub struct Proposal {
     /// The proposed replicas.
     pub replicas: i32,
-    /// The usage that the status shows: the value, or the average over pods or replicas.
+    /// The usage that the status reports: the value, or the average over pods or replicas.
     pub usage: MilliValue,
     /// The usage in percent of the requests, truncated, for utilization targets.
     pub utilization: Option<i32>,
@@ -96,8 +96,8 @@ pub struct Proposal {
     pub rule: Rule,
     /// The number of pods by class, or `None` if the calculation counts no pods.
     pub pods: Option<PodCounts>,
-    /// What the ratio is multiplied by outside the tolerance, if it is: the number of pods that the
-    /// ratio is an average over.
+    /// The number of pods that the ratio is an average over. Outside the tolerance, the ratio is
+    /// multiplied by it. `None` if the ratio is not multiplied.
     pub counted: Option<usize>,
     /// The whole value, which is divided by the target instead, for the averages by replica.
     pub total: Option<MilliValue>,
@@ -105,8 +105,8 @@ pub struct Proposal {
     pub load: Load,
 }
 
-/// What a metric measures, over all pods, in its own unit (cores, bytes, requests). A `value` is
-/// taken to fall as replicas are added, so its load is the value times the replicas.
+/// The load that a metric measures over all pods, in the metric's unit (cores, bytes, requests). A
+/// `value` is assumed to fall as replicas are added, so its load is the value times the replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// The load of all pods that count.
@@ -116,15 +116,15 @@ pub struct Load {
 }
 
 impl Load {
-    /// From the load of one pod at its target in milli-units, and the number of pods that are
-    /// needed, which is not rounded.
+    /// `per_replica` is the load of one pod at its target in milli-units, and `needed` is the
+    /// number of needed pods, which is not rounded.
     fn new(per_replica: f64, needed: f64) -> Self {
         let per_replica = per_replica / 1000.0;
         Self { total: needed * per_replica, per_replica }
     }
 
-    /// Of pods with this ratio of usage to target on average. Pods without a sample have no load,
-    /// because a scale-up counts them so too.
+    /// The load of pods with this ratio of usage to target on average. Pods without a sample have
+    /// no load, as in a scale-up.
     fn of_pods(
         per_replica: f64,
         ratio: f64,
@@ -153,12 +153,12 @@ pub enum Rule {
     /// nothing changes.
     DirectionReversed,
     /// The pods are not above the target on average, and only pods beyond the desired replicas
-    /// would raise those, so nothing changes (see [`Rollout`]).
+    /// would raise the replicas, so nothing changes (see [`Rollout`]).
     SurgeIgnored,
 }
 
-/// Why there is no proposal. The texts match the reference controller, because conditions and
-/// events contain them.
+/// The error of a calculation without a proposal. The texts match the reference controller, because
+/// conditions and events contain them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalculationError {

@@ -20,8 +20,8 @@ pub struct ValueTarget {
 
 /// The proposal of an Object or External metric with a `value` target.
 ///
-/// The ratio of usage to target is multiplied by the number of pods that run and are ready;
-/// terminating ones count too. At zero replicas, neither pods nor tolerance count: a ratio above 0
+/// The ratio of usage to target is multiplied by the number of running, ready pods, including
+/// terminating ones. At zero replicas, neither pods nor tolerance count: a ratio above 0
 /// scales up (KEP-2021).
 pub fn value<'a>(
     target: &ValueTarget,
@@ -94,7 +94,7 @@ pub fn object_average_value(target: &ValueTarget, usage: MilliValue) -> Proposal
 /// The proposal of an External metric with an `averageValue` target, like [`object_average_value`]
 /// for the sum of all series.
 ///
-/// If the sum overflows or becomes negative on the way, it counts as the largest value, as in the
+/// If the sum overflows or becomes negative at any step, it counts as the largest value, as in the
 /// reference.
 pub fn external_average_value(target: &ValueTarget, values: &[MilliValue]) -> Proposal {
     let mut values = values.iter().map(|value| value.as_milli());

@@ -1,4 +1,4 @@
-//! What settings change in an average over pods.
+//! The effects of settings on an average over pods.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     settings::{DEFAULT_METRIC, MetricSettings, Rollout},
 };
 
-/// The settings that an average over pods depends on. The default is exactly the reference.
+/// The settings that an average over pods depends on. The default is that of the reference.
 #[derive(Clone, Copy)]
 pub(crate) struct AverageRules<'a> {
     pub(crate) metric: &'a MetricSettings,
@@ -28,17 +28,17 @@ pub(crate) struct PodAverage {
     pub(crate) changes: RuleChanges,
 }
 
-/// What settings changed in an average over pods.
+/// The changes that settings made to an average over pods.
 #[derive(Default)]
 pub(crate) struct RuleChanges {
-    /// The number of pods with another actual request than that of their spec.
+    /// The number of pods whose actual request differs from that of the spec.
     pub(crate) resized: usize,
     pub(crate) skipped: SkippedPods,
-    /// The aggregate divided by the mean, if it is another value.
+    /// The aggregate divided by the mean, if they differ.
     pub(crate) aggregate_by_mean: Option<f64>,
-    /// The number of values that the aggregate is one of.
+    /// The number of values from which the aggregate was selected.
     pub(crate) aggregated: usize,
-    /// What the metric proposes if the surge counts, if that is another number.
+    /// The proposed replicas if the surge counts, if they differ.
     pub(crate) with_surge: Option<i32>,
 }
 
@@ -58,16 +58,16 @@ impl RuleChanges {
 /// Pods that are left out because they lack the request.
 #[derive(Default)]
 pub(crate) struct SkippedPods {
-    /// The names of the first ones.
+    /// The names of the first pods, up to [`MAX_NAMES`].
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) count: usize,
     ready: usize,
     missing: usize,
-    /// Why the first one is left out.
+    /// The reason for which the first pod is left out.
     pub(super) error: Option<CalculationError>,
 }
 
-/// How many skipped pods are named.
+/// The maximum number of skipped pods whose names are stored.
 const MAX_NAMES: usize = 5;
 
 impl SkippedPods {
@@ -81,10 +81,10 @@ impl SkippedPods {
         self.error.get_or_insert(error);
     }
 
-    /// The number of pods that the ratio is multiplied by, with skipped pods as far as the target
-    /// has replicas for them: they count as if they used as much as the others. Without them, half
-    /// of the pods without a request would halve the replicas. Beyond the replicas, they are pods
-    /// of another workload with the same labels.
+    /// The number of pods that the ratio is multiplied by, including skipped pods up to the number
+    /// of replicas. They count as if they used as much as the others: otherwise, the replicas would
+    /// be halved if half of the pods had no request. Skipped pods beyond the replicas belong to
+    /// another workload with the same labels.
     pub(super) fn included(&self, counted: usize, ratio: f64, current_replicas: i32) -> usize {
         if self.count == 0 {
             return counted;

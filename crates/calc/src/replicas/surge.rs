@@ -1,8 +1,8 @@
-//! The rules of `rollout=ignore-surge`: pods beyond the desired replicas, as during a rollout, don't
-//! raise the answer (kubernetes#138505).
+//! The rules of `rollout=ignore-surge`: pods beyond the desired replicas, as during a rollout,
+//! don't raise the proposal (kubernetes#138505).
 //!
-//! - The tolerance is that of the load by desired replica: if the total within it needs no other
-//!   replicas, nothing changes, however many pods share the load for the moment.
+//! - The tolerance applies to the load per desired replica. Within it, nothing changes, regardless
+//!   of the number of pods that share the load at the moment.
 //! - Pods that are below the target on average never ask for more than the desired replicas. So
 //!   usage that each new pod adds, such as memory, doesn't ratchet the replicas up. More load than
 //!   the pods of the surge can take raises the average, and scales up at once. The same holds for
@@ -33,7 +33,7 @@ pub(super) fn counts_for_scale_up(
     PodCounts { unready, missing, ..counts }
 }
 
-/// The proposal of an average over pods without what the surge adds to it.
+/// The proposal of an average over pods, without the effect of the surge.
 pub(super) fn without_surge(
     proposal: Proposal,
     current_replicas: i32,
@@ -55,9 +55,9 @@ pub(super) fn without_surge(
     Proposal { replicas: current_replicas, rule, ..proposal }
 }
 
-/// The proposal of an average by replica without what the surge adds to it. The replicas of the
-/// target are the desired ones. Pods that aren't ready serve nothing, and terminating ones soon
-/// will, so neither can take a part of the load.
+/// The proposal of an average by replica, without the effect of the surge. The replicas of the
+/// target are the desired ones. Unready pods serve nothing, and terminating pods soon won't serve
+/// anything, so neither can take a part of the load.
 pub(crate) fn average_without_surge<'a>(
     proposal: Proposal,
     target: &ValueTarget,

@@ -50,16 +50,16 @@ struct Totals {
     request_error: Option<CalculationError>,
     /// Usage and request of each ready pod, if the aggregate is not the mean.
     values: Vec<(i64, i64)>,
-    /// The usage that the status shows, if it is not the mean.
-    shown_usage: Option<MilliValue>,
+    /// The usage that the status reports, if it is not the mean.
+    reported_usage: Option<MilliValue>,
     changes: RuleChanges,
 }
 
 /// The proposal of a Resource or ContainerResource metric with an `averageUtilization` target.
 ///
 /// The utilization is the sum of all usage divided by the sum of all requests, truncated to a whole
-/// percent before it is compared. Every selected pod must request the resource, ignored pods too.
-/// If the target names no container, pod-level requests take precedence (KEP-2837).
+/// percent before it is compared. Every selected pod must request the resource, even an ignored
+/// pod. If the target names no container, pod-level requests take precedence (KEP-2837).
 pub fn utilization<'a>(
     target: &UtilizationTarget<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
@@ -192,9 +192,10 @@ impl Totals {
         let mean = self.ready.usage as f64 / self.ready.requests as f64;
         let values = self.values.len();
         self.changes.set_aggregate(values, usage as f64 / request as f64, mean);
-        self.shown_usage = Some(MilliValue::from_milli(usage));
+        self.reported_usage = Some(MilliValue::from_milli(usage));
         let percent = i128::from(usage) * 100 / i128::from(request);
-        // All sums by 100, so that the whole percentage survives the division by the requests.
+        // All sums are multiplied by 100, so that the whole percentage survives the division by the
+        // requests.
         self.ready.usage = percent.saturating_mul(self.ready.requests);
         for sum in [
             &mut self.ready.requests,
@@ -209,10 +210,10 @@ impl Totals {
 }
 
 impl Totals {
-    /// The load of the ready pods, and of skipped ones, which are taken to have as much.
+    /// The load of the ready pods, and of skipped pods, which are assumed to have as much.
     fn load(&self, target: &UtilizationTarget<'_>, ratio: f64, rollout: Rollout) -> Load {
         // Aggregates are computed in hundredths.
-        let unit = if self.shown_usage.is_some() { 100.0 } else { 1.0 };
+        let unit = if self.reported_usage.is_some() { 100.0 } else { 1.0 };
         let request = self.ready.requests as f64 / unit / self.counts.ready.max(1) as f64;
         let per_replica = request * f64::from(target.target) / 100.0;
         let current = target.current_replicas;
@@ -250,11 +251,11 @@ fn propose(
             sums.requests += totals.missing.requests;
             counted += missing;
         } else if ratio > 1.0 {
-            sums.requests += part(totals.missing.requests, missing, counts.missing);
+            sums.requests += share(totals.missing.requests, missing, counts.missing);
             counted += missing;
         }
         if include_unready {
-            sums.requests += part(totals.unready_requests, unready, counts.unready);
+            sums.requests += share(totals.unready_requests, unready, counts.unready);
             counted += unready;
         }
         counted = included(counted);
@@ -264,7 +265,7 @@ fn propose(
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
-    let usage = totals.shown_usage.unwrap_or_else(|| average(totals.ready.usage, counts.ready));
+    let usage = totals.reported_usage.unwrap_or_else(|| average(totals.ready.usage, counts.ready));
     let proposal = Proposal {
         replicas,
         usage,
@@ -280,12 +281,12 @@ fn propose(
     Ok(without_surge(proposal, target.current_replicas, target.tolerances, rollout))
 }
 
-/// The part of a sum over `all` pods that `some` of them have on average.
-fn part(sum: i128, some: usize, all: usize) -> i128 {
+/// The share of a sum over `all` pods that `some` of them have on average.
+fn share(sum: i128, some: usize, all: usize) -> i128 {
     if some == all { sum } else { sum.saturating_mul(some as i128) / (all.max(1) as i128) }
 }
 
-/// The utilization in whole percent, and the ratio of it to the target.
+/// The utilization in whole percent, and its ratio to the target.
 fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     let percent = sums
         .usage
@@ -297,7 +298,7 @@ fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
-/// Whether the actual request or limit of a pod is another one than that of its spec.
+/// Whether the actual request or limit of a pod differs from that of its spec.
 #[cold]
 fn is_resized(target: &UtilizationTarget<'_>, settings: &MetricSettings, pod: &Pod) -> bool {
     let of_spec = MetricSettings { requests: Requests::Spec, ..settings.clone() };

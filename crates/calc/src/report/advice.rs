@@ -1,4 +1,4 @@
-//! What a person can do about a decision.
+//! Advice about a decision: the actions that a person can take.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,13 +23,13 @@ use crate::{
     settings::UtilizationOf,
 };
 
-/// Samples that are older, beyond the window over which they were measured, show an old load.
+/// The age, in addition to the measurement window, from which a sample is stale.
 const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// The error about the owners of pods that were read from files.
 pub const FILES_LACK_OWNERS: &str = "the files don't have the owners";
 
-/// What the metrics APIs answer if they have no such metric.
+/// In errors of metrics APIs that don't have the metric.
 pub(super) const UNKNOWN_METRIC: &str = "could not find the metric";
 
 /// In errors of metrics that are read from Prometheus without a metrics API.
@@ -109,7 +109,7 @@ pub(super) fn advise(
     advice
 }
 
-/// What prevents metrics from being read at all.
+/// Advice if no metrics can be read at all.
 fn about_plan(inputs: &Inputs) -> Option<String> {
     let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
     let (kind, name) = (&target.kind, &target.name);
@@ -170,7 +170,7 @@ fn about_plan(inputs: &Inputs) -> Option<String> {
     })
 }
 
-/// A metric that the controller has read by its status, and that could not be read here.
+/// Advice about a metric that has a value in the controller's status, but could not be read here.
 fn about_unseen(inputs: &Inputs, metric: &MetricReport) -> String {
     let name = &metric.name;
     let error = metric.explanation.error.as_deref().unwrap_or_default();
@@ -277,7 +277,7 @@ fn about_failure(
     }
 }
 
-/// What to check if the request for a metric failed, by the text of the error.
+/// Advice about a failed request for a metric, by the text of the error.
 fn about_failed_request(index: usize, metric: &MetricReport) -> String {
     let (api, server) = api(&metric.source_type);
     let name = &metric.name;
@@ -311,7 +311,7 @@ fn about_failed_request(index: usize, metric: &MetricReport) -> String {
     )
 }
 
-/// All samples of a metric are old, as if the metrics server had stopped measuring.
+/// Advice if all samples of a metric are old.
 fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
     let (newest, _) = metric.sample_times()?;
     let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
@@ -350,7 +350,7 @@ fn is_resource(source_type: &MetricSourceType) -> bool {
     matches!(source_type, MetricSourceType::Resource | MetricSourceType::ContainerResource)
 }
 
-/// The API that a metric is read from, and what usually serves it.
+/// The API that a metric is read from, and its usual server.
 fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     match source_type {
         source_type if is_resource(source_type) => ("metrics.k8s.io", "metrics-server"),
@@ -361,7 +361,7 @@ fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
     }
 }
 
-/// Pods that don't exist although they are desired.
+/// Advice about desired pods that don't exist.
 fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let absent = headline::absent_pods(inputs, decision)?;
     let scale = inputs.scale.as_ref().ok()?;
@@ -384,7 +384,7 @@ fn about_absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String>
     ))
 }
 
-/// Pods that distort the decision.
+/// Advice about pods that distort the decision.
 fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
     let mut advice = Vec::new();
     let (mut uncounted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
@@ -458,7 +458,7 @@ fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     }
 }
 
-/// What the controller's last status adds.
+/// Advice from the controller's last status.
 fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
     let (status, hpa) = (&inputs.hpa.status, &inputs.hpa);
     if inputs.settings.dry_run {

@@ -1,4 +1,4 @@
-//! What would change a decision, found by deciding on changed inputs.
+//! The changes that would lead to another decision, found by deciding on changed inputs.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -16,12 +16,12 @@ use crate::{
     settings::after,
 };
 
-/// A change of one input, and the answer that it leads to.
+/// A change of one input, and the resulting replicas.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Change {
-    /// What changes.
+    /// The change of the input.
     #[serde(flatten)]
     pub trigger: Trigger,
     /// The replicas that the target has then.
@@ -43,7 +43,7 @@ pub enum Trigger {
         /// External metric.
         #[serde(rename = "valueMilli")]
         value: MilliValue,
-        /// The value now.
+        /// The current value.
         #[serde(rename = "nowMilli")]
         now: MilliValue,
         /// The utilization at that value, for a utilization target.
@@ -51,7 +51,7 @@ pub enum Trigger {
     },
     /// Time passes, while all readings stay.
     Time {
-        /// When the answer changes.
+        /// The time at which the replicas change.
         at: Timestamp,
     },
     /// `maxReplicas` is raised.
@@ -104,18 +104,18 @@ fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
     inputs.readings.insert(metric, Ok(reading));
 }
 
-/// What would change the decision on `inputs`.
+/// The changes that would lead to other replicas than the decision on `inputs`.
 pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     let explanation = decision.explanation();
     let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
-    // Even if the metrics ask for nothing now, a pause is the first to change. What metrics ask for
-    // that could not be read is unknown.
+    // The end of a pause is the first change, even if the metrics propose no other replicas now.
+    // The proposals of metrics that could not be read are unknown.
     let is_known = decision.error().is_none() && headline::unseen(inputs, decision).is_empty();
     let unpause = (inputs.settings.pause != Pause::NONE && inputs.scale.is_ok())
         .then(|| Trigger::Unpause.into_change(inputs))
         .filter(|change| is_known || change.replicas != answer);
     let Some(proposed) = explanation.proposed_replicas else {
-        // Settings may change the answer.
+        // Time-dependent settings may change the replicas.
         let by_time = decision.error().and_then(|_| find_time(inputs, answer));
         return unpause.into_iter().chain(by_time).collect();
     };
@@ -128,10 +128,10 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
         }
         _ => None,
     };
-    // Policies may permit less: the nearest bound with the same effect.
+    // Policies may permit less, so use the nearest bound with the same effect.
     let permitted = bound(stabilized).map(|trigger| trigger.apply(inputs).answer());
     let bound = permitted.and_then(bound).map(|trigger| trigger.into_change(inputs));
-    // Another limit may lead to the same answer.
+    // Another limit may lead to the same replicas.
     let bound = bound.filter(|change| change.replicas != answer);
     let mut changes: Vec<_> = unpause.into_iter().chain(bound).collect();
     if decision.scale_to().is_none() {
@@ -145,8 +145,8 @@ pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
     changes
 }
 
-/// The first time at which a recommendation has left its window, or a scale event its period, and
-/// the answer is another one.
+/// The first time at which a recommendation has left its window or a scale event its period, and
+/// the replicas change.
 fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
     let history = inputs.history.as_ref()?;
     let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
@@ -171,7 +171,7 @@ fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
     changes.into_iter().find(|change| change.replicas != answer)
 }
 
-/// When settings that depend on time change something.
+/// The times at which time-dependent settings may change the replicas.
 fn times_of_settings(inputs: &Inputs, history: &History) -> Vec<Timestamp> {
     let Inputs { hpa, settings, now, .. } = inputs;
     let mut times: Vec<_> =
@@ -195,7 +195,7 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
         Reading::Object(sample) => sample.value,
         Reading::External(_) => explanation.total.or(explanation.usage)?,
     };
-    let is_other = |milli: i64| {
+    let changes_replicas = |milli: i64| {
         let mut changed = inputs.clone();
         set_value(&mut changed, metric, MilliValue::from_milli(milli));
         match direction {
@@ -206,12 +206,14 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
     let now_milli = now.as_milli();
     let milli = match direction {
         Direction::Up => {
-            let high = rising_end(now_milli, &is_other)?;
-            boundary(now_milli, high, &is_other)
+            let high = rising_end(now_milli, &changes_replicas)?;
+            boundary(now_milli, high, &changes_replicas)
         }
-        // The average is truncated, so that all pods at the average can be below the sum.
-        Direction::Down if is_other(now_milli) => now_milli,
-        Direction::Down if now_milli > 0 && is_other(0) => boundary(now_milli, 0, &is_other),
+        // The average is truncated, so all pods at the average can be below the sum.
+        Direction::Down if changes_replicas(now_milli) => now_milli,
+        Direction::Down if now_milli > 0 && changes_replicas(0) => {
+            boundary(now_milli, 0, &changes_replicas)
+        }
         Direction::Down => return None,
     };
     let value = MilliValue::from_milli(milli);
@@ -223,22 +225,24 @@ fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32)
     Some(Change { trigger, replicas: changed.answer() })
 }
 
-/// A value above `now` that changes the answer, if a thousand billion times as much does.
-fn rising_end(now: i64, is_other: &impl Fn(i64) -> bool) -> Option<i64> {
+/// A value above `now` that changes the replicas, found by doubling `now` up to 39 times.
+fn rising_end(now: i64, changes_replicas: &impl Fn(i64) -> bool) -> Option<i64> {
     let start = now.max(1);
-    (1..40).map(|doublings| start.saturating_mul(1 << doublings)).find(|high| is_other(*high))
+    (1..40)
+        .map(|doublings| start.saturating_mul(1 << doublings))
+        .find(|high| changes_replicas(*high))
 }
 
-/// Bisects between a value that doesn't change the answer and one that does, to the nearest that
-/// does.
-fn boundary(mut same: i64, mut other: i64, is_other: &impl Fn(i64) -> bool) -> i64 {
-    while same.abs_diff(other) > 1 {
-        let middle = i64::midpoint(same, other);
-        if is_other(middle) {
-            other = middle;
+/// Bisects between a value that doesn't change the replicas and one that does. Returns the nearest
+/// value that does.
+fn boundary(mut unchanged: i64, mut changed: i64, changes_replicas: &impl Fn(i64) -> bool) -> i64 {
+    while unchanged.abs_diff(changed) > 1 {
+        let middle = i64::midpoint(unchanged, changed);
+        if changes_replicas(middle) {
+            changed = middle;
         } else {
-            same = middle;
+            unchanged = middle;
         }
     }
-    other
+    changed
 }

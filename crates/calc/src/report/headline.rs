@@ -19,8 +19,8 @@ use crate::{
 
 const NOT_READ_HERE: &str = "as the controller last reported; this can't be read here";
 
-/// The decision and its reason. `doubt` says why the scaling may not happen, or if `is_idle`, that
-/// no controller runs.
+/// The decision and its reason. `doubt` is the reason why the scaling may not happen or, if
+/// `is_idle`, states that no controller runs.
 pub(super) fn sentence(
     inputs: &Inputs,
     decision: &Decision<'_>,
@@ -51,7 +51,7 @@ pub(super) fn sentence(
         }
         _ => {
             let sentence = explanation.sentence(&inputs.hpa);
-            // The others decided.
+            // The other metrics decided.
             let failed = explanation.failures(&inputs.hpa);
             let failed = failed.filter(|failed| !sentence.contains(&**failed));
             sentence + &failed.map(|failed| format!("; {failed}")).unwrap_or_default()
@@ -73,8 +73,8 @@ pub(super) fn sentence(
     format!("{held}{outcome}: {why}{ending}")
 }
 
-/// The pods that keep the replicas from following the metrics because they don't exist or are not
-/// among those that count.
+/// Describes the pods that keep the replicas from following the metrics, because they don't exist
+/// or don't count.
 pub(super) fn absent_pods(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     let explanation = decision.explanation();
     let winner = explanation.metrics.get(explanation.winner?)?;
@@ -107,7 +107,7 @@ pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
         return None;
     };
     let own = format!("{}/{}", inputs.hpa.metadata.namespace, inputs.hpa.metadata.name);
-    // That of the other API may have the same name, after a prefix.
+    // An autoscaler of the other API may have the same name, after a prefix.
     let of_custom_api = format!("/{own}");
     let is_own = |name: &String| *name == own || name.ends_with(&of_custom_api);
     let is_single = autoscalers.iter().filter(|name| is_own(name)).count() == 1;
@@ -115,7 +115,7 @@ pub(super) fn selecting(inputs: &Inputs) -> Option<Vec<String>> {
     Some(others.cloned().collect())
 }
 
-/// The annotations that prevent scaling, before the outcome.
+/// The text about annotations that prevent scaling, which precedes the outcome.
 fn held(settings: &Settings) -> String {
     let pause = match settings.pause {
         Pause::NONE => None,
@@ -127,9 +127,9 @@ fn held(settings: &Settings) -> String {
     pause.into_iter().chain(dry_run).collect()
 }
 
-/// Metrics that the controller reads, by its status, but that could not be read here, with their
-/// values in the status. They come from a source of the controller's own, such as Prometheus or a
-/// schedule. Empty if the decision doesn't depend on them.
+/// The metrics that have a value in the controller's status but could not be read here, with these
+/// values. The controller reads them from another source, such as Prometheus or a schedule. Empty
+/// if the decision doesn't depend on them.
 pub(super) fn unseen(inputs: &Inputs, decision: &Decision<'_>) -> Vec<(usize, Measurement)> {
     use MetricFailure::{Empty, Fetch, NotRead};
     let (spec, status) = (&inputs.hpa.spec, &inputs.hpa.status);
@@ -167,8 +167,8 @@ fn of_reported_metrics(
     )
 }
 
-/// Why the scaling that the inputs ask for may not happen: a condition that the controller reports,
-/// or a past that is not known.
+/// The reason why the decided scaling may not happen: a condition that the controller reports, or
+/// an unknown history.
 pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
     if !unseen(inputs, decision).is_empty() {
         return Some("the controller reads metrics that could not be read here".to_owned());
@@ -191,7 +191,7 @@ pub(super) fn doubt(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> 
     if status.conditions.is_empty() {
         return Some("no controller has stored a status".to_owned());
     }
-    // A scaling to a bound waits for nothing.
+    // Neither stabilization nor policies delay a scaling to a bound.
     explanation.proposed_replicas?;
     let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
     let rules = behavior.rules(direction);
@@ -211,6 +211,6 @@ fn reported_limit(inputs: &Inputs, direction: Direction) -> Option<&ConditionRea
         Direction::Down => [ConditionReason::ScaleDownStabilized, ConditionReason::ScaleDownLimit],
     };
     let conditions = inputs.hpa.status.conditions.iter();
-    let mut true_ones = conditions.filter(|condition| condition.status == ConditionStatus::True);
-    true_ones.find(|condition| limits.contains(&condition.reason)).map(|found| &found.reason)
+    let mut active = conditions.filter(|condition| condition.status == ConditionStatus::True);
+    active.find(|condition| limits.contains(&condition.reason)).map(|found| &found.reason)
 }

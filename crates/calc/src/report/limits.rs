@@ -1,4 +1,4 @@
-//! How a proposal is limited: stabilization, policies and bounds.
+//! The limits of a proposal: stabilization, policies and bounds.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -20,9 +20,9 @@ pub struct ReplicaLimits {
     /// Whether the spec has a `behavior`. If not, only a scale-down is stabilized, and the only
     /// policy is the limit of a scale-up.
     pub has_behavior: bool,
-    /// First, stabilization.
+    /// Stabilization, which applies first.
     pub stabilization: Stabilization,
-    /// Then, the policies for scaling up.
+    /// The policies for scaling up, which apply next.
     pub scale_up: RateLimit,
     /// The policies for scaling down. Absent without `behavior`.
     pub scale_down: Option<RateLimit>,
@@ -43,7 +43,7 @@ pub struct Stabilization {
     pub highest_in_down_window: Option<i32>,
     /// The replicas after stabilization.
     pub stabilized_replicas: i32,
-    /// What holds them there, if they are not the proposal.
+    /// The recommendation that holds the replicas, if they differ from the proposal.
     pub held_by: Option<HeldBy>,
 }
 
@@ -54,26 +54,26 @@ pub struct Stabilization {
 pub struct HeldBy {
     /// The recommended replicas.
     pub replicas: i32,
-    /// When it was recommended.
+    /// The time of the recommendation.
     pub at: Timestamp,
-    /// When it leaves the window.
+    /// The time at which the recommendation leaves the window.
     pub until: Timestamp,
 }
 
-/// How far the replicas may change in one direction now.
+/// The current limit of the replicas in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RateLimit {
-    /// Which policy applies, if there are several.
+    /// Selects the policy that applies, if there are several.
     pub select: PolicySelect,
     /// The policies.
     pub policies: Vec<PolicyReport>,
-    /// The most (up) or fewest (down) replicas.
+    /// The maximum (up) or minimum (down) of the replicas.
     pub limit: i32,
 }
 
-/// What one policy allows now.
+/// The current limit of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -87,10 +87,10 @@ pub struct PolicyReport {
     pub period_seconds: i32,
     /// The replicas at the start of the period, from which the change counts.
     pub replicas_at_start: i64,
-    /// The most (up) or fewest (down) replicas.
+    /// The maximum (up) or minimum (down) of the replicas.
     pub allowed_replicas: i32,
-    /// When the next scale event leaves the period, so that the policy allows more. Absent if none
-    /// is in it.
+    /// The time at which the next scale event leaves the period, so that the policy allows more.
+    /// Absent if no event is in the period.
     pub next_change_at: Option<Timestamp>,
 }
 

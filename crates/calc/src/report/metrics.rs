@@ -14,7 +14,7 @@ use crate::{
     settings::{MetricSettings, PodSelection, Readiness},
 };
 
-/// A metric: what was read, what it asks for, and which pods count.
+/// A metric: its reading, its proposal, and the pods that count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct MetricReport {
     /// `Resource`, `Pods` or another type.
     #[serde(rename = "type")]
     pub source_type: MetricSourceType,
-    /// What the engine computed.
+    /// The explanation of the engine.
     #[serde(flatten)]
     pub explanation: MetricExplanation,
     /// The pods that the target's selector matches, if the metric is read by pod.
@@ -45,21 +45,21 @@ pub struct MetricReport {
 pub struct PodReport {
     /// The pod's name.
     pub name: String,
-    /// How it counts.
+    /// The class of the pod.
     pub class: PodClass,
-    /// Why.
+    /// The reason for the class, in words.
     pub why: &'static str,
-    /// Whether it is not ready, by its condition.
+    /// Whether the pod is not ready, by its condition.
     #[serde(skip)]
     pub is_unready: bool,
-    /// Its sample.
+    /// The value of the sample.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
-    /// When its sample was taken: the end of the window over which it was measured.
+    /// The time of the sample: the end of the window over which it was measured.
     pub sampled_at: Option<Timestamp>,
     /// The length of that window.
     pub window_seconds: Option<i64>,
-    /// Its request or limit, for a utilization target. Absent if it has none.
+    /// The request or limit for a utilization target. Absent if the pod has none.
     #[serde(rename = "requestMilli")]
     pub request: Option<MilliValue>,
 }
@@ -72,7 +72,7 @@ pub struct PodReport {
 pub struct UnselectedSamples {
     /// The names of the pods, sorted.
     pub pods: Vec<String>,
-    /// Whether they count in the average. Those of pods that the target doesn't own don't.
+    /// Whether the samples count in the average. They don't if only owned pods count.
     pub are_counted: bool,
     /// The sum of the samples.
     #[serde(rename = "totalMilli")]
@@ -91,7 +91,7 @@ pub(super) fn report(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricRe
 }
 
 impl MetricReport {
-    /// When the newest and the oldest sample of the selected pods were taken.
+    /// The times of the newest and the oldest sample of the selected pods.
     pub fn sample_times(&self) -> Option<(Timestamp, Timestamp)> {
         let times = || self.pod_list.iter().filter_map(|pod| pod.sampled_at);
         Some((times().max()?, times().min()?))
@@ -134,7 +134,7 @@ impl MetricReport {
     }
 }
 
-/// Why the sample of a pod that is not ready counts.
+/// Reasons why the sample of a pod that is not ready counts.
 const READY_BEFORE: &str = "is not Ready, its sample counts because it was ready before";
 const NEEDS_NO_READINESS: &str =
     "is not Ready, its sample counts because readiness matters only for CPU";

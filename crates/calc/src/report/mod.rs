@@ -1,9 +1,9 @@
-//! A detailed report of a decision: what the engine read and computed, step by step, what would
-//! change the answer, and what to do about failures.
+//! A detailed report of a decision: the readings and the calculation step by step, the changes that
+//! would lead to another decision, and advice about failures.
 //!
 //! A report is made on demand, for a person. It is built from the inputs of a decision and from
-//! what the engine returns for them, and it runs the engine again on changed inputs to find what
-//! would change the answer. A reconcile doesn't need it and doesn't pay for it.
+//! what the engine returns for them, and it runs the engine again on changed inputs to find the
+//! changes. A reconcile doesn't make a report.
 
 mod advice;
 mod change;
@@ -48,11 +48,11 @@ use crate::{
 pub struct Inputs {
     /// The autoscaler.
     pub hpa: HorizontalPodAutoscaler,
-    /// The target's scale, or why it could not be read.
+    /// The target's scale, or the error of reading it.
     pub scale: Result<Scale, ScaleReadError>,
     /// The effective settings of the autoscaler.
     pub settings: Settings,
-    /// What the scale's selector matches.
+    /// The pods that the scale's selector matches.
     pub selected: SelectedPods,
     /// The readings of the plan's queries.
     pub readings: Readings,
@@ -85,8 +85,8 @@ impl Inputs {
         self.doubted_report(None)
     }
 
-    /// Reports the decision. `doubt` is a reason that is not in the inputs why no decision may be
-    /// carried out: for example, that no controller is running.
+    /// Reports the decision. `doubt` is a reason outside of the inputs why the decision may not
+    /// be carried out, for example that no controller is running.
     pub fn doubted_report(&self, doubt: Option<String>) -> Report {
         self.report_with_advice(doubt, &BTreeMap::new())
     }
@@ -103,8 +103,8 @@ impl Inputs {
 
     fn effective_history(&self) -> History {
         self.history.clone().unwrap_or_else(|| {
-            // Outside every window. Without it, a decision would stabilize at the current replicas,
-            // as the first one after a start does.
+            // This recommendation is outside of every window. Without it, the decision would
+            // stabilize at the current replicas, like the first decision after a start.
             let replicas = self.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
             let old = Recommendation { replicas, at: Timestamp::MIN };
             let failing_metrics = failures_by_status(&self.hpa, &self.readings);
@@ -125,13 +125,13 @@ pub struct Report {
     pub target: String,
     /// The time of the decision.
     pub at: Timestamp,
-    /// What happens and why, in one sentence.
+    /// The decision and its reason, in one sentence.
     pub sentence: String,
-    /// Why the scaling that the inputs ask for may not happen: a dry run, a condition that the
-    /// controller reported last, or a past that is not known. Or why nothing happens: no controller
-    /// runs.
+    /// The reason why the decided scaling may not happen: a dry run, a condition that the
+    /// controller reported last, or an unknown history. Or the reason why nothing happens: no
+    /// controller runs.
     pub doubt: Option<String>,
-    /// Whether no controller runs. Then the doubt says so, whatever the decision is.
+    /// Whether no controller runs. If so, `doubt` states it for any decision.
     #[serde(skip)]
     is_idle: bool,
     /// The directions that are paused.
@@ -140,7 +140,7 @@ pub struct Report {
     /// Whether nothing is written for the autoscaler.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// What determined the desired replicas.
+    /// The main cause of the desired replicas.
     pub reason: Reason,
     /// The target's `spec.replicas`. Absent if the scale could not be read.
     pub current_replicas: Option<i32>,
@@ -160,22 +160,22 @@ pub struct Report {
     pub proposed_replicas: Option<i32>,
     /// The effective `minReplicas` and `maxReplicas`.
     pub bounds: Bounds,
-    /// When a schedule changes the bounds next.
+    /// The next change of the bounds by a schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_bounds: Option<BoundsChange>,
-    /// What settings of the autoscaler changed, other than in single metrics.
+    /// The effects of the autoscaler's settings, other than on single metrics.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SettingEffect>,
-    /// How the proposal is limited before the bounds. Absent if there was none.
+    /// The limits of the proposal before the bounds. Absent without a proposal.
     pub limits: Option<ReplicaLimits>,
-    /// Whether recommendations and scale events were known. If not, stabilization and policies
-    /// may hold what this report scales.
+    /// Whether recommendations and scale events were known. If not, stabilization and policies may
+    /// prevent the scaling of this report.
     pub history_known: bool,
-    /// What would change the answer.
+    /// The changes that would lead to other replicas.
     pub changes: Vec<Change>,
-    /// Why the reconcile failed, if it did.
+    /// The error, if the reconcile failed.
     pub error: Option<String>,
-    /// What to do.
+    /// Advice about problems.
     pub advice: Vec<String>,
     /// The conditions that the autoscaler's controller stored last.
     pub reported_conditions: Vec<Condition>,
@@ -233,7 +233,8 @@ impl Report {
         self.doubt.is_some() && (self.scale_to.is_some() || !self.is_idle)
     }
 
-    /// Escapes foreign texts other than those of conditions, so that none looks like another line of the report.
+    /// Escapes texts from the cluster, except those of conditions. Otherwise, a text could look
+    /// like another line of the report.
     fn in_lines(mut self) -> Self {
         let metrics = self.metrics.iter_mut().flat_map(|metric| {
             let pods = metric.pod_list.iter_mut().map(|pod| &mut pod.name);

@@ -14,7 +14,7 @@ use crate::{
 /// In errors of the API server about its metrics APIs.
 const METRICS_API: &str = "metrics.k8s.io";
 
-/// The cause in the condition `ScalingActive=False`, if no metric could be read here, for other
+/// The cause in the condition `ScalingActive=False`, if no metric could be read here, but for other
 /// reasons.
 pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option<&'a str> {
     use MetricFailure::{Empty, Fetch, NotRead};
@@ -25,7 +25,7 @@ pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option
         return None;
     }
     let active = inputs.hpa.status.condition(&ConditionType::ScalingActive)?;
-    // Other reasons, such as that of an ambiguous selector, are no failures to read metrics.
+    // Other reasons, such as that of an ambiguous selector, are not failures to read metrics.
     let is_failed =
         active.status == ConditionStatus::False && active.reason.as_str().starts_with("FailedGet");
     let cause = Some(root_cause(&active.message)).filter(|cause| is_failed && !cause.is_empty())?;
@@ -38,7 +38,7 @@ pub(super) fn failure<'a>(inputs: &'a Inputs, decision: &Decision<'_>) -> Option
     (!errors.any(is_same)).then_some(cause)
 }
 
-/// Why the metrics can't be read here, each reason once.
+/// The errors of reading the metrics here, without repetition.
 pub(super) fn errors<'a>(metrics: impl Iterator<Item = Option<&'a str>>) -> String {
     let mut errors: Vec<&str> = metrics.flatten().collect();
     errors.dedup();

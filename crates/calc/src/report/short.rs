@@ -1,4 +1,4 @@
-//! An autoscaler in one line, by the status that its controller stored.
+//! A report of an autoscaler in one line, from the status that its controller stored.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -24,7 +24,7 @@ use crate::{
 const MAX_FALLBACK_LEN: usize = 300;
 /// The maximum length of the text about settings, in characters.
 const MAX_WARNING_LEN: usize = 200;
-/// Before the messages of the reference about metrics.
+/// The prefix of the reference's messages about metrics.
 const UNABLE_TO_COMPUTE: &str = "the HPA was unable to compute the replica count: ";
 
 /// The condition of an autoscaler, most urgent first.
@@ -36,7 +36,7 @@ pub enum State {
     Failing,
     /// The fallback of a metric that fails determines the replicas.
     Fallback,
-    /// `maxReplicas` prevents what the metrics ask for.
+    /// `maxReplicas` is below the replicas that the metrics ask for.
     AtMaximum,
     /// Another client scaled the target to zero.
     Off,
@@ -46,7 +46,7 @@ pub enum State {
     DryRun,
     /// No controller has stored a status.
     New,
-    /// Some metrics have no value, so that the target is not scaled down.
+    /// Some metrics have no value, so the target is not scaled down.
     MetricMissing,
     /// Pods that don't exist, are not ready or not measured keep the replicas from following the
     /// metrics.
@@ -57,25 +57,26 @@ pub enum State {
     RateLimited,
     /// A recommendation within the stabilization window holds the replicas.
     Stabilizing,
-    /// `minReplicas` prevents what the metrics ask for.
+    /// `minReplicas` is above the replicas that the metrics ask for.
     AtMinimum,
     /// The metrics ask for the current replicas.
     Steady,
 }
 
-/// What the stored status of an autoscaler says, in one line.
+/// A report of the stored status of an autoscaler, in one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ShortReport {
-    /// What the autoscaler does.
+    /// The state of the autoscaler.
     pub state: State,
     /// The cause, in a few words.
     pub sentence: String,
     /// The largest ratio of a metric's value to its target.
     pub load: Option<f64>,
-    /// What is wrong with its settings. The sentence says it too.
+    /// The problems with the autoscaler's settings. The sentence includes them.
     pub warnings: Vec<Warning>,
-    /// Until when pods that don't count are normal, because it scaled recently.
+    /// The time until which pods that don't count are normal, because the autoscaler scaled
+    /// recently.
     starting_until: Option<Timestamp>,
 }
 
@@ -87,8 +88,8 @@ impl State {
 }
 
 impl ShortReport {
-    /// Reads the status. The settings are those with which the controller that stored it decides, as
-    /// far as they are known: see [`Settings::for_built_in`].
+    /// Reads the status. The settings are those with which the controller that stored it decides,
+    /// as far as they are known: see [`Settings::for_built_in`].
     pub fn new(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Self {
         Self::with_scale(hpa, settings, None)
     }
@@ -124,7 +125,7 @@ impl ShortReport {
     }
 
     /// Whether the autoscaler fails, can't do what its metrics ask for, or has settings without
-    /// effect. That pods don't count yet is no problem while they may be starting.
+    /// effect. Pods that don't count yet are no problem while they may be starting.
     pub fn is_problem(&self, now: Timestamp) -> bool {
         let is_starting = self.starting_until.is_some_and(|until| now < until);
         self.state.is_problem() && !is_starting || !self.warnings.is_empty()
@@ -158,7 +159,7 @@ impl Report {
         }
     }
 
-    /// Whether the measured ratio asks for other replicas than that with all pods.
+    /// Whether pods that don't exist or don't count keep the replicas from following the metrics.
     fn waits_for_pods(&self) -> bool {
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let Some(metric) = winner.map(|winner| &winner.explanation) else { return false };
@@ -255,8 +256,8 @@ fn metrics(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = (&MetricSpec, 
     hpa.spec.metrics.iter().zip(&hpa.status.current_metrics)
 }
 
-/// The metrics that have no value beside others that have one. The reference leaves their place in
-/// the status empty, this controller stores their name.
+/// The metrics without a value, if other metrics have one. The reference leaves their entries in
+/// the status empty, and this controller stores their names.
 fn missing(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = String> {
     let is_read = |(spec, status): &(&MetricSpec, &MetricStatus)| {
         let has_value = status.current().is_some_and(|one| *one != MetricValueStatus::default());
@@ -323,7 +324,7 @@ fn sentence(
             {
                 format!("{status_replicas} of {} exist", counted(*spec_replicas, "pod"))
             }
-            // With all of them, the metrics would ask for more.
+            // With all pods, the metrics would ask for more.
             _ => format!("fewer than {} exist and count", counted(status.desired_replicas, "pod")),
         },
         State::Steady | State::Fallback => {
@@ -333,8 +334,8 @@ fn sentence(
     measured.map_or_else(|| limit.clone(), |measured| format!("{measured}; {limit}"))
 }
 
-/// The bound that the desired replicas are at. If it isn't that of the spec, it comes from a
-/// setting.
+/// The text about the bound that the desired replicas are at. A setting may replace the bound of
+/// the spec.
 fn bound(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
     let desired = hpa.status.desired_replicas;
     let has_settings = hpa.status.is_true(&ConditionType::CustomSettings);
@@ -345,7 +346,7 @@ fn bound(hpa: &HorizontalPodAutoscaler, name: &str, of_spec: i32) -> String {
 /// The cause in the message of a condition that prevents scaling, without the texts that the
 /// reference puts before it.
 fn cause(hpa: &HorizontalPodAutoscaler, condition: &Condition) -> String {
-    /// Before a message of the reference, and what a reader needs of it.
+    /// Prefixes of the reference's messages, and their short forms.
     const PREFIXES: [(&str, &str); 3] = [
         (UNABLE_TO_COMPUTE, ""),
         (

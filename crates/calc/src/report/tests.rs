@@ -101,7 +101,7 @@ fn metric_threshold_of_the_next_change_is_reported() {
 }
 
 #[test]
-fn container_name_does_not_make_cpu_memory() {
+fn container_named_memory_does_not_change_the_unit_of_cpu() {
     let mut inputs = inputs(json!({}));
     let target = json!({ "type": "AverageValue", "averageValue": "400m" });
     let source = json!({ "name": "cpu", "container": "memory-store", "target": target });
@@ -130,7 +130,7 @@ fn stabilization_reports_the_recommendation_and_its_end() {
     let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
     assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
     contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
-    // A window includes its start, so that the answer changes just after its end.
+    // A window includes its start, so the replicas change just after its end.
     let change =
         report.changes.iter().find(|change| matches!(change.trigger, Trigger::Time { .. }));
     let change = change.unwrap();
@@ -237,7 +237,7 @@ fn unready_pod_whose_sample_counts_is_named() {
 }
 
 #[test]
-fn sentence_says_that_no_controller_runs_whatever_it_would_decide() {
+fn sentence_mentions_that_no_controller_runs_for_any_decision() {
     let idle = || Some("no controller has renewed the lease shop/hpa for 22s".to_owned());
     let mut inputs = inputs(json!({}));
     let report = inputs.doubted_report(idle());
@@ -494,7 +494,7 @@ fn unreadable_scale_has_no_decision() {
 }
 
 #[test]
-fn failing_metric_with_an_active_fallback_is_not_only_missing() {
+fn failing_metric_with_an_active_fallback_has_the_state_fallback() {
     let target = json!({ "type": "Value", "value": "300" });
     let source = json!({ "metric": { "name": "queue" }, "target": target });
     let mut inputs = inputs(json!({ "metrics": [{ "type": "External", "external": source }] }));
@@ -535,7 +535,7 @@ fn bound_and_pause_are_listed_as_possible_changes() {
 }
 
 #[test]
-fn pause_is_the_first_change_while_metrics_ask_for_none() {
+fn end_of_the_pause_is_the_first_change() {
     let mut inputs = inputs(json!({}));
     inputs.settings.pause = Pause::BOTH;
     let report = inputs.report();

@@ -35,7 +35,7 @@ impl Display for Report {
         }
         self.print_limits(f)?;
         if !self.changes.is_empty() {
-            // The changes are found without the past too.
+            // Changes are found even if the history is unknown.
             let is_held = self.is_doubtful() && !self.history_known;
             let unless = if is_held { ", unless the past holds it" } else { "" };
             writeln!(f, "\nWhat would change it{unless}")?;
@@ -53,22 +53,22 @@ impl Display for Report {
     }
 }
 
-/// Parts of a report in words, for displays with their own layout. The indentation of a line says
+/// Parts of a report in words, for displays with their own layout. The indentation of a line shows
 /// which line it belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Words {
-    /// What was read and computed, for each metric.
+    /// The reading and the calculation of each metric.
     pub metrics: Vec<String>,
     /// Stabilization, policies and bounds.
     pub limits: Vec<String>,
-    /// What would change the answer.
+    /// The changes that would lead to other replicas.
     pub changes: Vec<String>,
 }
 
 impl Report {
-    /// The metrics, the limits and what would change the answer, as `Display` prints them.
+    /// The metrics, the limits and the changes, as `Display` prints them.
     pub fn words(&self) -> Words {
         let metrics = self.metrics.iter().map(|metric| from_fn(|f| print_value(f, metric)));
         let changes = self.changes.iter().map(|change| from_fn(|f| self.print_change(f, change)));
@@ -209,7 +209,7 @@ impl Report {
     }
 }
 
-/// Whether it is the effect of a schedule, which the line of the bounds has too.
+/// Whether the effect is that of a schedule, which the line of the bounds includes.
 fn is_of_bounds(effect: &SettingEffect) -> bool {
     effect.setting == BOUNDS
 }
@@ -250,7 +250,7 @@ fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     print_rule(f, metric)
 }
 
-/// How old the samples are, and over which time they were measured.
+/// Prints the ages of the samples, and the time over which they were measured.
 fn print_ages(f: &mut Formatter<'_>, metric: &MetricReport, now: Timestamp) -> Result {
     let Some((newest, oldest)) = metric.sample_times() else { return Ok(()) };
     let (newest, oldest) = (age(newest, now), age(oldest, now));
@@ -380,7 +380,8 @@ fn is_by_pod(metric: &MetricReport) -> bool {
     !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
 }
 
-/// How a metric comes to a value: "rises above 300" is easier to read than "rises to 300001m".
+/// The verb and the value of a threshold: "rises above 300" is easier to read than "rises to
+/// 300001m".
 fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValue) {
     let milli = value.as_milli();
     match direction {
@@ -396,7 +397,7 @@ fn crossing(direction: Direction, value: MilliValue) -> (&'static str, MilliValu
 }
 
 /// A value of a metric: memory as in the headline, CPU as kubectl prints it, others as decimals,
-/// which the headline has too.
+/// as in the headline.
 fn quantity(metric: &MetricReport, value: MilliValue) -> String {
     if metric.is_memory {
         bytes(value)

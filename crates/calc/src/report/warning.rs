@@ -41,7 +41,8 @@ pub(super) fn warnings(
     warnings
 }
 
-/// What is wrong with the settings. Only the controller knows those that its operator doesn't allow.
+/// The problems with the settings. Only the controller's status has those of settings that its
+/// operator doesn't allow.
 fn problems<'a>(hpa: &'a HorizontalPodAutoscaler, own: &'a OwnSettings) -> Option<&'a str> {
     let custom = hpa.status.condition(&ConditionType::CustomSettings);
     // kube-controller-manager doesn't remove the condition of an earlier controller.

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, fmt};
 
 pub use label_selector::{LabelSelector, LabelSelectorRequirement, go_string};
 
-/// Why a selector is invalid. The messages are those of the API's Go library.
+/// The error of an invalid selector. The messages are those of the API's Go library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectorError {
@@ -92,7 +92,9 @@ impl Labels for BTreeMap<String, String> {
 /// Pairs of key and value. Of several pairs with the same key, the first counts.
 impl<K: AsRef<str>, V: AsRef<str>> Labels for [(K, V)] {
     fn label(&self, key: &str) -> Option<&str> {
-        self.iter().find(|(own, _)| own.as_ref() == key).map(|(_, value)| value.as_ref())
+        self.iter()
+            .find(|(candidate, _)| candidate.as_ref() == key)
+            .map(|(_, value)| value.as_ref())
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Operator, Requirement, SelectorError, validate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
-    /// A key or a value. `in` and `notin` are identifiers too where a key or value is expected.
+    /// A key or a value. `in` and `notin` are also identifiers where a key or value is expected.
     Identifier,
     In,
     NotIn,

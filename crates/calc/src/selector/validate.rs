@@ -83,13 +83,13 @@ impl Requirement {
 /// Joins messages like Go's aggregated errors: without duplicates, and in brackets if there are
 /// several.
 fn aggregate(errors: Vec<String>) -> String {
-    let mut seen: Vec<String> = Vec::with_capacity(errors.len());
+    let mut distinct: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
-        if !seen.contains(&error) {
-            seen.push(error);
+        if !distinct.contains(&error) {
+            distinct.push(error);
         }
     }
-    match seen.as_slice() {
+    match distinct.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     }

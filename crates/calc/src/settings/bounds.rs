@@ -1,8 +1,9 @@
 //! A schedule of `minReplicas` and `maxReplicas`.
 //!
-//! Times are those of the entry's time zone, by the tz database in jiff. If the clocks skip the
-//! start or the end of an entry, it moves later by the length of the gap. If the clocks show it
-//! twice, the first time counts. An entry whose start and end coincide doesn't hold on that day.
+//! Times are in the entry's time zone, by the tz database in jiff. If the clocks skip the start or
+//! the end of an entry, it moves later by the length of the gap. If the clocks show it twice, the
+//! first time counts. If start and end coincide because of a gap, the entry doesn't hold on that
+//! day.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -48,16 +49,16 @@ pub struct ScheduledBounds {
 
 /// A schedule of bounds: its entries, and the bounds that hold until its next change.
 ///
-/// A change takes up to a millisecond to find. Clones share what was found.
+/// Finding a change takes up to a millisecond, so the result is cached. Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     entries: Arc<[ScheduledBounds]>,
-    found: Arc<Mutex<Option<FoundBounds>>>,
+    cache: Arc<Mutex<Option<CachedBounds>>>,
 }
 
 /// The bounds of one spec in a range of time.
 #[derive(Clone, Copy, Debug)]
-struct FoundBounds {
+struct CachedBounds {
     /// The bounds of the spec, and whether it may have a minimum of zero.
     spec: (Bounds, bool),
     from: Timestamp,
@@ -68,7 +69,7 @@ struct FoundBounds {
 }
 
 /// If the bounds never change, they are computed again after this time.
-const MAX_FOUND_AGE: SignedDuration = SignedDuration::from_hours(24);
+const MAX_CACHE_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
@@ -86,7 +87,7 @@ impl std::ops::Deref for Schedule {
 
 impl From<Vec<ScheduledBounds>> for Schedule {
     fn from(entries: Vec<ScheduledBounds>) -> Self {
-        Self { entries: entries.into(), found: Arc::default() }
+        Self { entries: entries.into(), cache: Arc::default() }
     }
 }
 
@@ -217,14 +218,14 @@ impl Settings {
     ) -> (Bounds, Option<BoundsChange>) {
         let Some(schedule) = &self.bounds else { return (Bounds::of_spec(spec), None) };
         let key = (Bounds::of_spec(spec), self.may_be_zero(spec));
-        let lock = || schedule.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_valid = |it: &FoundBounds| it.spec == key && (it.from..it.until).contains(&now);
+        let lock = || schedule.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_valid = |it: &CachedBounds| it.spec == key && (it.from..it.until).contains(&now);
         if let Some(found) = lock().filter(is_valid) {
             return (found.bounds, found.change);
         }
         let (bounds, change) = self.find_change(spec, schedule, now);
-        let until = change.map_or_else(|| after(now, MAX_FOUND_AGE), |change| change.at);
-        *lock() = Some(FoundBounds { spec: key, from: now, until, bounds, change });
+        let until = change.map_or_else(|| after(now, MAX_CACHE_AGE), |change| change.at);
+        *lock() = Some(CachedBounds { spec: key, from: now, until, bounds, change });
         (bounds, change)
     }
 
@@ -235,8 +236,8 @@ impl Settings {
         now: Timestamp,
     ) -> (Bounds, Option<BoundsChange>) {
         let within = |days| self.schedule_within(days, spec, entries, now);
-        // Most schedules change within a day. A weekly entry may pause for a week, if the clocks
-        // skip it: 15 days always have a change.
+        // Most schedules change within a day. If the clocks skip a weekly entry, it pauses for a
+        // week, but 15 days always have a change.
         let (bounds, change) = within(2);
         (bounds, change.or_else(|| within(8).1).or_else(|| within(15).1))
     }
@@ -377,8 +378,8 @@ impl ScheduledBounds {
         self.occurrences(now, 0).any(|(start, end)| (start..end).contains(&now))
     }
 
-    /// The start and end of each time that the entry holds, ordered by start: from those that may
-    /// still hold `now` to those that start within some days.
+    /// The start and end of each occurrence of the entry, ordered by start: from those that may
+    /// include `now` to those that start within `days` days.
     fn occurrences(
         &self,
         now: Timestamp,
@@ -450,7 +451,7 @@ mod tests {
                 let found = settings.schedule_at(&spec, now);
                 assert_eq!(found, fresh.schedule_at(&spec, now), "{now}");
                 assert_eq!(found.1.is_some(), has_changes, "{now}");
-                let from = schedule.found.lock().unwrap().map(|found| found.from);
+                let from = schedule.cache.lock().unwrap().map(|found| found.from);
                 computed += usize::from(from != last);
                 last = from;
             }

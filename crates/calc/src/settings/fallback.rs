@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 pub(super) const MIN_FAILURE_SECONDS: u32 = 30;
 const DEFAULT_FAILURE_SECONDS: u32 = 180;
 
-/// The proposal of an External, Object or Pods metric that has failed for long. The names are those
-/// of KEP-5679, the behaviors those of KEDA's fallback.
+/// The proposal of an External, Object or Pods metric that has failed for long. The names are
+/// from KEP-5679, the behaviors from KEDA's fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fallback {
     /// The proposed replicas.
     pub replicas: i32,
-    /// How long the metric must have failed, in seconds: at least 30. The default is 180.
+    /// The time for which the metric must have failed, in seconds: at least 30. The default is 180.
     #[serde(default = "default_failure_seconds")]
     pub failure_duration_seconds: u32,
     /// Whether the current replicas count. The default is `static`.
@@ -22,7 +22,7 @@ pub struct Fallback {
     pub behavior: FallbackBehavior,
 }
 
-/// What a fallback proposes.
+/// The proposal of a fallback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FallbackBehavior {
@@ -42,7 +42,7 @@ const fn default_failure_seconds() -> u32 {
 }
 
 impl Fallback {
-    /// Why the fallback can't be used, if it can't.
+    /// The reason why the fallback is invalid, if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.replicas < 0 {
             return Some("replicas must not be negative".to_owned());

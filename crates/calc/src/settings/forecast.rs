@@ -1,27 +1,27 @@
-//! Whether forecasts of the load count.
+//! The settings of forecasts of the load.
 
 use jiff::SignedDuration;
 
-/// What is done with forecasts.
+/// The use of forecasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forecasting {
-    /// None are made, as in the reference.
+    /// No forecasts are made, as in the reference.
     #[default]
     Off,
-    /// They are made and explained, and change nothing.
+    /// Forecasts are made and explained, but change nothing.
     Observe,
-    /// They can raise the answer.
+    /// Forecasts can raise the desired replicas.
     Scale,
 }
 
-/// How forecasts are made, and what is done with them.
+/// The settings of forecasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Forecasts {
-    /// What is done with them.
+    /// The use of the forecasts.
     pub mode: Forecasting,
-    /// How far ahead; `None` for the measured time until pods of a scale-up are ready. The
-    /// forecaster applies it.
+    /// The time from a reading to the forecast time; `None` for the measured time until pods of a
+    /// scale-up are ready. The forecaster applies it.
     pub horizon: Option<SignedDuration>,
     /// The quantile of the forecast that is scaled for, from 0 to 1; `None` for the default of
     /// the forecaster.

@@ -1,4 +1,4 @@
-//! What one metric's settings can be.
+//! The settings of one metric.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use super::{before, fallback::Fallback};
 use crate::{api::GO_ZERO_TIME, quantity::MilliValue, replicas::CalculationError};
 
-/// The settings of one metric. The default is exactly the reference.
+/// The settings of one metric. The defaults are those of the reference.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MetricSettings {
     /// The replicas to propose if the metric has failed for long.
     pub fallback: Option<Fallback>,
-    /// Utilization in percent of what.
+    /// The base of a utilization.
     pub utilization_of: UtilizationOf,
-    /// Which requests and limits count during an in-place resize.
+    /// The requests and limits that count during an in-place resize.
     pub requests: Requests,
-    /// What a pod without a request for the resource means.
+    /// The effect of a pod without a request for the resource.
     pub missing_requests: MissingRequests,
-    /// How the samples of the pods become one value.
+    /// The aggregation of the samples of the pods to one value.
     pub aggregate: Aggregate,
     /// Samples older than this are missing samples.
     pub max_sample_age: Option<SignedDuration>,
@@ -40,7 +40,7 @@ impl MetricSettings {
     }
 }
 
-/// What a utilization is a percentage of.
+/// The base of a utilization: a utilization is a percentage of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UtilizationOf {
@@ -66,17 +66,17 @@ impl UtilizationOf {
     }
 }
 
-/// Which requests and limits of a pod count.
+/// The requests and limits of a pod that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Requests {
-    /// Those of the pod's spec, as in the reference.
+    /// The requests and limits of the pod's spec, as in the reference.
     #[default]
     Spec,
     /// Those that the kubelet has applied, from the pod's status.
     Actual,
 }
 
-/// What a pod without a request for the resource means.
+/// The effect of a pod without a request for the resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingRequests {
     /// The metric fails, as in the reference.
@@ -86,11 +86,11 @@ pub enum MissingRequests {
     SkipPod,
 }
 
-/// How the samples of the pods become one value.
+/// The aggregation of the samples of the pods to one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Aggregate {
-    /// Their mean, as in the reference.
+    /// The mean, as in the reference.
     #[default]
     Average,
     /// The value that 90 % of the pods don't exceed.
@@ -116,7 +116,7 @@ impl Aggregate {
     }
 }
 
-/// Which pods of the selector count.
+/// The pods of the selector that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodSelection {
     /// All that the selector matches, as in the reference.
@@ -132,6 +132,6 @@ pub enum Rollout {
     /// It counts, as in the reference.
     #[default]
     CountSurge,
-    /// Pods beyond the desired replicas don't raise the answer (kubernetes#138505).
+    /// Pods beyond the desired replicas don't raise the proposal (kubernetes#138505).
     IgnoreSurge,
 }

@@ -1,7 +1,7 @@
 //! The settings of decisions, and the tolerances and pod rules that follow from them.
 //!
-//! The flags of a controller give the settings of all autoscalers, as in the reference. Annotations
-//! and fields of one autoscaler change them for it: [`Settings::for_autoscaler`] reads those by the
+//! The flags of a controller are the settings of all autoscalers, as in the reference. Annotations
+//! and fields of one autoscaler override them: [`Settings::for_autoscaler`] reads these by the
 //! table [`SETTINGS`].
 
 mod bounds;
@@ -35,7 +35,8 @@ pub use self::{
 use crate::{api::HorizontalPodAutoscalerSpec, pause::Pause, quantity::Quantity};
 
 /// The effective settings of one autoscaler: the reference's `--horizontal-pod-autoscaler-*` flags,
-/// and what only single autoscalers can set. The defaults of the latter are exactly the reference.
+/// and settings that only single autoscalers have. The defaults of the latter are those of the
+/// reference.
 ///
 /// ```
 /// use hpa_calc::Settings;
@@ -66,7 +67,7 @@ pub struct Settings {
     /// `HPAScaleToZero`, on by default since Kubernetes 1.37). Default true.
     pub scale_to_zero: bool,
     /// Whether to correct two cases in which the reference mistakes a paused workload for one that
-    /// the autoscaler scaled to zero, or the reverse. Default false, which is exactly the
+    /// the autoscaler scaled to zero, or the reverse. Default false, as in the
     /// reference.
     ///
     /// - `ScaledToZero=True` is cleared as soon as the target has replicas, even if the autoscaler
@@ -76,8 +77,8 @@ pub struct Settings {
     ///   no metric can be read. The reference leaves it at 0 until one can.
     pub strict_scale_to_zero: bool,
     /// Whether metrics of scaling schedules with an average target have no tolerance: their values
-    /// are exact, and a step of a ramp can be smaller than the tolerance. Default false, which is
-    /// exactly the reference.
+    /// are exact, and a step of a ramp can be smaller than the tolerance. Default false, as in
+    /// the reference.
     pub exact_schedules: bool,
     /// The directions in which the target is not scaled.
     pub pause: Pause,
@@ -86,24 +87,25 @@ pub struct Settings {
     /// The time from the end of a reconcile to the next one; `None` for the controller's period. A
     /// decision doesn't depend on it.
     pub sync_period: Option<SignedDuration>,
-    /// Which pods of the selector count. Whoever selects the pods applies it, see
+    /// The pods of the selector that count. The caller applies it when it selects the pods, see
     /// [`SelectedPods`](crate::SelectedPods).
     pub pods: PodSelection,
     /// Whether the surge of a rollout counts.
     pub rollout: Rollout,
     /// The schedule of `minReplicas` and `maxReplicas`, see [`Settings::bounds_at`].
     pub bounds: Option<Schedule>,
-    /// How long the metrics must have asked for zero replicas before the target is scaled there.
+    /// The time for which the metrics must have asked for zero replicas before the target is scaled
+    /// to zero.
     pub zero_after: SignedDuration,
     /// Whether forecasts of the load count, and how they are made.
     pub forecasts: Forecasts,
     /// The settings of each metric of the spec; `None` if all have the defaults.
     pub metrics: Option<Arc<[MetricSettings]>>,
-    /// The settings that the autoscaler has itself, in words; `None` without them.
+    /// The autoscaler's own settings, in words; `None` without such settings.
     pub own: Option<Arc<OwnSettings>>,
 }
 
-/// What holds for a metric without settings of its own.
+/// The settings of a metric without own settings.
 pub(crate) static DEFAULT_METRIC: MetricSettings = MetricSettings {
     fallback: None,
     utilization_of: UtilizationOf::Requests,
@@ -141,8 +143,8 @@ impl Default for Settings {
 impl Settings {
     /// The settings of the metric at an index of `spec.metrics`.
     pub fn metric(&self, index: usize) -> &MetricSettings {
-        let own = self.metrics.as_ref().and_then(|metrics| metrics.get(index));
-        own.unwrap_or(&DEFAULT_METRIC)
+        let settings = self.metrics.as_ref().and_then(|metrics| metrics.get(index));
+        settings.unwrap_or(&DEFAULT_METRIC)
     }
 
     /// Sets [`Settings::pause`].
@@ -202,7 +204,7 @@ impl Settings {
     }
 }
 
-/// How far the ratio of usage to target may differ from 1 without a change, as fractions.
+/// The differences between 1 and the ratio of usage to target that cause no change, as fractions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerances {
     /// For ratios above 1.
@@ -227,7 +229,7 @@ impl Tolerances {
         }
     }
 
-    /// Whether the ratio is within tolerance. Both ends of the range are.
+    /// Whether the ratio is within tolerance, both ends of the range included.
     pub fn contain(self, ratio: f64) -> bool {
         1.0 - self.down <= ratio && ratio <= 1.0 + self.up
     }

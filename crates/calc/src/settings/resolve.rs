@@ -24,16 +24,16 @@ pub const MAX_ANNOTATION_LEN: usize = 8 * 1024;
 const MAX_MESSAGE_LEN: usize = 300;
 /// The maximum length of one setting in [`OwnSettings::applied`], in characters.
 const MAX_SETTING_LEN: usize = 100;
-/// The maximum length of the name of an annotation in a message, in characters. The API server allows
-/// 63 after the domain.
+/// The maximum length of the name of an annotation in a message, in characters. The API server
+/// allows 63 after the domain.
 const MAX_NAME_LEN: usize = 100;
 /// Unknown names of annotations beyond this number and the first one are not counted.
 const MAX_OTHER_NAMES: usize = 16;
-/// The maximum length of [`OwnSettings::problems`] and of [`OwnSettings::applied`], in characters: what
-/// an event's message can have.
+/// The maximum length of [`OwnSettings::problems`] and of [`OwnSettings::applied`], in characters:
+/// the limit of an event's message.
 const MAX_TEXT_LEN: usize = 1000;
 
-/// What the operator of the controller lets users set.
+/// The settings that the operator of the controller allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingPolicy {
     /// The names of the allowed settings.
@@ -43,7 +43,7 @@ pub struct SettingPolicy {
 }
 
 impl Default for SettingPolicy {
-    /// Everything is allowed; 5 seconds.
+    /// Allows all settings, and a sync period of at least 5 seconds.
     fn default() -> Self {
         Self {
             allowed: SETTINGS.iter().map(|setting| setting.name).collect(),
@@ -56,18 +56,18 @@ impl Default for SettingPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnSettings {
-    /// Those that replace the flags, as `NAME=VALUE`, except `pause` and `dry-run`, which have
-    /// conditions of their own.
+    /// The settings that replace the flags, as `NAME=VALUE`, except `pause` and `dry-run`, which
+    /// are reported separately.
     pub applied: String,
-    /// Those that are ignored, or not used as written, and why.
+    /// The settings that are ignored or not used as written, with the reasons.
     pub problems: String,
-    /// Those without effect, because kube-controller-manager handles the autoscaler.
+    /// The settings without effect, because kube-controller-manager handles the autoscaler.
     pub ignored: IgnoredSettings,
     /// Whether kube-controller-manager handles the autoscaler.
     pub(crate) is_of_built_in: bool,
 }
 
-/// Settings that hold a controller back, and that kube-controller-manager ignores.
+/// Settings that prevent writes, and that kube-controller-manager ignores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredSettings {
     /// A pause.
@@ -85,15 +85,15 @@ impl IgnoredSettings {
 /// A setting that is ignored, or not used as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingProblem {
-    /// Where it is: `annotation NAME` or the path of a field.
+    /// The place of the setting: `annotation NAME` or the path of a field.
     pub place: Place,
-    /// What kind of problem it is.
+    /// The kind of the problem.
     pub kind: ProblemKind,
     /// The problem, after the place.
     pub message: String,
 }
 
-/// Where a setting is.
+/// The place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An annotation, with its name.
@@ -144,24 +144,25 @@ pub enum ProblemKind {
     NotAllowed,
     /// The value is below the operator's minimum, which holds instead.
     Raised,
-    /// The autoscaler has no metric that it can be set on. It has no effect.
+    /// The setting has no effect, because the autoscaler has no metric that it applies to.
     NoSuchMetric,
-    /// A field sets it too, and wins.
+    /// A field also sets it, and has precedence.
     Overridden,
 }
 
-/// The effective settings, and what is wrong with those of the autoscaler.
+/// The effective settings, and the problems with those of the autoscaler.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The effective settings.
     pub settings: Settings,
-    /// What is ignored, or not used as it is written.
+    /// The settings that are ignored or not used as written.
     pub problems: Vec<SettingProblem>,
 }
 
 impl Settings {
-    /// The effective settings of an autoscaler: these, which come from flags, with those of its
-    /// annotations and of its fields. A field has precedence over an annotation.
+    /// The effective settings of an autoscaler. `self` has the settings of the flags. The
+    /// annotations and fields of the autoscaler override them, and a field has precedence over an
+    /// annotation.
     ///
     /// Derive them when the object changes, not in each reconcile.
     pub fn for_autoscaler(
@@ -187,8 +188,9 @@ impl Settings {
         resolver.finish()
     }
 
-    /// The settings of an autoscaler that kube-controller-manager handles: these, because it ignores
-    /// those of annotations and fields. [`OwnSettings::ignored`] has those that a user counts on.
+    /// The settings of an autoscaler that kube-controller-manager handles: those of `self`, because
+    /// annotations and fields have no effect. [`OwnSettings::ignored`] has the ignored settings
+    /// that should prevent writes.
     #[must_use]
     pub fn for_built_in(self, hpa: &HorizontalPodAutoscaler, policy: &SettingPolicy) -> Self {
         let own = self.for_autoscaler(hpa, policy).settings;
@@ -324,16 +326,16 @@ impl<'a> Resolver<'a> {
             let Some(value) = self.checked(setting, place(), parse(setting.kind, text)) else {
                 return;
             };
-            let mut any = false;
+            let mut has_metric = false;
             for (index, metric) in self.hpa.spec.metrics.iter().enumerate() {
                 if types.contains(&metric.source_type) {
-                    any = true;
+                    has_metric = true;
                     if let Some(settings) = self.metrics.get_mut(index) {
                         apply(settings, &value);
                     }
                 }
             }
-            if any {
+            if has_metric {
                 self.add_applied(setting, "", &value);
             } else {
                 let message = format!("has no effect: {}", no_metric(types));
@@ -418,7 +420,7 @@ impl<'a> Resolver<'a> {
         let Self { mut settings, metrics, mut own, problems, .. } = self;
         let is_default = metrics.iter().all(|metric| *metric == MetricSettings::default());
         settings.metrics = (!is_default).then(|| Arc::from(metrics));
-        // Which of an annotation and a field has precedence is for `hpa lint` to say.
+        // `hpa lint` reports the precedence of a field over an annotation.
         for problem in problems.iter().filter(|problem| problem.kind != ProblemKind::Overridden) {
             append(&mut own.problems, "; ", &problem.to_string());
         }
@@ -429,20 +431,20 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The name of an annotation of the domain that is no setting.
+/// The name of an annotation of the domain that is not a setting.
 fn unknown_name(annotation: &str) -> Option<&str> {
     let (domain, name) = annotation.split_once('/')?;
     (domain == DOMAIN && Setting::named(name).is_none()).then_some(name)
 }
 
-/// Selects what a cache of objects needs of annotations.
+/// Selects the annotations that a cache of objects needs.
 #[derive(Debug, Default)]
 pub struct AnnotationFilter {
     unknown: usize,
 }
 
 impl AnnotationFilter {
-    /// Whether an annotation is one of the domain. Of unknown names, only as many as are counted.
+    /// Whether to keep an annotation: settings, and as many unknown names as are counted.
     pub fn keeps(&mut self, annotation: &str) -> bool {
         if unknown_name(annotation).is_none() {
             return Setting::of_annotation(annotation).is_some();
@@ -451,8 +453,8 @@ impl AnnotationFilter {
         self.unknown <= MAX_OTHER_NAMES + 2
     }
 
-    /// The value as far as it is needed: nothing of an unknown name, and of a long value enough to
-    /// be refused for its length.
+    /// The needed part of the value: nothing for an unknown name, and for a long value enough to be
+    /// rejected for its length.
     pub fn limited<'a>(annotation: &str, value: &'a str) -> &'a str {
         if unknown_name(annotation).is_some() { "" } else { limited_annotation(value) }
     }
@@ -484,8 +486,8 @@ fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     kind.parse(text)
 }
 
-/// The values by the names of metrics, if the annotation has such a form: a JSON object. A value
-/// that is itself an object has such a form if all its members are objects.
+/// The values by the names of metrics, if the annotation is a JSON object of such values. The
+/// object of a single fallback has members that are not objects.
 pub(super) fn by_metric(kind: Kind, text: &str) -> Option<Map<String, Json>> {
     if text.len() > MAX_ANNOTATION_LEN || !text.trim_start().starts_with('{') {
         return None;
@@ -512,12 +514,12 @@ pub(crate) fn duration_text(duration: SignedDuration) -> String {
     format!("{duration:#}").replace(' ', "")
 }
 
-/// The text in one line, because an error can quote any, and of a limited length.
+/// The text in one line, because an error can quote any text, and with a limited length.
 fn printable(text: &str) -> String {
     go_text::cut(one_line(text).into_owned(), MAX_MESSAGE_LEN)
 }
 
-/// The start of an annotation's value, long enough to be refused for its length.
+/// The start of an annotation's value, long enough to be rejected for its length.
 fn limited_annotation(value: &str) -> &str {
     let mut end = value.len().min(MAX_ANNOTATION_LEN + 1);
     while !value.is_char_boundary(end) {

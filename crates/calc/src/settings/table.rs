@@ -1,8 +1,8 @@
 //! The table of the settings that one autoscaler can have.
 //!
-//! A setting is one row. From it follow the annotation, the field of the custom API with its
-//! schema, the checks of `hpa lint` and `hpa convert`, the documentation, and what `hpa explain`
-//! shows.
+//! Each row is a setting. The annotation, the field of the custom API with its schema, the checks
+//! of `hpa lint` and `hpa convert`, the documentation and the output of `hpa explain` are derived
+//! from the row.
 
 use crate::{
     api::MetricSourceType::{self, ContainerResource, External, Object, Pods, Resource},
@@ -31,15 +31,15 @@ pub struct Setting {
     pub name: &'static str,
     /// The field of the custom API: a member of `spec`, or of the metric's source.
     pub field: &'static str,
-    /// What it does, in one sentence.
+    /// The effect of the setting, in one sentence.
     pub summary: &'static str,
-    /// What holds without it.
+    /// The value or the behavior without the setting.
     pub default: &'static str,
     pub(crate) kind: Kind,
     pub(crate) target: Target,
 }
 
-/// What a setting is set on.
+/// The object that a setting applies to.
 #[derive(Debug)]
 pub(crate) enum Target {
     /// The autoscaler.
@@ -359,7 +359,7 @@ impl Setting {
         format!("{DOMAIN}/{}", self.name)
     }
 
-    /// The types of the metrics that it is set on; `None` if it is set on the autoscaler.
+    /// The types of the metrics that it applies to; `None` if it applies to the autoscaler.
     pub fn metric_types(&self) -> Option<&'static [MetricSourceType]> {
         match self.target {
             Autoscaler(_) => None,
@@ -367,7 +367,7 @@ impl Setting {
         }
     }
 
-    /// Which values are allowed in the annotation, after "must be".
+    /// The allowed values of the annotation, as the text after "must be".
     pub fn expected(&self) -> String {
         self.kind.expected()
     }
@@ -377,7 +377,7 @@ impl Setting {
         self.kind.example()
     }
 
-    /// The field for the text of an annotation, which is not by metric.
+    /// The field for the text of an annotation that doesn't name metrics.
     pub fn field_for(&self, text: &str) -> Result<Json, String> {
         self.kind.parse(text).map(|value| value.to_field(self.kind))
     }

@@ -281,7 +281,7 @@ fn names_are_unique_and_defaults_are_stated() {
     r#"{"replicas":1,"failureDurationSeconds":29}"#,
     "failureDurationSeconds must be from 30 to 86400"
 )]
-fn invalid_value_is_ignored_and_says_what_is_allowed(
+fn invalid_value_is_ignored_and_the_allowed_values_are_reported(
     #[case] name: &str,
     #[case] value: &str,
     #[case] expected: &str,
@@ -410,7 +410,7 @@ fn unknown_names_are_one_problem(#[case] names: &[&str], #[case] expected: &str)
 }
 
 #[test]
-fn unknown_names_are_counted_as_a_cache_keeps_them() {
+fn annotation_filter_does_not_change_the_count_of_unknown_names() {
     let names = (0..1000).map(|index| (format!("{}{index:04}", "x".repeat(200)), json!("true")));
     let all = hpa(names.collect::<Map<_, _>>().into(), json!({}));
     let (mut cached, mut filter) = (all.clone(), AnnotationFilter::default());
@@ -425,7 +425,7 @@ fn unknown_names_are_counted_as_a_cache_keeps_them() {
 
 /// A tenant's text has a limit, and can't forge a line of a log.
 #[test]
-fn long_and_unprintable_values_are_refused_in_short() {
+fn messages_about_long_and_unprintable_values_are_short() {
     let long = "x".repeat(MAX_ANNOTATION_LEN + 1);
     let resolved = resolve(json!({ "fallback": format!("{{\"{long}\": {{}}}}") }), json!({}));
     assert!(

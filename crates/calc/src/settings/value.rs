@@ -1,4 +1,4 @@
-//! The values of settings: which are allowed, how they are written in annotations and in fields.
+//! The allowed values of settings, and their forms in annotations and in fields.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{go_duration, quantity::Quantity};
 
-/// What the values of a setting are.
+/// The kind of the values of a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// `"true"` or `"false"`, a boolean as a field.
@@ -40,7 +40,7 @@ pub(crate) enum Value {
 }
 
 impl Kind {
-    /// What a value must be, after "must be".
+    /// The allowed values, as the text after "must be".
     pub(crate) fn expected(self) -> String {
         match self {
             Self::Switch => "\"true\" or \"false\"".to_owned(),
@@ -185,7 +185,7 @@ impl Kind {
     }
 }
 
-/// What is wrong in a value with members, as the end of a sentence about the setting.
+/// The problem with a value that has members, as the end of a sentence about the setting.
 fn invalid(problem: String) -> String {
     format!("is invalid: {problem}")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a value is invalid: the `reason` of a meta/v1 `StatusCause`.
+/// The reason of a violation: the `reason` of a meta/v1 `StatusCause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CauseReason {
@@ -37,7 +37,7 @@ impl fmt::Display for CauseReason {
 /// One violation: a meta/v1 `StatusCause`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cause {
-    /// Why the value is invalid.
+    /// The reason of the violation.
     pub reason: CauseReason,
     /// The human-readable message, with the value.
     pub message: String,

@@ -68,7 +68,8 @@ fn validate_metric(
         // The API server reports it twice.
         None => causes.not_supported(&path.child("type"), source_type, MetricSourceType::KNOWN),
     }
-    // A single wrong member is reported as the missing right one. The API server's order is random.
+    // A single wrong member is reported only as the missing right one. The API server reports
+    // several members in random order.
     if present().count() > 1 {
         for member in present().filter(|member| Some(*member) != expected) {
             causes.forbidden(&path.child(member), "must populate the given metric source only");

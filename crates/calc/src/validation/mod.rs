@@ -35,8 +35,9 @@ pub struct ValidationOptions<'a> {
     /// since Kubernetes 1.37. Default true.
     pub scale_to_zero: bool,
     /// The stored spec, if the object is updated. Some violations that it already has are accepted:
-    /// a `minReplicas` of 0; the `apiVersion` of the `scaleTargetRef`, if its kind stays the same
-    /// too; and the `apiVersion` of all objects that metrics describe, if one of them was invalid.
+    /// a `minReplicas` of 0; the `apiVersion` of the `scaleTargetRef`, if its kind also stays
+    /// the same; and the `apiVersion` of all objects that metrics describe, if one of them was
+    /// invalid.
     pub old: Option<&'a HorizontalPodAutoscalerSpec>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> ValidationOptions<'a> {
             Some(old) if old.api_version == new.api_version && old.kind == new.kind => {
                 ApiVersionRule::Unchecked
             }
-            // The only kind with a scale subresource in the core group, the name of which is empty.
+            // The only kind with a scale subresource in the core group, whose name is empty.
             _ if new.kind == "ReplicationController" => ApiVersionRule::GroupOptional,
             _ => ApiVersionRule::GroupRequired,
         }

@@ -97,8 +97,8 @@ fn is_standard_container_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
 }
 
-/// Whether the resource, which is not one of Kubernetes, has a valid name with the prefix of quotas
-/// too.
+/// Whether a resource that is not one of Kubernetes has a valid name, also with the prefix of
+/// quotas.
 fn is_extended_resource(name: &str) -> bool {
     !name.starts_with(QUOTA_PREFIX)
         && qualified_name_errors(&format!("{QUOTA_PREFIX}{name}")).is_empty()

@@ -14,7 +14,7 @@ pub(super) enum ApiVersionRule {
     GroupRequired,
     /// `group/version`, `version` or an empty text.
     GroupOptional,
-    /// Any text, because the stored object already violates the rule.
+    /// Any text, because the stored object has the same one or already violates the rule.
     Unchecked,
 }
 

@@ -1,4 +1,5 @@
-//! The parsers of quantities and selectors against naive models, which share no code with them.
+//! Compares the parsers of quantities and selectors with naive models, which share no code with
+//! them.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 

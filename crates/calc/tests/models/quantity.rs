@@ -68,7 +68,8 @@ fn unit(letter: &str, letters: &str) -> Option<u32> {
     u32::try_from(index).ok()
 }
 
-/// What the text means, by the documented grammar. A text without digits is not in the model.
+/// The value and format of a text by the documented grammar. A text without digits is not in the
+/// model.
 fn model(text: &str) -> Result<(Decimal, Format), QuantityError> {
     let (is_negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -38,7 +38,7 @@ fn failing_inputs(error: &str, message: &str) -> Inputs {
     "container web not found in Pod web-0",
     "Correct the name of the container"
 )]
-fn cause_of_the_controller_comes_before_the_failure_here(
+fn reported_cause_precedes_the_error_of_reading_here(
     #[case] message: &str,
     #[case] cause: &str,
     #[case] advice: &str,
@@ -59,7 +59,7 @@ fn cause_of_the_controller_comes_before_the_failure_here(
 #[case::other_failure_of_the_api(
     "the server is currently unable to handle the request (get pods.metrics.k8s.io)"
 )]
-fn failure_of_the_same_api_is_that_of_here(#[case] message: &str) {
+fn reported_failure_of_the_same_api_is_not_repeated(#[case] message: &str) {
     let report = failing_inputs(NOT_FOUND, message).report();
     assert_eq!(report.sentence, format!("stays at 4: cpu cannot be read: {NOT_FOUND}"));
     contains(&report, "kubectl get apiservices | grep metrics.k8s.io");
@@ -108,7 +108,7 @@ fn pods_of_others_explain_a_scaling_up_below_the_target() {
     let expected = "stays at 2: cpu is at 33% of requests, target 66%; 4 pods match the selector, \
                     the target has 2; metrics ask for 2";
     assert_eq!(sentence, expected);
-    // A rollout has pods of its own.
+    // During a rollout, the target has more pods itself.
     inputs.scale.as_mut().unwrap().status_replicas = 4;
     let sentence = inputs.report().sentence;
     assert!(!sentence.contains("match the selector"), "{sentence}");
@@ -121,7 +121,7 @@ fn pods_of_others_explain_a_scaling_up_below_the_target() {
     "fallback: 6 replicas, because it fails since 2026-01-31T03:13:53Z"
 )]
 #[case::unknown("a fallback is active", "fallback: 6 replicas, because it fails")]
-fn start_of_a_failure_is_that_of_the_message(#[case] message: &str, #[case] expected: &str) {
+fn start_of_a_failure_comes_from_the_message(#[case] message: &str, #[case] expected: &str) {
     let mut inputs = inputs_with_unreadable_metric("True");
     let annotation = json!({ "failureDurationSeconds": 60, "replicas": 6 }).to_string();
     let fallback = ("autoscaling.hpa-rs.dev/fallback".to_owned(), annotation);

@@ -94,7 +94,7 @@ fn pods_that_do_not_exist_are_counted_and_are_normal_after_a_scaling() {
 #[case::holds(4, 3, State::Paused, "paused for scaling down by annotation; MEASURED")]
 #[case::holds_nothing(4, 4, State::WaitingForPods, "MEASURED; fewer than 4 pods exist and count")]
 #[case::other_direction(4, 6, State::Scaling, "MEASURED; scaled from 4 to 6")]
-fn pause_of_one_direction_is_a_state_while_it_holds_something(
+fn pause_of_one_direction_is_a_state_while_it_prevents_scaling(
     #[case] current: i32,
     #[case] desired: i32,
     #[case] state: State,
@@ -108,7 +108,7 @@ fn pause_of_one_direction_is_a_state_while_it_holds_something(
 }
 
 #[test]
-fn invalid_setting_is_a_problem_whichever_controller_handles_the_autoscaler() {
+fn invalid_setting_is_a_problem_with_any_controller() {
     // The condition is that of an earlier controller.
     let old = condition("CustomSettings", "True", "InvalidSettings");
     let mut hpa = hpa(9, 9, &[old]);
@@ -141,7 +141,7 @@ fn dry_run_needs_no_status() {
 }
 
 #[test]
-fn pause_holds_only_with_a_controller_that_reads_it() {
+fn pause_has_no_effect_with_the_built_in_controller() {
     let mut hpa = hpa(9, 9, &[condition("Paused", "True", "PausedByAnnotation")]);
     for name in ["pause", "dry-run"] {
         let annotation = format!("autoscaling.hpa-rs.dev/{name}");

@@ -44,7 +44,7 @@ const ANY_TYPE: &str =
 #[case::not_known("Bogus", &[], "\"Bogus\"")]
 #[case::case_differs("pods", &[], "\"pods\"")]
 #[case::printed_as_json("<", &[], "\"\\u003c\"")]
-fn metric_type_not_known_is_told_twice(
+fn unknown_metric_type_is_reported_twice(
     #[case] source_type: &str,
     #[case] before: &[&str],
     #[case] printed: &str,
@@ -61,7 +61,7 @@ fn metric_type_not_known_is_told_twice(
 #[case("Resource", "resource")]
 #[case("External", "external")]
 #[case("ContainerResource", "containerResource")]
-fn metric_without_its_member(#[case] source_type: &str, #[case] member: &str) {
+fn missing_member_of_a_metric_is_required(#[case] source_type: &str, #[case] member: &str) {
     let found = causes(json!({ "metrics": [{ "type": source_type }] }));
     let text = "Required value: must populate information for the given metric source";
     assert_eq!(found, [format!("Required spec.metrics[0].{member}: {text}")]);
@@ -83,7 +83,7 @@ fn metric_without_its_member(#[case] source_type: &str, #[case] member: &str) {
 fn metric_members(#[case] source_type: &str, #[case] members: &[&str], #[case] expected: &[&str]) {
     let mut metric = json!({ "type": source_type });
     for member in members {
-        // Valid as an external metric, and not looked into where another is set.
+        // Valid in an External metric. For other types, the target isn't validated.
         metric[member] =
             json!({ "metric": { "name": "m" }, "target": { "type": "Value", "value": "1" } });
     }
@@ -177,7 +177,7 @@ fn second_metric_has_its_own_index() {
 }
 
 #[test]
-fn resource_metric_takes_any_name_but_none() {
+fn resource_metric_accepts_any_non_empty_name() {
     let of = |name: &str| {
         json!({
             "type": "Resource",
@@ -220,7 +220,7 @@ fn container_resource_name(#[case] name: &str, #[case] expected: &[&str]) {
 }
 
 #[test]
-fn container_resource_name_with_two_slashes_is_no_label_key() {
+fn container_resource_name_with_two_slashes_is_not_a_label_key() {
     let mut found = Causes::default();
     names::container_resource(&mut found, &Path::root("name"), "a/b/c");
     let key = NAME_PART.trim_start_matches("name part ");

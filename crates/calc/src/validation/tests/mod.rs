@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::go_text::Quoted;
 
-/// A spec without fault, in which `changes` replaces members.
+/// A valid spec, in which `changes` replaces members.
 fn spec(changes: Value) -> HorizontalPodAutoscalerSpec {
     let mut spec = json!({
         "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },

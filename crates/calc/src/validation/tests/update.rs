@@ -1,4 +1,4 @@
-//! What an update may keep though it could not be created.
+//! Violations that an update may keep, although a new object must not have them.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn min_replicas_without_gate(#[case] old: Value, #[case] new: i32, #[case] expec
 #[case::name_wrong(("K", "v1", "a"), ("K", "v1", ".."), false)]
 #[case::kind_changed(("K", "v1", "a"), ("L", "v1", "a"), false)]
 #[case::api_version_changed(("K", "v1", "a"), ("K", "v2", "a"), false)]
-#[case::api_version_mended(("K", "v1", "a"), ("K", "g/v2", "a"), true)]
+#[case::api_version_corrected(("K", "v1", "a"), ("K", "g/v2", "a"), true)]
 #[case::changed_to_the_core_kind(("K", "v1", "a"), ("ReplicationController", "v1", "a"), true)]
 #[case::core_kind_not_changed(
     ("ReplicationController", "a/b/c", "a"), ("ReplicationController", "a/b/c", "a"), true)]
