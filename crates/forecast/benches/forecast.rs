@@ -1,4 +1,4 @@
-//! The CPU time of a forecast, and of a gate. Run with
+//! Measures the CPU time of a forecast and of the gate. Run with
 //! `cargo bench -p hpa-forecast --bench forecast`.
 
 #![expect(clippy::expect_used, reason = "the inputs are fixed")]
@@ -26,7 +26,7 @@ fn zone(name: &str) -> TimeZone {
     TimeZone::get(name).expect("a time zone")
 }
 
-/// One metric's forecast from 15 days, as a reconcile would ask for it.
+/// A forecast of one metric from 15 days, as in a reconcile.
 #[divan::bench(args = [Level::Reading, Level::Smoothed])]
 fn forecast(bencher: Bencher, level: Level) {
     let mut history = History::new(15);
@@ -42,7 +42,7 @@ fn forecast(bencher: Bencher, level: Level) {
     bencher.bench_local(|| history.forecast(black_box(&question)).map(|one| one.load(0.8)));
 }
 
-/// A reading into a full history.
+/// Adds a reading to a full history.
 #[divan::bench]
 fn add(bencher: Bencher) {
     let mut history = History::new(15);
@@ -57,7 +57,7 @@ fn add(bencher: Bencher) {
     });
 }
 
-/// The daily work for each autoscaler.
+/// The gate, which runs daily for each autoscaler.
 #[divan::bench(sample_count = 20)]
 fn gate_on_four_weeks(bencher: Bencher) {
     let trace = Trace::new(samples(28));

@@ -10,10 +10,11 @@ use serde::Serialize;
 
 use crate::trace::Trace;
 
-/// A pod's target in the integers of the engine. Large, to keep rounding errors small.
+/// The value of a pod's target in the engine, which computes with integers. Large, to keep rounding
+/// errors small.
 const MILLI_PER_POD: i64 = 1_000_000;
 const MINUTES_PER_HOUR: f64 = 60.0;
-/// Longer times are not modelled.
+/// The maximum of modelled durations, in minutes.
 const MAX_MINUTES: usize = 24 * 60;
 /// The time between two decisions of a run.
 const SYNC_PERIOD: SignedDuration = SignedDuration::from_mins(1);
@@ -55,8 +56,8 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// The workload of an autoscaler. `target` is the load of a pod that one of its metrics aims
-    /// at, see [`hpa_calc::replicas::Load::per_replica`].
+    /// The workload of an autoscaler. `target` is the target load per pod of one of its metrics,
+    /// see [`hpa_calc::replicas::Load::per_replica`].
     pub fn of(hpa: &HorizontalPodAutoscaler, settings: &EngineSettings, target: f64) -> Self {
         let bound = |replicas: i32| u32::try_from(replicas).unwrap_or_default();
         Self {
@@ -71,8 +72,8 @@ impl Workload {
         }
     }
 
-    /// The time from a reading until the pods of the next decision are ready. With this horizon, no
-    /// pod is late.
+    /// The time from a reading until the pods of the next decision are ready. With this horizon,
+    /// pods are ready when the forecast load arrives.
     pub fn horizon(&self) -> SignedDuration {
         self.startup.saturating_add(self.delay).saturating_add(SYNC_PERIOD)
     }
@@ -120,27 +121,27 @@ impl<'a> Runner<'a> {
         self.observe(factor, forecasts, |_| {})
     }
 
-    /// Like [`Self::run`]. Also calls `see` with each measured minute.
+    /// Like [`Self::run`]. Also calls `on_minute` with each measured minute.
     pub(crate) fn observe(
         &self,
         factor: f64,
         forecasts: Option<&[f32]>,
-        mut see: impl FnMut(Measurement),
+        mut on_minute: impl FnMut(Measurement),
     ) -> Outcome {
         let loads = self.trace.loads();
         let delay = minutes(self.workload.delay);
-        let mut recommended = Latest::new(minutes(self.workload.stabilization).max(1));
-        let mut running = Latest::new(minutes(self.workload.startup) + 1);
+        let mut recommended = RecentValues::new(minutes(self.workload.stabilization).max(1));
+        let mut running = RecentValues::new(minutes(self.workload.startup) + 1);
         let mut outcome = Outcome::default();
         let (mut lost, mut total) = (0.0, 0.0);
         let mut replicas = 0;
         // One day is enough for the autoscaler to reach a steady state.
         for minute in self.first.saturating_sub(MAX_MINUTES)..loads.len() {
-            let read = minute.checked_sub(delay).and_then(|read| self.pods(loads.get(read)));
-            let forecast = forecasts.and_then(|loads| self.pods(loads.get(minute)));
+            let read = minute.checked_sub(delay).and_then(|read| self.in_pods(loads.get(read)));
+            let forecast = forecasts.and_then(|loads| self.in_pods(loads.get(minute)));
             let proposal = [read, forecast].into_iter().flatten();
             let proposal = proposal.map(|load| self.propose(replicas, load, factor)).max();
-            // Without a reading, nothing is decided.
+            // Without a reading, the replicas stay.
             if let Some(proposal) = proposal.filter(|_| read.is_some()) {
                 let highest = recommended.push(proposal).max();
                 let stable = if proposal < replicas { highest.min(replicas) } else { proposal };
@@ -148,7 +149,7 @@ impl<'a> Runner<'a> {
                 replicas = stable.max(self.workload.min_replicas).min(self.workload.max_replicas);
             }
             let ready = running.push(replicas).min();
-            let Some(load) = self.pods(loads.get(minute)) else { continue };
+            let Some(load) = self.in_pods(loads.get(minute)) else { continue };
             if minute < self.first {
                 continue;
             }
@@ -160,7 +161,7 @@ impl<'a> Runner<'a> {
                 outcome.overload_minutes += 1.0;
                 lost += excess;
             }
-            see(Measurement { minute, load, replicas, ready });
+            on_minute(Measurement { minute, load, replicas, ready });
         }
         outcome.pod_hours /= MINUTES_PER_HOUR;
         outcome.excess = if total > 0.0 { lost / total } else { 0.0 };
@@ -168,7 +169,7 @@ impl<'a> Runner<'a> {
     }
 
     /// The load as a multiple of a pod's target.
-    fn pods(&self, load: Option<&f32>) -> Option<f64> {
+    fn in_pods(&self, load: Option<&f32>) -> Option<f64> {
         load.filter(|load| !load.is_nan()).map(|load| f64::from(*load) / self.workload.target)
     }
 
@@ -199,20 +200,20 @@ fn milli(pods: f64) -> MilliValue {
     MilliValue::from_milli((pods * MILLI_PER_POD as f64).round() as i64)
 }
 
-/// Rounds up.
+/// A duration in whole minutes, rounded up, at most [`MAX_MINUTES`].
 pub(crate) fn minutes(time: SignedDuration) -> usize {
     let seconds = usize::try_from(time.as_secs()).unwrap_or_default();
     seconds.div_ceil(60).min(MAX_MINUTES)
 }
 
-/// The newest numbers, in a ring.
-struct Latest {
+/// A ring of the newest numbers.
+struct RecentValues {
     values: Vec<u32>,
     capacity: usize,
     next: usize,
 }
 
-impl Latest {
+impl RecentValues {
     fn new(capacity: usize) -> Self {
         Self { values: Vec::with_capacity(capacity), capacity, next: 0 }
     }

@@ -14,14 +14,14 @@ use crate::{
 
 const DAY: i64 = 86_400;
 /// A past day contributes three changes: at the same time, a bucket earlier, and a bucket later.
-/// The load of people varies by some minutes from day to day.
+/// Daily patterns shift by some minutes from day to day.
 const SHIFTS: [i64; 3] = [-BUCKET_SECONDS, 0, BUCKET_SECONDS];
 /// The maximum number of past days that a forecast uses. More history has no effect.
 pub const HISTORY_DAYS: usize = 14;
 const MAX_CHANGES: usize = HISTORY_DAYS * SHIFTS.len();
-/// The half hour before a reading.
+/// The number of buckets in the half hour before a reading.
 const SMOOTHED_BUCKETS: usize = 6;
-/// With fewer past days, there is no forecast.
+/// The minimum number of past days for a forecast.
 const MIN_DAYS: usize = 2;
 
 /// The past days that a forecast for a day uses.
@@ -31,14 +31,15 @@ pub enum Season {
     /// All days.
     #[default]
     Daily,
-    /// Monday to Friday are alike, and so are Saturday and Sunday.
+    /// Monday to Friday for a workday, Saturday and Sunday for the weekend.
     Workweek,
     /// The same day of the week.
     Weekly,
 }
 
 impl Season {
-    /// Days are counted since 1970, which began on a Thursday.
+    /// Whether a forecast for `day` uses `other`. Days are counted since 1970, which began on a
+    /// Thursday.
     fn is_alike(self, day: i64, other: i64) -> bool {
         let is_weekend = |day: i64| (day + 3).rem_euclid(7) >= 5;
         match self {
@@ -62,7 +63,7 @@ pub enum Level {
 
 impl Level {
     /// The weight of the newest reading. The half hour before it has the rest.
-    const fn reading(self) -> f64 {
+    const fn reading_weight(self) -> f64 {
         match self {
             Self::Reading => 1.0,
             Self::Smoothed => 0.7,
@@ -103,7 +104,7 @@ impl Forecast {
         (self.level + self.changes.quantile(quantile)).max(0.0)
     }
 
-    /// The forecast at a quantile, as a decision takes it.
+    /// The forecast at a quantile, as an input of a decision.
     pub fn at_quantile(&self, quantile: f64) -> LoadForecast {
         LoadForecast { at: self.at, load: self.load(quantile), quantile, days: self.days }
     }
@@ -150,12 +151,12 @@ impl Changes {
 }
 
 impl History {
-    /// Forecasts the load: the current level, plus the changes of the load from the same time of
-    /// day on, on the past days of the season.
+    /// Forecasts the load: the current level plus the change over the horizon, as it was at the
+    /// same time on the past days of the season.
     ///
     /// The quantiles are those of the past changes. A holiday or growth shifts the forecast at
     /// once, because it starts from the current level. A single unusual day in the past has little
-    /// effect. `None` if the history has fewer than two such days.
+    /// effect. `None` if the history has fewer than two days of the season.
     pub fn forecast(&self, question: &Question<'_>) -> Option<Forecast> {
         let Question { now, load, horizon, zone, model } = *question;
         if !load.is_finite() || load < 0.0 {
@@ -167,7 +168,8 @@ impl History {
         let offset = seconds(zone.to_offset(now));
         let today = (second + offset).div_euclid(DAY);
         let days_before = self.days_before(second);
-        // Days with today's offset need no correction: no two clock changes are within two weeks.
+        // If the oldest day has today's offset, no day needs a correction: two clock changes are
+        // never within two weeks.
         let offset_at = |past: i64| offset_at(second - past * DAY, zone).unwrap_or(offset);
         let is_changed = offset_at(days_before) != offset;
         let clock_change = |past| if is_changed { offset - offset_at(past) } else { 0 };
@@ -178,7 +180,7 @@ impl History {
                 continue;
             }
             let same_time = second - past * DAY + clock_change(past);
-            let known = changes.len;
+            let len_before = changes.len;
             for from in SHIFTS.map(|shift| same_time + shift) {
                 let then = self.load_at(from as f64);
                 let then = then.and_then(|load| self.level(from, load, model.level));
@@ -186,23 +188,23 @@ impl History {
                     changes.push(later - then);
                 }
             }
-            days += usize::from(changes.len > known);
+            days += usize::from(changes.len > len_before);
         }
         changes.sort();
         (days >= MIN_DAYS).then_some(Forecast { at, days, level, changes })
     }
 
-    /// The level at a time with this load.
+    /// The level for a reading of `load` at `second`.
     fn level(&self, second: i64, load: f64, level: Level) -> Option<f64> {
-        let part = level.reading();
-        if part >= 1.0 {
+        let weight = level.reading_weight();
+        if weight >= 1.0 {
             return Some(load);
         }
         let before = self.mean_before(second, SMOOTHED_BUCKETS)?;
-        Some(part * load + (1.0 - part) * before)
+        Some(weight * load + (1.0 - weight) * before)
     }
 
-    /// The number of days before a time that the history can have.
+    /// The maximum number of days that the history can have before a time.
     fn days_before(&self, second: i64) -> i64 {
         let max = i64::try_from(HISTORY_DAYS).unwrap_or(i64::MAX);
         (second.saturating_sub(self.start_second()) / DAY + 1).clamp(0, max)
@@ -227,7 +229,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A load of 100, and of 300 from eight to eighteen o'clock local time.
+    /// A load of 100, and of 300 from 08:00 to 18:00 local time on open days.
     fn history(zone: &TimeZone, days: i64, until: &str, is_open: fn(i64) -> bool) -> History {
         let mut history = History::new(15);
         let end = at(until).as_second();
@@ -269,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_the_zone_across_a_change_of_the_clock() {
-        // Clocks were put forward on 29 March 2026: eight o'clock is an hour earlier in UTC.
+    fn days_follow_the_time_zone_across_a_clock_change() {
+        // Clocks were put forward on 29 March 2026: 08:00 is an hour earlier in UTC.
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let history = history(&berlin, 14, "2026-03-30T05:50:00Z", |_| true);
         let local = forecast(&history, &berlin, "2026-03-30T05:50:00Z", Season::Daily);
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn season_says_which_days_are_alike() {
+    fn season_selects_similar_days() {
         let utc = TimeZone::UTC;
         let is_workday = |day: i64| (day + 3).rem_euclid(7) < 5;
         let history = history(&utc, 15, "2026-01-24T07:50:00Z", is_workday);
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_day_does_not_move_the_forecast() {
+    fn single_unusual_day_does_not_move_the_forecast() {
         let utc = TimeZone::UTC;
         let holiday = at("2026-01-14T00:00:00Z").as_second() / DAY;
         assert_eq!(holiday, 20_467);
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_history_forecasts_nothing() {
+    fn too_little_history_gives_no_forecast() {
         let utc = TimeZone::UTC;
         let history = history(&utc, 1, "2026-01-19T07:50:00Z", |_| true);
         let morning = "2026-01-19T07:50:00Z";
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_questions_have_no_answer_and_cost_nothing() {
+    fn invalid_or_extreme_inputs_give_no_forecast() {
         let utc = TimeZone::UTC;
         let history = history(&utc, 14, "2026-01-19T07:50:00Z", |_| true);
         let question = |now, load, horizon| Question {

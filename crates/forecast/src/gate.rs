@@ -15,10 +15,11 @@ use crate::{
 };
 
 const MINUTES_PER_DAY: usize = 24 * 60;
-/// The days that are measured, at most and at least. Forecasts need the week before them.
+/// The maximum number of days that are measured.
 const MEASURED_DAYS: usize = 14;
 const MIN_MEASURED_DAYS: usize = 3;
-const LEARNED_AT_LEAST: usize = 7;
+/// The minimum number of days before the measured ones, from which forecasts learn.
+const MIN_LEARNED_DAYS: usize = 7;
 /// The share of minutes that must have samples.
 const MIN_COVERAGE: f64 = 0.8;
 /// A load has a season if forecasts with one have errors that are lower by at least this share.
@@ -26,10 +27,10 @@ const MIN_SKILL: f64 = 0.01;
 /// Forecasts must avoid at least a fifth of the overload. Below that, they aren't worth their
 /// occasional errors.
 const MAX_OVERLOAD_RATIO: f64 = 0.8;
-/// Or they avoid half of the unserved load. Short rises have few minutes of overload, and whether
-/// the last of them counts depends on when in a minute the load rises.
+/// Alternatively, forecasts must avoid at least half of the unserved load. A short rise has only a
+/// few minutes of overload, and their number depends on the second at which the load rises.
 const MAX_EXCESS_RATIO: f64 = 0.5;
-/// With less overload than this share of the time, forecasts aren't worth it.
+/// With less overload than this share of the time, forecasts aren't used.
 const MIN_OVERLOAD: f64 = 0.0005;
 /// An unknown capacity of a pod is assumed to be the load that reactive autoscaling exceeds for
 /// this share of the time.
@@ -93,7 +94,7 @@ impl Settings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// The decision.
+    /// The decision and its reason.
     pub reason: Reason,
     /// The model for the next day.
     pub choice: Option<Choice>,
@@ -158,30 +159,30 @@ impl Verdict {
     }
 }
 
-/// The same time with and without forecasts.
+/// The outcomes of the same time with and without forecasts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
     /// The load that a ready pod can serve, as a multiple of the target.
     pub capacity: f64,
-    /// The autoscaler as it is.
+    /// The outcome without forecasts.
     pub reactive: Outcome,
-    /// The autoscaler without forecasts, with its target lowered until it costs as much as with
+    /// The outcome without forecasts, with the target lowered until the run costs as much as with
     /// forecasts.
     pub lowered: Outcome,
     /// The lowered target, as a share of the configured one.
     pub lowered_target: f64,
-    /// The autoscaler with forecasts.
+    /// The outcome with forecasts.
     pub forecast: Outcome,
-    /// The autoscaler with the actual load as its forecast.
+    /// The outcome with the actual load as the forecast.
     pub perfect: Outcome,
-    /// Whether forecasts helped in both halves of the time.
+    /// Whether forecasts added overload in neither half of the time.
     pub is_steady: bool,
 }
 
 impl Comparison {
     /// The overload with forecasts as a share of the overload without them, at equal pod-hours. 1
-    /// if there is no overload without forecasts.
+    /// if neither has any, and infinite if only forecasts have.
     pub fn ratio(&self) -> f64 {
         ratio(self.forecast, self.lowered)
     }
@@ -200,7 +201,8 @@ impl Comparison {
     }
 }
 
-/// The overload of a run as a share of another one's. 1 if neither has any.
+/// The overload of a run as a share of the overload of another one. 1 if neither has any, and
+/// infinite if only the first one has.
 pub fn ratio(one: Outcome, other: Outcome) -> f64 {
     if other.overload_minutes > 0.0 {
         one.overload_minutes / other.overload_minutes
@@ -234,17 +236,17 @@ pub fn gate(trace: &Trace, settings: &Settings) -> Verdict {
 fn is_enough(trace: &Trace) -> bool {
     let known = trace.loads().iter().filter(|load| !load.is_nan()).count();
     let coverage = known as f64 / trace.len().max(1) as f64;
-    trace.len() >= (LEARNED_AT_LEAST + MIN_MEASURED_DAYS) * MINUTES_PER_DAY
+    trace.len() >= (MIN_LEARNED_DAYS + MIN_MEASURED_DAYS) * MINUTES_PER_DAY
         && coverage >= MIN_COVERAGE
 }
 
 /// The first minute that is measured: two weeks before the end, but after a week to learn from.
 fn first_measured(trace: &Trace) -> usize {
     let last_days = trace.len().saturating_sub(MEASURED_DAYS * MINUTES_PER_DAY);
-    last_days.max(LEARNED_AT_LEAST * MINUTES_PER_DAY)
+    last_days.max(MIN_LEARNED_DAYS * MINUTES_PER_DAY)
 }
 
-/// Runs of an autoscaler on the same time, with and without forecasts.
+/// Runs of an autoscaler on the same trace, with and without forecasts.
 pub struct Backtest<'a> {
     runner: Runner<'a>,
     trace: &'a Trace,
@@ -269,7 +271,7 @@ impl<'a> Backtest<'a> {
         Self { runner, trace, settings, history, comparisons, first, reactive }
     }
 
-    /// The autoscaler as it is.
+    /// The outcome without forecasts.
     pub fn reactive(&self) -> Outcome {
         self.reactive
     }
@@ -284,16 +286,16 @@ impl<'a> Backtest<'a> {
         self.comparisons.choose(self.trace.len())
     }
 
-    /// Measures with and without forecasts.
+    /// Measures the outcomes with and without forecasts.
     pub fn compare(&self) -> Comparison {
         let forecasts = self.forecasts();
         let halves = |factor, forecasts| {
             let mid = usize::midpoint(self.first, self.trace.len());
             let mut halves = [0_u32; 2];
             let capacity = self.runner.capacity;
-            let outcome = self.runner.observe(factor, forecasts, |seen| {
-                let is_overload = seen.load > f64::from(seen.ready) * capacity + EPSILON;
-                let half = usize::from(seen.minute >= mid);
+            let outcome = self.runner.observe(factor, forecasts, |measured| {
+                let is_overload = measured.load > f64::from(measured.ready) * capacity + EPSILON;
+                let half = usize::from(measured.minute >= mid);
                 if let (true, Some(count)) = (is_overload, halves.get_mut(half)) {
                     *count += 1;
                 }
@@ -320,15 +322,15 @@ impl<'a> Backtest<'a> {
         task.forecasts(self.first, &self.comparisons)
     }
 
-    /// The highest load from now until a pod that is started a minute later would be ready.
+    /// For each minute, the highest load until a pod that is started a minute later would be ready.
     pub fn perfect(&self) -> Vec<f32> {
         let loads = self.trace.loads();
         let ahead = minutes(self.settings.workload.startup) + 1;
-        let most = |minute: usize| {
+        let highest = |minute: usize| {
             let end = (minute + ahead + 1).min(loads.len());
             loads.get(minute..end).unwrap_or_default().iter().copied().fold(f32::NAN, f32::max)
         };
-        (0..loads.len()).map(most).collect()
+        (0..loads.len()).map(highest).collect()
     }
 
     /// Runs the autoscaler with its target multiplied by `factor`, and with the proposals for
@@ -340,14 +342,19 @@ impl<'a> Backtest<'a> {
     /// Replicas and ready pods at each measured minute.
     pub fn replicas(&self, factor: f64, forecasts: Option<&[f32]>) -> Vec<Replicas> {
         let mut replicas = Vec::new();
-        self.runner.observe(factor, forecasts, |seen| {
-            let (minute, load) = (seen.minute, seen.load * self.settings.workload.target);
-            replicas.push(Replicas { minute, load, replicas: seen.replicas, ready: seen.ready });
+        self.runner.observe(factor, forecasts, |measured| {
+            let (minute, load) = (measured.minute, measured.load * self.settings.workload.target);
+            replicas.push(Replicas {
+                minute,
+                load,
+                replicas: measured.replicas,
+                ready: measured.ready,
+            });
         });
         replicas
     }
 
-    /// The autoscaler without forecasts, with its target lowered until it costs `pod_hours`. Also
+    /// The outcome without forecasts, with the target lowered until the run costs `pod_hours`. Also
     /// returns that target as a share of the configured one, at most 1.
     pub fn at_cost(&self, pod_hours: f64) -> (Outcome, f64) {
         let (mut low, mut high) = (LOWEST_TARGET, 1.0);
@@ -389,7 +396,9 @@ pub struct Replicas {
 /// The load per ready pod that reactive autoscaling exceeds for 2 % of the time.
 fn assumed_capacity(runner: &Runner<'_>, tolerance: f64) -> f64 {
     let mut loads = Vec::new();
-    runner.observe(1.0, None, |seen| loads.push(seen.load / f64::from(seen.ready.max(1))));
+    runner.observe(1.0, None, |measured| {
+        loads.push(measured.load / f64::from(measured.ready.max(1)));
+    });
     loads.sort_by(f64::total_cmp);
     let index = crate::history::as_index(loads.len() as f64 * (1.0 - ASSUMED_OVERLOAD));
     let assumed = index.and_then(|index| loads.get(index)).copied().unwrap_or_default();

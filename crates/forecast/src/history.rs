@@ -10,9 +10,9 @@ const BUCKETS_PER_DAY: usize = 288;
 /// The maximum number of days in a history or trace. The gate uses 28: two weeks that it measures,
 /// and the two weeks before them that forecasts read.
 pub const MAX_DAYS: usize = 56;
-/// About five more hours. For the oldest day, a forecast also reads shortly before the same time of
-/// day, and daylight saving time shifts that by an hour. 64 buckets make 14 days exactly 8 KiB, an
-/// allocator size class.
+/// Buckets beyond the whole days: about five hours. For the oldest day, a forecast also reads
+/// shortly before the same time of day, which a clock change shifts by an hour. With 64 buckets, 14
+/// days take exactly 8 KiB, an allocator size class.
 const EXTRA_BUCKETS: usize = 64;
 
 /// The newest means of a load, in buckets of five minutes. A bucket takes two bytes: 14 days take
@@ -64,8 +64,8 @@ impl History {
         }
     }
 
-    /// Drops the buckets that begin after a time. A clock that was ahead has filled them, and later
-    /// samples would be ignored until then.
+    /// Drops the buckets that begin after a time. They exist if the clock was ahead, and samples
+    /// before them would be ignored.
     pub fn drop_after(&mut self, at: Timestamp) {
         let bucket = at.as_second().div_euclid(BUCKET_SECONDS);
         let kept = usize::try_from(bucket.saturating_sub(self.first).saturating_add(1));
@@ -147,11 +147,11 @@ impl History {
     }
 }
 
-/// A load or none, with nine bits of its fraction: at most 0.1 % off, which is little beside the
-/// tolerance of an autoscaler.
+/// The mean load of a bucket or none, with nine bits of its fraction: at most 0.1 % off, which is
+/// small compared with the tolerance of an autoscaler.
 ///
-/// An `f32` without its sign, without the exponents below 2⁻⁴⁰ and above 2⁸⁷, and without the last 14
-/// bits of its fraction. A load below is 0, and a load above is the largest one.
+/// An `f32` without its sign, without the exponents below 2⁻⁴⁰ and above 2⁸⁷, and without the last
+/// 14 bits of its fraction. Smaller loads become 0, and larger ones the largest load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mean(u16);
 
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_is_a_thousandth_off_at_most() {
+    fn mean_is_at_most_a_thousandth_off() {
         for load in [1e-11, 0.001, 0.3, 1.0, 1.0019, 49.95, 1e3, 123_456_789.0, 1e15, 1e26] {
             let known = Mean::new(load).known().unwrap();
             assert!((known / load - 1.0).abs() < 0.001, "{load}: {known}");
@@ -250,12 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn hostile_samples_change_nothing() {
-        let mut hostile = history(&[(0, 1.0), (300, 2.0)]);
+    fn invalid_samples_are_ignored() {
+        let mut filled = history(&[(0, 1.0), (300, 2.0)]);
         for (at, load) in [(310, f64::NAN), (310, f64::INFINITY), (310, -1.0), (0, 7.0)] {
-            hostile.add(second(at), load);
+            filled.add(second(at), load);
         }
-        assert_eq!(at(&hostile, 300.0), Some(1.5));
+        assert_eq!(at(&filled, 300.0), Some(1.5));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
 const MINUTES_PER_DAY: usize = 24 * 60;
 /// The days on which models are compared.
 const COMPARED_DAYS: usize = 7;
-/// Every fifth minute is compared. That is a bucket of the history, so no rise of the load is
+/// Every fifth minute is compared: one per bucket of the history, so a rise of the load can't fall
 /// between two comparisons.
 const COMPARED_STEP: usize = 5;
 /// The minimum number of comparisons: half a day has as many.
@@ -43,8 +43,8 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) trace: &'a Trace,
-    /// The history of the trace. A forecast reads days before its own and the half hour before
-    /// its reading, so the history may have later days.
+    /// The history of the trace. A forecast reads only earlier days and the half hour before its
+    /// reading, so later days in the history have no effect.
     pub(crate) history: &'a History,
     pub(crate) zone: &'a TimeZone,
     /// Minutes from a reading to the decision that uses it.
@@ -86,7 +86,7 @@ impl Task<'_> {
     }
 
     /// Compares the forecasts for a minute with its load.
-    fn compare(&self, minute: usize) -> Option<Compared> {
+    fn compare(&self, minute: usize) -> Option<MinuteLosses> {
         let read = minute.checked_sub(crate::autoscaler::minutes(self.horizon))?;
         let (before, actual) = (self.trace.load(read)?, self.trace.load(minute)?);
         let losses = Model::ALL.map(|model| {
@@ -94,20 +94,20 @@ impl Task<'_> {
             [self.quantile, 0.5]
                 .map(|quantile| as_f32(pinball(quantile, actual - forecast.load(quantile))))
         });
-        Some(Compared { minute, change: as_f32(actual - before), losses })
+        Some(MinuteLosses { minute, change: as_f32(actual - before), losses })
     }
 }
 
-/// The losses of all models in the past. The weeks before several days overlap, so each minute is
-/// compared once.
+/// The losses of all models in the past. Each day needs the week before it. These weeks
+/// overlap, so each minute is compared once.
 pub(crate) struct Comparisons {
     quantile: f64,
     /// In order of time.
-    compared: Vec<Compared>,
+    compared: Vec<MinuteLosses>,
 }
 
 /// A minute for which forecasts are compared. There are thousands of them.
-struct Compared {
+struct MinuteLosses {
     minute: usize,
     /// The change of the load since the reading.
     change: f32,
@@ -147,7 +147,7 @@ impl Comparisons {
     }
 
     /// The comparisons of the week before a minute.
-    fn week_before(&self, end: usize) -> Option<&[Compared]> {
+    fn week_before(&self, end: usize) -> Option<&[MinuteLosses]> {
         let start = end.saturating_sub(COMPARED_DAYS * MINUTES_PER_DAY);
         let index = |minute| self.compared.partition_point(|compared| compared.minute < minute);
         self.compared.get(index(start)..index(end))
@@ -155,7 +155,7 @@ impl Comparisons {
 }
 
 /// The mean losses of a model. `None` if it has no forecasts for half of the minutes.
-fn mean_losses(compared: &[Compared], model: usize) -> Option<Losses> {
+fn mean_losses(compared: &[MinuteLosses], model: usize) -> Option<Losses> {
     let (mut sums, mut count) = (Losses { quantile: 0.0, median: 0.0 }, 0_usize);
     let losses = compared.iter().filter_map(|compared| compared.losses.get(model));
     for [quantile, median] in losses.filter(|losses| !losses.iter().any(|loss| loss.is_nan())) {
@@ -175,7 +175,7 @@ struct Losses {
     median: f64,
 }
 
-fn sorted_changes(compared: &[Compared]) -> Vec<f64> {
+fn sorted_changes(compared: &[MinuteLosses]) -> Vec<f64> {
     let mut changes: Vec<f64> = compared.iter().map(|compared| compared.change.into()).collect();
     changes.sort_by(f64::total_cmp);
     changes
@@ -189,8 +189,8 @@ fn loss_without_season(changes: &[f64], quantile: f64) -> f64 {
     losses.sum::<f64>() / changes.len().max(1) as f64
 }
 
-/// The pinball loss, which is minimal for the quantile. For a high quantile, a forecast that is too
-/// low costs more than one that is too high.
+/// The pinball loss, whose mean is minimal for the quantile. For a high quantile, a forecast that
+/// is too low costs more than one that is too high.
 fn pinball(quantile: f64, error: f64) -> f64 {
     if error >= 0.0 { quantile * error } else { (quantile - 1.0) * error }
 }

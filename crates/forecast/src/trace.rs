@@ -34,7 +34,7 @@ impl Trace {
                 trace = Self { start: minute, loads: vec![f32::NAN] };
                 (sum, count) = (0.0, 0);
             } else if minute >= end {
-                trace.extend_to(usize::try_from(minute - end).unwrap_or(usize::MAX));
+                trace.append_minutes(usize::try_from(minute - end).unwrap_or(usize::MAX));
                 (sum, count) = (0.0, 0);
             } else if minute + 1 < end {
                 continue;
@@ -47,7 +47,7 @@ impl Trace {
     }
 
     /// Appends `missing` missing minutes and one more.
-    fn extend_to(&mut self, missing: usize) {
+    fn append_minutes(&mut self, missing: usize) {
         if missing >= MAX_MINUTES {
             self.start += i64::try_from(self.loads.len() + missing).unwrap_or(i64::MAX);
             self.loads.clear();

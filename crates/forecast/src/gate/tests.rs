@@ -11,14 +11,15 @@ fn trace(days: i64, load: impl Fn(i64) -> Option<f64>) -> Trace {
     Trace::new((0..days * DAY).filter_map(|minute| Some((time(minute), load(minute)?))))
 }
 
-/// 20 pods, and 60 for ten hours of each day. Rise and fall take some minutes.
+/// A load of 20 pods, and of 60 pods for ten hours a day from minute `open` on. Rise and fall take
+/// `rise` minutes.
 fn hours(minute: i64, open: i64, rise: i64) -> f64 {
     let minute = (minute - open).rem_euclid(DAY);
     let share = minute.clamp(0, rise).min((600 - minute).clamp(0, rise));
     20.0 + 40.0 * share as f64 / rise as f64
 }
 
-/// From eight to eighteen o'clock, with a rise of ten minutes.
+/// [`hours`] from 08:00 to 18:00, with a rise of ten minutes.
 #[expect(clippy::unnecessary_wraps, reason = "other loads have gaps")]
 fn office(minute: i64) -> Option<f64> {
     Some(hours(minute, 480, 10))
@@ -54,8 +55,8 @@ fn short_rises_open_the_gate_at_any_time_of_day() {
     }
 }
 
-/// Overload is counted in minutes, and samples are a minute apart: with these few minutes of overload
-/// on each day, it matters when in a minute the load rises.
+/// Overload is counted in minutes, and samples are a minute apart. Each day has only a few minutes
+/// of overload, so the second at which the load rises matters.
 #[test]
 fn short_rise_opens_the_gate_at_any_second() {
     let workload = Workload { target: 0.06, ..Workload::default() };
@@ -91,9 +92,9 @@ fn constant_load_needs_no_forecast() {
     assert_eq!(verdict.reason, Reason::NoBenefit, "never overloaded");
 }
 
-/// Forecasts need the first week.
+/// The first week is not measured, because forecasts learn from it.
 #[test]
-fn text_has_the_time_that_was_measured() {
+fn text_has_the_number_of_measured_days() {
     let text = |days, load: fn(i64) -> Option<f64>| gate(&trace(days, load), &settings()).text();
     assert!(text(10, office).starts_with("with forecasts, the past 3 days would have had "));
     assert!(text(28, office).starts_with("with forecasts, the past two weeks would have had "));
@@ -131,7 +132,7 @@ fn each_direction_has_its_own_tolerance() {
         let settings = Settings::new(workload, TimeZone::UTC);
         let trace = trace(2, falling);
         let backtest = Backtest::new(&trace, &settings, 1440);
-        backtest.replicas(1.0, None).iter().map(|seen| seen.replicas).min()
+        backtest.replicas(1.0, None).iter().map(|minute| minute.replicas).min()
     };
     assert_eq!((fewest(0.1), fewest(0.5)), (Some(40), Some(60)));
 }

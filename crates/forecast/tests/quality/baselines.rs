@@ -1,4 +1,4 @@
-//! Plain rules to compare with. They propose replicas in the same way as forecasts do.
+//! Simple rules to compare forecasts with. They add proposals to decisions as forecasts do.
 
 use hpa_forecast::{Settings, Trace};
 
@@ -8,15 +8,15 @@ const WEEK: usize = 7 * 24 * 60;
 const HOUR: usize = 60;
 const BUCKET: usize = 5;
 
-/// The most load in the same hour of the past two weeks: that of the time for which it is
-/// forecast. Cloud providers document such a rule.
+/// The highest load in the hour of the forecast time, one or two weeks before. Cloud providers
+/// document such a rule.
 pub(crate) fn seasonal_naive(trace: &Trace, settings: &Settings) -> Vec<f32> {
     let ahead = minutes(settings.horizon.as_secs());
-    let most = |hour: usize| {
+    let highest = |hour: usize| {
         let loads = (hour * HOUR..(hour + 1) * HOUR).filter_map(|minute| trace.load(minute));
         loads.fold(f64::NAN, f64::max)
     };
-    let hours: Vec<f64> = (0..trace.len() / HOUR).map(most).collect();
+    let hours: Vec<f64> = (0..trace.len() / HOUR).map(highest).collect();
     let forecast = |minute: usize| {
         let hour = (minute + ahead) / HOUR;
         let past = [1, 2].map(|weeks| hour.checked_sub(weeks * WEEK / HOUR));
@@ -95,7 +95,7 @@ fn smooth(buckets: &[f64], period: usize, [a, b, c]: [f64; 3], ahead: usize) -> 
     forecasts
 }
 
-/// The sorted errors of the forecasts after two seasons.
+/// The sorted errors of the forecasts up to `learned`, without the first season and a day.
 fn errors(buckets: &[f64], forecasts: &[f64], period: usize, learned: usize) -> Vec<f64> {
     let start = (period + days(1) / BUCKET).min(learned);
     let pairs = buckets[start..learned].iter().zip(&forecasts[start..learned]);

@@ -1,5 +1,5 @@
-//! How good forecasts are: the same autoscaler on recorded loads, with and without forecasts, and
-//! with two plain rules. Prints a table:
+//! Measures the quality of forecasts: the same autoscaler on recorded loads, with and without
+//! forecasts, and with two simple rules. Prints a table:
 //!
 //! ```sh
 //! cargo test -p hpa-forecast --test quality -- --nocapture
@@ -39,7 +39,9 @@ struct Row {
     gated_lowered: Outcome,
     open_days: usize,
     measured_days: usize,
+    /// With the rule, and without forecasts at the same cost.
     naive: (Outcome, Outcome),
+    /// With the rule, and without forecasts at the same cost.
     holt_winters: (Outcome, Outcome),
     perfect_lowered: Outcome,
     reason: String,
@@ -89,21 +91,21 @@ fn measure(named: &NamedTrace) -> Row {
 impl Row {
     /// Cost beyond that of the reactive autoscaler, and overload as a share of that at equal cost.
     fn cell(&self, (outcome, lowered): (Outcome, Outcome)) -> String {
-        let more = outcome.pod_hours / self.comparison.reactive.pod_hours - 1.0;
-        format!("{:+5.1} %  {:>5}", more * 100.0, share(ratio(outcome, lowered)))
+        let added_cost = outcome.pod_hours / self.comparison.reactive.pod_hours - 1.0;
+        format!("{:+5.1} %  {:>5}", added_cost * 100.0, share(ratio(outcome, lowered)))
     }
 
-    /// What the gate promises.
+    /// Asserts the guarantees of the gate.
     fn check(&self) {
         let (name, reactive) = (&self.name, self.comparison.reactive);
         let is_worse = self.gated.overload_minutes > reactive.overload_minutes * 1.02;
         assert!(!is_worse, "{name}: more overload than without forecasts");
-        let more = self.gated.pod_hours / reactive.pod_hours - 1.0;
+        let added_cost = self.gated.pod_hours / reactive.pod_hours - 1.0;
         let ratio = ratio(self.gated, self.gated_lowered);
         match self.kind {
             Kind::Seasonal => assert!(ratio <= 0.5, "{name}: {ratio} of the overload"),
             Kind::Unpredictable => {
-                assert!(ratio <= 1.0 || more <= 0.02, "{name}: {more} more pod-hours");
+                assert!(ratio <= 1.0 || added_cost <= 0.02, "{name}: {added_cost} more pod-hours");
             }
             Kind::Unknown => {}
         }

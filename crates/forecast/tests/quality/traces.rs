@@ -35,16 +35,21 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// Days in minutes.
+/// The number of minutes in `count` days.
 pub(crate) fn days(count: usize) -> usize {
     count * 24 * 60
 }
 
 pub(crate) fn all() -> Vec<NamedTrace> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
-    let mut traces = folder(&own, Kind::Seasonal);
-    traces.push(different_week(&own.join("departures-spring.csv"), "other-hours", 9 * 60, 1.0));
-    traces.push(different_week(&own.join("road-spring.csv"), "half-the-load", 0, 0.5));
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
+    let mut traces = folder(&recorded, Kind::Seasonal);
+    traces.push(different_week(
+        &recorded.join("departures-spring.csv"),
+        "other-hours",
+        9 * 60,
+        1.0,
+    ));
+    traces.push(different_week(&recorded.join("road-spring.csv"), "half-the-load", 0, 0.5));
     if let Some(further) = std::env::var_os("HPA_FORECAST_TRACES") {
         traces.extend(folder(Path::new(&further), Kind::Unknown));
     }
