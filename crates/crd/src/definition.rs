@@ -15,8 +15,8 @@ use crate::{
     targets::TARGETS_FIELD,
 };
 
-/// The `CustomResourceDefinition` (apiextensions.k8s.io/v1). Kubernetes 1.28 rejects it, because it
-/// overestimates the cost of the rules.
+/// The `CustomResourceDefinition` (apiextensions.k8s.io/v1). Kubernetes 1.28 rejects it, because
+/// that version overestimates the cost of the rules.
 pub fn definition() -> Result<Value, DefinitionError> {
     let version = json!({
         "name": VERSION,
@@ -80,10 +80,10 @@ pub(crate) fn core_schema() -> Result<Value, DefinitionError> {
 /// Adds the API's defaults. A schema can't replace an empty list of metrics by its default; the
 /// controller does that.
 fn set_defaults(spec: &mut Value) -> Result<(), DefinitionError> {
-    let mut full =
+    let mut defaults =
         HorizontalPodAutoscalerSpec { behavior: Some(Box::default()), ..Default::default() };
-    apply_defaults(&mut full);
-    let full = serde_json::to_value(full).unwrap_or_default();
+    apply_defaults(&mut defaults);
+    let defaults = serde_json::to_value(defaults).unwrap_or_default();
     for (path, pointer) in [
         ("minReplicas", "/minReplicas"),
         ("metrics", "/metrics"),
@@ -98,8 +98,9 @@ fn set_defaults(spec: &mut Value) -> Result<(), DefinitionError> {
         ("behavior.scaleDown.selectPolicy", "/behavior/scaleDown/selectPolicy"),
         ("behavior.scaleDown.policies", "/behavior/scaleDown/policies"),
     ] {
-        let value =
-            full.pointer(pointer).ok_or_else(|| DefinitionError::NoSuchField(path.to_owned()))?;
+        let value = defaults
+            .pointer(pointer)
+            .ok_or_else(|| DefinitionError::NoSuchField(path.to_owned()))?;
         schema_at(spec, path)?.insert("default".to_owned(), value.clone());
     }
     Ok(())
@@ -152,7 +153,7 @@ fn finish_status(status: &mut Value) -> Result<(), DefinitionError> {
     Ok(())
 }
 
-/// The columns of `kubectl get hpa`, except that the kind of the target has its own column. A
+/// The columns of `kubectl get hpa`. The kind of the target has a separate column, because a
 /// `JSONPath` can't print kind and name in one.
 fn columns() -> Value {
     let targets = format!(".status.{TARGETS_FIELD}");

@@ -1,11 +1,12 @@
-//! `CustomResourceDefinitions` of the custom API, which has the schema of `HorizontalPodAutoscaler`
-//! in autoscaling/v2, and of `ScalingSchedule` and `ClusterScalingSchedule`.
+//! The `CustomResourceDefinition` of the custom API, which has the schema of
+//! `HorizontalPodAutoscaler` in autoscaling/v2. [`schema`] also serves the definitions of
+//! `hpa-collectors`.
 //!
 //! The custom API is for clusters with a managed control plane, where the built-in controller can't
 //! be turned off. That controller ignores objects of another API group. The schema is generated
 //! from the types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes
-//! bounds, enumerations and CEL rules of the schema. `hpa crd` prints it; `hpa lint` and `hpa
-//! convert` check manifests against it.
+//! bounds, enumerations and CEL rules of the schema. `hpa crd` prints the definition; `hpa lint`
+//! and `hpa convert` check manifests against it.
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;

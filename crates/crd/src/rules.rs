@@ -271,7 +271,7 @@ const RULES: &[(&str, &[Rule])] = &[
 /// The members of a metric that have a target.
 const SOURCES: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
 
-/// The texts that rules of their parents check.
+/// Strings that the rules of their parents check.
 const TEXTS: [&str; 2] =
     ["scaleTargetRef.apiVersion", "metrics[].object.describedObject.apiVersion"];
 

@@ -10,7 +10,7 @@ use crate::{
     definition::{core_schema, schema},
 };
 
-/// The extension of schemas by which a value is an integer or a text.
+/// The schema extension for values that are an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 /// A mistake, and the path of its field: `spec.metrics[0].type`.
@@ -34,8 +34,8 @@ pub fn type_errors(object: &Value) -> Result<Vec<FieldError>, DefinitionError> {
     Ok(errors)
 }
 
-/// Writes the fractions in quantities of an object of the custom API as texts: `tolerance: 0.05`
-/// becomes `tolerance: "0.05"`. The API server refuses them otherwise, unlike in `autoscaling/v2`.
+/// Converts fractions in the quantities of a custom API object to strings: `tolerance: 0.05`
+/// becomes `tolerance: "0.05"`. Unlike in `autoscaling/v2`, the API server rejects them as numbers.
 pub fn quote_fractions(object: &mut Value) -> Result<(), DefinitionError> {
     let schema = full_schema(object)?;
     quote(object, schema);
@@ -59,7 +59,7 @@ fn quote(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Whether a number is a fraction, and the schema permits an integer or a text.
+/// Whether a number is a fraction, although the schema permits only an integer or a string.
 fn is_refused_fraction(number: &Number, schema: &Value) -> bool {
     let is_int_or_string = schema.get(INT_OR_STRING).is_some_and(|value| value == true);
     is_int_or_string && number.as_f64().is_some_and(|number| number.fract() != 0.0)
@@ -76,9 +76,9 @@ pub fn unknown_fields(object: &Value) -> Result<Vec<UnknownField>, DefinitionErr
 /// A field that the API doesn't have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField {
-    /// Its path.
+    /// The path of the field.
     pub path: String,
-    /// The name of the field beside it that it may be a misspelling of. The object lacks that one.
+    /// A known field with a similar name, which the parent object doesn't set.
     pub similar: Option<&'static str>,
 }
 
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(unknown[2].similar_path().unwrap(), "spec.maxReplicas");
     }
 
-    /// An object whose quantities are fractions, an integer and a text.
+    /// An object whose quantities are fractions, a whole number and a string.
     fn fractions(api_version: &str) -> Value {
         let target = |value: Value| json!({ "pods": { "target": { "averageValue": value } } });
         json!({
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_of_the_custom_api_are_texts() {
+    fn fractions_are_quoted_in_the_custom_api() {
         let mut object = fractions(API_VERSION);
         let errors = type_errors(&object).unwrap();
         assert_eq!(
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_of_the_core_api_are_numbers() {
+    fn fractions_are_accepted_in_the_core_api() {
         let mut object = fractions("autoscaling/v2");
         assert_eq!(type_errors(&object).unwrap(), []);
         quote_fractions(&mut object).unwrap();

@@ -1,4 +1,4 @@
-//! The chart's manifest is the generated one.
+//! Checks that the chart ships the generated manifest, and that its schema is structural.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const SHIPPED: &str = include_str!("../../../charts/hpa-controller/files/crd.yaml");
 
-/// `cargo run -p hpa -- crd > charts/hpa-controller/files/crd.yaml` updates it.
+/// `cargo run -p hpa -- crd > charts/hpa-controller/files/crd.yaml` updates the manifest.
 #[test]
 fn chart_ships_the_generated_manifest() {
     let shipped: Value = serde_saphyr::from_str(SHIPPED).expect("YAML");

@@ -53,8 +53,8 @@ pub(crate) fn errors(value: &Value, schema: &Value, path: &str, found: &mut Vec<
 }
 
 fn bounds(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
-    let mut refuse = |broken: bool, bound: &str| {
-        if broken {
+    let mut refuse = |is_violated: bool, bound: &str| {
+        if is_violated {
             found.push(format!("{path}: {bound}"));
         }
     };
