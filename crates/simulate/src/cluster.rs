@@ -1,5 +1,5 @@
-//! The modelled cluster: the steps of Kubernetes' workload controllers on the pods of the workload,
-//! once per second. The testbed models the same with objects.
+//! The modelled cluster: a workload, its pods and its workload controller, in steps of a second.
+//! The testbed runs the same model with API objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,11 +45,12 @@ pub(crate) struct Cluster {
     rollouts: u32,
     /// In order of time.
     incidents: Vec<Incident>,
-    /// Whether the controllers have another step even if no pod changes.
+    /// Whether the next second needs a reconcile even if no pod changes.
     needs_reconcile: bool,
     template: PodTemplate,
     other_pods: Vec<RunningPods>,
     containers: Vec<Container>,
+    /// The pods as the autoscaler's controller sees them, by number.
     views: BTreeMap<u64, Arc<Pod>>,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct ClusterState<'a> {
     pub(crate) queues: &'a [Queue],
 }
 
-/// The controller of the pods.
+/// The kind of the workload, by the controller that it needs.
 enum Kind {
     Deployment {
         strategy: Value,
@@ -83,7 +84,7 @@ enum Kind {
     Set,
 }
 
-/// A pod template and the replicas that have it.
+/// A pod template and its desired replicas.
 struct Revision {
     uid: String,
     replicas: u32,
@@ -141,15 +142,15 @@ impl Cluster {
     pub(crate) fn tick(&mut self, second: f64) {
         self.model.step(second);
         self.apply_incidents(second);
-        let (mut removes, mut has_changed) = (false, self.needs_reconcile);
+        let (mut has_finished, mut has_changed) = (false, self.needs_reconcile);
         for pod in self.model.pods() {
-            removes |= pod.is_finished(second);
+            has_finished |= pod.is_finished(second);
             has_changed |= pod.is_dirty;
         }
-        if removes {
+        if has_finished {
             self.model.retain_pods(|pod| !pod.is_finished(second));
         }
-        if removes || has_changed {
+        if has_finished || has_changed {
             self.reconcile();
         }
     }
@@ -173,12 +174,12 @@ impl Cluster {
         self.views.values().cloned().collect()
     }
 
-    /// The pods of others that the selector matches and that run at a time.
+    /// The pods of other owners that run at `second`. The target's selector matches them.
     pub(crate) fn other_pods(&self, second: f64) -> impl Iterator<Item = &RunningPods> {
         self.other_pods.iter().filter(move |pods| pods.seconds.contains(&second))
     }
 
-    /// The actual current state. Metrics are delayed and noisy.
+    /// The current state, without the delay and the noise of metrics.
     pub(crate) fn observe(&self) -> ClusterState<'_> {
         let queues = &self.model.queues;
         let Some(workload) = self.workload() else {
@@ -227,12 +228,12 @@ impl Cluster {
         let uid = format!("{}-{}", self.id.name, self.rollouts);
         let replicas = match self.kind {
             Kind::Deployment { .. } => 0,
-            // The pods keep their owner.
+            // Old and new pods have the same owner.
             Kind::StatefulSet(_) => {
                 self.needs_reconcile = true;
                 return;
             }
-            // Only new pods get the template.
+            // Existing pods keep their template.
             Kind::Set => return,
         };
         self.revisions.push(Revision { uid, replicas });

@@ -1,8 +1,8 @@
 //! Forecasts of an autoscaler that has the setting `forecast`.
 //!
-//! They learn from the load of the workload, in the four weeks before the start and during the run.
-//! A metric is taken to be proportional to it. The check whether forecasts help runs at the start
-//! and then daily, as in the controller.
+//! The forecasts learn from the load of the workload, in the four weeks before the start and during
+//! the run. Metrics are assumed to be proportional to the load. The check whether forecasts help
+//! runs at the start and then daily, as in the controller.
 
 use std::collections::VecDeque;
 
@@ -39,10 +39,10 @@ struct Metric {
     history: History,
     verdict: Verdict,
     /// When the verdict was made, in seconds since the start.
-    checked: f64,
+    checked_at: f64,
 }
 
-/// The readings of a reconcile.
+/// The inputs of the forecasts of a reconcile.
 pub(crate) struct Reconcile<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
@@ -82,7 +82,7 @@ impl Forecasts {
         }
     }
 
-    /// Keeps a sample of each minute.
+    /// Adds the load to the history, at most once a minute.
     fn add(&mut self, load: f64, now: Timestamp) {
         let is_due = self
             .loads
@@ -108,22 +108,22 @@ impl Forecasts {
     ) -> Option<MetricForecast> {
         let Reconcile { hpa, settings, load, second, now, .. } = *reconcile;
         let settings = self.timing.gate_settings(hpa, settings, read.per_replica);
-        let known = self.metrics.get_mut(index)?;
-        let is_due = |metric: &Metric| second - metric.checked >= SECONDS_PER_DAY;
-        if known.as_ref().is_none_or(is_due) {
-            let per_load = match known {
+        let slot = self.metrics.get_mut(index)?;
+        let is_due = |metric: &Metric| second - metric.checked_at >= SECONDS_PER_DAY;
+        if slot.as_ref().is_none_or(is_due) {
+            let per_load = match slot {
                 Some(metric) => metric.per_load,
                 None if load > 0.0 && read.total > 0.0 => read.total / load,
-                // Nothing says what the past of the metric was.
+                // Without a ratio to the load, the metric's past can't be computed.
                 None => return None,
             };
-            *known = Some(Metric::checked(&self.loads, per_load, &settings, second));
+            *slot = Some(Metric::new(&self.loads, per_load, &settings, second));
         }
-        known.as_ref()?.forecast(read.total, &settings, now)
+        slot.as_ref()?.forecast(read.total, &settings, now)
     }
 }
 
-/// The times on which the horizon depends.
+/// The durations that the horizon depends on.
 #[derive(Clone, Copy)]
 struct Timing {
     startup: SignedDuration,
@@ -137,8 +137,7 @@ impl Timing {
         Self { startup: span(startup), period: span(variant.controller.sync_period.get()) }
     }
 
-    /// The settings of forecasts for an autoscaler one of whose metrics aims at a load of `target`
-    /// for a pod.
+    /// The settings of the gate for a metric with `target` as the target value per pod.
     fn gate_settings(
         self,
         hpa: &HorizontalPodAutoscaler,
@@ -158,7 +157,7 @@ impl Timing {
 }
 
 impl Metric {
-    fn checked(
+    fn new(
         loads: &VecDeque<(Timestamp, f64)>,
         per_load: f64,
         settings: &GateSettings,
@@ -174,7 +173,7 @@ impl Metric {
         } else {
             Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None }
         };
-        Self { per_load, history, verdict, checked: second }
+        Self { per_load, history, verdict, checked_at: second }
     }
 
     fn forecast(
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_of_queues_are_a_part_of_the_past() {
+    fn past_load_includes_arrivals_of_queues() {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
         let text = fs::read_to_string(examples.join("morning.yaml")).unwrap();
         let (base, load) = text.split_once("  load:\n").unwrap();
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn load_that_was_constant_is_not_forecast() {
+    fn constant_past_load_is_not_forecast() {
         let study = morning();
         let [base, forecast, ..] = &*study.variants else { panic!() };
         let constant = |variant: &mut Variant| {
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn observed_forecast_changes_nothing() {
+    fn forecast_in_observe_mode_does_not_change_the_run() {
         let study = morning();
         let [base, forecast, ..] = &*study.variants else { panic!() };
         let observe = |variant: &mut Variant| {

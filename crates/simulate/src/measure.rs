@@ -35,16 +35,19 @@ pub(crate) struct Measure {
     replicas: Replicas,
     replica_seconds: f64,
     rescales: Rescales,
+    /// The time, and whether it was a scale-up.
     last_rescale: Option<(f64, bool)>,
     shortage_since: Option<f64>,
     shortages: Vec<f64>,
 }
 
-/// The waiting work of a queue, oldest first, and the waits of the drained work.
+/// The measurements of a queue.
 struct QueueMeasure {
+    /// Arrival time and amount of the waiting work, oldest first.
     waiting: VecDeque<(f64, f64)>,
     arrived: f64,
     drained: f64,
+    /// The waits of the drained work.
     waits: WeightedHistogram,
 }
 
@@ -124,28 +127,28 @@ impl Measure {
     }
 
     /// Adds the second that ends at `now`.
-    pub(crate) fn add_second(&mut self, now: f64, seen: &ClusterState<'_>, capacity: f64) {
+    pub(crate) fn add_second(&mut self, now: f64, state: &ClusterState<'_>, capacity: f64) {
         self.duration = now;
-        self.pod_seconds += f64::from(seen.pods);
-        self.replica_seconds += f64::from(seen.replicas);
+        self.pod_seconds += f64::from(state.pods);
+        self.replica_seconds += f64::from(state.replicas);
         let replicas = &mut self.replicas;
-        replicas.min = replicas.min.min(seen.replicas);
-        replicas.max = replicas.max.max(seen.replicas);
-        replicas.needed_max = replicas.needed_max.max(seen.needed);
-        let lost = (seen.offered - seen.served).max(0.0);
-        let lost = if lost > seen.offered * EPSILON { lost } else { 0.0 };
-        self.load += seen.offered;
+        replicas.min = replicas.min.min(state.replicas);
+        replicas.max = replicas.max.max(state.replicas);
+        replicas.needed_max = replicas.needed_max.max(state.needed);
+        let lost = (state.offered - state.served).max(0.0);
+        let lost = if lost > state.offered * EPSILON { lost } else { 0.0 };
+        self.load += state.offered;
         self.overloaded += lost;
-        if seen.offered > 0.0 {
-            let utilization = if lost > 0.0 { 1.0 } else { seen.offered / capacity };
+        if state.offered > 0.0 {
+            let utilization = if lost > 0.0 { 1.0 } else { state.offered / capacity };
             let slowdown = 1.0 / (1.0 - utilization.min(MAX_UTILIZATION));
-            self.slowdown.add(slowdown, seen.offered);
+            self.slowdown.add(slowdown, state.offered);
         }
-        let is_late = self.add_queues(now, seen);
+        let is_late = self.add_queues(now, state);
         if lost > 0.0 || is_late {
             self.overload_seconds += 1.0;
         }
-        let is_short = seen.ready < seen.needed;
+        let is_short = state.ready < state.needed;
         match (self.shortage_since, is_short) {
             (None, true) => self.shortage_since = Some(now),
             (Some(since), false) => {
@@ -156,12 +159,13 @@ impl Measure {
         }
     }
 
-    /// Whether drained work, or the oldest waiting work, is late.
-    fn add_queues(&mut self, now: f64, seen: &ClusterState<'_>) -> bool {
+    /// Adds the second of all queues. Returns whether drained work, or the oldest waiting work, is
+    /// late.
+    fn add_queues(&mut self, now: f64, state: &ClusterState<'_>) -> bool {
         let limit = self.objective.max_wait.get();
         let mut is_late = false;
         let mut backlog = 0.0;
-        for (measure, queue) in self.queues.iter_mut().zip(seen.queues) {
+        for (measure, queue) in self.queues.iter_mut().zip(state.queues) {
             let Backlog { waiting, arrived: total_arrived, drained: total_drained } = queue.backlog;
             let arrived = total_arrived - measure.arrived;
             if arrived > 0.0 {
@@ -345,11 +349,11 @@ impl Rescales {
     }
 }
 
-/// The time from when the load needs more ready pods than there are until enough are ready.
+/// Shortages: the times in which fewer pods are ready than the load needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaction {
-    /// The number of times with too few ready pods.
+    /// The number of shortages.
     pub shortages: u32,
     pub mean_seconds: f64,
     pub max_seconds: f64,

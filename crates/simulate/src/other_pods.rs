@@ -1,4 +1,4 @@
-//! Pods of others that the target's selector matches, such as those of a Job.
+//! Pods of other owners that the target's selector matches, such as those of a Job.
 
 use std::{ops::Range, sync::Arc};
 
@@ -23,14 +23,14 @@ const MAX_PODS: u32 = 10_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OtherPods {
-    /// When they start, after the start of the simulation.
+    /// The start of the pods, in time since the start of the simulation.
     pub at: Seconds,
-    /// How long they run.
+    /// The time for which the pods run.
     #[serde(rename = "for")]
     pub duration: Seconds,
-    /// Their number.
+    /// The number of pods.
     pub pods: u32,
-    /// The CPU and memory that they use, in percent of their requests.
+    /// The CPU and memory usage of the pods, in percent of their requests.
     #[serde(default = "full_utilization")]
     pub utilization: u32,
 }
@@ -40,7 +40,7 @@ fn full_utilization() -> u32 {
 }
 
 impl OtherPods {
-    /// The field that is invalid, and why.
+    /// The invalid field and the reason.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         (self.pods > MAX_PODS).then(|| ("pods", format!("must be at most {MAX_PODS}")))
     }
@@ -71,7 +71,7 @@ impl OtherPods {
 
 /// The pods of an entry.
 pub(crate) struct RunningPods {
-    /// When they run.
+    /// The seconds in which the pods run.
     pub(crate) seconds: Range<f64>,
     utilization: u32,
     resources: Arc<PodResources>,
@@ -79,15 +79,15 @@ pub(crate) struct RunningPods {
 }
 
 impl RunningPods {
-    /// The usage of each pod or of one of its containers. `None` if that requests nothing.
+    /// The usage of each pod or of one of its containers. `None` without a request.
     pub(crate) fn usage(
         &self,
         resource: &ResourceName,
         container: Option<&str>,
     ) -> Option<MilliValue> {
         let containers = self.resources.spec.containers.iter();
-        let counted = containers.filter(|one| container.is_none_or(|name| *one.name == *name));
-        let requests = counted.flat_map(|one| one.requests.iter());
+        let selected = containers.filter(|one| container.is_none_or(|name| *one.name == *name));
+        let requests = selected.flat_map(|one| one.requests.iter());
         let requests = requests.filter(|request| request.resource == *resource);
         let amounts = requests.filter_map(|request| request.amount);
         let total = amounts.reduce(MilliValue::saturating_add)?;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_others_count_while_they_run_unless_only_owned_ones_do() {
+    fn pods_of_other_owners_count_while_they_run_unless_excluded() {
         let study = study(SCENARIO).unwrap();
         let [all, owned] = [0, 1].map(|variant| study.variants[variant].run());
         let first = all.steps.first().expect("the Job's pods scale it up");
@@ -134,9 +134,9 @@ mod tests {
         assert!(owned.steps.is_empty(), "{:?}", owned.steps);
     }
 
-    /// Both containers request 100m, so the Job's pods use 200m each.
+    /// Both containers request 100m, so each of the Job's pods requests 200m.
     #[test]
-    fn usage_is_a_part_of_what_all_containers_request() {
+    fn usage_is_a_percentage_of_the_requests_of_all_containers() {
         let at_once = SCENARIO.replace("at: 10m, for: 5m", "at: 0, for: 1h, utilization: 45");
         let study = study(&at_once).unwrap();
         // 2 pods use 60m of 200m and 4 pods use 90m: 40 % of 6 pods, with a target of 60 %.

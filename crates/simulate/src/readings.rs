@@ -133,10 +133,10 @@ impl<'a> MetricsApis<'a> {
     ) -> Result<Reading, ReadError> {
         let settings = &self.model().metrics.settings.resource;
         let mut samples = PodSamples::default();
-        let mut any = false;
+        let mut has_samples = false;
         for pod in self.pods() {
             let Some(sample) = pod.usage.latest(self.now, settings) else { continue };
-            any = true;
+            has_samples = true;
             if let Some(value) = usage(&sample.value, resource, container) {
                 samples.insert(pod.name.as_str(), self.pod_sample(sample, value));
             }
@@ -145,11 +145,11 @@ impl<'a> MetricsApis<'a> {
             let Some(value) = others.usage(resource, container) else { continue };
             let sample = Sample { at: self.now, window: settings.resolution.get(), value };
             for pod in &others.pods {
-                any = true;
+                has_samples = true;
                 samples.insert(&*pod.name, self.pod_sample(&sample, value));
             }
         }
-        if any { Ok(Reading::Pods(samples)) } else { Err(ReadError::Empty(query.api())) }
+        if has_samples { Ok(Reading::Pods(samples)) } else { Err(ReadError::Empty(query.api())) }
     }
 
     fn pods_metric(
@@ -187,7 +187,8 @@ impl<'a> MetricsApis<'a> {
     }
 }
 
-/// The usage of a pod or of one container, each container rounded up to milli-units.
+/// The usage of a pod or of one container. Each container's CPU is rounded up to milli-units, its
+/// memory to the nearest KiB.
 fn usage(
     sample: &UsageSample,
     resource: &ResourceName,
@@ -205,7 +206,7 @@ fn usage(
         _ => None,
     };
     if let Some(name) = container.filter(|name| !name.is_empty()) {
-        return sample.iter().find(|(own, ..)| **own == *name).and_then(value);
+        return sample.iter().find(|(container, ..)| **container == *name).and_then(value);
     }
     let values = sample.iter().map(value);
     values.reduce(|sum, value| Some(sum?.saturating_add(value?))).flatten()
@@ -220,8 +221,8 @@ fn source(query: &MetricQuery) -> MetricsSource {
     }
 }
 
-/// The selector as the metrics API reads it from the URL. The selector of a metric without one
-/// matches nothing, but its text in the URL is empty, which matches everything.
+/// The selector as the metrics API reads it from the URL. A metric without a selector has one that
+/// matches nothing. Its text in the URL is empty, so for the API it matches everything.
 fn as_requested(selector: &Selector) -> Selector {
     Selector::parse(&selector.to_string()).unwrap_or_else(|_| selector.clone())
 }
@@ -250,7 +251,7 @@ impl PodTemplate {
         Self { pod: Pod::new("".into(), labels, false, &spec, &PodStatus::default()) }
     }
 
-    /// The object of a pod. Its times have whole seconds, as in the API.
+    /// The pod as the API returns it, with times in whole seconds.
     pub(crate) fn view(&self, pod: &model::Pod, start: Timestamp) -> Pod {
         let lifecycle = &pod.lifecycle;
         let at = |second: f64| whole_second(timestamp_at(start, second));

@@ -1,4 +1,4 @@
-//! A run: the cluster advances second by second, the controller reconciles at its times.
+//! A run: the cluster advances second by second, and the controller reconciles when it is due.
 
 use std::{
     num::NonZero,
@@ -34,7 +34,7 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 /// The start of every run: a Monday.
 const START: Timestamp = Timestamp::constant(1_767_571_200, 0);
 
-/// A run and its result.
+/// The scalings, problems and outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -116,8 +116,8 @@ impl Variant {
         self.run_with(RunOptions::default())
     }
 
-    /// The settings of the decisions. Variants are compared as given: no limits of an operator
-    /// apply.
+    /// The settings of the decisions. An operator's limits for settings don't apply: variants are
+    /// compared as given.
     pub(crate) fn settings(&self) -> Settings {
         let settings = self.controller.engine();
         settings.for_autoscaler(&self.autoscaler, &SettingPolicy::default()).settings
@@ -167,11 +167,11 @@ impl<'a> Simulator<'a> {
                 if reconcile_at >= due {
                     due += period;
                 }
-                reconcile_at = self.before_change(reconcile_at, due);
+                reconcile_at = self.next_reconcile(reconcile_at, due);
             }
             self.cluster.tick(second);
-            let seen = self.cluster.observe();
-            self.measure.add_second(second, &seen, f64::from(seen.ready) * pod_capacity);
+            let state = self.cluster.observe();
+            self.measure.add_second(second, &state, f64::from(state.ready) * pod_capacity);
             if second % SECONDS_PER_HOUR == 0.0
                 && let Some(on_hour) = self.options.on_hour
             {
@@ -185,13 +185,13 @@ impl<'a> Simulator<'a> {
 
     /// The period of the autoscaler, else that of the controller.
     fn sync_period(&self) -> f64 {
-        let own = self.settings.sync_period.map(|period| period.as_secs_f64());
-        own.unwrap_or(self.variant.controller.sync_period.get())
+        let autoscaler_period = self.settings.sync_period.map(|period| period.as_secs_f64());
+        autoscaler_period.unwrap_or(self.variant.controller.sync_period.get())
     }
 
-    /// The second at which a schedule changes the bounds, if that is before the periodic reconcile,
-    /// which stays due.
-    fn before_change(&self, second: f64, due: f64) -> f64 {
+    /// The second of the next reconcile: when a schedule changes the bounds, but not later than
+    /// `due`.
+    fn next_reconcile(&self, second: f64, due: f64) -> f64 {
         let now = timestamp_at(START, second);
         let change = self.settings.next_bounds_change(&self.hpa.spec, now);
         let change = change.map(|change| change.at.duration_since(START).as_secs_f64());
@@ -219,9 +219,9 @@ impl<'a> Simulator<'a> {
         let mut readings: Readings =
             plan.queries().map(|(index, query)| (index, apis.read(query))).collect();
         if let Some(forecasts) = &mut self.forecasts {
-            let seen = cluster.observe();
+            let state = cluster.observe();
             let (hpa, settings, plan) = (&self.hpa, &self.settings, &plan);
-            let load = seen.offered + seen.arriving;
+            let load = state.offered + state.arriving;
             forecasts.observe(&mut readings, &Reconcile { hpa, settings, plan, load, second, now });
         }
         let history = std::mem::take(&mut self.history);
@@ -261,15 +261,15 @@ impl<'a> Simulator<'a> {
     }
 
     fn add_point(&mut self, second: f64, explanation: &Explanation) {
-        let seen = self.cluster.observe();
+        let state = self.cluster.observe();
         self.run.timeline.push(Point {
             second,
-            load: seen.offered + seen.arriving,
-            served: seen.served + seen.drained,
-            capacity: f64::from(seen.ready) * self.variant.pod_capacity(),
-            backlog: seen.queues.iter().map(|queue| queue.backlog.waiting).fold(0.0, f64::max),
-            ready: seen.ready,
-            pods: seen.pods,
+            load: state.offered + state.arriving,
+            served: state.served + state.drained,
+            capacity: f64::from(state.ready) * self.variant.pod_capacity(),
+            backlog: state.queues.iter().map(|queue| queue.backlog.waiting).fold(0.0, f64::max),
+            ready: state.ready,
+            pods: state.pods,
             replicas: self.cluster.replicas,
             recommended: explanation
                 .proposed_replicas

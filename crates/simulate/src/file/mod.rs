@@ -61,7 +61,7 @@ pub struct Variant {
     pub load_unit: String,
     /// The only workload of `cluster`.
     pub workload: WorkloadSpec,
-    /// Pods that its selector matches and that it doesn't own.
+    /// Pods of other owners that the workload's selector matches.
     pub other_pods: Vec<OtherPods>,
     pub cluster: Scenario,
 }
@@ -139,7 +139,8 @@ impl Study {
     }
 }
 
-/// Adds the position. A field of a variant is looked up in its patch first.
+/// Adds the position of the field: in the variant's patch, unless the base has a closer ancestor of
+/// the field.
 fn located(problem: FieldProblem, positions: &Positions, variant: Option<usize>) -> StudyError {
     let FieldProblem { path, message } = problem;
     let in_base = positions.find(&path);
@@ -158,7 +159,7 @@ fn located(problem: FieldProblem, positions: &Positions, variant: Option<usize>)
     StudyError::Field { position, path, message }
 }
 
-/// Replaces a file name by the manifest in the file.
+/// Replaces the file name of an autoscaler by the manifest in the file.
 fn load_autoscaler(document: &mut Value, read: ReadFile<'_>) -> Result<(), StudyError> {
     let Some(autoscaler) = document.get_mut("autoscaler") else { return Ok(()) };
     let Some(file) = autoscaler.as_str().map(str::to_owned) else { return Ok(()) };
@@ -179,7 +180,8 @@ fn check_names(specs: &[VariantSpec]) -> Result<(), FieldProblem> {
     Ok(())
 }
 
-/// Applies a patch and decodes. Also returns the variants of the file.
+/// Applies the patch of a variant to the base, decodes and validates the result. Also returns the
+/// variants that the result lists.
 fn variant(
     base: &Value,
     spec: &VariantSpec,
@@ -190,7 +192,7 @@ fn variant(
     if !spec.patch.is_null() {
         json_patch::merge(&mut document, &spec.patch);
     }
-    let (mut variant, specs) = complete(document, spec).map_err(&field)?;
+    let (mut variant, specs) = decode_variant(document, spec).map_err(&field)?;
     variant.cluster.load_samples(|file| read_samples(file, read))?;
     if let Some(workload) = variant.cluster.workloads.first() {
         variant.workload = workload.clone();
@@ -209,7 +211,7 @@ fn read_samples(
 }
 
 /// Decodes a document to which the patch of a variant was applied.
-fn complete(
+fn decode_variant(
     mut document: Value,
     spec: &VariantSpec,
 ) -> Result<(Variant, Vec<VariantSpec>), FieldProblem> {
@@ -251,8 +253,8 @@ fn complete(
     Ok((variant, document.variants))
 }
 
-/// Sets defaults that depend on the autoscaler: its target is the workload, which drains the queues
-/// and which incidents affect.
+/// Sets defaults that depend on the autoscaler. Its target is the workload, drains the queues, and
+/// is affected by the incidents.
 fn set_defaults(document: &mut Value, hpa: &HorizontalPodAutoscaler) {
     let target = &hpa.spec.scale_target_ref;
     let Some(document) = document.as_object_mut() else { return };
@@ -296,12 +298,12 @@ fn set_default(object: &mut Map<String, Value>, field: &str, value: impl Into<Va
 fn check(variant: &Variant) -> Result<(), FieldProblem> {
     let Variant { workload, autoscaler, controller, cost, .. } = variant;
     let target = &autoscaler.spec.scale_target_ref;
-    let is = [
+    let target_fields = [
         ("name", &workload.name, &target.name),
         ("kind", &workload.kind, &target.kind),
         ("namespace", &workload.namespace, &autoscaler.metadata.namespace),
     ];
-    for (field, value, expected) in is {
+    for (field, value, expected) in target_fields {
         if value != expected {
             let message = format!("is {value:?}, but the autoscaler's target has {expected:?}");
             return Err(FieldProblem::new(format!("workload.{field}"), message));
@@ -341,7 +343,7 @@ fn check_workload_spec(workload: &WorkloadSpec) -> Result<(), FieldProblem> {
     }
 }
 
-const FIELD: &str = "autoscaler";
+const AUTOSCALER: &str = "autoscaler";
 
 /// Decodes a manifest, applies the defaults of the API server and validates.
 pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutoscaler, FieldProblem> {
@@ -352,14 +354,16 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
         return Err(FieldProblem::new("autoscaler.kind", message));
     }
     let unknown =
-        hpa_crd::unknown_fields(manifest).map_err(|error| FieldProblem::new(FIELD, error))?;
+        hpa_crd::unknown_fields(manifest).map_err(|error| FieldProblem::new(AUTOSCALER, error))?;
     if let Some(UnknownField { path, similar }) = unknown.first() {
         let hint = similar.map(|name| format!(", did you mean {name}?")).unwrap_or_default();
         let problem = format!("unknown field{hint}");
-        return Err(FieldProblem::new(format!("{FIELD}.{path}"), problem));
+        return Err(FieldProblem::new(format!("{AUTOSCALER}.{path}"), problem));
     }
-    let mut hpa: HorizontalPodAutoscaler = serde_path_to_error::deserialize(manifest)
-        .map_err(|error| FieldProblem::new(format!("{FIELD}.{}", error.path()), error.inner()))?;
+    let mut hpa: HorizontalPodAutoscaler =
+        serde_path_to_error::deserialize(manifest).map_err(|error| {
+            FieldProblem::new(format!("{AUTOSCALER}.{}", error.path()), error.inner())
+        })?;
     apply_defaults(&mut hpa.spec);
     if hpa.metadata.name.is_empty() {
         hpa.metadata.name.clone_from(&hpa.spec.scale_target_ref.name);
@@ -368,7 +372,9 @@ pub(crate) fn decode_autoscaler(manifest: &Value) -> Result<HorizontalPodAutosca
         "default".clone_into(&mut hpa.metadata.namespace);
     }
     match validate(&hpa.spec, &ValidationOptions::default()).into_iter().next() {
-        Some(cause) => Err(FieldProblem::new(format!("{FIELD}.{}", cause.field), cause.message)),
+        Some(cause) => {
+            Err(FieldProblem::new(format!("{AUTOSCALER}.{}", cause.field), cause.message))
+        }
         None => Ok(hpa),
     }
 }

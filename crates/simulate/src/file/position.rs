@@ -24,12 +24,12 @@ impl fmt::Display for Position {
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<String, Position>);
 
-/// A sequence or a mapping that is not complete.
+/// A sequence or a mapping whose end has not been read yet.
 struct OpenNode {
     path: String,
     /// The index of the next item, or `None` for a mapping.
     item: Option<usize>,
-    /// The path of the member whose key was read.
+    /// The path of the member whose key was read last.
     member: Option<String>,
 }
 

@@ -50,10 +50,7 @@ fn variants_are_patches_of_the_base_with_defaults_from_the_autoscaler() {
 #[rstest]
 #[case::load_and_queue("load: {constant: 100}", 200.0)]
 #[case::queues_only("profile: {capacity: 200}", 15.0)]
-fn only_a_workload_without_load_is_limited_by_its_queues(
-    #[case] load: &str,
-    #[case] expected: f64,
-) {
+fn queues_limit_pod_capacity_only_without_load(#[case] load: &str, #[case] expected: f64) {
     let queue = |name: &str, rate: u32| {
         format!(
             "- {{name: {name}, metric: {name}, arrivals: {{constant: 1}}, drainPerPod: {rate}}}"
@@ -118,7 +115,7 @@ fn samples_are_read_from_a_file() {
 }
 
 #[test]
-fn schema_has_every_field_with_a_description() {
+fn schema_has_fields_and_descriptions() {
     let schema = json_schema();
     let fields = schema["properties"].as_object().unwrap();
     for field in ["autoscaler", "workload", "incidents", "variants"] {

@@ -1,4 +1,4 @@
-//! Runs settings and measures them.
+//! Runs the scenario with candidate settings and scores them.
 
 use serde::Serialize;
 
@@ -6,8 +6,9 @@ use super::{SearchOptions, tuning::Candidate};
 use crate::{file::Variant, measure::Outcome, run::map_parallel};
 
 const PERCENTILE: f64 = 0.99;
-/// Costs and shares of load that differ by less count as equal.
+/// Costs that differ by less than this share count as equal.
 pub(super) const COST_STEP: f64 = 0.005;
+/// Risks that differ by less than this share of the load count as equal.
 pub(super) const RISK_STEP: f64 = 1e-4;
 
 /// The measurements of settings over all runs.
@@ -64,7 +65,7 @@ fn percentile(sorted: &[f64]) -> f64 {
     below.last().map_or(0.0, |(_, value)| *value)
 }
 
-/// Settings, the runs so far and their score.
+/// A candidate, the outcomes of its runs so far, and their score.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     pub(super) candidate: Candidate,
@@ -113,7 +114,7 @@ impl<'a> Evaluator<'a> {
         candidates.into_iter().zip(outcomes).map(trial).collect()
     }
 
-    /// Runs each trial with the other seeds and loads.
+    /// Runs each trial with the remaining seeds and loads.
     pub(super) fn complete(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
         let others = || self.runs.iter().skip(1).copied();
         let work: Vec<(usize, (u64, f64))> =
@@ -163,8 +164,8 @@ fn dominates(one: &Trial, other: &Trial) -> bool {
     no_worse && (one.cost() < other.cost() || one.risk < other.risk)
 }
 
-/// The trials that no other trial dominates, cheapest first. Among trials that hardly differ, only
-/// the one with the fewest scalings.
+/// The trials that no other trial dominates, cheapest first. Of trials that hardly differ, only the
+/// one with the fewest scalings remains.
 pub(super) fn front(trials: &[Trial]) -> Vec<Trial> {
     let is_dominated = |trial: &Trial| trials.iter().any(|other| dominates(other, trial));
     let mut front: Vec<Trial> =

@@ -20,8 +20,8 @@ use self::{
 };
 use crate::{file::Variant, report::percent};
 
-/// A slowdown at the 99th percentile that is accepted even if the default behavior is faster: a
-/// utilization of 90 %.
+/// The 99th percentile of the latency that is accepted even if the default behavior is faster, as a
+/// multiple of the latency on an idle pod. 10 is the latency at a utilization of 90 %.
 const ACCEPTED_LATENCY: f64 = 10.0;
 /// Settings with more than this multiple of the accepted risk (or of the default behavior's, if
 /// that is higher) are considered only if there are no others.
@@ -42,9 +42,9 @@ pub struct Choice {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recommendation {
-    /// The autoscaler as it is.
+    /// The score of the scenario's autoscaler.
     pub current: Score,
-    /// The autoscaler without `behavior`.
+    /// The score of the autoscaler without `behavior`.
     pub default_behavior: Score,
     /// The settings that no other settings beat in both cost and risk, cheapest first.
     pub front: Vec<Choice>,
@@ -106,8 +106,8 @@ fn choice(base: &Variant, trial: &Trial) -> Choice {
     }
 }
 
-/// Chooses the settings with the lowest risk, and the cheapest among equals. Risk up to `max_risk`,
-/// but at most the risk of the default behavior, counts as none.
+/// Chooses the settings with the lowest risk, and the cheapest among equals. Risk up to the smaller
+/// of `max_risk` and the risk of the default behavior counts as none.
 fn suggest(
     trials: &[Trial],
     current: &Score,
@@ -161,7 +161,7 @@ impl Goal {
         differing.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// Whether `one` has a lower risk above the accepted one or, if equal, a clearly lower cost.
+    /// Whether `one` exceeds the accepted risk by less or, if equal, has a clearly lower cost.
     fn is_better(&self, one: &Score, other: &Score) -> bool {
         let cheaper = Score { pod_hours: other.pod_hours * (1.0 - COST_STEP), ..*other };
         self.compare(one, &cheaper).is_lt()
@@ -223,8 +223,8 @@ impl SearchOptions {
     /// The number of runs of a search, for a progress bar. Leaves out the runs that reset settings
     /// of the suggestion.
     pub fn runs(&self) -> usize {
-        let trials = self.trials();
-        self.candidates + 2 + (self.finalists() + 2) * trials.saturating_sub(1)
+        let runs_per_candidate = self.runs_per_candidate();
+        self.candidates + 2 + (self.finalists() + 2) * runs_per_candidate.saturating_sub(1)
     }
 
     /// The number of candidates that are changes of the best ones.
@@ -237,7 +237,7 @@ impl SearchOptions {
         share_of(self.candidates, FINALISTS_SHARE).max(1)
     }
 
-    fn trials(&self) -> usize {
+    fn runs_per_candidate(&self) -> usize {
         usize::try_from(self.seeds).unwrap_or(usize::MAX).saturating_mul(self.load_factors.len())
     }
 }
@@ -284,14 +284,14 @@ fn is_within(score: &Score, default: &Score) -> bool {
     score.cost() <= default.cost() && score.risk <= default.risk + RISK_STEP
 }
 
-fn is_as_good(score: &Score, than: &Score) -> bool {
-    score.cost() <= than.cost() * (1.0 + COST_STEP / 2.0)
-        && score.risk <= than.risk + RISK_STEP / 2.0
-        && score.latency_p99 <= than.latency_p99 * 1.1
-        && score.rescales <= than.rescales * 1.2 + 1.0
+fn is_as_good(score: &Score, baseline: &Score) -> bool {
+    score.cost() <= baseline.cost() * (1.0 + COST_STEP / 2.0)
+        && score.risk <= baseline.risk + RISK_STEP / 2.0
+        && score.latency_p99 <= baseline.latency_p99 * 1.1
+        && score.rescales <= baseline.rescales * 1.2 + 1.0
 }
 
-/// Resets one setting at a time.
+/// Scores the trial without each of its changed settings.
 fn effects(base: &Variant, trial: &Trial, evaluator: &Evaluator<'_>) -> Vec<Effect> {
     let tuning = &trial.candidate.tuning;
     let changed = Dimension::ALL.into_iter().filter(|dimension| tuning.is_set(*dimension));

@@ -1,4 +1,4 @@
-//! Draws settings at random, and changes of good settings.
+//! Draws random settings, and random changes of good settings.
 
 use std::collections::HashSet;
 
@@ -14,17 +14,17 @@ use crate::{
     workload::{random, random::Rng},
 };
 
-/// Returns whether settings may be suggested, by the manifest of the autoscaler.
+/// Returns whether the settings in a manifest of the autoscaler may be suggested.
 pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
-/// After this many draws without a new result, the settings count as exhausted.
+/// After this many draws without a new result, the settings are considered exhausted.
 const MAX_ATTEMPTS: usize = 50;
 /// The probability that a setting is not changed.
-const KEEP: f64 = 0.5;
+const KEEP_PROBABILITY: f64 = 0.5;
 /// `minReplicas` is not lowered below this number.
 const LEAST_MIN_REPLICAS: i32 = 2;
 
-/// Policies: type, value, period.
+/// Policies for scaling down: type, value, period in seconds.
 const DOWN_POLICIES: [(&str, u32, u32); 7] = [
     ("Percent", 10, 60),
     ("Percent", 25, 60),
@@ -34,6 +34,7 @@ const DOWN_POLICIES: [(&str, u32, u32); 7] = [
     ("Pods", 2, 60),
     ("Pods", 1, 180),
 ];
+/// Policies for scaling up: type, value, period in seconds.
 const UP_POLICIES: [(&str, u32, u32); 6] = [
     ("Percent", 25, 60),
     ("Percent", 50, 60),
@@ -49,6 +50,7 @@ pub(super) struct Sampler<'a> {
     accepts: Accepts<'a>,
     rng: Rng,
     dimensions: Vec<Dimension>,
+    /// The manifests that were drawn.
     seen: HashSet<String>,
 }
 
@@ -68,7 +70,7 @@ impl<'a> Sampler<'a> {
         self.draw(count, |sampler| {
             let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
             for dimension in sampler.dimensions.clone() {
-                if sampler.rng.f64() >= KEEP {
+                if sampler.rng.f64() >= KEEP_PROBABILITY {
                     sampler.set(&mut tuning, dimension);
                 }
             }
@@ -86,7 +88,7 @@ impl<'a> Sampler<'a> {
             for _ in 0..sampler.rng.u8(1..=2) {
                 if let Some(dimension) = sampler.rng.choice(&sampler.dimensions).copied() {
                     tuning.reset(dimension);
-                    if sampler.rng.f64() >= KEEP {
+                    if sampler.rng.f64() >= KEEP_PROBABILITY {
                         sampler.set(&mut tuning, dimension);
                     }
                 }
@@ -137,8 +139,8 @@ impl<'a> Sampler<'a> {
         Some(Policy { kind, value, period })
     }
 
-    /// A random bound near the current one. 0 is not changed, because scaling to zero is the
-    /// owner's decision.
+    /// A random bound near the current one. 0 stays, because scaling to zero is the owner's
+    /// decision.
     fn min_replicas(&mut self) -> Option<i32> {
         let spec = &self.base.autoscaler.spec;
         let min = spec.effective_min_replicas();

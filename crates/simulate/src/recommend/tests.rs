@@ -52,7 +52,7 @@ fn suggestion_costs_less_at_no_more_risk_and_each_setting_matters() {
 }
 
 #[test]
-fn settings_of_the_front_are_not_beaten_by_each_other() {
+fn no_settings_of_the_front_beat_others_in_cost_and_risk() {
     let front = search(|_| true).front;
     assert!(!front.is_empty());
     for pair in front.windows(2) {
@@ -74,7 +74,7 @@ fn rejected_settings_are_not_suggested() {
 }
 
 #[test]
-fn assumptions_name_the_loads() {
+fn assumptions_list_the_load_factors() {
     let options = SearchOptions { candidates: 2, load_factors: vec![1.0, 1.15], ..options() };
     let found = recommend(&wasteful(), &options, &|_| true, &|| {});
     let assumptions = found.assumptions.join("\n");
@@ -82,15 +82,15 @@ fn assumptions_name_the_loads() {
 }
 
 #[test]
-fn progress_counts_about_the_promised_runs() {
+fn number_of_runs_is_close_to_the_estimate() {
     let runs = AtomicUsize::new(0);
     let count = || {
         runs.fetch_add(1, Ordering::Relaxed);
     };
     recommend(&wasteful(), &options(), &|_| true, &count);
-    let (runs, promised) = (runs.load(Ordering::Relaxed), options().runs());
+    let (runs, estimate) = (runs.load(Ordering::Relaxed), options().runs());
     // Afterwards, the suggestion is tried without each of its settings.
-    assert!((promised..promised + 60).contains(&runs), "{runs} of {promised}");
+    assert!((estimate..estimate + 60).contains(&runs), "{runs} of {estimate}");
 }
 
 /// The load triples faster than pods start, so the default behavior is overloaded. A lower target
@@ -114,7 +114,7 @@ workload:
 ";
 
 #[test]
-fn overloaded_scenario_gets_the_reserve_that_it_needs() {
+fn overloaded_scenario_gets_a_suggestion_with_more_pods() {
     let no_files = |_: &str| Err("there are no files".to_owned());
     let base = Study::parse(OVERLOADED, &no_files).unwrap().variants.remove(0);
     let found = recommend(&base, &options(), &|_| true, &|| {});

@@ -8,8 +8,8 @@ use crate::file::{Variant, decode_autoscaler};
 /// The annotation of the setting that turns forecasts on.
 const FORECAST: &str = "autoscaling.hpa-rs.dev/forecast";
 
-/// Changes of the scenario's settings. `None` keeps the scenario's value; in the rules of a replaced
-/// `behavior`, it is the default.
+/// Changes of the scenario's settings. `None` keeps the scenario's value. In the rules of a
+/// replaced `behavior`, it selects the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tuning {
     /// The targets of all metrics, in percent of the scenario's. `None` doesn't change them.
@@ -27,6 +27,7 @@ pub(super) struct Tuning {
 /// The scaling rules of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
+    /// The stabilization window in seconds.
     pub(super) window: Option<u32>,
     pub(super) policy: Option<Policy>,
     /// The tolerance in percent.
@@ -37,6 +38,7 @@ pub(super) struct Rules {
 pub(super) struct Policy {
     pub(super) kind: &'static str,
     pub(super) value: u32,
+    /// The period in seconds.
     pub(super) period: u32,
 }
 
@@ -56,7 +58,7 @@ pub(super) enum Dimension {
 }
 
 impl Dimension {
-    /// Those that help only some workloads are last.
+    /// All settings. Those that help only some workloads are last.
     pub(super) const ALL: [Self; 10] = [
         Self::Target,
         Self::MinReplicas,
@@ -138,7 +140,7 @@ impl Tuning {
         texts
     }
 
-    /// Whether a setting differs from that of the scenario or the default.
+    /// Whether a setting is changed.
     pub(super) fn is_set(&self, dimension: Dimension) -> bool {
         match dimension {
             Dimension::Target => self.target_percent.is_some(),
@@ -171,7 +173,7 @@ impl Tuning {
     }
 }
 
-/// Settings, and the scenario with them.
+/// Settings, and the scenario to which they are applied.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) tuning: Tuning,
@@ -179,12 +181,12 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// The autoscaler as it is.
+    /// The scenario without a change.
     pub(super) fn current(base: &Variant) -> Self {
         Self { tuning: Tuning::default(), variant: base.clone() }
     }
 
-    /// The autoscaler without `behavior`.
+    /// The scenario with an autoscaler without `behavior`.
     pub(super) fn default_behavior(base: &Variant) -> Self {
         let tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
         Self::new(base, tuning).unwrap_or_else(|| Self::current(base))
@@ -286,7 +288,7 @@ fn scale_utilization(target: &mut Map<String, Value>, percent: u32) {
     target.insert("averageUtilization".to_owned(), scaled.into());
 }
 
-/// The given percentage of a quantity, rounded to two digits, at least a thousandth.
+/// The given percentage of a quantity, rounded to two significant digits, at least `1m`.
 fn scaled_quantity(quantity: &Quantity, percent: u32) -> String {
     let milli = quantity.milli_value().as_milli();
     let scaled = i128::from(milli) * i128::from(percent) / 100;
@@ -317,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merge_patch_leads_from_one_value_to_the_other() {
+    fn merge_patch_turns_one_value_into_the_other() {
         let from = json!({ "a": 1, "b": { "c": 2, "d": [1] }, "e": 3 });
         let to = json!({ "a": 1, "b": { "d": [1, 2] }, "f": { "g": 4 } });
         let patch = merge_patch(&from, &to).unwrap();

@@ -22,7 +22,7 @@ use crate::{
 const LOAD_HEIGHT: f64 = 130.0;
 const REPLICAS_HEIGHT: f64 = 130.0;
 const CHART_HEIGHT: f64 = 2.0 * TITLE + LOAD_HEIGHT + REPLICAS_HEIGHT + GAP + AXIS;
-/// The longest heading in characters that fits.
+/// The maximum number of characters in a heading.
 const HEADING_LENGTH: usize = 115;
 
 /// The charts of all runs as an SVG file.
@@ -144,13 +144,13 @@ impl<'a> ReplicasPlot<'a> {
         let max = max.max(recorded_max);
         let bound = f64::from(variant.autoscaler.spec.max_replicas);
         let shows_bound = bound <= max * BOUND_FACTOR + BOUND_DISTANCE;
-        let shown = if shows_bound { max.max(bound) } else { max };
-        let recommended = largest_recommended(points).min(shown * RECOMMENDED_FACTOR);
-        let max = shown.max(recommended);
+        let visible_max = if shows_bound { max.max(bound) } else { max };
+        let recommended = largest_recommended(points).min(visible_max * RECOMMENDED_FACTOR);
+        let max = visible_max.max(recommended);
         Self { variant, points, recorded, max, shows_bound }
     }
 
-    /// A copy on an axis with another end.
+    /// The same plot on an axis that ends at `max`.
     fn on_axis(self, max: f64) -> Self {
         let shows_bound = f64::from(self.variant.autoscaler.spec.max_replicas) <= max;
         Self { max, shows_bound, ..self }
@@ -181,7 +181,7 @@ impl<'a> ReplicasPlot<'a> {
         svg + &labels_right(area, labels)
     }
 
-    /// The name of the line. If recommendations don't fit into the plot, it has their maximum.
+    /// The label of the recommendations. It includes their maximum if they don't fit into the plot.
     fn recommended_name(&self) -> String {
         let largest = largest_recommended(self.points);
         if largest <= self.max {
@@ -208,15 +208,15 @@ impl<'a> ReplicasPlot<'a> {
         svg
     }
 
-    /// The recorded replicas. Drawn above the other lines, which are visible in its gaps.
+    /// Draws the recorded replicas over the other lines, which stay visible between its dashes.
     fn recorded(&self, area: &Area, labels: &mut Vec<Label>) -> String {
-        let parts = self.recorded.map(RecordedReplicas::parts).unwrap_or_default();
-        let Some(value) = parts.last().map(|part| last(&part.points)) else {
+        let segments = self.recorded.map(RecordedReplicas::segments).unwrap_or_default();
+        let Some(value) = segments.last().map(|segment| last(&segment.points)) else {
             return String::new();
         };
         labels.push(Label::line("past", "recorded replicas", value));
-        let path = |part: &Part| area.steps_until(&part.points, part.end);
-        let path: String = parts.iter().map(path).collect();
+        let path = |segment: &Segment| area.steps_until(&segment.points, segment.end);
+        let path: String = segments.iter().map(path).collect();
         format!("<path class=\"past\" d=\"{path}\"/>\n")
     }
 }
@@ -267,7 +267,7 @@ fn draw_load(run: &Run, area: &Area) -> String {
     svg + &labels_right(area, labels)
 }
 
-/// More marks can't be distinguished.
+/// The maximum number of marks in a chart. More can't be distinguished.
 pub(super) const MAX_MARKS: usize = 90;
 
 /// A column for each period in which the autoscaler could not decide.
@@ -329,7 +329,7 @@ fn shape(step: &Step, x: f64, y: f64) -> String {
     }
 }
 
-/// Replicas at regular intervals from the start of a run on.
+/// Replicas that were recorded at regular intervals.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedReplicas {
     /// The time of the first value, which is the start of the run.
@@ -341,7 +341,7 @@ pub struct RecordedReplicas {
 }
 
 /// Recorded replicas without a gap.
-struct Part {
+struct Segment {
     /// Times and whole replicas.
     points: Vec<(f64, f64)>,
     end: f64,
@@ -353,9 +353,9 @@ impl RecordedReplicas {
         Times(recorded.map(|recorded| recorded.start))
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn segments(&self) -> Vec<Segment> {
         let mut first = 0_usize;
-        let mut parts = Vec::new();
+        let mut segments = Vec::new();
         for chunk in self.values.chunk_by(|one, next| one.is_some() == next.is_some()) {
             let point = |(index, value): (usize, &Option<f64>)| {
                 Some(((first + index) as f64 * self.step, (*value)?.round()))
@@ -363,10 +363,10 @@ impl RecordedReplicas {
             let points: Vec<_> = chunk.iter().enumerate().filter_map(point).collect();
             first += chunk.len();
             if !points.is_empty() {
-                parts.push(Part { points, end: first as f64 * self.step });
+                segments.push(Segment { points, end: first as f64 * self.step });
             }
         }
-        parts
+        segments
     }
 
     /// The minimum and maximum of the recorded replicas.
@@ -419,13 +419,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_whole_replicas_between_gaps() {
+    fn segments_are_whole_replicas_between_gaps() {
         let values = vec![None, Some(2.0), Some(2.6), None, None, Some(13.6)];
         let recorded = RecordedReplicas { step: 15.0, values, ..RecordedReplicas::default() };
-        let parts: Vec<_> =
-            recorded.parts().into_iter().map(|part| (part.points, part.end)).collect();
+        let segments: Vec<_> =
+            recorded.segments().into_iter().map(|segment| (segment.points, segment.end)).collect();
         let expected = [(vec![(15.0, 2.0), (30.0, 3.0)], 45.0), (vec![(75.0, 14.0)], 90.0)];
-        assert_eq!(parts, expected);
+        assert_eq!(segments, expected);
         assert_eq!(recorded.range(), Some((2.0, 14.0)));
         assert!(RecordedReplicas::default().range().is_none());
     }

@@ -68,7 +68,7 @@ pub fn html(study: &Study, results: &[Result], recorded: Option<&RecordedReplica
     page + "</body>\n</html>\n"
 }
 
-/// The begin of a self-contained page, up to its title.
+/// The beginning of a self-contained page, up to its title.
 pub(super) fn begin_page(title: &str, style: &str) -> String {
     let title = escape(title);
     format!(
@@ -104,9 +104,9 @@ fn comparison(results: &[Result]) -> String {
         }
         table += "</tr>\n";
     }
-    let shown = COLUMNS.iter().filter(|(name, _)| headers.iter().any(|header| header == name));
+    let explained = COLUMNS.iter().filter(|(name, _)| headers.iter().any(|header| header == name));
     let mut legend: Vec<_> =
-        shown.map(|(name, meaning)| format!("{name}: {}.", escape(meaning))).collect();
+        explained.map(|(name, meaning)| format!("{name}: {}.", escape(meaning))).collect();
     if best.is_some() {
         legend.insert(
             0,
@@ -203,7 +203,7 @@ h2,h2+p,summary{break-after:avoid}\
 details:not(.long)::details-content{content-visibility:visible;height:auto;display:block}}
 ";
 
-/// Replaces characters with a meaning in HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_lines_can_be_read_in_light_dark_and_print() {
+    fn colours_have_enough_contrast_in_light_dark_and_print() {
         let schemes: Vec<&str> = CHART.split(".chart{").skip(1).collect();
         assert_eq!(schemes.len(), 3);
         for scheme in schemes {

@@ -22,7 +22,7 @@ pub enum Style {
     Forecast,
     Capacity,
     Replicas,
-    /// Replicas that others are compared with.
+    /// Replicas to compare the other lines with.
     Baseline,
 }
 
@@ -42,7 +42,7 @@ impl Style {
     }
 }
 
-/// A line through points of second and value.
+/// A line through points (second, value).
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
@@ -57,12 +57,12 @@ pub struct Plot {
     pub lines: Vec<Line>,
     /// The minimum for the end of the axis.
     pub min_axis_end: f64,
-    /// Points of second, load and capacity. The area where the load is above the capacity is
-    /// marked.
+    /// Points (second, load, capacity). The area where the load is above the capacity is marked.
     pub beyond: Vec<(f64, f64, f64)>,
 }
 
-/// Plots as an SVG image, from a time on for `end` seconds. Screen readers read the description.
+/// Draws plots as an SVG image of the `end` seconds from `start` on. `description` is for screen
+/// readers.
 pub fn plots(plots: &[Plot], start: Timestamp, end: f64, description: &str) -> String {
     let height = (TITLE + PLOT_HEIGHT + GAP) * plots.len() as f64 + AXIS;
     let mut svg = image(height, description);

@@ -9,18 +9,18 @@ use super::{
 
 /// The width of an image, in pixels.
 pub(super) const WIDTH: f64 = 960.0;
-/// The position of the plots.
+/// The left edge of the plots.
 pub(super) const LEFT: f64 = 56.0;
-/// The labels are to the right of the plots.
+/// The width of a plot. Its labels are to the right.
 pub(super) const PLOT_WIDTH: f64 = 720.0;
 /// The height of the title above a plot.
 pub(super) const TITLE: f64 = 30.0;
 /// The height of the time axis.
 pub(super) const AXIS: f64 = 26.0;
-/// The distance of plots.
+/// The distance between plots.
 pub(super) const PLOT_GAP: f64 = 12.0;
 
-/// The begin of a self-contained image. Screen readers read the description.
+/// The beginning of a self-contained image. `description` is for screen readers.
 pub(super) fn image(height: f64, description: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -30,7 +30,7 @@ pub(super) fn image(height: f64, description: &str) -> String {
     )
 }
 
-/// More points than a chart has pixels.
+/// The maximum number of columns of a line. A chart has fewer pixels.
 const MAX_COLUMNS: usize = 1200;
 
 /// The attribute `d` of a path.
@@ -111,7 +111,7 @@ impl Area {
             let len = from.iter().take_while(above).count();
             let (part, after) = from.split_at(len);
             rest = after;
-            // Up to the point at which the lines meet.
+            // The area ends at the first point that is not above.
             let end = after.first().map_or(self.end, |point| point.0);
             let upper: Vec<(f64, f64)> = part.iter().map(|point| (point.0, point.1)).collect();
             let lower = part.iter().rev().map(|point| (point.0, point.2));
@@ -127,7 +127,8 @@ impl Area {
     }
 }
 
-/// Keeps at most two points for each column of pixels: the smallest and the largest value.
+/// Keeps at most two points for each of [`MAX_COLUMNS`] columns: the smallest and the largest
+/// value.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * MAX_COLUMNS {
         return points.to_vec();
@@ -172,11 +173,11 @@ pub(super) fn multiples(step: f64, max: f64) -> Vec<f64> {
     values.take_while(|value| *value <= max * (1.0 + 1e-9)).collect()
 }
 
-/// Larger values are shortened to thousands, millions or billions.
+/// Values from here on are shortened to thousands, millions or billions.
 const LARGEST_PLAIN: f64 = 1e5;
 const UNITS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
 
-/// The title of a plot and its lines, each with a value.
+/// Draws the title of a plot, and its grid lines with their values.
 pub(super) fn value_axis(area: &Area, title: &str, ticks: &[f64]) -> String {
     let mut svg = String::new();
     let (left, right) = (area.left, area.left + area.width);
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn area_between_lines_has_a_part_for_each_time_above() {
+    fn area_between_lines_has_a_part_for_each_period_above() {
         let path = AREA.between(&[
             (0.0, 1.0, 2.0),
             (10.0, 4.0, 2.0),

@@ -10,10 +10,10 @@ use crate::{
     workload::seconds::timestamp_at,
 };
 
-/// The header of a column, and its cell for a variant. A column without a cell is left out.
+/// The header of a column, and its cell for a variant. A column without any cells is left out.
 type Column = (&'static str, Box<dyn Fn(&Result) -> Option<String>>);
 
-/// One line per variant.
+/// The comparison of variants as text, one line per variant.
 pub fn table(results: &[Result]) -> String {
     let (headers, rows) = cells(results);
     let mut lines = vec![headers];
@@ -93,8 +93,8 @@ fn reaction(run: &Run) -> Option<String> {
 /// Overloads that differ by less than this share of the load are equal.
 const OVERLOAD_STEP: f64 = 1e-4;
 
-/// The index of the variant with the least overload; among equals, of the cheapest. No overload is
-/// less than any.
+/// The index of the variant with the least overload and, among equals, the lowest cost. Even if the
+/// shares are equal, a variant without any overload is better. `None` for a single variant.
 pub(super) fn best(results: &[Result]) -> Option<usize> {
     let has_prices = results.iter().all(|(variant, _)| variant.cost.per_pod_hour > 0.0);
     let key = |(_, run): &Result| {
@@ -144,7 +144,7 @@ pub(super) fn events(run: &Run) -> Vec<(f64, String, &str)> {
     events
 }
 
-/// The scalings and problems of a run, one per line. A replay has a start time.
+/// The scalings and problems of a run, one per line, with calendar times if `start` is set.
 pub fn steps(run: &Run, start: Option<Timestamp>) -> String {
     let line = |(second, change, sentence): (f64, String, &str)| {
         let change = change.replace('→', "->");
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn clock_has_days_if_needed() {
+    fn times_have_days_if_needed() {
         assert_eq!(Times(None).text(3661.4), "1:01:01");
         assert_eq!(Times(None).text(90_000.0), "1d 1:00:00");
     }
 
     #[test]
-    fn replay_has_times_of_the_calendar() {
+    fn replay_has_calendar_times() {
         let times = Times(Some("2026-11-22T16:55:00Z".parse().unwrap()));
         assert_eq!(times.text(330.0), "2026-11-22 17:00:30");
         let expected = [

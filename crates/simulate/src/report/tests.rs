@@ -81,7 +81,7 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
     let results = run(&study);
     let mut values = vec![Some(2.0); 10];
     values.extend([None; 10]);
-    // Shown as 14.
+    // Rounded to 14.
     values.extend([Some(13.6); 11]);
     let recorded =
         RecordedReplicas { step: 60.0, values, start: "2026-11-22T17:00:00Z".parse().unwrap() };
@@ -89,7 +89,7 @@ fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
     let path = page.split("class=\"past\" d=\"").nth(1).unwrap().split('"').next().unwrap();
     let parts: Vec<&str> = path.split('M').skip(1).collect();
     let [before, after] = parts[..] else { panic!("{path}") };
-    // 10 and 20 of 30 minutes, on 720 pixels from 56 on.
+    // The gap is from minute 10 to 20 of 30, on 720 pixels from x = 56 on.
     assert!(before.starts_with("56.0 ") && before.ends_with("H296.0"), "{path}");
     assert!(after.starts_with("536.0 ") && after.ends_with("H776.0"), "{path}");
     let text = page.split("aria-label=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -122,8 +122,8 @@ fn labels_do_not_overlap_and_are_beside_their_plot() {
     let labels = chart.split("<text").skip(1).filter(|text| number(text, "x") > 776.0);
     let mut heights: Vec<f64> =
         labels.filter(|text| !text.contains("soft")).map(|text| number(text, "y")).collect();
-    // In the upper plot: load, capacity and two kinds of marks. In the lower one: replicas, ready,
-    // recommended, min and max.
+    // The upper plot has labels for load, capacity and two areas, the lower plot for replicas,
+    // ready, recommended, min and max.
     assert_eq!(heights.len(), 9, "{chart}");
     heights.sort_by(f64::total_cmp);
     assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 13.9), "{heights:?}");

@@ -327,7 +327,8 @@ impl Samples {
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Parses a CSV file of times and values, which may be in quotes. Empty lines and lines that start with `#` are skipped.
+/// Parses a CSV file of times and values, which may be in quotes. Empty lines and lines that start
+/// with `#` are skipped.
 pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
     let mut points = Vec::new();
     let mut start = None;

@@ -6,8 +6,7 @@ pub fn ceil(value: f64) -> u32 {
     value.ceil() as u32
 }
 
-/// The number of pods for a load. A multiple of `per_pod` needs no more pods if the division isn't
-/// exact.
+/// The number of pods that a load needs. A rounding error of the division doesn't add a pod.
 pub fn pods_for(load: f64, per_pod: f64) -> u32 {
     ceil(load / per_pod * (1.0 - 1e-12))
 }

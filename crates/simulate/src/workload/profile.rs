@@ -32,7 +32,7 @@ pub struct PodProfile {
     pub readiness: Seconds,
     /// Time from deletion until the pod is gone.
     pub termination: Seconds,
-    /// Relative variation of these times between pods: 0.2 is ±20 %.
+    /// Relative variation of the times above between pods: 0.2 is ±20 %.
     pub jitter: f64,
     /// CPU usage before the pod is ready.
     pub startup_cpu: Quantity,

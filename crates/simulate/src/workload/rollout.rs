@@ -23,7 +23,7 @@ pub struct RevisionState {
 }
 
 impl RevisionState {
-    /// The state of an owner of a workload's pods that has `replicas`.
+    /// The state of the owner with this UID and `replicas`.
     pub fn of_owner(
         workload: &Workload,
         uid: &str,
@@ -31,14 +31,14 @@ impl RevisionState {
         now: f64,
         min_ready: f64,
     ) -> Self {
-        let own = workload.pods.values().filter(|pod| pod.owner_uid == uid);
-        let available = own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
+        let owned = workload.pods.values().filter(|pod| pod.owner_uid == uid);
+        let available = owned.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
         Self { replicas, available: number::count(available) }
     }
 }
 
-/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first, by the strategy of a
-/// Deployment. `is_old` selects the owners of the old pods.
+/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first, by the strategy of
+/// a Deployment. `is_old` selects the owners of the old pods.
 pub fn next_replicas(
     workload: &Workload,
     desired: u32,
@@ -48,8 +48,8 @@ pub fn next_replicas(
     is_old: impl Fn(&str) -> bool,
 ) -> (u32, Vec<u32>) {
     if strategy.get("type").is_some_and(|kind| kind == "Recreate") {
-        let left = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
-        return recreate(desired, number::count(left), old);
+        let remaining = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
+        return recreate(desired, number::count(remaining), old);
     }
     rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), new, old)
 }
@@ -59,7 +59,7 @@ impl RolloutBounds {
     /// rounded up, unavailable pods are rounded down. If both are 0, one pod may be unavailable.
     pub fn from_strategy(strategy: &Value, replicas: u32) -> Self {
         let field = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
-        let part = |value: Option<&Value>| match value {
+        let amount = |value: Option<&Value>| match value {
             Some(Value::String(text)) => {
                 let percent: f64 = text.trim_end_matches('%').parse().unwrap_or(25.0);
                 f64::from(replicas) * percent / 100.0
@@ -67,8 +67,8 @@ impl RolloutBounds {
             Some(number) => number.as_f64().unwrap_or_default(),
             None => f64::from(replicas) / 4.0,
         };
-        let surge = number::ceil(part(field("maxSurge")));
-        let unavailable = number::ceil(part(field("maxUnavailable")).floor());
+        let surge = number::ceil(amount(field("maxSurge")));
+        let unavailable = number::ceil(amount(field("maxUnavailable")).floor());
         Self { surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } }
     }
 }
@@ -193,7 +193,7 @@ mod tests {
             RevisionState { replicas: 1, available: 0 },
             RevisionState { replicas: 4, available: 3 },
         );
-        // Only the unavailable old pod is spare, but the new pod isn't available yet.
+        // The unavailable old pod stays until the new pod is available.
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![4]));
         let new = RevisionState { available: 1, ..new };
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![3]));

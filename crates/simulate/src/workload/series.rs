@@ -143,9 +143,9 @@ mod tests {
         for (scrape, at) in (0..4).zip([0.0, 15.0, 30.0, 45.0]) {
             series.push(Sample { at, window: 15.0, value: scrape }, &settings);
         }
-        let seen: Vec<_> =
+        let values: Vec<_> =
             [35.0, 49.9, 50.0, 65.0, 79.9, 80.0].map(|now| read(&series, &settings, now)).into();
-        assert_eq!(seen, [Some(1), Some(1), Some(2), Some(3), Some(3), None]);
+        assert_eq!(values, [Some(1), Some(1), Some(2), Some(3), Some(3), None]);
     }
 
     #[test]

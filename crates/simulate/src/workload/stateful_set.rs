@@ -25,7 +25,7 @@ pub struct StatefulSetSpec {
     partition: i64,
 }
 
-/// The next step: ordinals of pods.
+/// The ordinals of the pods to create and to terminate in the next step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Step {
     create: Vec<u32>,
@@ -46,7 +46,7 @@ impl StatefulSetSpec {
     }
 
     /// Takes the next step towards the desired pods: terminates pods, and returns the ordinals of
-    /// those to create. `revision` is the current template.
+    /// pods to create. `revision` is the current template.
     pub fn reconcile(
         &self,
         workload: &mut Workload,
@@ -54,8 +54,8 @@ impl StatefulSetSpec {
         revision: &str,
         now: f64,
     ) -> Vec<u32> {
-        let own = workload.pods.values().filter(|pod| pod.owner_uid == owner_uid);
-        let mut pods: Vec<OrdinalPod> = own
+        let owned = workload.pods.values().filter(|pod| pod.owner_uid == owner_uid);
+        let mut pods: Vec<OrdinalPod> = owned
             .filter_map(|pod| {
                 let (ordinal, state) = (ordinal(pod)?, pod.lifecycle.state);
                 Some(OrdinalPod { ordinal, state, is_current: pod.revision == revision })

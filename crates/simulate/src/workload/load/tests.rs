@@ -37,7 +37,7 @@ fn diurnal() -> Load {
 #[case::constant(Load::Constant(5.0), 1e9, 5.0)]
 #[case::never_negative(Load::Constant(-5.0), 0.0, 0.0)]
 #[case::before_a_ramp(ramp(), 59.0, 10.0)]
-#[case::begin_of_a_ramp(ramp(), 60.0, 10.0)]
+#[case::start_of_a_ramp(ramp(), 60.0, 10.0)]
 #[case::within_a_ramp(ramp(), 70.0, 20.0)]
 #[case::end_of_a_ramp(ramp(), 80.0, 30.0)]
 #[case::ramp_without_duration(
@@ -48,7 +48,7 @@ fn diurnal() -> Load {
 #[case::before_a_spike(spike(10, 10, 10), 9.0, 0.0)]
 #[case::rising(spike(10, 10, 10), 15.0, 50.0)]
 #[case::peak(spike(10, 10, 10), 20.0, 100.0)]
-#[case::begin_of_the_fall(spike(10, 10, 10), 30.0, 100.0)]
+#[case::start_of_the_fall(spike(10, 10, 10), 30.0, 100.0)]
 #[case::falling(spike(10, 10, 10), 35.0, 50.0)]
 #[case::after_a_spike(spike(10, 10, 10), 40.0, 0.0)]
 #[case::square_begins(spike(0, 5, 0), 10.0, 100.0)]

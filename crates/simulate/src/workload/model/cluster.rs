@@ -20,7 +20,7 @@ use crate::workload::{
     series::Series,
 };
 
-/// Age of the pods of a warm start since they became ready, in seconds.
+/// The time for which the pods of a warm start have been ready, in seconds.
 pub const WARM_READY_SECONDS: f64 = 600.0;
 
 /// Name, labels and samples of an external metric.
@@ -29,6 +29,7 @@ type ExternalSeries<'a> = (&'a str, &'a BTreeMap<String, String>, &'a Series<f64
 #[derive(Debug)]
 pub struct ClusterModel {
     pub seed: u64,
+    /// Seconds since the start. Negative during the warm-up.
     pub now: f64,
     pub workloads: BTreeMap<WorkloadId, Workload>,
     /// The workload and the number of each pod, by the pod's namespace and name.

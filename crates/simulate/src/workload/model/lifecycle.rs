@@ -47,7 +47,7 @@ pub struct Lifecycle {
     pub ready_transition: f64,
     pub restarts: u32,
     pub last_crash_at: Option<f64>,
-    /// No node was free when scheduling was due.
+    /// Whether no node was free when scheduling was due.
     pub unschedulable: bool,
     /// Crashes that count for the backoff.
     crashes: i32,
@@ -136,7 +136,7 @@ impl Lifecycle {
         self.state = PodState::Backoff { until: now + backoff.min(MAX_BACKOFF) };
     }
 
-    /// Fails the readiness probe for a while.
+    /// Fails the readiness probe for `duration` seconds.
     pub fn flap(&mut self, now: f64, duration: f64) {
         if self.is_ready() {
             self.record_unready(now);
@@ -227,16 +227,16 @@ mod tests {
     #[test]
     fn restart_backoff_doubles_up_to_a_limit_and_resets() {
         let mut pod = ready();
-        let mut pauses = Vec::new();
+        let mut backoffs = Vec::new();
         for _ in 0..8 {
             let now = pod.ready_transition + 1.0;
             pod.crash(now);
             let PodState::Backoff { until } = pod.state else { panic!("{pod:?}") };
-            pauses.push(until - now);
+            backoffs.push(until - now);
             pod.advance(until + DELAYS.readiness, true);
             assert!(pod.is_ready());
         }
-        assert_eq!(pauses, [0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
+        assert_eq!(backoffs, [0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
         assert_eq!(pod.restarts, 8);
         pod.crash(pod.ready_transition + 601.0);
         assert!(

@@ -72,7 +72,7 @@ impl MetricSources {
         }
     }
 
-    /// Makes one source, or all of them, unavailable.
+    /// Makes a source unavailable. `None` selects all sources.
     pub fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
         let all = [
             MetricsSource::Resource,

@@ -50,7 +50,7 @@ pub struct Pod {
     pub ip: String,
     pub lifecycle: Lifecycle,
     pub containers: Vec<Container>,
-    /// Selects the pod's random numbers.
+    /// The key of the pod's random numbers.
     pub random_key: u64,
     /// The number of pods that the workload had before. [`Pods`](super::Pods) sets it.
     pub(super) number: u64,
@@ -58,21 +58,22 @@ pub struct Pod {
     pub weight: f64,
     /// Load served now, queued work included, in units per second.
     pub load: f64,
-    /// Units served so far, and at the last scrape.
+    /// Units served so far.
     pub served: f64,
+    /// Units served up to the last scrape.
     pub scraped_served: f64,
-    /// Last scrape of the resource usage and of the pod metrics. After a restart, the start of the
-    /// container.
+    /// Last scrape of the resource usage, or the container's start if it is later.
     pub usage_scraped_at: f64,
+    /// Last scrape of the pod metrics, or the container's start if it is later.
     pub rate_scraped_at: f64,
-    /// Start of the container that the scrapes above belong to.
+    /// Start of the container to which these scrapes belong.
     pub scraped_container_start: Option<f64>,
-    /// An incident suppresses the pod's metrics until then.
+    /// The end of an incident that suppresses the pod's metrics.
     pub no_metrics_until: f64,
     pub usage: Series<UsageSample>,
     pub rate: Series<f64>,
-    /// The pod has changed: its object in the testbed, or the controller's view of it in the
-    /// simulation, is outdated.
+    /// Whether the pod has changed. Its object in the testbed, or the controller's view of it in
+    /// the simulation, is outdated then.
     pub is_dirty: bool,
 }
 
@@ -108,16 +109,16 @@ impl Pod {
         }
     }
 
-    /// The order in which surplus pods are deleted: pending, then not running, then not ready, then
-    /// the ready ones, newest first.
+    /// The rank by which surplus pods are deleted, lowest first: pending, creating, otherwise
+    /// unready, and ready pods, each newest first.
     pub(super) fn deletion_rank(&self) -> f64 {
-        const KINDS: f64 = 1e12;
+        const STATE_STEP: f64 = 1e12;
         let lifecycle = &self.lifecycle;
         match lifecycle.state {
-            PodState::Pending { .. } => -4.0 * KINDS - lifecycle.created_at,
-            PodState::Creating { .. } => -3.0 * KINDS - lifecycle.created_at,
+            PodState::Pending { .. } => -4.0 * STATE_STEP - lifecycle.created_at,
+            PodState::Creating { .. } => -3.0 * STATE_STEP - lifecycle.created_at,
             PodState::Ready => -lifecycle.ready_transition,
-            _ => -2.0 * KINDS - lifecycle.created_at,
+            _ => -2.0 * STATE_STEP - lifecycle.created_at,
         }
     }
 

@@ -29,7 +29,7 @@ impl WorkloadId {
         Self { namespace: namespace.into(), kind: kind.into(), name: name.into() }
     }
 
-    /// Selects the random numbers of the workload's pod with this number.
+    /// The key of the random numbers of the workload's pod with this number.
     pub(super) fn pod_key(&self, number: u64) -> u64 {
         random::hash(&[&self.namespace, &self.kind, &self.name, &number.to_string()])
     }
@@ -102,15 +102,15 @@ impl Workload {
         self.pods.values().filter(|pod| pod.lifecycle.is_ready())
     }
 
-    /// Terminates the surplus of an owner's active pods. Returns how many are missing.
+    /// Terminates the surplus of an owner's active pods. Returns the number of missing pods.
     pub fn terminate_surplus(&mut self, owner_uid: &str, desired: u32, now: f64) -> u32 {
-        let is_own = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
-        let mut own: Vec<&mut Pod> = self.pods.values_mut().filter(is_own).collect();
-        let existing = number::count(own.len());
+        let is_owned = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
+        let mut owned: Vec<&mut Pod> = self.pods.values_mut().filter(is_owned).collect();
+        let existing = number::count(owned.len());
         let surplus = usize::try_from(existing.saturating_sub(desired)).unwrap_or_default();
         if surplus > 0 {
-            own.sort_by(|one, other| one.deletion_rank().total_cmp(&other.deletion_rank()));
-            own.into_iter().take(surplus).for_each(|pod| pod.terminate(now));
+            owned.sort_by(|one, other| one.deletion_rank().total_cmp(&other.deletion_rank()));
+            owned.into_iter().take(surplus).for_each(|pod| pod.terminate(now));
         }
         desired.saturating_sub(existing)
     }
@@ -224,8 +224,8 @@ impl Backlog {
     }
 }
 
-/// Pods in the order of their creation. They are iterated several times per simulated second, which
-/// is faster than in a map.
+/// Pods in the order of their creation. A vector, because they are iterated several times per
+/// simulated second.
 #[derive(Debug, Default)]
 pub struct Pods {
     /// Sorted by number.

@@ -118,7 +118,7 @@ impl IncidentKind {
         IncidentFields { kind, required, optional }
     }
 
-    /// `flap takes at, workload, pods (optional), for (optional)`.
+    /// The fields of the kind: `flap takes at, workload, pods (optional), for (optional)`.
     fn usage(self) -> String {
         let IncidentFields { kind, required, optional } = self.fields();
         let required = required.iter().map(|field| (*field).to_owned());

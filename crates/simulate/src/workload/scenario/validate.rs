@@ -142,7 +142,7 @@ impl Scenario {
 }
 
 impl WorkloadSpec {
-    /// The `apiVersion` of the object: given, or known for built-in kinds.
+    /// The `apiVersion` of the object: as given, or that of a built-in kind.
     pub fn api_version(&self) -> Option<&str> {
         let built_in = match self.kind.as_str() {
             "Deployment" | "ReplicaSet" | "StatefulSet" => Some("apps/v1"),
