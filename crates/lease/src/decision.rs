@@ -1,4 +1,4 @@
-//! Decides the next step of an instance by its observations of the lease, without I/O.
+//! Decides the next step of an instance from its observations of the lease, without I/O.
 
 use std::time::Duration;
 
@@ -113,7 +113,8 @@ mod tests {
         }
     }
 
-    /// The lease was observed at these seconds; we are `me`, leader `until` then, and it is `now`.
+    /// `observed` has the lease as read at each second. This instance is `me`; `until` is the end
+    /// of its leadership.
     #[rstest]
     #[case::no_lease(&[(0, None)], None, 0, Step::Create)]
     #[case::never_read(&[], None, 0, Step::Create)]
@@ -151,7 +152,7 @@ mod tests {
         &[(0, Some(lease("me", 1))), (1, Some(lease("other", 2)))], Some(10), 2, Step::Lost)]
     #[case::ours_cleared_manually(
         &[(0, Some(lease("me", 1))), (1, Some(lease("", 2)))], Some(10), 2, Step::Lost)]
-    fn step_is(
+    fn decide_returns_the_next_step(
         #[case] observed: &[(u64, Option<LeaseRecord>)],
         #[case] until: Option<u64>,
         #[case] now: u64,

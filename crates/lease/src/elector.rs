@@ -37,7 +37,7 @@ pub(crate) struct Elector {
     observation: LeaseObservation,
     /// The lease as last read. Writes carry its resource version.
     lease: Option<Lease>,
-    /// The latest resource version that was read, also of a lease that was deleted since.
+    /// The last resource version that was read, even if the lease has been deleted since.
     last_version: Option<String>,
     /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
@@ -131,7 +131,7 @@ impl Elector {
         }
     }
 
-    /// Waits until the lease changes, expires or was polled.
+    /// Waits until the lease changes or expires, or the next poll is done.
     async fn wait_for_expiry(&mut self, expiry: Instant, release: &CancellationToken) {
         let poll = self.next_poll();
         let event = async {
@@ -143,7 +143,7 @@ impl Elector {
         let event = tokio::select! {
             event = event => event,
             () = sleep_until(poll.min(expiry)) => {
-                // After the expiry, the write detects a renewal that was not observed.
+                // At the expiry, no poll is needed: the write conflicts with an unobserved renewal.
                 if poll < expiry {
                     self.read().await;
                 }
@@ -186,7 +186,8 @@ impl Elector {
         self.lease.as_ref().and_then(ResourceExt::resource_version)
     }
 
-    /// Short enough to leave time for a second request before the renew deadline.
+    /// The timeout of a request: short enough to leave time for a second request before the renew
+    /// deadline.
     fn request_timeout(&self) -> Duration {
         let limit = self.config.renew_deadline / 2;
         self.leader_until()
@@ -306,7 +307,7 @@ impl Elector {
         LeaseWrite::Failed
     }
 
-    /// Extends the leadership: until the renew deadline after the renewal was sent.
+    /// Extends the leadership to the renew deadline, counted from when the renewal was sent.
     fn set_renewed(&mut self, (sent, renewed): (Instant, Instants)) {
         self.watch = None;
         if self.leader_until().is_none() {
@@ -368,6 +369,7 @@ mod tests {
     use super::*;
     use crate::SystemClock;
 
+    /// An elector whose API server refuses each request with the code that `refuse` returns.
     fn elector(refuse: impl Fn(&http::Method) -> u16 + Clone + Send + 'static) -> Elector {
         let service = service_fn(move |request: Request<Body>| {
             let code = refuse(request.method());

@@ -1,4 +1,4 @@
-//! Whether this instance is the leader, and a client that writes only while it is.
+//! The leadership of an instance, and a client that writes only while it lasts.
 
 use std::{
     collections::BTreeMap,
@@ -54,8 +54,8 @@ impl State {
     }
 }
 
-/// The leadership of an instance. It ends at a time on the monotonic clock, or earlier if the wall
-/// clock jumps forward, even if the process was suspended and had no chance to react.
+/// The leadership of an instance. It ends at the renew deadline by the monotonic clock, or earlier
+/// if the wall clock jumps forward. The end applies even if the process was suspended at that time.
 #[derive(Clone)]
 pub struct Leadership {
     /// `None` without an election.
@@ -129,8 +129,8 @@ impl Leadership {
         }
     }
 
-    /// A client that sends write requests only while this instance is the leader, and aborts them
-    /// when it is no longer.
+    /// A client that sends write requests only while this instance is the leader, and aborts
+    /// requests in flight when the leadership ends.
     ///
     /// A request that was already sent may still take effect. That is safe because the renew
     /// deadline is shorter than the lease duration, and because a scale is written against the

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! [`Candidate`] joins an election. [`lead`] does that in a loop, for work that may start again
-//! after the lease was lost; [`LeaderTask`] is such work. [`events`] writes Kubernetes events.
+//! after the lease was lost. [`LeaderTask`] is work that only the leader does. [`events`] writes
+//! Kubernetes events.
 //! [`LeaseHooks`] connects the leader's work with the lease: it adds annotations, and it gets the
 //! lease's resource versions.
 //!
@@ -80,9 +81,9 @@ pub trait LeaseHooks: Send + Sync {
         Vec::new()
     }
 
-    /// Called after each read and write of the lease, every few seconds. The lease had the resource
-    /// version `known` before the request was sent at `sent`, and `response` in the response. A
-    /// lower version means that the API server was rewound.
+    /// Called after each read and write of the lease, every few seconds. `known` is the lease's
+    /// resource version before the request, which was sent at `sent`; `response` is the version in
+    /// the response. A lower `response` means that the API server was rewound.
     fn compare_versions(&self, _known: &str, _response: &str, _sent: Instant) {}
 }
 

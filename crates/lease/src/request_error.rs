@@ -22,7 +22,7 @@ impl From<kube::Error> for RequestError {
     }
 }
 
-/// An error and its causes. Errors of kube already contain the first one.
+/// An error and its causes. The text of a kube error already contains its first cause.
 fn with_causes(error: &dyn Error) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(error) = cause {

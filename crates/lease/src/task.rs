@@ -54,7 +54,7 @@ type Start = dyn Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync;
 pub struct LeaderTask(Arc<Start>);
 
 impl LeaderTask {
-    /// A task that `start` returns when this instance becomes the leader.
+    /// Creates a task. `start` returns its future when this instance becomes the leader.
     pub fn new(
         start: impl Fn(LeaderContext) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Self {

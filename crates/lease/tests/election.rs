@@ -37,7 +37,7 @@ const RENEW: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 /// The longest poll interval of a standby.
 const POLL: Duration = Duration::from_millis(4400);
-/// Shorter than any period.
+/// Shorter than any period of the election.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The maximum age of the last renewal while the leader renews.
@@ -258,7 +258,7 @@ async fn released_lease_is_acquired_by_a_poll_without_watch() {
     let testbed = Testbed::default();
     let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
-    // It can neither watch nor poll until the lease is released.
+    // The standby can neither watch nor poll until the lease is released.
     second.network.send_replace(Network::Fails);
     testbed.drop_watches();
     sleep(MOMENT).await;
@@ -465,7 +465,7 @@ async fn write_as(instance: &Instance) -> kube::Result<ConfigMap> {
     maps.create(&PostParams::default(), &config_map()).await
 }
 
-/// The monotonic clock stops while the machine is suspended.
+/// A suspension looks like a jump of the wall clock, because the monotonic clock stops.
 #[tokio::test(start_paused = true)]
 async fn suspended_leader_writes_nothing_and_exits() {
     let testbed = Testbed::default();

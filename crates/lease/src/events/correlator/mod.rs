@@ -100,7 +100,7 @@ impl Correlator {
         Self { similar: lru_cache(), series: lru_cache(), budgets: lru_cache(), last_nanosecond: 0 }
     }
 
-    /// Decides whether and how to write an event, at the time of the event.
+    /// Decides whether to write an event, and what its Event object contains.
     pub(super) fn decide(&mut self, event: RecordedEvent) -> Decision {
         let RecordedEvent { object, event_type, reason, mut message, at } = event;
         let object_id = (object.uid.clone(), object.namespace.clone(), object.name.clone());

@@ -52,8 +52,8 @@ impl Default for EventWriterConfig {
 /// Writes recorded events as core/v1 Events of component `horizontal-pod-autoscaler`.
 ///
 /// Equal events share an Event object with a count. Many similar events are combined into one. Each
-/// object has two budgets of 25 events and one more every five minutes: one for its
-/// `SuccessfulRescale` events, and one for all others.
+/// object has one budget for its `SuccessfulRescale` events and one for all others. A budget is 25
+/// events, and one more every five minutes.
 pub struct EventWriter {
     client: Client,
     config: EventWriterConfig,

@@ -68,7 +68,7 @@ fn status(code: u16, reason: &str, cause: &str) -> (u16, Value) {
     )
 }
 
-/// Records and writes events. Returns the requests, and how many events were dropped.
+/// Records and writes events. Returns the requests, and the number of events whose write failed.
 async fn write(
     responses: Vec<(u16, Value)>,
     events: Vec<RecordedEvent>,
