@@ -29,7 +29,7 @@ pub trait MetricsClient: Send + Sync {
     ) -> Result<Reading, ReadError>;
 }
 
-/// Answers all queries of a decision. `inputs` has everything else.
+/// Answers all queries that a decision on `inputs` needs.
 pub async fn read_all(client: &dyn MetricsClient, inputs: &Inputs) -> Readings {
     let plan = inputs.plan();
     let Some(selector) = plan.selector() else { return Readings::new() };

@@ -13,9 +13,9 @@ use crate::{ListError, ObjectKey, resource::GroupResource, values::NoValue, wire
 /// The error of a query. Cheap to clone, because every caller that waited for the request gets a
 /// copy.
 ///
-/// The texts appear in conditions of autoscalers. For an aggregated API server, the variants from
-/// [`MetricError::UnknownMetric`] on determine the status with which prometheus-adapter ("the
-/// reference" there) answers.
+/// The texts appear in conditions of autoscalers. An aggregated API server answers with the status
+/// of prometheus-adapter, which is "the reference" in the variants from
+/// [`MetricError::UnknownMetric`] on.
 ///
 /// `request` names a request to a metrics API as the reference's client does, for example
 /// `get pods.metrics.k8s.io`.
@@ -199,12 +199,12 @@ impl MetricError {
         Self::Fetch(Arc::new(error))
     }
 
-    /// Wraps the reason why there is no query.
+    /// Wraps the error of building a query.
     pub fn no_query(error: impl Error + Send + Sync + 'static) -> Self {
         Self::NoQuery(Arc::new(error))
     }
 
-    /// Wraps the reason why the result can't be converted.
+    /// Wraps the error of converting a result.
     pub fn convert(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Convert(Arc::new(error))
     }
@@ -235,15 +235,14 @@ pub(crate) struct LookupTimeout {
     pub(crate) deadline: Duration,
 }
 
-/// Limit in bytes. A metrics server may return a whole HTML page, which is too long for a condition
-/// or an event.
-const MAX_DESCRIPTION: usize = 4096;
+/// A metrics server may return a whole HTML page, which is too long for a condition or an event.
+const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 /// Formats an error and its causes in one line of at most 4096 bytes, without credentials of URLs,
 /// for logs and conditions.
 pub fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = without_credentials(&with_causes(error));
-    text.truncate(text.floor_char_boundary(MAX_DESCRIPTION));
+    text.truncate(text.floor_char_boundary(MAX_DESCRIPTION_BYTES));
     text
 }
 
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_kube_are_clean_as_causes() {
+    fn kube_error_as_a_cause_has_no_prefix_or_debug_text() {
         #[derive(Debug, thiserror::Error)]
         #[error("unable to read")]
         struct Outer(#[source] kube::Error);

@@ -40,7 +40,7 @@ pub struct KubeObjects {
     lists_pods: bool,
 }
 
-/// An object, reduced to what is cached.
+/// The fields of an object that are cached.
 #[derive(Clone, Debug, Deserialize)]
 struct SlimObject {
     metadata: ObjectMeta,
@@ -74,7 +74,8 @@ impl SlimStatus {
     /// The time since which the object is ready.
     fn ready_since(&self) -> Option<Timestamp> {
         let mut conditions = self.conditions.iter().flatten();
-        let ready = conditions.find(|own| own.r#type == "Ready" && own.status == "True")?;
+        let ready = conditions
+            .find(|condition| condition.r#type == "Ready" && condition.status == "True")?;
         let since = ready.last_transition_time.as_ref().and_then(|time| time.parse().ok());
         Some(since.unwrap_or_default())
     }
@@ -112,7 +113,8 @@ impl kube::Resource for SlimObject {
 /// The objects of a kind, by namespace and name.
 #[derive(Debug, Default)]
 struct ObjectCache {
-    synced: RwLock<Option<Objects>>,
+    /// `None` before the first list is complete.
+    objects: RwLock<Option<Objects>>,
     state: SyncState,
 }
 
@@ -128,7 +130,7 @@ struct CachedObject {
 }
 
 impl KubeObjects {
-    /// Caches pods and nodes, if `watch` runs.
+    /// Creates empty caches of pods and nodes. [`Self::watch`] fills them.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -152,14 +154,14 @@ impl KubeObjects {
         Self { namespace, ..self }
     }
 
-    /// Waits until the first list of pods has ended. [`Self::watch_pods`] must run.
+    /// Waits until the first list of pods has succeeded or failed. [`Self::watch_pods`] must run.
     pub async fn pods_listed(&self) {
         self.pods.state.first_outcome().await;
     }
 
     /// Whether the caches have synced.
     pub fn has_synced(&self) -> bool {
-        self.pods.synced.read().is_some() && self.nodes.synced.read().is_some()
+        self.pods.objects.read().is_some() && self.nodes.objects.read().is_some()
     }
 
     /// Keeps the cache of pods up to date. Never ends.
@@ -305,21 +307,21 @@ impl ObjectCache {
             watcher::Event::Init => listed.clear(),
             watcher::Event::InitApply(object) => insert(listed, object),
             watcher::Event::InitDone => {
-                *self.synced.write() = Some(std::mem::take(listed));
+                *self.objects.write() = Some(std::mem::take(listed));
                 self.state.set_synced();
             }
             watcher::Event::Apply(object) => {
-                if let Some(objects) = &mut *self.synced.write() {
+                if let Some(objects) = &mut *self.objects.write() {
                     insert(objects, object);
                 }
             }
             watcher::Event::Delete(object) => {
-                if let Some(objects) = &mut *self.synced.write() {
+                if let Some(objects) = &mut *self.objects.write() {
                     let namespace = object.metadata.namespace.unwrap_or_default();
                     let name = object.metadata.name.unwrap_or_default();
-                    if let Some(own) = objects.get_mut(&namespace) {
-                        own.remove(&name);
-                        if own.is_empty() {
+                    if let Some(in_namespace) = objects.get_mut(&namespace) {
+                        in_namespace.remove(&name);
+                        if in_namespace.is_empty() {
                             objects.remove(&namespace);
                         }
                     }
@@ -335,39 +337,39 @@ impl ObjectCache {
         selector: &Selector,
         filter: impl Fn(&CachedObject) -> bool,
     ) -> Option<Vec<ObjectMetadata>> {
-        let guard = self.synced.read();
+        let guard = self.objects.read();
         let objects = guard.as_ref()?;
         let is_selected =
             |object: &&CachedObject| filter(object) && selector.matches(&object.metadata.labels);
         if !namespace.is_empty() {
-            let own = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
-            return Some(own.filter(is_selected).map(|one| one.metadata.clone()).collect());
+            let all = objects.get(namespace).into_iter().flat_map(BTreeMap::values);
+            return Some(all.filter(is_selected).map(|object| object.metadata.clone()).collect());
         }
         let all = objects.values().flat_map(BTreeMap::values).filter(is_selected);
-        let mut all: Vec<ObjectMetadata> = all.map(|one| one.metadata.clone()).collect();
-        all.sort_by(|one, other| one.key.cmp(&other.key));
+        let mut all: Vec<ObjectMetadata> = all.map(|object| object.metadata.clone()).collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
         Some(all)
     }
 
     /// The selected pods of a namespace. `None` before the cache has synced.
     fn select_pods(&self, namespace: &str, selector: &Selector) -> Option<Vec<Pod>> {
-        let guard = self.synced.read();
-        let own = guard.as_ref()?.get(namespace).into_iter().flat_map(BTreeMap::values);
-        let selected = own.filter(|pod| selector.matches(&pod.metadata.labels));
-        let pod = |own: &CachedObject| Pod {
-            name: own.metadata.key.name.clone(),
-            ip: own.ip.map(|ip| ip.to_string()).unwrap_or_default(),
-            ready_since: own.ready_since,
-            is_terminating: own.is_terminating,
+        let guard = self.objects.read();
+        let all = guard.as_ref()?.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let selected = all.filter(|pod| selector.matches(&pod.metadata.labels));
+        let pod = |cached: &CachedObject| Pod {
+            name: cached.metadata.key.name.clone(),
+            ip: cached.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+            ready_since: cached.ready_since,
+            is_terminating: cached.is_terminating,
         };
         Some(selected.map(pod).collect())
     }
 
     /// The object, if there is one.
     fn get(&self, key: &ObjectKey, kind: &'static str) -> Result<Option<CachedObject>, ListError> {
-        let guard = self.synced.read();
+        let guard = self.objects.read();
         let objects = guard.as_ref().ok_or(ListError::NotSynced(kind))?;
-        Ok(objects.get(&key.namespace).and_then(|own| own.get(&key.name)).cloned())
+        Ok(objects.get(&key.namespace).and_then(|by_name| by_name.get(&key.name)).cloned())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! There is one trait, [`MetricSource`], with one query, one set of values and one error. The
 //! metrics APIs implement it here; rules for Prometheus, collectors and schedules implement it in
-//! crates of their own. Decorators implement it too. A controller reads through all of them, an
+//! crates of their own. Decorators also implement it. A controller reads through all of them, an
 //! aggregated API server through the sources alone.
 //!
 //! ```text
@@ -36,13 +36,14 @@
 //! (`client`), [`query`], `coalesce`, `routed`, `isolate`, then `source` and `client` of
 //! `hpa-prometheus`.
 //!
-//! - [`source`] has the trait and its [`Catalog`]: which metrics a source has, without I/O, for
-//!   routing and discovery.
-//! - [`query`] has [`Query`], and how it follows from a metric of an autoscaler. Kinds become
-//!   resources there ([`KindMapper`]), so sources see resources only.
+//! - [`source`] has the trait and its [`Catalog`], which lists the metrics of a source without I/O,
+//!   for routing and discovery.
+//! - [`query`] has [`Query`], and builds it from a metric of an autoscaler. It maps kinds to
+//!   resources ([`KindMapper`]), so sources get resources only.
 //! - [`values`] has [`Values`]. Its items are the types of [`wire`], which decodes them from the
 //!   metrics APIs. All numbers are in milli-units, the precision of the APIs.
-//! - [`MetricError`] says why there is no answer. [`describe`] formats it for conditions and logs.
+//! - [`MetricError`] is the reason of a failed query. [`describe`] formats it for conditions and
+//!   logs.
 //! - [`objects`] is the interface to the objects of the cluster that sources select from, and
 //!   [`kube_objects`] implements it. [`mapper`] reads the [`resource`]s of the API.
 //!

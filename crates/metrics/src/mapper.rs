@@ -17,7 +17,7 @@ pub trait ResourceMapper: Send + Sync {
     async fn load(&self) -> Result<ApiResources, MapperError>;
 }
 
-/// An error while the resources are loaded.
+/// The error of loading the resources.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("unable to read the resources of the API server")]
 pub struct MapperError(#[source] pub Arc<dyn Error + Send + Sync>);
@@ -99,7 +99,8 @@ fn add_list(resources: &mut Vec<ApiResource>, group: &str, version: &str, list: 
     }
 }
 
-/// The resources of all versions of a group. Of several versions, the first one counts.
+/// The resources of all versions of a group. If several versions have a resource, the first one
+/// counts.
 fn resources_of_group(group: APIGroupDiscovery) -> Vec<ApiResource> {
     let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
     let mut resources: Vec<ApiResource> = Vec::new();
@@ -131,7 +132,7 @@ fn api_resource(
         group_resource: GroupResource::new(group, plural),
         version: version.to_owned(),
         kind: kind.to_owned(),
-        // Old servers don't have it.
+        // Old servers don't report the singular name.
         singular: if singular.is_empty() { kind.to_lowercase() } else { singular },
     }
 }

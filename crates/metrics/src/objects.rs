@@ -95,7 +95,7 @@ pub struct ObjectMetadata {
 pub struct Pod {
     /// Its name.
     pub name: String,
-    /// `status.podIP`, of IPv4 or IPv6. Empty if it has none yet.
+    /// `status.podIP`, IPv4 or IPv6. Empty before the pod has an address.
     pub ip: String,
     /// The time since which the condition `Ready` is `True`. `None` if it isn't.
     pub ready_since: Option<Timestamp>,
@@ -103,7 +103,7 @@ pub struct Pod {
     pub is_terminating: bool,
 }
 
-/// An error while objects are listed.
+/// The error of listing objects.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
@@ -126,7 +126,7 @@ pub enum ListError {
     NotCached(String),
 }
 
-/// For sources that select no objects of the cluster.
+/// The lister of sources that select no objects of the cluster. Every call fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObjects;
 

@@ -1,4 +1,4 @@
-//! Queries for metrics, and how they follow from those of autoscalers.
+//! Queries for metrics, and their construction from the metrics of autoscalers.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -105,11 +105,11 @@ pub enum MetadataField {
 impl FieldRequirement {
     /// Whether an object is selected.
     pub fn matches(&self, object: &ObjectKey) -> bool {
-        let own = match self.field {
+        let actual = match self.field {
             MetadataField::Name => &object.name,
             MetadataField::Namespace => &object.namespace,
         };
-        (*own == self.value) == self.is_equal
+        (*actual == self.value) == self.is_equal
     }
 }
 
@@ -226,8 +226,9 @@ impl CustomQuery {
     }
 }
 
-/// The selector of a metric as a metrics API would receive it. The reference selects nothing if the
-/// metric has no selector, but sends the same empty text as for one that selects everything.
+/// The selector of a metric as a metrics API receives it. For a metric without a selector, the
+/// reference has one that matches nothing, but sends it as the empty text, which matches
+/// everything.
 fn as_received(selector: &Selector) -> Selector {
     if selector.is_nothing() { Selector::everything() } else { selector.clone() }
 }
@@ -260,15 +261,15 @@ impl KindMapper {
         Self { names, deadline }
     }
 
-    /// The resource, the namespace and the name of an object that an autoscaler in a namespace
-    /// refers to.
+    /// The resource, the namespace and the name of an object that an autoscaler refers to.
+    /// `namespace` is that of the autoscaler.
     async fn locate(
         &self,
         namespace: String,
         object: &CrossVersionObjectReference,
     ) -> Result<(GroupResource, String, String), MetricError> {
         let (group, kind) = (group_of_version(&object.api_version), &*object.kind);
-        // The autoscaler's own namespace, whatever the name is.
+        // The reference ignores the name of a Namespace, and reads the autoscaler's own.
         if group.is_empty() && kind == "Namespace" {
             return Ok((GroupResource::namespaces(), String::new(), namespace));
         }
@@ -295,7 +296,7 @@ fn group_of_version(api_version: &str) -> &str {
     }
 }
 
-/// Names an object of a known resource.
+/// The namespace and the name of an object, whose resource is known from the context.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace. It is empty for objects without one.

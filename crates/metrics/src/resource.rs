@@ -1,4 +1,4 @@
-//! The resources of the Kubernetes API, and how rules refer to them.
+//! The resources of the Kubernetes API, and their lookup by name.
 
 use std::{collections::HashMap, fmt};
 
@@ -127,8 +127,8 @@ impl ApiResources {
         all
     }
 
-    /// The resource with a plural or singular name, in any case. An empty group means any group.
-    /// If no group has the given name, the first one counts that starts with it.
+    /// The resource with a plural or singular name, which is case-insensitive. An empty group means
+    /// any group. If no group equals `group`, the first one that starts with it counts.
     pub fn resolve(&self, group: &str, name: &str) -> Result<&ApiResource, ResourceError> {
         if name.is_empty() {
             return Err(ResourceError::Empty { group: group.to_owned() });
@@ -150,7 +150,7 @@ impl ApiResources {
         })
     }
 
-    /// The resource itself.
+    /// The resource with exactly this group and plural name.
     pub fn get(&self, resource: &GroupResource) -> Option<&ApiResource> {
         let positions = self.by_name.get(&resource.resource)?;
         let found = positions.iter().filter_map(|position| self.resources.get(*position));
@@ -173,7 +173,11 @@ mod tests {
     #[case::group_prefix("networking", "ingress", "ingresses.networking.k8s.io")]
     #[case::first_of_several("", "event", "events")]
     #[case::second_of_several("events.k8s.io", "event", "events.events.k8s.io")]
-    fn names_resolve(#[case] group: &str, #[case] name: &str, #[case] expected: &str) {
+    fn plural_and_singular_names_resolve(
+        #[case] group: &str,
+        #[case] name: &str,
+        #[case] expected: &str,
+    ) {
         let resources = resources();
         let resolved = resources.resolve(group, name).unwrap();
         assert_eq!(resolved.group_resource.to_string(), expected);
@@ -184,7 +188,7 @@ mod tests {
     #[case::other_group("apps", "pod", "no matches for apps/, Resource=pod")]
     #[case::short_name("", "po", "no matches for /, Resource=po")]
     #[case::empty("apps", "", "a resource must be present, got: apps/, Resource=")]
-    fn other_names_fail(#[case] group: &str, #[case] name: &str, #[case] expected: &str) {
+    fn unknown_name_is_an_error(#[case] group: &str, #[case] name: &str, #[case] expected: &str) {
         let error = resources().resolve(group, name).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }

@@ -26,15 +26,16 @@ impl Routed {
 
 impl Catalog for Routed {
     fn groups(&self) -> ApiGroups {
-        self.catalogs().map(Catalog::groups).fold(ApiGroups::default(), |all, own| ApiGroups {
-            custom: all.custom || own.custom,
-            external: all.external || own.external,
-            resource: all.resource || own.resource,
+        self.catalogs().map(Catalog::groups).fold(ApiGroups::default(), |all, groups| ApiGroups {
+            custom: all.custom || groups.custom,
+            external: all.external || groups.external,
+            resource: all.resource || groups.resource,
         })
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        let problems: Vec<_> = self.catalogs().filter_map(|own| own.readiness().err()).collect();
+        let problems: Vec<_> =
+            self.catalogs().filter_map(|catalog| catalog.readiness().err()).collect();
         if problems.is_empty() { Ok(()) } else { Err(problems.concat()) }
     }
 
@@ -75,8 +76,8 @@ impl MetricSource for Routed {
     }
 }
 
-/// Reads the metrics that a source has from it, and others from the next source. An error of the
-/// first source is the answer: it doesn't fall through.
+/// Reads a metric from the first source if its catalog has the metric, and otherwise from the next
+/// source. An error of the first source is the answer.
 pub struct Fallback<S> {
     source: Arc<dyn MetricSource>,
     next: S,
@@ -88,7 +89,7 @@ impl<S: MetricSource> Fallback<S> {
         Self { source, next }
     }
 
-    /// Before the discovery, it is unknown which metrics the source has.
+    /// Returns an error until the source has discovered its metrics. It may have the queried one.
     fn check_discovered(&self) -> Result<(), MetricError> {
         let Err(problems) = self.source.catalog().readiness() else {
             return Ok(());
@@ -191,7 +192,7 @@ mod tests {
         assert!(!routed.groups().custom && routed.groups().external);
     }
 
-    /// Records that it was asked.
+    /// Counts its queries.
     #[derive(Default)]
     struct Next(Arc<Mutex<usize>>);
 
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn source_that_is_not_discovered_answers_503_for_what_it_may_have() {
+    async fn undiscovered_source_answers_503_for_metrics_it_may_have() {
         let unready = || FixedSource { problems: vec!["no rules".to_owned()], ..rules() };
         for query in [cpu(), pods("other")] {
             let (result, asked) = fetch(unready(), query).await;
@@ -342,14 +343,14 @@ mod tests {
     async fn objects_external_metrics_and_usage_come_from_the_first_source() {
         for (object, expected) in [
             (object("apps/v1", "Deployment", "main"), 9),
-            // The autoscaler's own namespace, whatever the name is.
+            // The name of a Namespace is ignored.
             (object("v1", "Namespace", "elsewhere"), 11),
         ] {
             let (values, _) = fetch(rules(), object).await;
             let items = values.unwrap().into_custom().unwrap().items;
             assert_eq!(items[0].value, MilliValue::from_units(expected));
         }
-        // Nothing is the selector of a metric that has none.
+        // `Selector::nothing` is the selector of a metric without one.
         for metric_selector in [Selector::everything(), Selector::nothing()] {
             let query = MetricQuery::External { metric: "queue".to_owned(), metric_selector };
             let (values, _) = fetch(rules(), query).await;

@@ -14,7 +14,7 @@ use crate::{
 /// or a decorator of another source.
 #[async_trait]
 pub trait MetricSource: Send + Sync + 'static {
-    /// The metrics that the source has. By default, only its server knows them.
+    /// The metrics that the source has. By default, it accepts every query.
     fn catalog(&self) -> &dyn Catalog {
         &AnyMetric
     }
@@ -46,11 +46,11 @@ impl MetricSource for Arc<dyn MetricSource> {
 
 /// The metrics that a source has. None of the methods does I/O.
 pub trait Catalog: Send + Sync {
-    /// The APIs that the source has metrics for. It doesn't depend on what was discovered.
+    /// The APIs that the source has metrics for, before and after the discovery.
     fn groups(&self) -> ApiGroups;
 
-    /// Whether the metrics were discovered. Until then, "not found" is not an answer, and the error
-    /// has the problems that prevent the discovery, for example one per rule.
+    /// Whether the metrics are discovered. Until then, a metric that is not found may exist. The
+    /// error has the problems that prevent the discovery, for example one per rule.
     fn readiness(&self) -> Result<(), Vec<String>>;
 
     /// Whether the source answers a query, possibly with an error.

@@ -1,4 +1,4 @@
-//! The state of a cache: whether it has completed its first list.
+//! The state of a cache's first list.
 
 use std::error::Error;
 
@@ -44,9 +44,9 @@ impl SyncState {
         self.0.borrow().clone().and_then(Result::err)
     }
 
-    /// Waits for the first outcome of a list, unless there was one.
+    /// Waits until a list has succeeded or failed, unless one has already.
     pub async fn first_outcome(&self) {
-        // This fails only without a sender, which `self` is.
+        // This fails only if the sender is dropped, and `self` owns it.
         _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn failure_is_known_until_the_first_list_is_complete() {
+    async fn failure_is_reported_until_the_first_list_is_complete() {
         let state = SyncState::default();
         assert_eq!((state.is_synced(), state.failure()), (false, None));
         let refused = io::Error::other("refused");

@@ -15,12 +15,12 @@ use crate::{
     wire::{ExternalMetricValue, MetricValue, NodeMetrics, PodMetrics},
 };
 
-/// Objects with their resource. Lists keep the order.
+/// A lister of fixed objects, in their order.
 #[derive(Debug, Default)]
 pub struct FixedObjects {
     /// The objects by resource. All pods are running.
     pub objects: Vec<(GroupResource, ObjectMetadata)>,
-    /// The lists that were asked for: resource, namespace and selector.
+    /// The requested lists: resource, namespace and selector.
     pub lists: Mutex<Vec<(GroupResource, String, String)>>,
 }
 
@@ -32,8 +32,8 @@ impl FixedObjects {
         selector: &Selector,
     ) -> Vec<ObjectMetadata> {
         self.lists.lock().push((resource.clone(), namespace.to_owned(), selector.to_string()));
-        let selected = self.objects.iter().filter(|(own, object)| {
-            own == resource
+        let selected = self.objects.iter().filter(|(of_resource, object)| {
+            of_resource == resource
                 && (namespace.is_empty() || object.key.namespace == namespace)
                 && selector.matches(&object.labels)
         });
@@ -83,7 +83,7 @@ impl ObjectLister for FixedObjects {
 /// A source with fixed values.
 #[derive(Debug, Default)]
 pub struct FixedSource {
-    /// The APIs that it has.
+    /// The APIs that it has metrics for.
     pub groups: ApiGroups,
     /// Values of custom metrics: kind of the objects, metric, namespace, value.
     pub custom: Vec<(ObjectKind, String, String, MetricValue)>,
@@ -102,7 +102,7 @@ pub struct FixedSource {
     pub error: Option<MetricError>,
 }
 
-/// A value of an object that was measured at the beginning of 1970.
+/// A value of an object, measured at the Unix epoch.
 pub fn value(object: &str, quantity: &str) -> MetricValue {
     MetricValue {
         object: object.into(),
@@ -112,7 +112,7 @@ pub fn value(object: &str, quantity: &str) -> MetricValue {
     }
 }
 
-/// A value of a series that was measured at the beginning of 1970.
+/// A value of a series, measured at the Unix epoch.
 pub fn external_value(labels: Option<&[(&str, &str)]>, quantity: &str) -> ExternalMetricValue {
     ExternalMetricValue {
         labels: labels.map(|labels| labels.iter().copied().collect()),
@@ -140,11 +140,11 @@ impl FixedSource {
             }
         };
         let is_queried = |name: &str| match objects {
-            Objects::Named(own) => own == name,
+            Objects::Named(queried) => queried == name,
             Objects::Selected(_) => selected.iter().any(|selected| selected.key.name == name),
         };
-        let mut of_metric = self.custom.iter().filter(|(kind, own, in_namespace, _)| {
-            kind.resource == *resource && own == metric && in_namespace == namespace
+        let mut of_metric = self.custom.iter().filter(|(kind, name, in_namespace, _)| {
+            kind.resource == *resource && name == metric && in_namespace == namespace
         });
         let Some(first) = of_metric.next() else {
             let (resource, metric) = (resource.clone(), metric.clone());
@@ -185,12 +185,14 @@ impl Catalog for FixedSource {
     fn has(&self, query: &Query) -> bool {
         match query {
             Query::PodUsage { .. } | Query::NodeUsage { .. } => self.groups.resource,
-            Query::Custom(query) => self.custom_metrics().iter().any(|own| {
-                own.resource == query.resource
-                    && own.is_namespaced == query.is_namespaced()
-                    && own.metric == query.metric
+            Query::Custom(query) => self.custom_metrics().iter().any(|listed| {
+                listed.resource == query.resource
+                    && listed.is_namespaced == query.is_namespaced()
+                    && listed.metric == query.metric
             }),
-            Query::External(query) => self.external.iter().any(|(own, ..)| *own == query.metric),
+            Query::External(query) => {
+                self.external.iter().any(|(metric, ..)| *metric == query.metric)
+            }
         }
     }
 
@@ -231,7 +233,7 @@ impl MetricSource for FixedSource {
             Query::PodUsage { namespace, pods, fields } => {
                 let pods = self.objects.pods_of(namespace, pods, fields).await?;
                 let usage = |pod: &ObjectMetadata| {
-                    self.pods.iter().find(|own| own.metadata.key() == pod.key).cloned()
+                    self.pods.iter().find(|item| item.metadata.key() == pod.key).cloned()
                 };
                 let items: Vec<_> = pods.iter().filter_map(usage).collect();
                 Ok(Values::PodMetrics(UsageList { items, failures }))
@@ -239,7 +241,7 @@ impl MetricSource for FixedSource {
             Query::NodeUsage { nodes, fields } => {
                 let nodes = self.objects.nodes_of(nodes, fields).await?;
                 let usage = |node: &ObjectMetadata| {
-                    self.nodes.iter().find(|own| own.metadata.key() == node.key).cloned()
+                    self.nodes.iter().find(|item| item.metadata.key() == node.key).cloned()
                 };
                 let items: Vec<_> = nodes.iter().filter_map(usage).collect();
                 Ok(Values::NodeMetrics(UsageList { items, failures }))
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn double_answers_by_name_and_by_selector() {
+    async fn fixed_source_answers_by_name_and_by_selector() {
         let kind = ObjectKind {
             resource: GroupResource::pods(),
             version: "v1".into(),

@@ -43,7 +43,7 @@ impl<T> From<Vec<T>> for UsageList<T> {
 }
 
 impl<T> UsageList<T> {
-    /// The items. If there are none because of a failure, that is the error.
+    /// The items, or the first failure if there are no items.
     pub fn into_result(mut self) -> Result<Vec<T>, MetricError> {
         if self.items.is_empty() && !self.failures.is_empty() {
             return Err(self.failures.swap_remove(0));
@@ -92,7 +92,7 @@ pub struct Origin {
 /// The kind of the described objects, as the API server's discovery has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectKind {
-    /// The resource, resolved.
+    /// The resource, with its plural name.
     pub resource: GroupResource,
     /// The preferred version.
     pub version: String,
@@ -113,19 +113,19 @@ pub struct Omitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoValue {
-    /// The result of a calculation without a result, such as 0 / 0.
+    /// For example, the result of 0 / 0.
     #[error("the sample is not a number (NaN)")]
     NotANumber,
     /// The result of a division by zero.
     #[error("the sample is infinite")]
     Infinite,
-    /// More than 64 bits in thousandths.
+    /// The sample in milli-units doesn't fit in 64 bits.
     #[error("the sample is out of range")]
     OutOfRange,
 }
 
 impl Values {
-    /// The usage of pods. An error if the source answered another query.
+    /// The usage of pods. Fails for values of another variant.
     pub fn into_pods(self) -> Result<UsageList<PodMetrics>, MetricError> {
         match self {
             Self::PodMetrics(values) => Ok(values),
@@ -133,7 +133,7 @@ impl Values {
         }
     }
 
-    /// The usage of nodes. An error if the source answered another query.
+    /// The usage of nodes. Fails for values of another variant.
     pub fn into_nodes(self) -> Result<UsageList<NodeMetrics>, MetricError> {
         match self {
             Self::NodeMetrics(values) => Ok(values),
@@ -141,7 +141,7 @@ impl Values {
         }
     }
 
-    /// The values of a custom metric. An error if the source answered another query.
+    /// The values of a custom metric. Fails for values of another variant.
     pub fn into_custom(self) -> Result<CustomValues, MetricError> {
         match self {
             Self::Custom(values) => Ok(values),
@@ -149,7 +149,7 @@ impl Values {
         }
     }
 
-    /// The values of an external metric. An error if the source answered another query.
+    /// The values of an external metric. Fails for values of another variant.
     pub fn into_external(self) -> Result<ExternalValues, MetricError> {
         match self {
             Self::External(values) => Ok(values),

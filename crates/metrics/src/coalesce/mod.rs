@@ -1,4 +1,4 @@
-//! Sharing requests between autoscalers.
+//! Shares requests between autoscalers.
 
 mod pod_list;
 mod settings;
@@ -44,16 +44,16 @@ use crate::{
 /// # One list for a namespace
 ///
 /// The items of resource metrics contain the labels of their pods. So the list of a namespace can
-/// answer all selectors in it. The client requests it if this would have been cheaper during the
-/// last window, with the last request of each selector, counted in items:
+/// answer all selectors in it. The client requests it if that would have been cheaper for the
+/// last request of each selector in the last window. The costs are counted in items:
 ///
-/// - separate requests: `selectors × 100 + items matched`,
-/// - namespace lists: `bursts × (100 + items of the namespace) + selectors`,
+/// - separate requests: `selectors × 100 + items matched`
+/// - namespace lists: `bursts × (100 + items of the namespace) + selectors`
 ///
-/// where a burst is a series of requests that one list can answer, all within its freshness of the
-/// first, and 100 is the cost of a request without its items. Sharing pays off if the autoscalers
-/// of a namespace reconcile at the same time. It does not pay off if a few of them are distributed
-/// over the period, or select a small part of a large namespace. The first namespace list
+/// A burst is a series of requests that one list can answer, all within its freshness of the first.
+/// 100 is the cost of a request without its items. Sharing pays off if the autoscalers of a
+/// namespace reconcile at the same time. It does not pay off if few autoscalers are distributed
+/// over the period, or if they select a small part of a large namespace. The first namespace list
 /// determines the size of the namespace, which is determined again after 8 windows. A list is
 /// grouped by labels once. Selecting the items of an autoscaler then takes time in proportion to
 /// its own pods.
@@ -256,7 +256,8 @@ impl<S: MetricSource> MetricsClient for Coalescing<S> {
         match query {
             MetricQuery::Resource { resource, container } => {
                 let everything = Selector::everything();
-                // Both are sent as the empty string, but select different items of a list.
+                // Both selectors are sent as the empty string, but select different items of a
+                // list.
                 let pods = if pods.is_nothing() { &everything } else { pods };
                 let samples = self.read_pod_metrics(namespace, pods, |items| {
                     wire::resource_samples(items, resource, container.as_deref())

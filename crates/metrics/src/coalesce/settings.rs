@@ -51,9 +51,9 @@ impl CoalescingSettings {
         if items > SHORT_LIST_ITEMS { Duration::ZERO } else { self.freshness }
     }
 
-    /// Returns the freshness of a list. It increases with the length of the list, up to five times
-    /// [`freshness`](Self::freshness), which [`for_sync_period`](Self::for_sync_period) makes a
-    /// third of the period.
+    /// Returns the freshness of a list of pods. It increases with the length of the list, up to
+    /// five times [`freshness`](Self::freshness), which [`for_sync_period`](Self::for_sync_period)
+    /// makes a third of the period.
     pub(super) fn freshness_for(&self, items: usize) -> Duration {
         let factor = (items / SHORT_LIST_ITEMS).clamp(1, 5);
         self.freshness.saturating_mul(u32::try_from(factor).unwrap_or(1))

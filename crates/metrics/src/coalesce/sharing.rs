@@ -12,7 +12,7 @@ use super::{CoalescingSettings, sharding::ShardedMap};
 /// proxy hop and the connection. A request takes 1 to 2 ms of CPU time in the API server, the
 /// metrics server and this client together, and an item about 10 µs.
 const REQUEST_COST: u64 = 100;
-/// Cost of selecting items from a list, without the items themselves, in items.
+/// Cost of applying a selector to a list, in items.
 const SELECT_COST: u64 = 1;
 /// The number of windows for which the size of a namespace list is valid, and for which sharing is
 /// suspended.
@@ -29,7 +29,7 @@ struct Namespace {
     selectors: HashMap<Selector, SelectorUse>,
     /// Number of items in the last namespace list, and when it was fetched.
     list: Option<(usize, Instant)>,
-    /// Set if the last namespace list could not be shared.
+    /// The end of the suspension, if a namespace list could not be shared.
     suspended_until: Option<Instant>,
     decision: Option<SharingDecision>,
 }

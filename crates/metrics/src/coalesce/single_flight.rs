@@ -125,7 +125,7 @@ where
                         entry.response = Some(Arc::clone(response));
                     }
                 }
-                // Keys can be large.
+                // Removes the key, because it can be large.
                 None => drop(entries.remove(&key)),
             });
             response

@@ -37,7 +37,7 @@ impl Breaker {
         self.timeouts = Some((first, count.saturating_add(1)));
     }
 
-    /// Returns whether the namespace has no other trial.
+    /// Starts a trial. Returns `false` if the namespace already has one.
     pub(super) fn begin_trial(&mut self, namespace: &Arc<str>) -> bool {
         self.trials.insert(Arc::clone(namespace))
     }

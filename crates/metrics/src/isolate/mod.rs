@@ -53,9 +53,9 @@ impl IsolationSettings {
 ///   namespaces.
 /// - A circuit breaker stops waiting for an API that hangs. If requests time out and none gets a
 ///   response for [`IsolationSettings::unresponsive_after`], one request at a time is sent for each
-///   namespace, and further ones fail at once with [`MetricError::Unresponsive`]. The first response
-///   closes the breaker. Because each namespace has its own request, a namespace with broken
-///   metrics can't block the others.
+///   namespace, and further ones fail at once with [`MetricError::Unresponsive`]. The first
+///   response closes the breaker. Because each namespace has its own request, a namespace with
+///   broken metrics can't block the others.
 pub struct Isolating<S> {
     source: S,
     resource: Api,

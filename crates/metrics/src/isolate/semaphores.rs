@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 /// A limit of concurrency for each key, such as a namespace. Entries of keys without requests are
-/// removed in sweeps. There are at most 64 entries, or twice as many as keys had requests at the
+/// removed in sweeps. There are at most 64 entries, or twice the number that remained after the
 /// last sweep.
 #[derive(Debug)]
 pub struct KeyedSemaphores {
@@ -25,7 +25,7 @@ struct Entries {
 impl KeyedSemaphores {
     const MIN_SWEEP: usize = 64;
 
-    /// Each key has this many permits.
+    /// Creates semaphores with `permits` permits for each key.
     pub fn new(permits: usize) -> Self {
         let entries = Entries { semaphores: HashMap::new(), sweep_at: Self::MIN_SWEEP };
         Self { permits, entries: Mutex::new(entries) }

@@ -9,8 +9,8 @@ use crate::{ExternalQuery, ExternalValues, UsageList};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Responds to a metric that is a number of seconds after that time, with a timeout like the real
-/// source, and records the highest concurrency by API.
+/// A source that responds after as many seconds as the metric's name says, or times out. Records
+/// the highest concurrency by API.
 #[derive(Clone, Default)]
 struct Source {
     running: Arc<Mutex<HashMap<MetricsApi, usize>>>,
@@ -71,7 +71,7 @@ fn isolating(source: &Source) -> Isolating<Source> {
     Isolating::new(source.clone(), settings)
 }
 
-/// The outcome of a request, and how long it took in seconds.
+/// The outcome of a request, and its duration in seconds.
 async fn fetch(source: &Isolating<Source>, query: Query) -> (Result<(), String>, u64) {
     let start = Instant::now();
     let outcome = source.read(&query).await.map(drop).map_err(|error| error.to_string());
@@ -133,7 +133,7 @@ async fn response_ends_the_unresponsive_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn query_that_is_not_sent_is_no_response() {
+async fn unsent_query_does_not_close_the_breaker() {
     let isolating = isolating(&Source::default());
     hang(&isolating).await;
     let invalid = Query::External(ExternalQuery {

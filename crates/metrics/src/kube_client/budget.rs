@@ -17,7 +17,7 @@ impl ByteBudget {
         Self { limit, used: AtomicUsize::new(0) }
     }
 
-    /// The share of a response, which is empty so far.
+    /// An empty share, for a response that is about to be read.
     pub(super) fn share(&self) -> Share<'_> {
         Share { budget: self, counted: 0 }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::MetricError;
 
 /// The longest quote of a body that is not a Status object, in bytes.
-const MAX_QUOTE: usize = 2048;
+const MAX_QUOTE_BYTES: usize = 2048;
 
 /// Returns the error for a response, with the message of its Status object. Without one, the
 /// message is [`generic_message`] and `request`, for example `get pods.metrics.k8s.io`.
@@ -42,7 +42,7 @@ fn status_message(body: &[u8]) -> Option<String> {
 }
 
 fn quote(body: &[u8]) -> String {
-    String::from_utf8_lossy(body.get(..MAX_QUOTE).unwrap_or(body)).trim().to_owned()
+    String::from_utf8_lossy(body.get(..MAX_QUOTE_BYTES).unwrap_or(body)).trim().to_owned()
 }
 
 /// Returns client-go's message for an HTTP error without a Status object. `body` is the text of

@@ -36,8 +36,8 @@ pub struct ClientSettings {
     pub deadline: Duration,
     /// Size limit of a response in bytes, after decompression. 64 MiB by default.
     pub max_body: usize,
-    /// Size limit of all responses together that are being read, in bytes. The first 256 KiB of a
-    /// response don't count. 64 MiB by default.
+    /// Size limit of all responses that are being read at the same time, in bytes. The first 256
+    /// KiB of a response don't count. 64 MiB by default.
     pub max_total: usize,
     /// The time for which discovered API versions are cached, usually the controller's sync period.
     /// 15 s by default.

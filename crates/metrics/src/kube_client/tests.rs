@@ -293,7 +293,7 @@ async fn missing_api_is_an_error() {
      (get pods.metrics.k8s.io)"
 )]
 #[tokio::test(start_paused = true)]
-async fn failures_have_the_texts_of_the_reference(#[case] reply: Reply, #[case] message: &str) {
+async fn failure_has_its_message_and_is_not_retried(#[case] reply: Reply, #[case] message: &str) {
     let server = serving(move |_| reply.clone());
     let start = Instant::now();
     let error = cpu(&server).await.unwrap_err();

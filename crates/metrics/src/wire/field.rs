@@ -68,7 +68,7 @@ pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut list = Vec::new();
             while let Some(Object(element)) = seq.next_element()? {
-                // `push` would allocate four.
+                // `push` would allocate room for four.
                 list.reserve_exact(1);
                 list.push(element);
             }
@@ -95,8 +95,8 @@ pub(super) fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ti
     text.parse().map_err(|error| de::Error::custom(format_args!("parsing time {text:?}: {error}")))
 }
 
-/// Parses a time as Go formats it, `2026-01-01T00:00:00Z`. Returns `None` for other formats. It
-/// takes half the time of the general parser, and there is a time for every pod.
+/// Parses a time in whole seconds as Go formats it, `2026-01-01T00:00:00Z`. Returns `None` for
+/// other formats. It takes half the time of the general parser, and there is a time for every pod.
 pub(super) fn parse_whole_seconds(text: &str) -> Option<Timestamp> {
     let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let &[
@@ -170,8 +170,8 @@ impl de::Visitor<'_> for MilliVisitor {
         match trimmed.parse() {
             Ok(milli) => Ok(Milli(milli)),
             Err(error) => {
-                let shown: String = trimmed.chars().take(64).collect();
-                Err(E::custom(format_args!("{shown:?}: {error}")))
+                let excerpt: String = trimmed.chars().take(64).collect();
+                Err(E::custom(format_args!("{excerpt:?}: {error}")))
             }
         }
     }
@@ -185,8 +185,8 @@ impl de::Visitor<'_> for MilliVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Milli, E> {
-        let read = Quantity::deserialize(de::value::F64Deserializer::new(number))?;
-        Ok(Milli(read.milli_value()))
+        let quantity = Quantity::deserialize(de::value::F64Deserializer::new(number))?;
+        Ok(Milli(quantity.milli_value()))
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Milli, E> {
@@ -202,7 +202,7 @@ impl Usage {
     /// The usage of a resource, or `None` if it is not reported.
     pub fn get(&self, resource: &ResourceName) -> Option<MilliValue> {
         // The last of equal keys counts, as in a Go map.
-        self.0.iter().rev().find(|(own, _)| own == resource).map(|(_, milli)| *milli)
+        self.0.iter().rev().find(|(name, _)| name == resource).map(|(_, milli)| *milli)
     }
 }
 
@@ -271,7 +271,7 @@ impl ItemLabels {
 impl Labels for ItemLabels {
     fn label(&self, key: &str) -> Option<&str> {
         // The last of equal keys counts, as in a Go map.
-        self.pairs().filter(|(own, _)| *own == key).last().map(|(_, value)| value)
+        self.pairs().filter(|(name, _)| *name == key).last().map(|(_, value)| value)
     }
 }
 

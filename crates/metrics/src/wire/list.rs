@@ -9,13 +9,14 @@ use serde::{
 
 use super::{ListItem, WireError, field::Object};
 
-/// Lower limit for the JSON of most items. It determines the capacity that is reserved for a list.
+/// Lower limit for the JSON size of most items. It determines the capacity that is reserved for a
+/// list.
 const MIN_ITEM_BYTES: usize = 160;
 
-/// Lower limit for the average JSON of items. A list with smaller ones, such as `{}`, would take
-/// many times its size when it is decoded.
+/// Lower limit for the average JSON size of items. A list of smaller items, such as `{}`, would
+/// take many times its size when it is decoded.
 const MIN_AVERAGE_BYTES: usize = 32;
-/// The lower limit doesn't apply to lists of up to this many items.
+/// The limit for the average doesn't apply to lists of up to this many items.
 const SHORT_LIST: usize = 64;
 
 /// Decodes the JSON of a list. If it has a `kind`, that must be [`ListItem::LIST_KIND`].

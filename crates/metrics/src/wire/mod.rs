@@ -1,10 +1,9 @@
-//! Items of responses, reduced to the fields that readings need, and functions from items to
-//! readings.
+//! Items of responses with the fields that readings need, and their conversion to readings.
 //!
 //! The types decode every version of an API. They are as lenient as the decoder of the reference
 //! controller: unknown fields, absent fields and `null` lists are accepted. An invalid quantity,
 //! time or duration makes the whole response undecodable. A container may report any set of
-//! resources, so one without memory is not an error.
+//! resources, so a container without memory is not an error.
 //!
 //! The reference takes the last of two members with the same name. So do maps here (labels, usage),
 //! but a field that occurs twice is an error: no server sends that, and the values may differ.
@@ -27,7 +26,7 @@ pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
 pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
 
-/// An error while a response is decoded.
+/// The error of decoding a response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -58,7 +57,7 @@ pub trait ListItem: DeserializeOwned {
     /// The kind of the list.
     const LIST_KIND: &'static str;
 
-    /// Makes parts that equal the previous item's share its memory.
+    /// Shares the memory of parts that are equal in the previous item.
     fn share_memory_with(&mut self, previous: &Self) {
         _ = previous;
     }
@@ -87,7 +86,7 @@ pub struct ItemMeta {
     /// The name of the pod or node.
     #[serde(default, deserialize_with = "field::null_as_default")]
     pub name: Box<str>,
-    /// The namespace of the pod. It is not decoded, because it is that of the query.
+    /// The namespace of the pod. Empty in decoded items: the query of an autoscaler has it.
     #[serde(skip)]
     pub namespace: Box<str>,
     /// The labels of the pod or node. Empty if the server does not copy them.

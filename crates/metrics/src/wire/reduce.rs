@@ -1,4 +1,4 @@
-//! Functions from the items of a response to a reading, as in the reference controller.
+//! Converts the items of a response to a reading, as the reference does.
 
 use hpa_calc::{
     MilliValue,
@@ -38,8 +38,8 @@ where
         Some(name) => item
             .containers
             .iter()
-            .find(|one| *one.name == *name)
-            .and_then(|one| one.usage.get(resource)),
+            .find(|container| *container.name == *name)
+            .and_then(|container| container.usage.get(resource)),
         None => pod_usage(item, resource),
     };
     Ok(items
@@ -52,7 +52,7 @@ where
 }
 
 fn pod_usage(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
-    let values = item.containers.iter().map(|one| one.usage.get(resource));
+    let values = item.containers.iter().map(|container| container.usage.get(resource));
     let sum = values.reduce(|sum, value| Some(sum?.saturating_add(value?)));
     sum.flatten()
 }

@@ -26,11 +26,11 @@ fn cpu_of(containers: &str, container: Option<&str>) -> Option<i64> {
     r#"[{"name":"a","usage":{"cpu":"1u"}},{"name":"b","usage":{"cpu":"1n"}}]"#,
     Some(2)
 )]
-#[case::one_lacks_it(
+#[case::last_container_lacks_cpu(
     r#"[{"name":"a","usage":{"cpu":"1"}},{"name":"b","usage":{"memory":"1"}}]"#,
     None
 )]
-#[case::first_lacks_it(
+#[case::first_container_lacks_cpu(
     r#"[{"name":"b","usage":{"memory":"1"}},{"name":"a","usage":{"cpu":"1"}}]"#,
     None
 )]
@@ -62,7 +62,10 @@ fn usage_of_a_pod_is_the_sum_of_its_containers(
     r#"[{"name":"app","usage":{"cpu":"5m"}},{"name":"app","usage":{"cpu":"7m"}}]"#,
     Some(5)
 )]
-#[case::first_lacks_it(r#"[{"name":"app","usage":{}},{"name":"app","usage":{"cpu":"7m"}}]"#, None)]
+#[case::first_container_lacks_cpu(
+    r#"[{"name":"app","usage":{}},{"name":"app","usage":{"cpu":"7m"}}]"#,
+    None
+)]
 #[case::absent(r#"[{"name":"side","usage":{"cpu":"5m"}}]"#, None)]
 fn usage_of_a_container_is_that_of_the_first_with_its_name(
     #[case] containers: &str,

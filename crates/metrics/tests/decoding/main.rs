@@ -1,4 +1,4 @@
-//! The lists of the metrics APIs decode as with plain decoding, also if they are malformed.
+//! Compares `decode_list` with plain decoding, on valid and malformed lists of the metrics APIs.
 
 mod model;
 

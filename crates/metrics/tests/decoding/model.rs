@@ -1,4 +1,4 @@
-//! Plain decoding of the lists of the metrics APIs. The fuzz target `metrics_list` uses it too.
+//! Plain decoding of the lists of the metrics APIs. The fuzz target `metrics_list` also uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
