@@ -66,8 +66,8 @@ impl Options {
         }
     }
 
-    /// How long a reconcile may read metrics and repeat its decision: enough for two metrics that
-    /// time out one after the other.
+    /// The time limit of a reconcile for reading metrics and repeating its decision: enough for two
+    /// metrics that time out one after the other.
     pub(crate) fn reconcile_timeout(&self) -> Duration {
         self.sync_period.max(self.request_timeout * 2)
     }

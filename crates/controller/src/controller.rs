@@ -59,13 +59,13 @@ pub struct Dependencies {
     pub pods: PodLookup,
     /// Receives the controller's queue when it starts.
     pub trigger: ReconcileTrigger,
-    /// When metrics are known to change.
+    /// The times when metrics are known to change.
     pub metric_changes: Arc<dyn KnownMetricChanges>,
-    /// Where forecasts of loads read the past.
+    /// The source of past loads for forecasts.
     pub forecasts: ForecastSource,
     /// Additional tasks of the leader. Not run in a dry run.
     pub leader_tasks: Vec<LeaderTask>,
-    /// The time that decisions are made with.
+    /// The clock for decisions.
     pub clock: Arc<dyn Clock>,
     /// Receives every reconcile, in addition to `telemetry`.
     pub observer: Arc<dyn Observer>,
@@ -87,8 +87,8 @@ impl Dependencies {
         Self::with_telemetry(clients, options, Arc::default(), false, None)
     }
 
-    /// [`Dependencies::new`] with this telemetry, also for a dry run. The metrics that the source in
-    /// the process doesn't have are read from the API server.
+    /// Like [`Dependencies::new`], with telemetry, for a dry run or not, and with a source in the
+    /// process. Metrics that this source doesn't have are read from the API server.
     pub fn with_telemetry(
         clients: Clients,
         options: &Options,
@@ -108,7 +108,7 @@ impl Dependencies {
         let cluster = Isolating::new(observed(cluster), isolation);
         let metrics: Arc<dyn MetricsClient> = match in_process {
             Some(source) => {
-                // A response of a source in the process says nothing about the API server.
+                // Isolated on its own, because its responses say nothing about the API server.
                 let source = Arc::new(Isolating::new(observed(source), isolation));
                 Arc::new(Coalescing::new(Fallback::new(source, cluster), kinds, sharing))
             }

@@ -5,8 +5,8 @@
 //! of its autoscaler. A failed check is repeated with a backoff. Few checks run at once, and one
 //! calculation at a time, in a thread of its own, so that no reconcile waits for them.
 //!
-//! The autoscalers of a namespace take turns, and so do the namespaces: a tenant whose metrics change
-//! all the time, or whose past takes long to read, doesn't delay others for long.
+//! The autoscalers of a namespace take turns, and so do the namespaces: a tenant whose metrics
+//! change all the time, or whose past takes long to read, doesn't delay others for long.
 
 use std::{collections::HashSet, hash::BuildHasher, pin::pin, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
 
 /// The maximum number of pasts that are read at once, at most one of a namespace.
 const MAX_CONCURRENT: usize = 2;
-/// Reading a past that takes longer has failed.
+/// The timeout for reading a past.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The days that are read: two weeks to run, and as many to learn from.
 const READ_DAYS: i64 = 28;
@@ -49,15 +49,15 @@ pub(crate) struct ForecastChecks {
 }
 
 impl ForecastChecks {
-    /// Never ends.
+    /// Runs the checks. Never ends.
     pub(crate) async fn run(self) {
-        let (places, mut checks) = (Places::new(), FuturesUnordered::new());
-        // Those that are checked or wait for it.
+        let (limits, mut checks) = (CheckLimits::new(), FuturesUnordered::new());
+        // The autoscalers that are being checked, or wait for a check.
         let mut queued: HashSet<HpaKey> = HashSet::new();
         loop {
             for key in self.forecasts.keys() {
                 if queued.insert(key.clone()) {
-                    checks.push(self.check_in_turn(key, &places));
+                    checks.push(self.check_in_turn(key, &limits));
                 }
             }
             let next = self.next_check().max(Instant::now() + INTERVAL);
@@ -72,16 +72,16 @@ impl ForecastChecks {
         }
     }
 
-    async fn check_in_turn(&self, key: HpaKey, places: &Places) -> HpaKey {
-        let namespace = places.namespaces.of(&key.namespace);
+    async fn check_in_turn(&self, key: HpaKey, limits: &CheckLimits) -> HpaKey {
+        let namespace = limits.namespaces.of(&key.namespace);
         // Never closed. Permits are given in the order of requests, so namespaces take turns.
         let _namespace = namespace.acquire().await;
-        let _place = places.all.acquire().await;
-        self.check_autoscaler(&key, &places.calculations).await;
+        let _permit = limits.all.acquire().await;
+        self.check_autoscaler(&key, &limits.calculations).await;
         key
     }
 
-    /// When to look again.
+    /// The time of the next due check, at most two intervals from now.
     fn next_check(&self) -> Instant {
         let next = self.forecasts.keys().into_iter().filter_map(|key| {
             let autoscaler = self.autoscalers.get(&key)?;
@@ -129,8 +129,8 @@ impl ForecastChecks {
                 calculated.map(|(verdict, past)| (verdict, Past::Read(past)))
             }
             Ok(Err(reason)) => {
-                let own = std::mem::replace(&mut check.own_past, Trace::new([]));
-                let calculated = self.calculate(own, &check, calculations).await;
+                let own_past = std::mem::replace(&mut check.own_past, Trace::new([]));
+                let calculated = self.calculate(own_past, &check, calculations).await;
                 calculated.map(|(verdict, _)| (verdict, Past::Seen(reason)))
             }
             Err(error) => Err(error),
@@ -181,14 +181,14 @@ impl ForecastChecks {
     }
 }
 
-/// The places of checks.
-struct Places {
+/// The limits of concurrent checks.
+struct CheckLimits {
     all: Semaphore,
     namespaces: KeyedSemaphores,
     calculations: Semaphore,
 }
 
-impl Places {
+impl CheckLimits {
     fn new() -> Self {
         let (all, calculations) = (Semaphore::new(MAX_CONCURRENT), Semaphore::new(1));
         Self { all, namespaces: KeyedSemaphores::new(1), calculations }
@@ -225,7 +225,7 @@ mod tests {
 
     type Answer = fn(PastRange) -> BoxFuture<'static, Result<Trace, PastError>>;
 
-    /// Answers as the test says, and counts the requests.
+    /// Answers with `answer`, and counts the requests.
     struct Source {
         requests: AtomicUsize,
         /// The metrics of the requests.
@@ -309,7 +309,7 @@ mod tests {
             self.checks.autoscalers.apply(&key, hpa, Origin::List);
         }
 
-        /// Observes as a reconcile, and returns the reason and its text.
+        /// Observes a load as a reconcile does. Returns the reason and its text.
         fn observe(&self, name: &str) -> Option<(String, String)> {
             let value = vec![MilliValue::from_units(2000)];
             self.observe_reading(name, Ok(Reading::External(value.into())))
@@ -323,14 +323,19 @@ mod tests {
             let ForecastChecks { forecasts, autoscalers, settings, clock } = &self.checks;
             let key = Self::key(name);
             let autoscaler = autoscalers.get(&key).unwrap();
-            let (hpa, own) = autoscaler.object_with_settings(settings);
+            let (hpa, effective) = autoscaler.object_with_settings(settings);
             let scale = Scale { spec_replicas: 20, status_replicas: 20, selector: "a=b".into() };
             let select = |_: &_| SelectedPods::default();
-            let plan = Plan::new(&hpa, Ok(scale), &own, select);
+            let plan = Plan::new(&hpa, Ok(scale), &effective, select);
             let metrics = 0..hpa.spec.metrics.len();
             let mut readings: Readings = metrics.map(|metric| (metric, reading.clone())).collect();
-            let observation =
-                Observation { hpa: &hpa, settings: &own, plan: &plan, pods: &[], now: clock.now() };
+            let observation = Observation {
+                hpa: &hpa,
+                settings: &effective,
+                plan: &plan,
+                pods: &[],
+                now: clock.now(),
+            };
             let mut state = autoscaler.forecasts.lock();
             let state = state.get_or_insert_with(Box::default);
             forecasts.add(&key);
@@ -407,8 +412,8 @@ mod tests {
         task.abort();
     }
 
-    /// The metrics whose pasts are read if the spec changes while the first one is read, and a
-    /// reconcile notices it before or after that.
+    /// The metrics whose pasts are read if the spec changes while the first past is read.
+    /// `is_observed`: a reconcile observes the change before the first past has been read.
     async fn metrics_read(target: &str, metrics: &[&str], is_observed: bool) -> Vec<String> {
         let slow = |range| {
             let answer = async move {
@@ -477,7 +482,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn namespace_with_many_slow_metrics_has_one_place() {
+    async fn namespace_with_many_slow_metrics_gets_one_check_at_a_time() {
         let fixture = Fixture::new(slow_source);
         for index in 0..100 {
             let name = format!("evil/{index}");

@@ -21,9 +21,9 @@ pub(crate) struct Health {
 struct State {
     is_synced: bool,
     is_stopping: bool,
-    /// When the workers were started, if they run.
+    /// The time when the workers were started, if they run.
     working_since: Option<Instant>,
-    /// When a request of a reconcile last got a response.
+    /// The time of the last response to a request of a reconcile.
     last_response: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl Health {
         self.state.lock().working_since = working.then(Instant::now);
     }
 
-    /// Another controller starts with the same telemetry.
+    /// Resets the state, because another controller starts with the same telemetry.
     pub(crate) fn reset(&self) {
         *self.state.lock() = State::default();
     }
@@ -60,7 +60,7 @@ impl Health {
         self.state.lock().is_stopping = true;
     }
 
-    /// A request of a reconcile got a response.
+    /// Records a response to a request of a reconcile.
     pub(crate) fn responded(&self) {
         self.state.lock().last_response = Some(Instant::now());
     }

@@ -29,7 +29,7 @@ impl HpaKey {
     }
 
     /// The span of all work on this autoscaler, which names it on each log line. It has level
-    /// error: a span is disabled with its level, and lines at warn would lose the name.
+    /// error: if a filter disabled the span, log lines at warn would lose the name.
     pub fn span(&self) -> Span {
         error_span!(target: "hpa_controller::reconcile", "reconcile", hpa = %self)
     }

@@ -39,8 +39,8 @@ const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
 /// The time for the last writes of histories, after the grace period of reconciles.
 const HISTORY_GRACE: Duration = Duration::from_secs(5);
 
-/// The lease says how complete the stored histories are, and its resource versions reveal that the
-/// API server was rewound.
+/// The hooks of the controller's lease. They add the completeness of the stored histories, and
+/// detect by resource versions that the API server was rewound.
 pub(crate) struct ControllerLease {
     pub(crate) keep_history: bool,
     pub(crate) history: Arc<HistoryHealth>,
@@ -61,8 +61,8 @@ impl LeaseHooks for ControllerLease {
     }
 }
 
-/// Until when the stored histories are valid. `None` if the predecessor had no history store: it
-/// doesn't vouch for what an earlier leader stored.
+/// The time until which the stored histories are valid. `None` if the predecessor had no history
+/// store: histories of an earlier leader may be outdated.
 fn stored_until(predecessor: &Predecessor) -> Option<StoredUntil> {
     let Predecessor { renewed, annotations } = predecessor;
     annotations.get(KEEPS_HISTORY).filter(|value| *value == "true")?;
@@ -87,7 +87,7 @@ pub(crate) struct Leader<'a> {
 /// The tasks of a leader, in the order in which they end.
 struct LeaderTasks {
     workers: JoinSet<()>,
-    others: JoinSet<()>,
+    background: JoinSet<()>,
     event_writer: JoinSet<()>,
     history_store: JoinSet<()>,
     stop_history_store: CancellationToken,
@@ -97,9 +97,9 @@ impl LeaderTasks {
     /// Lets running reconciles and event writes finish.
     async fn finish(&mut self) {
         while self.workers.join_next().await.is_some() {}
-        // They hold recorders of events.
-        self.others.shutdown().await;
-        // Ends once all recorders are dropped and its queue is empty.
+        // These tasks own recorders of events.
+        self.background.shutdown().await;
+        // The writer ends once all recorders are dropped and its queue is empty.
         self.event_writer.join_next().await;
     }
 }
@@ -141,9 +141,9 @@ impl Leader<'_> {
             observer = Arc::new(vec![observer, store.clone()]);
             history_store.spawn(store.run(stop_history_store.clone()));
         }
-        // A standby doesn't check.
+        // A standby doesn't check for suspensions.
         self.suspension.check();
-        // Until now, the informers' additions were ignored.
+        // Before its start, the queue ignored the informers' additions.
         self.informers.queue.start();
         self.ignore_past_peer_writes();
         self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
@@ -151,8 +151,10 @@ impl Leader<'_> {
         telemetry.attach_events(events.dropped().clone());
         let mut event_writer = JoinSet::new();
         event_writer.spawn(writer.run());
-        let others =
-            self.start_others(LeaderContext { client: client.clone(), events: events.clone() });
+        let background = self.start_background_tasks(LeaderContext {
+            client: client.clone(),
+            events: events.clone(),
+        });
         let reconciler = Arc::new(self.reconciler(client, events, observer));
         info!(dry_run, "reconciling");
         let mut workers = JoinSet::new();
@@ -169,10 +171,10 @@ impl Leader<'_> {
         };
         workers.spawn(running.run());
         telemetry.set_working(true);
-        LeaderTasks { workers, others, event_writer, history_store, stop_history_store }
+        LeaderTasks { workers, background, event_writer, history_store, stop_history_store }
     }
 
-    fn start_others(&self, context: LeaderContext) -> JoinSet<()> {
+    fn start_background_tasks(&self, context: LeaderContext) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         if !self.dependencies.dry_run {
             for task in &self.dependencies.leader_tasks {
@@ -189,7 +191,7 @@ impl Leader<'_> {
         tasks
     }
 
-    /// A standby doesn't report a peer's writes, and those from before its leadership may be old.
+    /// Ignores the peer's writes from before the leadership, which may be old.
     fn ignore_past_peer_writes(&self) {
         for (_, autoscaler) in self.informers.caches.autoscalers.all() {
             autoscaler.ignore_past_peer_writes();
@@ -258,7 +260,7 @@ impl Leader<'_> {
     }
 
     /// Lets running reconciles and event writes finish within the grace period, then history writes
-    /// within their own.
+    /// within their own grace period.
     async fn shut_down(&self, mut tasks: LeaderTasks) {
         let (telemetry, grace) = (&self.dependencies.telemetry, self.options.shutdown_grace);
         info!("shutting down, waiting for running reconciles");
@@ -305,7 +307,7 @@ mod tests {
     #[case::all_is_stored(lease(true, None), Some((20, true)))]
     #[case::writes_fail(lease(true, Some(15)), Some((15, false)))]
     #[case::no_history_store(lease(false, Some(15)), None)]
-    fn lease_says_until_when_histories_are_complete(
+    fn lease_has_the_time_until_which_histories_are_complete(
         #[case] predecessor: Predecessor,
         #[case] expected: Option<(i64, bool)>,
     ) {
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_time_means_that_nothing_is_complete() {
+    fn unreadable_time_marks_histories_as_incomplete() {
         let mut predecessor = lease(true, None);
         predecessor.annotations.insert(HISTORY_COMPLETE_UNTIL.to_owned(), "soon".to_owned());
         let until = stored_until(&predecessor).expect("a history store");

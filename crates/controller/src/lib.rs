@@ -30,15 +30,15 @@
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`forecast`] | loads of single autoscalers, and their forecasts |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
-//! | [`queue`] | which autoscaler to reconcile when |
+//! | [`queue`] | the work queue, and initial delays |
 //! | [`informer`] | lists and watches that fill the caches and the queue |
 //! | [`shadow`] | comparison with a peer controller |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
-//! | `forecast_checks` | whether forecasts help, daily in the background |
+//! | `forecast_checks` | daily background checks whether forecasts help |
 //! | `history_store` | histories for the next leader |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
-//! | [`debug`] | what the debug API serves |
+//! | [`debug`] | the data of the debug API |
 //! | `peer_check` | looks for another controller at the start |
 //! | `config`, `worker`, `leader`, `controller` | wiring |
 //!
@@ -76,13 +76,13 @@ pub mod fuzzing {
         k8s::differential as objects, scale_target::differential as scale,
     };
 
-    /// Compares how pods and autoscalers are decoded.
+    /// Compares the decoding of pods and autoscalers with plain decoding.
     pub fn check_objects(data: &[u8]) {
         objects::check_pod(&fuzz_input(&objects::PODS, data));
         objects::check_hpa(&fuzz_input(&objects::HPAS, data));
     }
 
-    /// Compares how scales are decoded and derived.
+    /// Compares the decoding and derivation of scales with plain decoding.
     pub fn check_scales(data: &[u8]) {
         scale::check_scale(&fuzz_input(&scale::SCALES, data));
         scales::check_workload(&fuzz_input(&scales::WORKLOADS, data));
@@ -90,7 +90,7 @@ pub mod fuzzing {
         scales::check_definition(&fuzz_input(&scales::DEFINITIONS, data));
     }
 
-    /// Compares how shards of the history store are decoded.
+    /// Compares the decoding of the history store's shards with plain decoding.
     pub fn check_history(data: &[u8]) {
         history::check_header(&fuzz_input(&history::HEADERS, data));
         history::check_snapshot(&fuzz_input(&history::SNAPSHOTS, data));

@@ -57,9 +57,9 @@ pub(crate) fn active_peer(
             continue;
         };
         // The peer may not know the setting, so a shorter one doesn't count.
-        let own = settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
-        if now.duration_since(write.at) <= own {
-            window = window.max(own);
+        let own_window = settings.sync_period.unwrap_or(period).max(period).saturating_mul(2);
+        if now.duration_since(write.at) <= own_window {
+            window = window.max(own_window);
             recent.push((key, write));
         }
     }

@@ -40,7 +40,7 @@ impl SyncPeriod {
         self.own.is_some()
     }
 
-    /// How much longer it is than the controller's.
+    /// The time by which it exceeds the controller's.
     pub(crate) fn excess(self) -> Duration {
         self.length().saturating_sub(self.of_controller)
     }

@@ -77,7 +77,7 @@ impl Workers {
                         next
                     };
                     telemetry.scheduled(&key, next, period);
-                    self.before_change(&autoscaler, next)
+                    self.change_or_periodic(&autoscaler, next)
                 }
             };
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
@@ -91,14 +91,14 @@ impl Workers {
 
     fn period(&self, autoscaler: Option<&Autoscaler>) -> SyncPeriod {
         let settings = &self.reconciler.settings;
-        let own = autoscaler.map(|it| it.settings(settings));
-        let settings = own.as_deref().unwrap_or(settings.flags());
+        let effective = autoscaler.map(|it| it.settings(settings));
+        let settings = effective.as_deref().unwrap_or(settings.flags());
         SyncPeriod::new(self.sync_period, settings)
     }
 
-    /// The time at which a metric is known to change, or a schedule changes the bounds, if that is
-    /// before the periodic reconcile, which stays due.
-    fn before_change(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
+    /// The time of the next known change of a metric or of scheduled bounds, if that is before the
+    /// periodic reconcile, which stays due. Otherwise the time of the periodic reconcile.
+    fn change_or_periodic(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
         let now = self.reconciler.clock.now();
         let (hpa, settings) = autoscaler.object_with_settings(&self.reconciler.settings);
         let bounds = settings.next_bounds_change(&hpa.spec, now);
@@ -140,7 +140,7 @@ impl LateLog {
         }
     }
 
-    /// Returns what to log, if that is due.
+    /// Returns the late reconciles to log, if a log line is due.
     fn add(&self, lateness: Duration, period: Duration, now: Instant) -> Option<LateReconciles> {
         if lateness <= period {
             return None;

@@ -11,8 +11,8 @@ use hpa_tests::harness::{
 };
 use rstest::rstest;
 
-/// When an autoscaler is created. The controller runs since 0.
-const CREATED: u64 = 20_000;
+/// The time when an autoscaler is created. The controller starts at 0.
+const CREATED_MS: u64 = 20_000;
 
 /// An API server whose external metric asks for four replicas.
 fn cluster(faults: &Faults) -> (VirtualClock, Testbed) {
@@ -54,7 +54,7 @@ async fn new_autoscaler_is_retried_until_its_target_exists(
     #[case] scaled: u64,
 ) {
     let (clock, testbed) = cluster(&Faults::new(1));
-    let at = async |millis: u64| clock.until(Duration::from_millis(CREATED + millis)).await;
+    let at = async |millis: u64| clock.until(Duration::from_millis(CREATED_MS + millis)).await;
     let controller = start(&clock, &testbed);
     at(0).await;
     let target = objects::running_deployment("web", 2);
@@ -90,13 +90,13 @@ async fn first_decision_uses_the_list_of_targets_unless_the_autoscaler_is_newer(
         create(&testbed, name);
     }
     let controller = start(&clock, &testbed);
-    clock.until(Duration::from_millis(CREATED)).await;
+    clock.until(Duration::from_millis(CREATED_MS)).await;
     assert!(names.iter().all(|name| testbed.replicas(name) == 4));
     let until_listed = faults.hits(reads);
     // Seven are due at once, the next ones after 100 ms.
     assert!((1..=7).contains(&until_listed), "{until_listed} reads");
     create(&testbed, "late");
-    clock.until(Duration::from_millis(CREATED + 100)).await;
+    clock.until(Duration::from_millis(CREATED_MS + 100)).await;
     assert_eq!(testbed.replicas("late"), 4);
     assert_eq!(faults.hits(reads) - until_listed, 1, "the watch may lag behind its creation");
     controller.stop().await;

@@ -16,8 +16,8 @@ use hpa_tests::harness::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// When the autoscaler is created. The controller runs since 0.
-const CREATED: u64 = 20_000;
+/// The time when the autoscaler is created. The controller starts at 0.
+const CREATED_MS: u64 = 20_000;
 
 /// A running controller, and an autoscaler of a target with 2 replicas.
 struct Cluster {
@@ -57,12 +57,12 @@ impl Cluster {
         self.testbed.apply_all([hpa]);
     }
 
-    /// Waits until so many milliseconds after the creation.
+    /// Waits until this many milliseconds after the creation.
     async fn at(&self, millis: u64) {
-        self.clock.until(Duration::from_millis(CREATED + millis)).await;
+        self.clock.until(Duration::from_millis(CREATED_MS + millis)).await;
     }
 
-    /// Sets the metric at a time, and checks when the target is scaled to it.
+    /// Sets the metric at `set`, and checks that the target is scaled to it at `scaled`.
     async fn check_reaction(&self, set: u64, value: i64, scaled: u64) {
         self.at(set).await;
         self.metrics.set_value(value);
@@ -103,7 +103,7 @@ async fn changed_period_takes_effect_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_reconciles_at_the_minute_of_a_change_of_the_bounds() {
+async fn bounds_change_is_reconciled_at_its_minute() {
     let cluster = Cluster::start(json!({})).await;
     let minute = 60 - cluster.clock.now().as_second().rem_euclid(60);
     let start = cluster.clock.now() + jiff::SignedDuration::from_secs(minute + 60);
@@ -123,7 +123,7 @@ async fn controller_reconciles_at_the_minute_of_a_change_of_the_bounds() {
     cluster.controller.stop().await;
 }
 
-/// A Job with the labels of the Deployment: one pod of it beside two of the Deployment.
+/// Creates two pods of the Deployment, and one of a Job with the same labels.
 fn pods_beside_a_job(cluster: &Cluster) {
     let uid = |kind: &str, api_version: &str, name: &str| {
         let object = cluster.testbed.get(api_version, kind, hpa_tests::harness::NAMESPACE, name);
@@ -150,7 +150,10 @@ fn pods_beside_a_job(cluster: &Cluster) {
 #[case::all_pods_of_the_selector(json!({}), 4)]
 #[case::only_owned_pods(json!({ "autoscaling.hpa-rs.dev/pods": "owned" }), 3)]
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_with_the_same_labels(#[case] annotations: Value, #[case] replicas: i64) {
+async fn pods_of_a_job_count_unless_only_owned_pods_do(
+    #[case] annotations: Value,
+    #[case] replicas: i64,
+) {
     let cluster = Cluster::start(json!({ "autoscaling.hpa-rs.dev/pause": "true" })).await;
     pods_beside_a_job(&cluster);
     let mut metric = objects::external_metric("load", "1");

@@ -18,7 +18,7 @@ use super::is_newer;
 #[derive(Debug)]
 pub struct WatchAge {
     /// `None` if nothing is watched: the kind isn't installed, or RBAC forbids it.
-    confirmed: Mutex<Option<Confirmed>>,
+    confirmed: Mutex<Option<Confirmation>>,
     /// The latest list, complete or not.
     list: Mutex<Option<List>>,
     outdated: Notify,
@@ -31,7 +31,7 @@ struct List {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Confirmed {
+struct Confirmation {
     at: Instant,
     /// The age of the cache at that time: zero, unless a suspension of the machine outdated it.
     age: Duration,
@@ -39,7 +39,7 @@ struct Confirmed {
     is_rewound: bool,
 }
 
-impl Confirmed {
+impl Confirmation {
     fn new(at: Instant) -> Self {
         Self { at, age: Duration::ZERO, is_rewound: false }
     }
@@ -53,7 +53,7 @@ impl Default for WatchAge {
     /// The age counts from now, until the first list is complete.
     fn default() -> Self {
         Self {
-            confirmed: Mutex::new(Some(Confirmed::new(Instant::now()))),
+            confirmed: Mutex::new(Some(Confirmation::new(Instant::now()))),
             list: Mutex::default(),
             outdated: Notify::new(),
         }
@@ -65,28 +65,28 @@ impl WatchAge {
     /// is due.
     pub fn age(&self) -> Option<Duration> {
         let confirmed = *self.confirmed.lock();
-        confirmed.filter(|confirmed| !confirmed.is_rewound).map(Confirmed::age_now)
+        confirmed.filter(|confirmed| !confirmed.is_rewound).map(Confirmation::age_now)
     }
 
-    /// Like [`WatchAge::age`], and after a rewind the age of the last confirmation.
+    /// Like [`WatchAge::age`], but a rewind has no effect.
     fn displayed_age(&self) -> Option<Duration> {
-        self.confirmed.lock().map(Confirmed::age_now)
+        self.confirmed.lock().map(Confirmation::age_now)
     }
 
-    /// The cache has all changes until `at`.
+    /// Records that the cache has all changes until `at`.
     pub fn confirm(&self, at: Instant) {
         let mut confirmed = self.confirmed.lock();
         if confirmed.is_none_or(|confirmed| confirmed.is_rewound || confirmed.at <= at) {
-            *confirmed = Some(Confirmed::new(at));
+            *confirmed = Some(Confirmation::new(at));
         }
     }
 
-    /// A list of all objects starts.
+    /// Records that a list of all objects starts.
     pub(crate) fn list_started(&self) {
         *self.list.lock() = Some(List { started: Instant::now(), is_complete: false });
     }
 
-    /// The list is complete, so the cache has all changes until it started.
+    /// Records that the list is complete: the cache has all changes until the list started.
     pub(crate) fn list_completed(&self) {
         let mut list = self.list.lock();
         if let Some(list) = &mut *list {
@@ -95,7 +95,7 @@ impl WatchAge {
         }
     }
 
-    /// Nothing is watched until the next [`WatchAge::confirm`].
+    /// Records that nothing is watched until the next [`WatchAge::confirm`].
     pub fn set_unwatched(&self) {
         *self.confirmed.lock() = None;
     }
@@ -105,13 +105,13 @@ impl WatchAge {
         if let Some(confirmed) = &mut *self.confirmed.lock() {
             // A list that started before this confirms nothing.
             let age = confirmed.age_now().saturating_add(duration);
-            *confirmed = Confirmed { at: Instant::now(), age, ..*confirmed };
+            *confirmed = Confirmation { at: Instant::now(), age, ..*confirmed };
         }
         self.outdated.notify_one();
     }
 
     /// Outdates the cache, because the API server was rewound before it received a request that was
-    /// sent at this time. A list that started later, or is not complete yet, has the new state.
+    /// sent at `sent`. A list that started later, or is not complete yet, has the new state.
     /// Returns whether a relist is required.
     fn set_rewound(&self, sent: Instant) -> bool {
         let list = *self.list.lock();
@@ -125,8 +125,8 @@ impl WatchAge {
         true
     }
 
-    /// Waits until a suspension of the machine or a rewind of the API server requires a relist. For
-    /// one waiter.
+    /// Waits until a suspension of the machine or a rewind of the API server requires a relist.
+    /// Only one task may wait.
     pub(crate) async fn outdated(&self) {
         self.outdated.notified().await;
     }
@@ -135,7 +135,7 @@ impl WatchAge {
 /// The ages of all watches. Their informers relist together.
 #[derive(Debug, Default)]
 pub struct WatchAges {
-    /// With the name of the resource. There is a watch for each scope.
+    /// Each watch with the name of its resource. There is one for each scope.
     watches: Mutex<Vec<(String, Arc<WatchAge>)>>,
 }
 
@@ -144,7 +144,7 @@ impl WatchAges {
         self.watches.lock().push((resource, watch));
     }
 
-    /// The age of each watched resource: that of its oldest watch, if there is one per namespace.
+    /// The age of each watched resource. If there is a watch per namespace, the oldest counts.
     pub fn by_resource(&self) -> BTreeMap<String, Duration> {
         let mut ages = BTreeMap::<String, Duration>::new();
         for (resource, watch) in &*self.watches.lock() {
@@ -163,10 +163,10 @@ impl WatchAges {
         }
     }
 
-    /// Compares the resource version in a response with one of the same resource that was known
+    /// Compares the resource version in a response with `known`, a version of the same resource
     /// when the request was sent. A lower one proves that the API server was rewound: its storage
-    /// was restored to an earlier state, and it uses resource versions again. Watches that resume
-    /// at a version from before would miss changes, so the informers relist.
+    /// was restored to an earlier state, and it reuses resource versions. Watches that resume at a
+    /// version from before the rewind would miss changes, so the informers relist.
     pub(crate) fn compare_versions(
         &self,
         resource: &str,

@@ -19,10 +19,11 @@ use crate::{
     reconcile::{Observer, Reconciled},
 };
 
-/// The most bytes for the decisions of one autoscaler, so that a document about it stays short.
-const MAX_PER_AUTOSCALER: usize = 256 << 10;
+/// The limit for the decisions of one autoscaler. Its document must stay short.
+const MAX_BYTES_PER_AUTOSCALER: usize = 256 << 10;
 
-/// Records every decision with the cached autoscaler. Each one gets an equal share of the memory.
+/// Records every decision in the cached autoscaler. Each autoscaler gets an equal share of the
+/// memory.
 pub struct DecisionRecorder {
     telemetry: Arc<Telemetry>,
     limit: usize,
@@ -41,7 +42,7 @@ impl DecisionRecorder {
 
     /// The share of each autoscaler in bytes, if there are this many.
     pub(super) fn share(&self, autoscalers: usize) -> usize {
-        (self.limit / autoscalers.max(1)).min(MAX_PER_AUTOSCALER)
+        (self.limit / autoscalers.max(1)).min(MAX_BYTES_PER_AUTOSCALER)
     }
 }
 
@@ -99,7 +100,7 @@ fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision 
 }
 
 /// A hash of what decisions of a run have in common. It excludes the measured values, because they
-/// differ with each reconcile, and the texts of failed metrics, which may have times.
+/// differ with each reconcile, and the texts of failed metrics, which may contain times.
 fn outcome(decision: &Decision, explanation: &Explanation) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Decision { current_replicas, desired_replicas, scaled_to, reason, error, .. } = decision;

@@ -29,9 +29,9 @@ pub struct ControllerStatus {
     pub dry_run: bool,
     pub sync_period_seconds: f64,
     pub settings: DecisionSettings,
-    /// Why the readiness probe fails, if it does.
+    /// The reason why the readiness probe fails. Absent if it succeeds.
     pub not_ready: Option<String>,
-    /// Why the liveness probe fails, if it does.
+    /// The reason why the liveness probe fails. Absent if it succeeds.
     pub not_alive: Option<String>,
     pub queue: QueueState,
     /// The longest time since an autoscaler's last reconcile. Absent on a standby.
@@ -39,8 +39,8 @@ pub struct ControllerStatus {
     /// The time since the API server last confirmed that the cache of a resource has all changes.
     pub cache_ages_seconds: BTreeMap<String, f64>,
     pub undecodable_objects: u64,
-    /// Whether histories are stored for the next leader: not in dry run, nor without leader election.
-    /// Absent in documents of older versions.
+    /// Whether histories are stored for the next leader: not in dry run, nor without leader
+    /// election. Absent in documents of older versions.
     #[serde(default)]
     pub keep_history: Option<bool>,
     /// The time for which writes of histories have been failing; 0 if they succeed.
@@ -121,19 +121,19 @@ pub struct AutoscalerItem {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerDetail {
-    /// [`AutoscalerDetail::API_VERSION`] and [`AutoscalerDetail::KIND`], so that a saved document
-    /// can be told from others.
+    /// [`AutoscalerDetail::API_VERSION`]. With the kind, it identifies a saved document.
     pub api_version: String,
+    /// [`AutoscalerDetail::KIND`].
     pub kind: String,
     pub now: Timestamp,
     pub autoscaler: AutoscalerItem,
     /// The settings of decisions.
     pub settings: DecisionSettings,
-    /// Recommendations and scale events. Absent on a standby, which doesn't know them.
+    /// Recommendations and scale events. Absent on a standby, which has none.
     pub history: Option<History>,
     /// The last decisions, oldest first.
     pub runs: Vec<Run>,
-    /// The metrics that the samples have values of.
+    /// The names of the samples' metrics, in the order of the values.
     pub metric_names: Vec<String>,
     /// The numbers of the last reconciles, oldest first.
     pub samples: Vec<DecisionSample>,
@@ -169,8 +169,8 @@ pub fn fill_forecasts(inputs: &mut Inputs, forecasts: &[ForecastView]) {
     }
 }
 
-/// Replaces readings of Object and External metrics that failed by the values that the controller
-/// has read from sources of its own. Returns the names of these metrics.
+/// Replaces failed readings of Object and External metrics with the values that the controller
+/// read. Returns the names of these metrics.
 pub fn fill_readings(inputs: &mut Inputs, values: &[Option<MilliValue>]) -> Vec<String> {
     let mut filled = Vec::new();
     for (index, spec) in inputs.hpa.spec.metrics.iter().enumerate() {
@@ -217,11 +217,11 @@ pub struct Decision {
     pub scaled_to: Option<i32>,
     /// The largest proposal.
     pub proposed_replicas: Option<i32>,
-    /// What determined the desired replicas, see [`Reason`](hpa_calc::explain::Reason).
+    /// The reason for the desired replicas, a [`Reason`](hpa_calc::explain::Reason).
     pub reason: String,
-    /// Why, in one sentence.
+    /// The explanation in one sentence.
     pub sentence: String,
-    /// Why the reconcile failed, or which metrics did.
+    /// The error of the reconcile, or of the metrics that failed.
     pub error: Option<String>,
 }
 
@@ -254,12 +254,13 @@ impl From<DecisionSettings> for Settings {
     }
 }
 
-/// The settings to decide with beside a controller: its own, if its debug API serves them and flags
-/// don't set others.
+/// The settings for decisions outside a controller: the controller's, if its debug API serves them
+/// and flags don't set others.
 ///
 /// Flags that differ from the defaults replace the controller's settings, with two exceptions:
-/// schedules are exact if either says so, because that is a property of the cluster's metrics; and
-/// [`Settings::strict_scale_to_zero`] is the caller's, because the debug API doesn't have it.
+/// schedules are exact if either has them exact, because that is a property of the cluster's
+/// metrics; and [`Settings::strict_scale_to_zero`] is the caller's, because the debug API doesn't
+/// have it.
 pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Settings {
     let Some(controller) = controller else { return flags };
     let (is_strict, is_exact) = (flags.strict_scale_to_zero, flags.exact_schedules);
@@ -270,8 +271,8 @@ pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Sett
     settings.with_strict_scale_to_zero(is_strict).with_exact_schedules(is_exact)
 }
 
-/// The settings with which an autoscaler's controller decides: the reference, which knows neither
-/// settings of single autoscalers nor [`Settings::strict_scale_to_zero`], or this one.
+/// The settings with which an autoscaler's controller decides. If that is the reference, settings
+/// of single autoscalers and [`Settings::strict_scale_to_zero`] have no effect.
 pub fn settings_of_controller(
     settings: Settings,
     hpa: &HorizontalPodAutoscaler,

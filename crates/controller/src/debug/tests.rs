@@ -67,7 +67,7 @@ fn view_settings() -> ViewSettings {
     }
 }
 
-/// A clock that notices if the forecasts of an autoscaler are locked while it is read.
+/// A clock that records whether the autoscaler's forecasts are locked while the clock is read.
 struct LockProbe {
     autoscaler: Arc<Autoscaler>,
     was_locked: AtomicBool,
@@ -155,7 +155,7 @@ fn failed(message: &str) -> Conclusion {
 }
 
 #[test]
-fn detail_has_the_past_of_an_autoscaler() {
+fn detail_has_runs_samples_and_history() {
     let key = HpaKey::new("shop", "web");
     let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
     controller.record(&key, 0, &conclusion(2, 2, 50));
@@ -286,7 +286,7 @@ fn nothing_is_recorded_without_a_recorder() {
 }
 
 #[test]
-fn settings_survive_the_document() {
+fn decision_settings_round_trip_through_json() {
     let settings = hpa_calc::Settings::default()
         .with_tolerance(0.05)
         .with_downscale_stabilization(SignedDuration::from_millis(90_500))
@@ -304,7 +304,7 @@ fn settings_of_the_controller_are_effective_unless_flags_set_others() {
     let flags = defaults.clone().with_tolerance(0.2);
     let strict = defaults.clone().with_strict_scale_to_zero(true);
     let exact = defaults.clone().with_exact_schedules(true);
-    for (flags, remembered, expected) in [
+    for (flags, served, expected) in [
         (&flags, None, flags.clone()),
         (&defaults, Some(&controller), controller.clone()),
         (&flags, Some(&controller), flags.clone()),
@@ -313,7 +313,7 @@ fn settings_of_the_controller_are_effective_unless_flags_set_others() {
         (&flags, Some(&exact), flags.clone().with_exact_schedules(true)),
         (&exact, Some(&exact), exact.clone()),
     ] {
-        let effective = effective_settings(flags.clone(), remembered.cloned());
-        assert_eq!(effective, expected, "{flags:?} {remembered:?}");
+        let effective = effective_settings(flags.clone(), served.cloned());
+        assert_eq!(effective, expected, "{flags:?} {served:?}");
     }
 }

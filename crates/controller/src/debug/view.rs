@@ -140,7 +140,7 @@ impl DebugView {
             samples = recent.collect();
             metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
         }
-        // A view takes milliseconds, for which a reconcile would wait.
+        // Cloned, because a reconcile waits for the lock, and the view takes milliseconds.
         let forecasts = autoscaler.forecasts.lock().clone();
         let forecasts = forecasts.map(|forecasts| forecasts.view(self.clock.now()));
         let forecasts = forecasts.unwrap_or_default();

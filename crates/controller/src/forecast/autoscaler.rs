@@ -23,10 +23,10 @@ use crate::settings::SyncPeriod;
 pub(crate) struct AutoscalerForecasts {
     target: CrossVersionObjectReference,
     specs: Vec<MetricSpec>,
-    /// For the first [`MAX_METRICS`] specs. `None` before the first load, and as long as
-    /// [`super::MAX_HISTORIES`] leaves no memory.
+    /// For the first [`MAX_METRICS`] specs. `None` before the first load, and while all
+    /// [`super::MAX_HISTORIES`] are in use.
     metrics: Vec<Option<MetricState>>,
-    /// When a metric was last checked for the first time.
+    /// The last time that the first check of a metric started.
     first_check: Option<Instant>,
     startups: Startups,
     /// The parameters of the last reconcile.
@@ -48,7 +48,7 @@ pub(crate) struct Check {
     pub(crate) metric: usize,
     spec: MetricSpec,
     pub(crate) settings: GateSettings,
-    /// The past that this process has seen, for sources without the metric.
+    /// The past that this process has observed, for a metric that no source has.
     pub(crate) own_past: Trace,
 }
 
@@ -105,13 +105,13 @@ impl AutoscalerForecasts {
             .zip(std::mem::take(&mut self.metrics))
             .collect();
         for metric in spec.metrics.iter().take(MAX_METRICS) {
-            let same = known.iter().position(|(other, _)| measure_the_same(other, metric));
+            let same = known.iter().position(|(other, _)| are_equal_except_target(other, metric));
             self.metrics.push(same.and_then(|index| known.swap_remove(index).1));
         }
         self.specs.clone_from(&spec.metrics);
     }
 
-    /// When a metric with its first load is checked.
+    /// The time of the first check of a metric that has its first load now.
     fn next_first_check(&self) -> Instant {
         let now = Instant::now();
         self.first_check.map_or(now, |last| now.max(last + FIRST_CHECK_PERIOD))
@@ -136,7 +136,7 @@ impl AutoscalerForecasts {
         self.startups.median().saturating_add(METRIC_DELAY).saturating_add(period)
     }
 
-    /// The target was scaled at this time.
+    /// Records that the target was scaled.
     pub(crate) fn scaled(&mut self, from: i32, to: i32, at: Timestamp) {
         if to > from {
             self.startups.scaled_up(to, at);
@@ -162,7 +162,7 @@ impl AutoscalerForecasts {
             |metric: &MetricState| !metric.is_being_checked && metric.next_check <= Instant::now();
         for (index, metric) in self.metrics.iter_mut().enumerate() {
             let Some(metric) = metric.as_mut().filter(|metric| is_due(metric)) else { continue };
-            // Its target is known with its first reading.
+            // The first reading has the target.
             let load = metric.read.map(|(_, load)| load).filter(|load| load.per_replica > 0.0);
             let Some(load) = load else { continue };
             let Some(spec) = self.specs.get(index).cloned() else { continue };
@@ -185,7 +185,7 @@ impl AutoscalerForecasts {
         None
     }
 
-    /// When the next check is due, except for checks in progress.
+    /// The time when the next check is due. Checks in progress don't count.
     pub(crate) fn next_check(&self) -> Option<Instant> {
         let metrics = self.metrics.iter().flatten();
         metrics.filter(|metric| !metric.is_being_checked).map(|metric| metric.next_check).min()
@@ -203,8 +203,9 @@ impl AutoscalerForecasts {
         let metrics = self.specs.iter().zip(&mut self.metrics);
         let mut metrics = metrics.filter_map(|(spec, metric)| Some((spec, metric.as_mut()?)));
         // The spec may have changed since.
-        let checked = metrics
-            .find(|(spec, metric)| metric.is_being_checked && measure_the_same(spec, &check.spec));
+        let checked = metrics.find(|(spec, metric)| {
+            metric.is_being_checked && are_equal_except_target(spec, &check.spec)
+        });
         let Some((_, metric)) = checked else { return };
         metric.is_being_checked = false;
         let delay = match result {
@@ -231,6 +232,7 @@ impl AutoscalerForecasts {
     }
 }
 
+/// The state of a metric that exceeds the limits.
 fn without_memory() -> MetricForecast {
     let text = format!(
         "only the first {MAX_METRICS} metrics of an autoscaler, and {} of the controller, are \
@@ -242,7 +244,7 @@ fn without_memory() -> MetricForecast {
 }
 
 /// Whether two metrics differ at most in their targets.
-fn measure_the_same(one: &MetricSpec, other: &MetricSpec) -> bool {
+fn are_equal_except_target(one: &MetricSpec, other: &MetricSpec) -> bool {
     let without_target = |spec: &MetricSpec| {
         let mut spec = spec.clone();
         let targets = [

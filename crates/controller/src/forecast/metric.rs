@@ -25,10 +25,10 @@ pub(crate) struct Parameters {
 #[derive(Clone, Debug)]
 pub(super) struct MetricState {
     pub(super) history: History,
-    /// The last load that was read, and when.
+    /// The last load that was read, and the time of the read.
     pub(super) read: Option<(Timestamp, Load)>,
     /// The last check that succeeded.
-    pub(super) checked: Option<Checked>,
+    pub(super) checked: Option<CheckResult>,
     /// The failure of the checks since then.
     failure: Option<Failure>,
     pub(super) next_check: Instant,
@@ -39,7 +39,7 @@ pub(super) struct MetricState {
 
 /// The result of a check.
 #[derive(Clone, Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckResult {
     pub(super) at: Timestamp,
     pub(super) reason: ForecastReason,
     text: Arc<str>,
@@ -52,7 +52,7 @@ pub(super) struct Checked {
 pub(crate) enum Past {
     /// Read from the source.
     Read(Trace),
-    /// Seen by this process. No source has the metric, for this reason.
+    /// Observed by this process, because no source has the metric for this reason.
     Seen(String),
 }
 
@@ -106,7 +106,7 @@ impl MetricState {
         Some(MetricForecast { reason, text, forecast })
     }
 
-    /// `measured` is the time of the load.
+    /// The inputs of a forecast. `measured` is the time of the load.
     pub(super) fn question<'a>(
         &self,
         load: f64,
@@ -118,11 +118,12 @@ impl MetricState {
         Question { now: measured, load, horizon: *horizon, zone, model }
     }
 
-    /// Whether forecasts are used, and why.
+    /// The reason why forecasts are used or not, and its text. `None` until the first check has
+    /// ended.
     pub(super) fn state(&self, now: Timestamp) -> Option<(ForecastReason, Arc<str>)> {
-        let is_current = |checked: &&Checked| now.duration_since(checked.at) <= MAX_CHECK_AGE;
+        let is_current = |checked: &&CheckResult| now.duration_since(checked.at) <= MAX_CHECK_AGE;
         match (&self.checked.as_ref().filter(is_current), &self.failure) {
-            (Some(Checked { reason, text, .. }), _) => Some((*reason, text.clone())),
+            (Some(CheckResult { reason, text, .. }), _) => Some((*reason, text.clone())),
             (None, Some(failure)) => Some((ForecastReason::SourceFailed, failure.text.clone())),
             // The check that is due has not ended in time.
             (None, None) => {
@@ -153,7 +154,7 @@ impl MetricState {
         let Verdict { reason, choice, comparison } = verdict;
         let reason = ForecastReason::from(reason);
         let note = if reason == ForecastReason::NotEnoughHistory { note } else { String::new() };
-        self.checked = Some(Checked {
+        self.checked = Some(CheckResult {
             at: now,
             reason,
             text: (text + &note).into(),
@@ -163,7 +164,7 @@ impl MetricState {
         self.failure = None;
     }
 
-    /// A check failed. Returns the minutes until it is repeated.
+    /// Stores a failed check. Returns the minutes until it is repeated.
     pub(super) fn set_failed(&mut self) -> u64 {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         // The error names the server and the query, which users of the cluster must not see.
@@ -172,7 +173,7 @@ impl MetricState {
         (FIRST_RETRY_MINUTES << count.min(8)).min(LONGEST_RETRY_MINUTES)
     }
 
-    /// The past that this process has seen, if the source has none.
+    /// The past that this process has observed.
     pub(super) fn own_past(&self) -> Trace {
         Trace::new(self.history.means())
     }

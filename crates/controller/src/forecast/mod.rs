@@ -3,20 +3,20 @@
 //! ```text
 //!  reconcile: load of each metric ──► history ──► forecast ──► readings of the decision
 //!                                        ▲            ▲
-//!  daily, in the background: past ──► check of two weeks: whether, with which model
+//!  daily, in the background: past ──► check of two weeks: are they used, with which model
 //!                         (PastLoads)
 //! ```
 //!
 //! A reconcile adds a sample and computes a forecast, in microseconds and without I/O. Reading the
 //! past and checking it are the work of `forecast_checks`, on the leader only.
 //!
-//! - `startup`: how long the pods of a scale-up take until they are ready
+//! - `startup`: the time until the pods of a scale-up are ready
 //! - `metric`: the history of a metric, and whether its forecasts are used
 //! - `autoscaler`: the metrics of an autoscaler
 //! - `view`: the forecasts in the debug API
 //!
-//! Memory: 8 KiB for each metric that has had a load, at most [`MAX_HISTORIES`] metrics, half of them
-//! in one namespace, and [`MAX_METRICS`] of an autoscaler.
+//! Memory: 8 KiB for each metric that has had a load, at most [`MAX_HISTORIES`] metrics, half of
+//! them in one namespace, and [`MAX_METRICS`] of an autoscaler.
 
 mod autoscaler;
 mod metric;
@@ -50,18 +50,18 @@ pub(crate) use self::{
 };
 use crate::key::HpaKey;
 
-/// The metrics of all autoscalers that can have a history: 35 MB.
+/// The maximum number of metrics with a history, of all autoscalers: 35 MB.
 pub const MAX_HISTORIES: usize = 4000;
-/// The metrics of one autoscaler that are forecast: the first ones of its spec.
+/// The maximum number of metrics of one autoscaler that are forecast: the first ones of its spec.
 pub const MAX_METRICS: usize = 8;
 /// The assumed age of a metric value when it is read.
 const METRIC_DELAY: SignedDuration = SignedDuration::from_mins(1);
-/// The minimum time between the first checks of an autoscaler's metrics, unless they have their first
-/// loads at the same time: a spec that changes all the time must not cause a check each time.
+/// The minimum time between the first checks of an autoscaler's metrics, unless they have their
+/// first loads at the same time: a spec that changes all the time must not cause a check each time.
 pub(crate) const FIRST_CHECK_PERIOD: Duration = Duration::from_mins(10);
 /// The time between two checks of a metric.
 pub(crate) const CHECK_PERIOD: Duration = Duration::from_hours(24);
-/// If checks fail, the last one holds for this long.
+/// If checks fail, the result of the last successful one is used for this long.
 pub(crate) const MAX_CHECK_AGE: SignedDuration = SignedDuration::from_hours(48);
 
 /// The time range to read.
@@ -76,7 +76,7 @@ pub struct PastRange {
 /// An error when reading the past of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PastError {
-    /// The source doesn't have this metric. What this process has seen is its past.
+    /// The source doesn't have this metric. Its past is the loads that this process observed.
     #[error("{0}")]
     Unknown(String),
     /// The source failed.
@@ -99,7 +99,7 @@ pub trait PastLoads: Send + Sync {
 /// The source of past loads, and the time zone of days.
 #[derive(Clone)]
 pub struct ForecastSource {
-    /// If `None`, the past is what this process has seen.
+    /// If `None`, the past is the loads that this process observed.
     pub past: Option<Arc<dyn PastLoads>>,
     /// The zone of days and weeks, unless the autoscaler has a schedule of bounds with another one.
     pub zone: TimeZone,
@@ -130,15 +130,15 @@ pub struct Forecasts {
     pub(crate) counts: CheckCounts,
 }
 
-/// The places of histories. One namespace gets at most half of them, so that a tenant can't exhaust
-/// them.
+/// The permits for histories. One namespace gets at most half of them, so that a tenant can't
+/// exhaust them.
 #[derive(Debug)]
 struct Histories {
     all: Arc<Semaphore>,
     namespaces: KeyedSemaphores,
 }
 
-/// A place. It is free again when this is dropped.
+/// A permit for one history. It is returned when this is dropped.
 #[derive(Debug)]
 struct HistoryPermit {
     _all: OwnedSemaphorePermit,

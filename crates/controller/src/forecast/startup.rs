@@ -17,8 +17,8 @@ const MEASURED: usize = 9;
 pub(super) struct Startups {
     last: VecDeque<SignedDuration>,
     running: Option<ScaleUp>,
-    /// The median of the newest pods, for the time before the first scale-up.
-    of_pods: Option<SignedDuration>,
+    /// The median of the newest pods. Used before the first scale-up is measured.
+    pod_median: Option<SignedDuration>,
 }
 
 /// A scale-up whose pods are not ready yet.
@@ -31,7 +31,7 @@ struct ScaleUp {
 /// The ready pods of a target.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadyPods {
-    /// When each became ready, in order.
+    /// The times when they became ready, ascending.
     since: Vec<Timestamp>,
     /// The time from start to readiness of the newest pods.
     startups: Vec<SignedDuration>,
@@ -54,7 +54,7 @@ impl ReadyPods {
 }
 
 impl Startups {
-    /// The target was scaled up. If the pods of the last scale-up are not ready yet, both count as
+    /// Records a scale-up. If the pods of the last scale-up are not ready yet, both count as
     /// one scale-up.
     pub(super) fn scaled_up(&mut self, to: i32, at: Timestamp) {
         let to = usize::try_from(to).unwrap_or(0);
@@ -62,13 +62,13 @@ impl Startups {
         self.running = Some(ScaleUp { at, to });
     }
 
-    /// The target was scaled down.
+    /// Records a scale-down, which ends the measurement.
     pub(super) fn scaled_down(&mut self) {
         self.running = None;
     }
 
     pub(super) fn observe(&mut self, pods: &ReadyPods, now: Timestamp) {
-        self.of_pods = median(pods.startups.iter().copied()).or(self.of_pods);
+        self.pod_median = median(pods.startups.iter().copied()).or(self.pod_median);
         let Some(ScaleUp { at, to }) = self.running else { return };
         let all_ready = to.checked_sub(1).and_then(|last| pods.since.get(last));
         if let Some(ready) = all_ready {
@@ -85,7 +85,7 @@ impl Startups {
 
     /// The median of the last scale-ups; else of the newest pods; else a default.
     pub(super) fn median(&self) -> SignedDuration {
-        median(self.last.iter().copied()).or(self.of_pods).unwrap_or(DEFAULT)
+        median(self.last.iter().copied()).or(self.pod_median).unwrap_or(DEFAULT)
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_up_that_ends_otherwise_is_not_measured() {
+    fn interrupted_or_too_long_scale_up_is_not_measured() {
         let mut startups = Startups::default();
         startups.scaled_up(3, at(0));
         startups.scaled_down();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_the_measure_before_the_first_scale_up() {
+    fn median_is_that_of_the_pods_before_the_first_scale_up() {
         let pod = |name: &str, start: &str, ready: &str| -> Pod {
             serde_json::from_value(serde_json::json!({
                 "metadata": { "name": name },

@@ -76,7 +76,7 @@ fn observe(
     readings
 }
 
-/// Checks on this past, as `forecast_checks` does.
+/// Checks the forecasts on a past, as `forecast_checks` does.
 fn check(
     forecasts: &mut AutoscalerForecasts,
     shared: &Forecasts,
@@ -130,7 +130,7 @@ async fn last_check_holds_for_a_bounded_time_if_the_source_fails() {
     observe(&mut forecasts, &shared, &hpa, Some(2000), at(0));
     check(&mut forecasts, &shared, &hpa, Ok(past(28)), at(0));
     assert!(forecasts.due_check(&shared, &hpa, &settings(&hpa)).is_none());
-    // The first one is repeated within the day, at a time that differs by autoscaler.
+    // The first check is repeated within the day, at a time that differs by autoscaler.
     tokio::time::advance(Duration::from_hours(12)).await;
     check(&mut forecasts, &shared, &hpa, failure(), at(12));
     let reason_at = |forecasts: &mut AutoscalerForecasts, hours| {
@@ -152,7 +152,7 @@ async fn last_check_holds_for_a_bounded_time_if_the_source_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_metric_or_target_has_another_past() {
+async fn history_is_dropped_with_another_metric_or_target() {
     let shared = Forecasts::default();
     let mut forecasts = AutoscalerForecasts::default();
     let mut reason_of = |hpa: &HorizontalPodAutoscaler| {
@@ -233,7 +233,7 @@ async fn changed_metric_gets_the_memory_of_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn view_says_how_good_yesterday_was() {
+async fn view_has_the_accuracy_of_the_past_day() {
     let (shared, hpa) = (Forecasts::default(), hpa(&[requests("100")]));
     let mut forecasts = AutoscalerForecasts::default();
     assert_eq!(forecasts.view(now()), []);

@@ -19,9 +19,9 @@ const DAY_STEPS: i32 = 144;
 const BAND: (f64, f64) = (0.1, 0.9);
 /// The past that is shown in detail.
 const RECENT: SignedDuration = SignedDuration::from_hours(1);
-/// The most points in detail; they are at least a minute apart.
+/// The maximum number of points in detail. They are at least a minute apart.
 const MAX_RECENT: i64 = 120;
-/// A reading counts as the present load for so many sync periods.
+/// The number of sync periods for which a reading counts as the present load.
 const MAX_READ_PERIODS: i32 = 3;
 
 /// The forecasts of one metric.
@@ -36,15 +36,15 @@ pub struct ForecastView {
     pub reason: Option<String>,
     /// The reason in words.
     pub text: Option<String>,
-    /// When it was last checked whether forecasts help.
+    /// The time of the last check whether forecasts help.
     pub checked_at: Option<Timestamp>,
-    /// The past days that are learned from: `daily`, `workweek` or `weekly`.
+    /// The past days that forecasts are based on: `daily`, `workweek` or `weekly`.
     pub season: Option<String>,
-    /// Whether the level is the newest reading alone or smoothed.
+    /// Whether the level is smoothed. If not, it is the newest reading alone.
     pub is_smoothed: bool,
-    /// How far ahead the load is forecast.
+    /// The time from a reading to the time that it is forecast for.
     pub horizon_seconds: i64,
-    /// The quantile that is scaled for.
+    /// The quantile of the forecast load that decisions use.
     pub quantile: f64,
     /// The load of one pod at its target.
     pub load_per_replica: Option<f64>,
@@ -70,7 +70,7 @@ pub struct ForecastView {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadReading {
-    /// When the controller read it. The metrics API measured it up to a minute before.
+    /// The time when the controller read it. The metrics API measured it up to a minute before.
     pub at: Timestamp,
     /// The load of all pods.
     pub load: f64,
@@ -88,17 +88,17 @@ pub struct Yesterday {
     pub error: f64,
 }
 
-/// The load at a time, and what was forecast for it one horizon before.
+/// The load at a time, and the forecast for that time one horizon before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForecastPoint {
     /// The time.
     pub at: Timestamp,
-    /// The load that came; absent in the future and where it is not known.
+    /// The actual load. Absent in the future, and if it is unknown.
     pub load: Option<f64>,
     /// The load that is not exceeded with the configured quantile.
     pub forecast: f64,
-    /// The past days that it was learned from.
+    /// The number of past days that the forecast is based on.
     pub days: usize,
     /// The load that is exceeded in nine of ten cases.
     pub low: f64,
@@ -231,7 +231,7 @@ fn recent(state: &MetricState, parameters: &Parameters, now: Timestamp) -> Vec<F
 }
 
 /// The forecast that was made at a time, and its median. `newest` is the measurement time of a load
-/// that is read now. If none was, there are no forecasts of loads that are not known yet.
+/// that is read now. `None` for a future load, unless a load was read recently.
 fn point(
     state: &MetricState,
     parameters: &Parameters,

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::k8s::differential::optional;
 
-/// A header, and the snapshot of one autoscaler.
+/// Valid headers of a shard.
 pub(crate) const HEADERS: [&str; 1] = [r#"{"version":1,"of":4,"written":"2026-01-01T00:00:00Z"}"#];
+/// Valid snapshots.
 pub(crate) const SNAPSHOTS: [&str; 1] = [r#"{"hpa":"shop/web","desired":3,"scaled":1767225600,
     "recommendations":[[5,1767225600000],[4,1767225601000]],"ups":[[2,1767225600000]],
     "downs":[[1,1767225599000]],"failing":[[18446744073709551615,1767225599000,null,1]],"zero":5}"#];
@@ -47,7 +48,7 @@ fn decode(header: &str, snapshot: &str) -> Option<shard::Shard> {
     shard::decode(&ConfigMap { data: Some(BTreeMap::from(data)), ..ConfigMap::default() })
 }
 
-/// The version, the number of shards, and when it was written.
+/// The version, the number of shards, and the time of the write.
 fn plain_header(body: &[u8]) -> Plain<(u32, usize, Timestamp)> {
     let fields = Document::parse(body)?.struct_fields(["version", "of", "written"])?;
     let [Some(version), Some(shards), Some(written)] = fields else {

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Whether the stored histories are complete, and how many were invalid. The history store updates
-/// it; the elector writes it to the lease, and the metrics export it.
+/// The completeness of the stored histories, and the number of invalid ones. The history store
+/// updates it; the elector writes it to the lease, and the metrics export it.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryHealth {
     unsaved: Mutex<Option<(Timestamp, Instant)>>,

@@ -67,17 +67,17 @@ pub(crate) struct HistoryStore {
     autoscalers: Arc<Autoscalers>,
     clock: Arc<dyn Clock>,
     schedule: Mutex<WriteSchedule>,
-    /// Wakes `run` for a shard that had nothing to write before.
+    /// Wakes `run` when a shard has its first change since its last write.
     changed: Notify,
     health: Arc<HistoryHealth>,
 }
 
-/// What the lease says about the stored histories.
+/// The state of the stored histories, according to the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredUntil {
     /// The time until which the last recommendations held.
     pub(crate) time: Timestamp,
-    /// Whether the last leader stored everything that happened until it ended.
+    /// Whether the last leader stored all changes until its end.
     pub(crate) is_complete: bool,
 }
 
@@ -204,8 +204,8 @@ impl HistoryStore {
         }
     }
 
-    /// Restores the histories and starts the write schedule. Returns the number of autoscalers
-    /// restored.
+    /// Restores the histories and starts the write schedule. Returns the number of restored
+    /// autoscalers.
     fn restore_shards(&self, shards: Vec<StoredShard>, until: Option<StoredUntil>) -> usize {
         let now = Instant::now();
         let wall = self.clock.now();
@@ -239,6 +239,7 @@ impl HistoryStore {
         restored
     }
 
+    /// Restores the history of an autoscaler. Returns whether one is stored.
     fn restore_one(
         &self,
         key: &HpaKey,
@@ -346,7 +347,7 @@ impl HistoryStore {
             if !is_conflict || is_retry {
                 return Err(HistoryStoreError::Write { name, source });
             }
-            // Another client wrote or deleted it. The leader's content replaces that.
+            // Another client wrote or deleted the ConfigMap. The leader replaces its content.
             is_retry = true;
             version = self.read(shard).await?.and_then(|object| object.resource_version());
         }

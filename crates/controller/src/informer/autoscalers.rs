@@ -1,4 +1,4 @@
-//! The informers of autoscalers, which queue what is new or changed.
+//! The informers of autoscalers. They queue new and changed autoscalers.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -147,8 +147,8 @@ impl Informers {
         Some(change)
     }
 
-    /// Queues an autoscaler if the change requires a reconcile. In shadow mode, a change of the
-    /// status does instead of a change of the spec: only the status shows the peer's decision.
+    /// Queues an autoscaler if the change requires a reconcile. In shadow mode, a status change
+    /// requires one, and a spec change does not: only the status shows the peer's decision.
     fn on_change(&self, key: &HpaKey, change: Change) {
         let needs_reconcile = match change {
             Change::Created => true,
@@ -169,7 +169,7 @@ impl Informers {
         self.queue.remove(key);
     }
 
-    /// Whether an autoscaler is in shadow mode, so that nothing is written for it.
+    /// Whether an autoscaler is in shadow mode: nothing is written for it.
     pub(super) fn is_shadowed(&self, key: &HpaKey) -> bool {
         let has_annotation = || {
             let autoscaler = self.caches.autoscalers.get(key);
@@ -192,8 +192,8 @@ impl Informers {
         let count = keys.len();
         for (index, key) in keys.into_iter().enumerate() {
             let autoscaler = self.caches.autoscalers.get(&key);
-            let own = autoscaler.and_then(|it| it.settings(&self.settings).sync_period);
-            let limit = own.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
+            let sync_period = autoscaler.and_then(|it| it.settings(&self.settings).sync_period);
+            let limit = sync_period.map_or(Duration::MAX, jiff::SignedDuration::unsigned_abs);
             self.queue.add_after(key, initial_delay.delay(index, count).min(limit));
         }
     }

@@ -45,8 +45,8 @@ pub struct Informers {
     /// The number of objects that were skipped because they could not be decoded.
     pub undecodable: Arc<AtomicU64>,
     pub intervals: WatchIntervals,
-    /// Whether the whole controller runs dry, so that autoscalers are compared with a peer's
-    /// decisions instead of scaled.
+    /// Whether the whole controller is in dry run: it compares its decisions with a peer's, and
+    /// writes nothing.
     pub dry_run: bool,
     /// Derives the effective settings of autoscalers.
     pub settings: Arc<SettingSource>,
@@ -117,8 +117,7 @@ pub struct WatchIntervals {
     /// The delay from an undecodable object to the relist that it causes, and the longest backoff
     /// of a watch that failed.
     pub relist: Duration,
-    /// The longest time without a confirmation by the API server after which a cached scale is
-    /// still used.
+    /// The longest time since the API server confirmed the cache for which a cached scale is used.
     pub max_age: Duration,
 }
 

@@ -1,20 +1,20 @@
-//! When an informer relists.
+//! The timer for an informer's relists.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When to relist because of undecodable objects or missed events.
+/// The timer for relists because of undecodable objects or missed events.
 ///
-/// An object that was damaged in transit is intact in the next list. One that is stored like that
-/// stays undecodable, so the interval doubles with every relist for such an object. It is reset
-/// only after a time without them: a tenant who creates and deletes such objects must not cause a
-/// list of the whole cluster each time.
+/// An object that was damaged in transit is intact in the next list. An object that is stored
+/// undecodable stays so, and the interval doubles with every relist for it. The interval is reset
+/// only after a time without undecodable objects: a tenant who creates and deletes such objects
+/// must not cause a list of the whole cluster each time.
 pub(super) struct RelistTimer {
     pub(super) initial_interval: Duration,
     /// The interval before the next relist for an undecodable object.
     interval: Duration,
-    /// When the next relist is due, and the interval before it.
+    /// The due time of the next relist, and the interval before it.
     scheduled: Option<(Instant, Duration)>,
     last_undecodable: Option<Instant>,
 }
@@ -59,7 +59,7 @@ impl RelistTimer {
         self.scheduled = None;
     }
 
-    /// The interval starts at the end of a list, wherever in the list the object was.
+    /// Restarts the interval, which counts from the end of a list.
     pub(super) fn list_finished(&mut self) {
         if let Some((at, interval)) = &mut self.scheduled {
             *at = Instant::now() + *interval;
@@ -73,7 +73,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
-    /// Schedules a relist for an undecodable object, and returns after how long it is due.
+    /// Schedules a relist for an undecodable object. Returns the time until it is due.
     fn interval(timer: &mut RelistTimer) -> Duration {
         timer.schedule_for_undecodable();
         timer.due_at().expect("a relist").duration_since(Instant::now())

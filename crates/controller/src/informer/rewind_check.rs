@@ -32,7 +32,7 @@ pub(super) struct RewindCheck {
 struct State {
     /// The last request was a watch that has not ended by its timeout.
     is_interrupted: bool,
-    /// The last check or list.
+    /// The time of the last check or list.
     checked: Instant,
     /// The version to check, if a check is due.
     version: Option<String>,
@@ -44,7 +44,7 @@ impl RewindCheck {
         Self { state: Mutex::new(state), due: Notify::new() }
     }
 
-    /// A list replaces the cache, so that there is nothing to check.
+    /// Cancels a due check: a list replaces the cache.
     pub(super) fn list_requested(&self) {
         let checked = Instant::now();
         *self.state.lock() = State { is_interrupted: false, checked, version: None };
@@ -63,7 +63,7 @@ impl RewindCheck {
         self.state.lock().is_interrupted = false;
     }
 
-    /// Checks whenever it is due, and doesn't return. `path` is that of the watch. A check that
+    /// Runs each check that is due, and doesn't return. `path` is that of the watch. A check that
     /// fails is repeated, at least every `max_retry_delay`.
     pub(super) async fn run(
         self: Arc<Self>,
@@ -122,7 +122,7 @@ struct PageMetadata {
     resource_version: String,
 }
 
-/// The resource version of a list now. A list of a single object is the cheapest request for it.
+/// The current resource version of a list. A list of one object is the cheapest request for it.
 async fn current_version(client: &Client, path: &str) -> kube::Result<String> {
     let request = Request::new(path).list(&ListParams::default().limit(1));
     let page: Page = client.request(request.map_err(kube::Error::BuildRequest)?).await?;

@@ -1,4 +1,4 @@
-//! The events of a watch that never ends: failures are logged, backed off and retried.
+//! The events of a watch that never ends: failures are logged, and retried with a backoff.
 
 #[cfg(test)]
 mod tests;
@@ -76,7 +76,7 @@ impl Backoff for CappedBackoff {
 struct FailureLog {
     watch: String,
     scope: String,
-    /// The last log line about a failure, if the watch hasn't recovered since.
+    /// The time of the last log line about a failure, if the watch hasn't recovered since.
     last_logged: Option<Instant>,
 }
 
@@ -198,7 +198,7 @@ pub(super) struct Interrupted {
 }
 
 impl<T: Watchable> WatchStream<T> {
-    /// The watch confirms `age`, which is one of `ages`.
+    /// Creates the stream. Its watch confirms `age`, which is one of `ages`.
     pub(super) fn new(
         name: impl Into<String>,
         client: &Client,

@@ -1,15 +1,15 @@
-//! Tells undecodable objects that are stored like that from those damaged in transit.
+//! Distinguishes objects that are stored undecodable from objects that were damaged in transit.
 
 use std::collections::HashMap;
 
 use crate::k8s::PartialObject;
 
-/// An object that so many lists delivered undecodable is stored like that: another relist would
-/// not help. With the growing interval between the lists, damage in transit has lasted for most of
-/// a minute then.
+/// An object that is undecodable in this many lists counts as stored undecodable: another relist
+/// would not help. Because the interval between the lists grows, damage in transit would have to
+/// last for most of a minute.
 const CONFIRMING_LISTS: u32 = 4;
 
-/// An object, as far as its metadata says. Texts are empty if they are missing.
+/// The identity of an object, from its metadata. Missing fields are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectId {
     pub(super) namespace: String,
@@ -55,10 +55,10 @@ impl UndecodableObjects {
 
     /// Replaces the known objects with those of the list. Returns whether a relist may help.
     pub(super) fn finish_list(&mut self) -> bool {
-        let mut before = std::mem::take(&mut self.known);
+        let mut previous = std::mem::take(&mut self.known);
         let mut needs_relist = false;
         for ObjectId { uid, resource_version, .. } in self.list.drain(..) {
-            let seen = before.remove(&uid);
+            let seen = previous.remove(&uid);
             let seen = seen.filter(|seen| seen.resource_version == resource_version);
             let lists = seen.map_or(0, |seen| seen.lists) + 1;
             // Without a UID, it may be another object each time.

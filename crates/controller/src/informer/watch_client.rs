@@ -61,18 +61,18 @@ impl WatchRequest {
         }
     }
 
-    /// The timeout of a watch that is requested now. It is the shorter the older the cache is: a
-    /// cache that took long to list must be confirmed in time, too.
+    /// The timeout of a watch that is requested now. The age of the cache shortens it: a cache that
+    /// took long to list must also be confirmed in time.
     fn next_timeout(&self) -> Duration {
         let rest = self.timeout.saturating_sub(self.age.age().unwrap_or_default());
         // The request has whole seconds, and zero means none.
         Duration::from_secs(rest.as_millis().div_ceil(1000).max(1).try_into().unwrap_or(u64::MAX))
     }
 
-    /// The API server ended the watch that was requested at this time, with this timeout.
+    /// Handles the end of a watch that was requested at this time, with this timeout.
     fn end(&self, requested: Instant, timeout: Duration) {
         self.confirm(Instant::now());
-        // The response may be early by the time it travels.
+        // Tolerates an end that is up to 2 s early.
         if requested.elapsed() + Duration::from_secs(2) > timeout {
             self.rewind_check.watch_timed_out();
         }
@@ -127,16 +127,15 @@ fn set_timeout(request: &mut Request<Body>, timeout: Duration) {
 }
 
 pin_project! {
-    /// A response body. That of a watch confirms the cache with everything that the API server
-    /// sends, and with its end.
+    /// A response body. If it is that of a watch, each frame and its end confirm the cache.
     struct WatchBody {
         #[pin]
         body: Body,
         watch: Option<Arc<WatchRequest>>,
         requested: Instant,
         timeout: Duration,
-        // When the last frame arrived. It confirms the cache when the next one is requested: by
-        // then, the informer has applied its event, or reported its failure.
+        // The time when the last frame arrived. It confirms the cache when the next one is
+        // requested: by then, the informer has applied its event, or reported its failure.
         received: Option<Instant>,
     }
 }

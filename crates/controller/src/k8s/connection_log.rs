@@ -34,7 +34,7 @@ pub(super) struct ConnectionLog {
 struct State {
     /// The number of requests that got a response.
     responses: u64,
-    /// When an outage was last logged.
+    /// The time of the last log line about an outage.
     logged: Option<Instant>,
     /// An outage was logged, and its end was not.
     is_lost: bool,
@@ -71,13 +71,13 @@ impl ConnectionLog {
 }
 
 impl State {
-    /// Returns whether to log that the outage is over.
+    /// Records a response. Returns whether to log that the outage is over.
     fn respond(&mut self) -> bool {
         self.responses += 1;
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Returns whether to log the outage.
+    /// Records an outage. Returns whether to log it.
     fn lose(&mut self, now: Instant) -> bool {
         if self.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
             return false;

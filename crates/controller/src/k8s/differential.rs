@@ -92,7 +92,7 @@ fn known_annotations(annotations: Document<'_>) -> Plain<BTreeMap<String, String
     Ok(known)
 }
 
-/// The last one if several are equally new.
+/// The newest status write. If several are equally new, the last one counts.
 fn newest_status_write(list: Option<Document<'_>>) -> Plain<Option<(String, Timestamp)>> {
     let mut newest: Option<(String, Timestamp)> = None;
     for entry in non_null(list).map_or(Ok(Vec::new()), Document::elements)? {
@@ -220,7 +220,7 @@ fn check_object<K: CachedKind + Clone + PartialEq + Debug>(body: &[u8], plain: P
     decoded.is_ok()
 }
 
-/// An object decodes alike in a list and in an event of a watch.
+/// Checks that an object decodes equally in a list and in a watch event.
 fn check_envelopes<K: CachedKind + Clone>(text: &str, is_ok: bool) {
     let list = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":[{text}]}}"#);
     let list = serde_json::from_str::<ObjectList<PartialObject<K>>>(&list);

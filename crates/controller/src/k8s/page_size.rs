@@ -22,7 +22,8 @@ use super::watch_throttle::is_watch;
 /// The maximum number of objects per page. Callers request it, and this layer reduces it.
 pub(crate) const MAX_PAGE_SIZE: u32 = 250;
 
-/// Objects of the first page. The largest objects that etcd stores by default have 1.5 MiB.
+/// The number of objects in the first page. The largest objects that etcd stores by default have
+/// 1.5 MiB.
 const FIRST_PAGE_SIZE: u32 = 16;
 
 /// The size to aim at. A page is in memory as a whole before its objects are reduced to what the
@@ -47,7 +48,8 @@ impl<S> Layer<S> for PageSizeLayer {
     }
 }
 
-/// By path, the objects of the next page. There are a few paths: one per kind and namespace.
+/// The number of objects in the next page, by path. There are a few paths: one per kind and
+/// namespace.
 type Sizes = Arc<Mutex<HashMap<String, u32>>>;
 
 /// The service of [`PageSizeLayer`].

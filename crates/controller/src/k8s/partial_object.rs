@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 
 use super::status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write};
 
-/// Why an object can't be decoded.
+/// The reason why an object can't be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("it has no name or no namespace")]

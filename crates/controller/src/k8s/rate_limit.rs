@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends requests one after the other, and returns when each was sent.
+    /// Sends requests one after the other. Returns the time of each.
     async fn send(rate: RateLimit, pauses: &[Duration]) -> Vec<Duration> {
         let inner = service_fn(|()| async { Ok::<_, Infallible>(()) });
         let mut service = RateLimitLayer(rate).layer(inner);

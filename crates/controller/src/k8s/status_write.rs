@@ -82,7 +82,7 @@ pub(super) struct ManagedFieldsEntry {
 
 impl ManagedFieldsEntry {
     /// The status write that the entry records, if it records one. Writes of the scale and the spec
-    /// are not status writes: users and deployment tools write them too.
+    /// are not status writes: users and deployment tools also write them.
     fn status_write(&self) -> Option<StatusWrite> {
         let manager =
             self.manager.clone().filter(|_| self.subresource.as_deref() == Some("status"))?;

@@ -1,4 +1,4 @@
-//! The timeout of a request, which covers its response body too.
+//! The timeout of a request, which covers the response with its body.
 
 use std::{
     future::Future,
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::from_secs(10));
     }
 
-    /// kube's watcher has a timeout too, but it starts with the response header.
+    /// kube's watcher also has a timeout, but that starts with the response header.
     #[tokio::test(start_paused = true)]
     async fn watch_without_response_times_out() {
         let client = client_of_slow_server(Duration::from_secs(60));

@@ -183,7 +183,7 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
 }
 
 /// The longest time since an autoscaler's last reconcile, or since the workers started if that is
-/// later. A sync period of the autoscaler's own that is longer than the controller's doesn't count.
+/// later. The excess of an autoscaler's own sync period over the controller's doesn't count.
 fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> MetricFamily {
     let now = Instant::now();
     let age = |(_, autoscaler): &CachedAutoscaler| {

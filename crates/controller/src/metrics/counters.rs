@@ -22,7 +22,8 @@ const REQUEST_SECONDS: [f64; 12] =
 /// The buckets of KEP-6003.
 const DELAY_RATIO: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0];
 
-/// From below a metrics server's usual resolution to a stalled pipeline.
+/// The buckets of sample ages: from below a metrics server's usual resolution to a stalled
+/// pipeline.
 const AGE_SECONDS: [f64; 12] =
     [5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
 
@@ -63,13 +64,13 @@ impl Default for Counters {
         for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {
             shadow_decisions.with_label_values(&[verdict.as_str()]);
         }
-        let own = |name: &str| format!("{REFERENCE}_{name}");
+        let reference_name = |name: &str| format!("{REFERENCE}_{name}");
         // 1 ms to 16.384 s, and 10 ns to 10 s.
         let seconds = exponential_buckets(0.001, 2.0, 15).unwrap_or_default();
         let queue_seconds = exponential_buckets(10e-9, 10.0, 10).unwrap_or_default();
         Self {
             reconciliations: counter(
-                &own("reconciliations_total"),
+                &reference_name("reconciliations_total"),
                 "Number of reconciliations of HPA controller. The label 'action' should be either \
                  'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either \
                  'spec', 'internal', or 'none'. Note that if both spec and internal errors happen \
@@ -77,7 +78,7 @@ impl Default for Counters {
                 &["action", "error"],
             ),
             reconciliation_seconds: histogram(
-                &own("reconciliation_duration_seconds"),
+                &reference_name("reconciliation_duration_seconds"),
                 "The time(seconds) that the HPA controller takes to reconcile once. The label \
                  'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label \
                  'error' should be either 'spec', 'internal', or 'none'. Note that if both spec \
@@ -87,7 +88,7 @@ impl Default for Counters {
                 &seconds,
             ),
             computations: counter(
-                &own("metric_computation_total"),
+                &reference_name("metric_computation_total"),
                 "Number of metric computations. The label 'action' should be either 'scale_down', \
                  'scale_up', or 'none'. Also, the label 'error' should be either 'spec', \
                  'internal', or 'none'. The label 'metric_type' corresponds to \
@@ -95,7 +96,7 @@ impl Default for Counters {
                 &["action", "error", "metric_type"],
             ),
             computation_seconds: histogram(
-                &own("metric_computation_duration_seconds"),
+                &reference_name("metric_computation_duration_seconds"),
                 "The time(seconds) that the HPA controller takes to calculate one metric. The \
                  label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label \
                  'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' \
@@ -104,7 +105,7 @@ impl Default for Counters {
                 &seconds,
             ),
             delay_ratio: histogram(
-                &own("reconciliation_delay_ratio"),
+                &reference_name("reconciliation_delay_ratio"),
                 "The time between two periodic reconciliations of an autoscaler, as a multiple of \
                  its period: 1 is on time.",
                 &["period_source"],

@@ -65,8 +65,8 @@ impl Telemetry {
         self.sources.lock().autoscalers.get(key)
     }
 
-    /// A metric was computed. Its direction relates to the replicas of the last status, as in the
-    /// reference.
+    /// Counts the computation of a metric. Its direction relates to the replicas of the last
+    /// status, as in the reference.
     fn metric_computed(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -92,7 +92,7 @@ impl Telemetry {
         self.counters.computation_seconds.with_label_values(&labels).observe(seconds);
     }
 
-    /// A worker took an autoscaler from the queue.
+    /// Records that a worker took an autoscaler from the queue.
     pub(crate) fn dequeued(&self, key: &HpaKey, lateness: Duration, period: SyncPeriod) {
         self.counters.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
         let Some(due) =
@@ -112,7 +112,7 @@ impl Telemetry {
         }
     }
 
-    /// The next periodic reconcile of an autoscaler is scheduled.
+    /// Records the due time of an autoscaler's next periodic reconcile.
     pub(crate) fn scheduled(&self, key: &HpaKey, due: Instant, period: SyncPeriod) {
         if let Some(autoscaler) = self.autoscaler(key) {
             let mut last = autoscaler.last_reconcile.lock();
@@ -121,7 +121,7 @@ impl Telemetry {
         }
     }
 
-    /// A worker finished an autoscaler.
+    /// Records that a worker finished an autoscaler.
     pub(crate) fn processed(&self, duration: Duration) {
         self.counters.work_seconds.with_label_values(&[QUEUE]).observe(duration.as_secs_f64());
     }
@@ -169,7 +169,7 @@ impl RequestObserver for Telemetry {
         status: Option<StatusCode>,
         duration: Duration,
     ) {
-        // Reads may be of an informer, which says nothing about the workers.
+        // Reads may come from an informer, which says nothing about the workers.
         if status.is_some() && *method != Method::GET {
             self.health.responded();
         }

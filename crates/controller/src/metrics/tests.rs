@@ -45,11 +45,11 @@ fn hpa(name: &str, metrics: &[&str]) -> HorizontalPodAutoscaler {
     hpa
 }
 
-/// Telemetry of a controller with these autoscalers in its cache.
 fn per_autoscaler() -> TelemetryOptions {
     TelemetryOptions { per_autoscaler: true, ..TelemetryOptions::default() }
 }
 
+/// Telemetry of a controller with these autoscalers in its cache.
 fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) {
     let (telemetry, sources) = (Telemetry::new(options), Sources::default());
     for name in names {

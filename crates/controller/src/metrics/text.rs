@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_gos_format() {
+    fn numbers_are_formatted_as_in_go() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),

@@ -4,8 +4,8 @@
 //! it is processed is queued again afterwards. If a queued key is added again, the earlier due time
 //! counts. Due keys are returned in the order of their due times, then in the order of adding.
 //!
-//! A queue of [`WorkQueue::not_started`] ignores keys until [`WorkQueue::start`]: no worker of a
-//! standby would take them.
+//! A queue of [`WorkQueue::not_started`] ignores keys until [`WorkQueue::start`]: a standby has no
+//! workers to take them.
 
 mod start_times;
 mod state;
@@ -35,8 +35,8 @@ struct Shared<K> {
     state: Mutex<State<K>>,
     /// Wakes one worker that waits for a change of the queue.
     idle: Notify,
-    /// Wakes the worker that sleeps until the first key is due. Only one does, so that a due key
-    /// doesn't wake all workers.
+    /// Wakes the worker that sleeps until the first key is due. Only one worker sleeps, so
+    /// that a due key doesn't wake all of them.
     sleeper: Notify,
 }
 
@@ -96,8 +96,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Removes a key from the queue. If it is in progress, that is not interrupted. Returns whether
-    /// the key was queued.
+    /// Removes a key from the queue. A key in progress is not interrupted. Returns whether the key
+    /// was queued.
     pub fn remove(&self, key: &K) -> bool {
         self.shared.state.lock().remove(key, Instant::now())
     }
@@ -197,8 +197,8 @@ impl<K: Clone + Eq + Hash> WorkItem<K> {
         &self.key
     }
 
-    /// How much later than its due time the key was started. A key that was added while it was in
-    /// progress is due when that progress ends.
+    /// The time from the key's due time to its start. A key that was added while it was in progress
+    /// is due when that progress ends.
     pub fn lateness(&self) -> Duration {
         self.lateness
     }

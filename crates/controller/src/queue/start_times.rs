@@ -1,4 +1,4 @@
-//! When autoscalers are reconciled: distributed over a period, and some of them together.
+//! The start times of reconciles, distributed over the slots of a period.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl InitialDelay {
         Self { period }
     }
 
-    /// The delay of the autoscaler with this index, of so many.
+    /// The delay of the autoscaler with this index among `count`.
     pub fn delay(self, index: usize, count: usize) -> Duration {
         let count = u32::try_from(count.max(FULL_PERIOD_COUNT)).unwrap_or(u32::MAX);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
@@ -42,7 +42,7 @@ pub(crate) fn next_slot(at: Instant, epoch: Instant, period: Duration) -> Instan
     let (slots, period) = (u128::from(SLOTS), period.as_nanos().max(1));
     let slot = (at.saturating_duration_since(epoch).as_nanos() * slots).div_ceil(period);
     // Slots are not rounded: otherwise a period would not be a whole number of slots, and each
-    // would last a slot longer.
+    // period would last a slot longer.
     u64::try_from(slot * period / slots).map_or(at, |nanos| epoch + Duration::from_nanos(nanos))
 }
 
@@ -53,7 +53,7 @@ mod tests {
     const DELAY: InitialDelay = InitialDelay { period: Duration::from_secs(15) };
 
     #[test]
-    fn own_periods_end_together() {
+    fn own_periods_end_at_slots() {
         let (epoch, period) = (Instant::now(), Duration::from_secs(15));
         let next = |millis| {
             let at = epoch + Duration::from_millis(millis);

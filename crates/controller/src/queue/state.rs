@@ -14,11 +14,11 @@ pub struct QueueStats {
     pub adds: u64,
     /// The number of adds since the start, including those of keys that were queued already.
     pub scheduled: u64,
-    /// For how long the keys in progress have been processed, in total.
+    /// The total time for which the keys in progress have been processed.
     pub unfinished: Duration,
-    /// For how long the oldest key in progress has been processed.
+    /// The time for which the oldest key in progress has been processed.
     pub longest_running: Duration,
-    /// When a worker last started or finished a key.
+    /// The time when a worker last started or finished a key.
     pub last_progress: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct State<K> {
 
 struct Progress {
     since: Instant,
-    /// The due time if the key was added since.
+    /// The due time, if the key was added while in progress.
     requeue_at: Option<Instant>,
 }
 
@@ -85,7 +85,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.is_started = started;
     }
 
-    /// Returns whether the first key of the queue changed, so that a worker must be woken.
+    /// Adds a key. Returns whether the first key of the queue changed: then a worker must be woken.
     pub(super) fn add(&mut self, key: K, due: Instant) -> bool {
         if self.is_shut_down || !self.is_started {
             return false;
@@ -106,8 +106,8 @@ impl<K: Clone + Eq + Hash> State<K> {
                 if queued.get().0 <= due {
                     return false;
                 }
-                let later = queued.insert(position);
-                self.order.remove(&later);
+                let previous = queued.insert(position);
+                self.order.remove(&previous);
                 self.order.insert(position, queued.key().clone());
             }
             Entry::Vacant(vacant) => {

@@ -79,7 +79,7 @@ async fn key_is_processed_by_one_worker_at_a_time() {
     sleep(seconds(3)).await;
     queue.add("b");
     drop(item);
-    // It is due when the progress ended, behind the key that was due already.
+    // `a` is due when its progress ends, behind `b`, which was due already.
     assert_eq!(*next(&queue).await.key(), "b");
     let again = next(&queue).await;
     assert_eq!((*again.key(), again.lateness()), ("a", Duration::ZERO));

@@ -27,7 +27,8 @@ pub(super) struct Attempt<'a> {
     pub(super) settings: &'a Settings,
     /// Start of the reconcile, in monotonic time.
     pub(super) started: Duration,
-    /// Free for other reconciles while this one waits for metrics or for slow requests.
+    /// The worker slot, which is free for other reconciles while this one waits for metrics or for
+    /// slow requests.
     pub(super) slot: &'a WorkerSlot,
     /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
     /// be stale, and lacks a write of this controller whose response was lost.

@@ -31,16 +31,16 @@ use crate::{
 };
 
 /// A decision on one set of inputs.
-struct Decided<'a> {
+struct TimedDecision<'a> {
     decision: Decision<'a>,
-    /// The time that the decision was made with. The timestamps in the history refer to it.
+    /// The time of the decision. The timestamps in the history refer to it.
     at: Instants,
     /// The duration of each metric's read, by metric index.
     read_durations: Vec<Duration>,
 }
 
 /// A decision whose scale write, if any, is done.
-struct Concluded {
+struct TimedConclusion {
     conclusion: Conclusion,
     at: Instants,
     read_durations: Vec<Duration>,
@@ -62,7 +62,7 @@ impl<'a> Attempt<'a> {
 
     /// Decides and writes the scale, and repeats both if an input of the decision has changed.
     /// `None` if the autoscaler itself changed.
-    async fn decide_and_scale(&mut self) -> Option<Concluded> {
+    async fn decide_and_scale(&mut self) -> Option<TimedConclusion> {
         if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {
             // The registered selector is the previous target's, and the new target may be
             // unreadable.
@@ -120,15 +120,15 @@ impl<'a> Attempt<'a> {
     /// A cached scale is not safe:
     /// - if the autoscaler may be at zero: a scale that is older than the status would look like a
     ///   zero that a user set;
-    /// - before the first decision, and after a scale write that failed: the cache may lack what a
-    ///   predecessor or that write did, unless it was listed later;
+    /// - before the first decision, and after a scale write that failed: the cache may lack a
+    ///   write of a predecessor or that write, unless it was listed later;
     /// - after a failed reconcile, also until a later list: the target may be gone;
     /// - if the autoscaler's own sync period is long: mismatches with the cache are counted in
     ///   reconciles, so they would be detected late, and a request a minute costs little.
     async fn target(&self) -> Result<Target, ScaleUnavailable> {
         let distrusted_at = self.autoscaler.scale_distrusted_at();
         if !may_be_at_zero(self.hpa, self.settings)
-            && self.settings.sync_period.is_none_or(|own| own.unsigned_abs() <= MAX_POD_AGE)
+            && self.settings.sync_period.is_none_or(|it| it.unsigned_abs() <= MAX_POD_AGE)
             && let Some(cached) = self.reconciler.cached_target(self.hpa, distrusted_at).await
         {
             return Ok(cached);
@@ -168,7 +168,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Finds the pods that the target owns.
+    /// Sets `owned_pods` to the pods that the target owns.
     async fn find_owned_pods(&mut self, target: &ScaleObject) {
         let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
         let Ok(selector) = Selector::parse(&target.scale.selector) else { return };
@@ -179,10 +179,10 @@ impl<'a> Attempt<'a> {
         self.owned_pods = Some(owned.await);
     }
 
-    async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> Decided<'a> {
+    async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> TimedDecision<'a> {
         let Self { reconciler, key, hpa, settings, .. } = *self;
         if target.as_ref().is_err_and(|unavailable| unavailable.is_gone) {
-            // Its pods must not make the selectors of other autoscalers ambiguous.
+            // The selector of a missing target must not make those of other autoscalers ambiguous.
             reconciler.selectors.set(key, None);
         }
         let scale = target.as_ref().map(|target| target.read.scale.clone());
@@ -223,13 +223,13 @@ impl<'a> Attempt<'a> {
             forecasts.observe(&reconciler.forecasts, &observation, &mut readings);
         }
         let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
-        Decided { decision, at, read_durations }
+        TimedDecision { decision, at, read_durations }
     }
 
     /// Reports a conclusion and stores its history and status.
-    async fn finish(&self, concluded: Concluded) -> Finished<'a> {
+    async fn finish(&self, concluded: TimedConclusion) -> Finished<'a> {
         let Self { reconciler, key, hpa, autoscaler, .. } = *self;
-        let Concluded { conclusion, at, read_durations } = concluded;
+        let TimedConclusion { conclusion, at, read_durations } = concluded;
         log_conclusion(&conclusion, hpa, autoscaler);
         if conclusion.error.is_some() {
             autoscaler.set_scale_trusted(false);
@@ -272,11 +272,11 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl Decided<'_> {
-    fn conclude(self, written: Result<(), ScaleNotWritten>, now: Timestamp) -> Concluded {
+impl TimedDecision<'_> {
+    fn conclude(self, written: Result<(), ScaleNotWritten>, now: Timestamp) -> TimedConclusion {
         let Self { decision, at, read_durations } = self;
         let written = written.map_err(ScaleWriteError::from);
-        Concluded { conclusion: decision.conclude(written, now), at, read_durations }
+        TimedConclusion { conclusion: decision.conclude(written, now), at, read_durations }
     }
 }
 

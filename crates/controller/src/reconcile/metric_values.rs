@@ -1,4 +1,4 @@
-//! Statuses that differ only in the values of metrics, and by how much.
+//! Compares statuses that differ only in the values of metrics.
 
 use hpa_calc::{
     Quantity,
@@ -8,8 +8,8 @@ use hpa_calc::{
 };
 
 /// Whether two statuses are equal but for values of metrics, each of which moved by at most this
-/// fraction of its target. A value that appears or disappears is another difference: the metric can
-/// be read again, or no longer.
+/// fraction of its target. A value that appears or disappears is another difference: the metric has
+/// recovered or failed.
 pub(super) fn differ_slightly(
     old: &HorizontalPodAutoscalerStatus,
     new: &HorizontalPodAutoscalerStatus,

@@ -53,19 +53,19 @@ impl Reconciler {
         self.reconcile_in(key, &slot).await;
     }
 
-    /// [`Reconciler::reconcile`] in a slot, which is free for others while the reconcile waits for
-    /// metrics or for slow requests.
+    /// Like [`Reconciler::reconcile`], in a slot, which is free for others while the reconcile
+    /// waits for metrics or for slow requests.
     pub async fn reconcile_in(&self, key: &HpaKey, slot: &WorkerSlot) {
         let reconcile = async {
             if self.reconcile_once(key, slot).await {
-                // If it changes a second time, the next sync handles it.
+                // If the spec changes again, the next sync handles that.
                 self.reconcile_once(key, slot).await;
             }
         };
         reconcile.instrument(key.span()).await;
     }
 
-    /// Returns `true` if the spec changed during the reconcile, so that nothing was decided. The
+    /// Returns `true` if the spec changed during the reconcile and nothing was decided. The
     /// cache has the new spec from this reconcile's own read: no watch event will requeue the key.
     async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };

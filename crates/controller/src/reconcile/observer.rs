@@ -16,7 +16,7 @@ pub struct Reconciled<'a> {
     /// The autoscaler's effective settings.
     pub settings: &'a Settings,
     pub conclusion: &'a Conclusion,
-    /// The time that the decision was made with.
+    /// The time of the decision.
     pub at: Timestamp,
     /// From the start of the reconcile until now.
     pub duration: Duration,
@@ -51,20 +51,20 @@ impl<'a> Finished<'a> {
 
 /// Receives every reconcile. The workers call it, so it must not block.
 pub trait Observer: Send + Sync {
-    /// A reconcile reached its conclusion; its status is written next.
+    /// Called when a reconcile has reached its conclusion, before its status is written.
     fn reconciled(&self, reconciled: &Reconciled<'_>);
 
-    /// The decision for an autoscaler in dry run was compared with the peer's.
+    /// Called when the decision for an autoscaler in dry run has been compared with the peer's.
     fn compared(&self, key: &HpaKey, verdict: Verdict) {
         let _ = (key, verdict);
     }
 
-    /// A reconcile of this autoscaler found that a peer wrote its status since the last one.
+    /// Called when a reconcile finds that a peer wrote the status since the last reconcile.
     fn peer_wrote(&self, key: &HpaKey) {
         let _ = key;
     }
 
-    /// A reconcile ended. Not called if the autoscaler changed or was deleted during the reconcile.
+    /// Called when a reconcile has ended, unless the autoscaler changed or was deleted during it.
     fn finished(&self, finished: &Finished<'_>) {
         let _ = finished;
     }

@@ -1,4 +1,4 @@
-//! Limits the log lines about peers: beside one, every reconcile of every autoscaler finds writes.
+//! Limits the log lines about peers: every reconcile of every autoscaler may find a peer's writes.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ pub struct PeerWarnings(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     last_line: Option<Duration>,
-    /// Since the last line.
+    /// The number of writes since the last line.
     writes: u64,
 }
 
 impl PeerWarnings {
-    /// Counts a write at `now` in monotonic time. Returns how many to log if a line is due.
+    /// Counts a write at `now` in monotonic time. Returns the number to log, if a line is due.
     pub(super) fn count(&self, now: Duration) -> Option<u64> {
         let mut state = self.0.lock();
         state.writes += 1;

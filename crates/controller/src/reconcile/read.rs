@@ -111,7 +111,7 @@ impl Reconciler {
     }
 
     /// Reads the metrics that the plan asks for, several at once. Metrics that are not read within
-    /// `limit` have failed. Returns the readings and how long each read took, both by metric index.
+    /// `limit` have failed. Returns the readings and the duration of each read, by metric index.
     pub(super) async fn read_metrics(
         &self,
         hpa: &HorizontalPodAutoscaler,

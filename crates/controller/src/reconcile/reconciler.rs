@@ -42,7 +42,7 @@ pub struct Reconciler {
     pub scale_informers: Option<ScaleInformers>,
     pub metrics: Arc<dyn MetricsClient>,
     pub events: EventRecorder,
-    /// The time that decisions are made with.
+    /// The clock for decisions.
     pub clock: Arc<dyn Clock>,
     pub observer: Arc<dyn Observer>,
     /// The comparisons of autoscalers in dry run.

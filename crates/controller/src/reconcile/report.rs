@@ -123,8 +123,8 @@ pub(super) fn log_conclusion(
     debug!(details = %explanation, "decided");
 }
 
-/// The metrics that failed and why, if that is the error. The error itself has the texts of the
-/// reference, which repeat what the log line says.
+/// The failed metrics with their reasons, if they are the error. The error itself has the texts of
+/// the reference, which repeat what the log line says.
 fn describe_failure(
     error: &ReconcileError,
     explanation: &Explanation,

@@ -43,7 +43,8 @@ pub(crate) fn keep_scaled_to_zero(
     }
 }
 
-/// Replaces the fields that this controller doesn't know by those of a newer version of the status.
+/// Replaces the fields that this controller doesn't know with those of a newer version of the
+/// status.
 pub(crate) fn with_unknown_fields_of(
     mut status: HorizontalPodAutoscalerStatus,
     latest: &HorizontalPodAutoscalerStatus,

@@ -54,8 +54,8 @@ impl WorkerSlot {
         output
     }
 
-    /// Sends requests, and stops occupying the slot if they are slow. Usually they aren't, so that
-    /// the number of workers limits the load on the API server.
+    /// Sends requests, and stops occupying the slot if they are slow. Usually they aren't, so the
+    /// number of workers limits the load on the API server.
     pub(super) async fn release_if_slow<F: Future>(&self, requests: F) -> F::Output {
         let mut requests = pin!(requests);
         match timeout(SLOW, requests.as_mut()).await {

@@ -17,7 +17,7 @@ pub const MAX_POD_AGE: Duration = Duration::from_mins(1);
 
 /// The outcome of a scale write.
 pub(super) enum ScaleWrite {
-    /// It was written, or failed for good.
+    /// The scale was written, or the write failed for good.
     Done(Result<(), ScaleNotWritten>),
     /// An input of the decision is out of date, for the given reason. Nothing was written.
     Outdated(&'static str),
@@ -106,9 +106,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads the scale of a custom resource if it is from the cache, and compares the two. If the
-    /// paths in the definition have changed, the cached scale is another one, and its resource
-    /// version doesn't show it.
+    /// Compares the cached scale of a custom resource with the one that the API server returns. If
+    /// the paths in the definition have changed, the two differ, and the resource version doesn't
+    /// show it.
     async fn cached_scale_is_current(&self, target: &mut Target) -> bool {
         let Target { mapping, read: cached, is_cached } = target;
         if !*is_cached || mapping.is_builtin_workload() {
@@ -222,8 +222,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether a decision is based on fewer pods than the target reports. That is what an interrupted
-/// pod watch looks like, and the usage of a part of the pods looks like a low load.
+/// Whether a decision is based on fewer pods than the target reports. The cause may be
+/// an interrupted pod watch, and the usage of some of the pods looks like a low load.
 fn has_fewer_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
     let counted = |metric: &MetricExplanation| metric.pods.as_ref().map(PodCounts::total);
     let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);

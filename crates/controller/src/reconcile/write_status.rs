@@ -25,8 +25,8 @@ use crate::{
     key::{AutoscalerApi, HpaKey},
 };
 
-/// Reconciles start some milliseconds early or late. Without a slack, a status interval that is a
-/// multiple of the sync period would often take a period more.
+/// The slack of the status interval. Reconciles start some milliseconds early or late: without a
+/// slack, an interval that is a multiple of the sync period would often take a period more.
 const TIME_SLACK: Duration = Duration::from_secs(1);
 
 /// The maximum number of status writes in one reconcile, not counting a premarked zero. A conflict
@@ -59,7 +59,7 @@ impl HpaRequestError {
     }
 }
 
-/// The reason for which a status was not written.
+/// The reason why a status was not written.
 pub(super) enum StatusWriteError {
     /// The autoscaler was deleted or re-created.
     Gone,
@@ -116,7 +116,7 @@ impl Reconciler {
         match self.patch_status(key, stored, &status).await {
             Ok(None) => true,
             Ok(Some(stored)) => {
-                // The next reconcile must not depend on the watch having delivered it.
+                // The next reconcile must not depend on the watch to deliver the status.
                 self.autoscalers.apply_own_write(key, stored);
                 true
             }
@@ -150,8 +150,8 @@ impl Reconciler {
                 break;
             }
             let latest = self.read_after_conflict(key, &stored.metadata.uid).await?;
-            // The decision took a target at zero for one that a user has scaled to zero. It must
-            // not remove the condition: the next reconcile decides with it.
+            // The decision treated the target as scaled to zero by a user. It must not remove the
+            // condition: the next reconcile decides with it.
             if is_scaled_to_zero(&latest.object.status) && !is_scaled_to_zero(&stored.status) {
                 return Ok(Some(latest));
             }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::k8s::RequestError;
 
-/// The number of cached groups from which unserved and old ones are dropped. Users choose the
+/// The number of cached groups at which unserved and old ones are dropped. Users choose the
 /// groups in their `scaleTargetRef`s, so there can be any number of them.
 const MAX_GROUPS: usize = 1024;
 
@@ -35,7 +35,7 @@ pub struct MapperConfig {
 }
 
 impl Default for MapperConfig {
-    /// 10 s, 10 s, 10 min.
+    /// A timeout and a minimum refresh interval of 10 s, and a maximum age of 10 min.
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(10),
@@ -53,8 +53,8 @@ pub struct RestMapper {
     groups: Mutex<HashMap<Box<str>, Group>>,
 }
 
-type Discovered = Result<Arc<GroupResources>, RequestError>;
-type Discovery = BoxFuture<'static, Discovered>;
+type DiscoveryResult = Result<Arc<GroupResources>, RequestError>;
+type Discovery = BoxFuture<'static, DiscoveryResult>;
 
 #[derive(Default)]
 struct Group {
@@ -141,7 +141,7 @@ impl RestMapper {
 }
 
 impl Group {
-    fn store(&mut self, discovered: &Discovered) {
+    fn store(&mut self, discovered: &DiscoveryResult) {
         self.in_flight = None;
         let error = discovered.as_ref().err().cloned();
         self.last_discovery = Some(LastDiscovery { at: Instant::now(), error });

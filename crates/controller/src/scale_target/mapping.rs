@@ -67,8 +67,8 @@ impl Mapping {
         api_root(&self.group, &self.version)
     }
 
-    /// Whether the kind has replicas and selector where Deployments have them. A custom resource
-    /// has them where its definition says, which may change.
+    /// Whether the kind has replicas and selector at the same paths as a Deployment. The paths of a
+    /// custom resource are in its definition, and may change.
     pub(crate) fn is_builtin_workload(&self) -> bool {
         &*self.group == "apps"
             && matches!(&*self.resource, "deployments" | "statefulsets" | "replicasets")

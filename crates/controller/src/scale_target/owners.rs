@@ -1,12 +1,13 @@
 //! The pods that a target owns: those whose chain of controller references ends at it.
 //!
 //! A Deployment owns its pods through `ReplicaSets`, and so does an Argo Rollout; other kinds own
-//! them directly. The owners between are read once and cached, because a reference to a controller
-//! changes only by adoption. So a rollout costs one request for its new ReplicaSet, and an
-//! autoscaler that doesn't ask for owned pods costs nothing.
+//! them directly. The owners in between are read once and cached, because a reference to a
+//! controller changes only by adoption. So a rollout costs one request for its new ReplicaSet, and
+//! an autoscaler that doesn't ask for owned pods costs nothing.
 //!
-//! A built-in kind owns pods in one way only. So for these targets, the Job of a pod with their
-//! labels is not read, which would need a permission: its chain can't end at them.
+//! A built-in kind owns pods in one way only. So for such a target, other owners of pods with its
+//! labels, such as Jobs, are not read: their chains can't end at the target, and a read would need
+//! a permission.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::k8s::{ApiRequest, path_segment};
 
-/// How long an owner is cached. An adoption takes effect within this time.
+/// The time for which an owner is cached. An adoption takes effect within this time.
 const MAX_AGE: Duration = Duration::from_mins(5);
 /// The maximum length of a chain. That of a Deployment or an Argo Rollout has two links.
 const MAX_LINKS: usize = 5;
@@ -58,15 +59,15 @@ pub struct Owners {
     mapper: Arc<RestMapper>,
     timeout: Duration,
     /// The controllers of owners, by namespace and reference. Users write the references of their
-    /// pods, so a UID alone would let a pod change what is known about an owner of another one.
+    /// pods, so with the UID alone as the key, a pod could change the entry of another pod's owner.
     controllers: Mutex<HashMap<(Box<str>, OwnerReference), CachedController>>,
 }
 
-/// The controller of an owner, and when it was read.
+/// The controller of an owner, and the time when it was read.
 #[derive(Clone)]
 struct CachedController {
     controller: Option<OwnerReference>,
-    read: Instant,
+    read_at: Instant,
 }
 
 impl Owners {
@@ -96,7 +97,7 @@ impl Owners {
     }
 
     /// The selected pods without those that the target doesn't own. If that can't be determined,
-    /// the result says why.
+    /// the result has the error.
     pub async fn only_owned(
         &self,
         namespace: &str,
@@ -148,18 +149,18 @@ impl Owners {
     ) -> Result<Option<OwnerReference>, OwnerError> {
         let key = (Box::from(namespace), owner.clone());
         if let Some(cached) = self.controllers.lock().get(&key)
-            && cached.read.elapsed() < MAX_AGE
+            && cached.read_at.elapsed() < MAX_AGE
         {
             return Ok(cached.controller.clone());
         }
         let controller = self.read_controller(namespace, owner).await?;
-        let read = CachedController { controller: controller.clone(), read: Instant::now() };
+        let cached = CachedController { controller: controller.clone(), read_at: Instant::now() };
         let mut controllers = self.controllers.lock();
         if controllers.len() >= MAX_OWNERS {
-            controllers.retain(|_, cached| cached.read.elapsed() < MAX_AGE);
+            controllers.retain(|_, cached| cached.read_at.elapsed() < MAX_AGE);
         }
         if controllers.len() < MAX_OWNERS {
-            controllers.insert(key, read);
+            controllers.insert(key, cached);
         }
         Ok(controller)
     }

@@ -28,7 +28,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Our decision and how it differs from the peer's.
+/// Our decision, with its differences from the peer's.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Our conclusion, as if we had written. Its history has our recommendations and the peer's

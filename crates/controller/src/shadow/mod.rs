@@ -18,12 +18,12 @@
 //! unchanged, the peer has not decided on newer metric values, so they don't enter our history
 //! either.
 //!
-//! Compared are `desiredReplicas` and the status and reason of each condition. `ScaledToZero=False`
-//! equals no such condition. Texts, metric values and times are not compared.
+//! The comparison covers `desiredReplicas`, and the status and reason of each condition.
+//! `ScaledToZero=False` equals no such condition. Texts, metric values and times are not compared.
 //!
 //! Both controllers read at slightly different times. A difference therefore counts only if it
-//! persists for two comparisons in a row. It needs four if the metric values that both read differ
-//! too, or if a stabilization window or a policy changed a decision, because the times of their
+//! persists for two comparisons in a row. It needs four if the metric values that both read also
+//! differ, or if a stabilization window or a policy changed a decision, because the times of their
 //! recommendations and scale events differ by up to a sync period ([`Verdict`]). A comparison on
 //! metric values that none of our reconciles read counts half. If an autoscaler is older than this
 //! process, the peer's past recommendations are unknown, so no difference counts until its longest

@@ -1,4 +1,4 @@
-//! The record of one autoscaler in shadow mode, and when a difference counts.
+//! The records of autoscalers in shadow mode, and the verdicts on comparisons.
 
 use std::{
     collections::VecDeque,
@@ -157,7 +157,7 @@ pub(crate) struct ShadowRecord {
     past_known_from: Duration,
     /// The number of our reconciles that saw a new status of the peer.
     pub(super) new_statuses: u64,
-    /// Our reconciles since the peer's status changed.
+    /// The number of our reconciles since the peer's status changed.
     unchanged_syncs: u32,
     /// The inputs of our last reconciles, newest first; `None` if one read no pods or metrics.
     inputs: VecDeque<Option<Arc<DecisionInputs>>>,
@@ -166,9 +166,9 @@ pub(crate) struct ShadowRecord {
     streaks: Vec<(String, usize)>,
     /// The differences that were last reported.
     reported: Vec<Difference>,
-    /// The comparisons by verdict.
+    /// The number of comparisons by verdict.
     pub(super) counts: [u64; 3],
-    /// The comparisons that were made when the past was known, so that a difference could count.
+    /// The number of comparisons with a known past: only in these can a difference count.
     pub(super) conclusive: u64,
     pub(super) last_difference: Option<LastDifference>,
 }
@@ -209,10 +209,10 @@ impl ShadowRecord {
     /// Updates the record with the current autoscaler. `None` if there is no status to compare
     /// with: the peer has not written one yet, or not since the spec changed.
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
-        let before = std::mem::replace(&mut self.last_seen, hpa.clone());
-        let is_new_status = before.status != hpa.status;
+        let previous = std::mem::replace(&mut self.last_seen, hpa.clone());
+        let is_new_status = previous.status != hpa.status;
         self.new_statuses += u64::from(is_new_status);
-        let is_spec_changed = before.spec != hpa.spec;
+        let is_spec_changed = previous.spec != hpa.spec;
         if is_spec_changed {
             // The inputs have the metrics of the old spec.
             self.inputs.clear();
@@ -224,11 +224,11 @@ impl ShadowRecord {
             return None;
         }
         let is_compared = is_new_status || self.unchanged_syncs >= MIN_UNCHANGED_SYNCS;
-        let previous_status = before.status.clone();
+        let previous_status = previous.status.clone();
         Some(Observation { previous_status, is_new_status, is_compared })
     }
 
-    /// Adds the inputs of a reconcile. Returns those of the reconciles before, newest first.
+    /// Adds the inputs of a reconcile. Returns those of earlier reconciles, newest first.
     pub(crate) fn add_inputs(
         &mut self,
         inputs: Option<DecisionInputs>,
@@ -283,17 +283,17 @@ impl ShadowRecord {
 
     /// Adds the comparison's weight to the streaks of the fields that differ, and ends all others.
     fn update_streaks(&mut self, comparison: &Comparison) {
-        let before = std::mem::take(&mut self.streaks);
+        let previous = std::mem::take(&mut self.streaks);
         let weight = if comparison.seen_metrics { WEIGHT } else { WEIGHT_UNSEEN };
         let extended = |difference: &Difference| {
-            let streak = before.iter().find(|(field, _)| *field == difference.field);
+            let streak = previous.iter().find(|(field, _)| *field == difference.field);
             (difference.field.clone(), streak.map_or(0, |(_, sum)| *sum) + weight)
         };
         self.streaks = comparison.differences.iter().map(extended).collect();
     }
 }
 
-/// Whether the reason says that a window or a policy changed a decision.
+/// Whether the reason means that a window or a policy changed a decision.
 fn depends_on_time(reason: &ConditionReason) -> bool {
     use ConditionReason::{ScaleDownLimit, ScaleDownStabilized, ScaleUpLimit, ScaleUpStabilized};
     matches!(reason, ScaleUpStabilized | ScaleDownStabilized | ScaleUpLimit | ScaleDownLimit)

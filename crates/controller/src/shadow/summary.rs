@@ -89,13 +89,13 @@ impl Summary {
         summary
     }
 
-    /// Whether the peer was active and a difference could count, so that "no differences" means
-    /// something.
+    /// Whether the absence of differences is meaningful: the peer was active, and a difference
+    /// could count.
     pub fn is_conclusive(&self) -> bool {
         self.peer_is_active && self.conclusive > 0
     }
 
-    /// When the peer last wrote a status.
+    /// Writes the time of the peer's last status write.
     fn write_peer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((StatusWrite { manager, .. }, age)) = &self.last_peer_write else {
             return writeln!(f, "No status says which controller wrote it, or when");

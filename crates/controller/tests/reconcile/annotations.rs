@@ -55,7 +55,7 @@ async fn paused_direction_is_reported_and_not_scaled() {
 }
 
 #[tokio::test]
-async fn other_direction_is_scaled() {
+async fn direction_that_is_not_paused_is_scaled() {
     assert_eq!(reconcile_annotated("down", 1).await.scale_writes, [(4, 1)]);
 }
 

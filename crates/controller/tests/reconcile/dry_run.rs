@@ -45,8 +45,8 @@ fn hpa_with_peer_status(desired: i32) -> HorizontalPodAutoscaler {
     hpa
 }
 
-/// The verdicts on a peer that writes these desired replicas to its status, one after the other, and
-/// has scaled the target to the first.
+/// The verdicts on a peer that writes these desired replicas to its status, one after the other,
+/// and has scaled the target to the first.
 async fn dry_run(peer_replicas: &[i32]) -> Vec<Verdict> {
     let server = Arc::new(Mutex::new(Server { replicas: peer_replicas[0].into(), ..server() }));
     let verdicts = Arc::new(Verdicts::default());

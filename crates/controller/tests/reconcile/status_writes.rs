@@ -1,4 +1,4 @@
-//! Status writes, conditions, and what the observer receives.
+//! Status writes, conditions, and the outcomes that an observer receives.
 
 use std::{sync::Arc, time::Duration};
 

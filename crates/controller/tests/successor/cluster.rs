@@ -24,11 +24,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-/// `--horizontal-pod-autoscaler-sync-period`.
+/// `--horizontal-pod-autoscaler-sync-period`, in seconds.
 pub(crate) const SYNC: i64 = 15;
-/// The default stabilization window.
+/// The default stabilization window, in seconds.
 pub(crate) const WINDOW: i64 = 300;
-/// The lease duration: the longest time without a leader after one was killed.
+/// The lease duration in seconds: the longest time without a leader after one was killed.
 pub(crate) const LEASE: i64 = 15;
 
 /// The writes of the controllers, and the faults of the API server.
@@ -42,7 +42,7 @@ pub(crate) struct Writes {
     pub(crate) refuse_config_maps: AtomicBool,
     /// Reads of the external metric hang.
     pub(crate) hang_metrics: AtomicBool,
-    /// Whether one hangs or hung.
+    /// Whether such a read hangs or has hung.
     pub(crate) has_hung: AtomicBool,
 }
 

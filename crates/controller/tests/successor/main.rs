@@ -1,4 +1,4 @@
-//! Leader changes between whole controllers, in virtual time: what the successor restores.
+//! Leader changes between whole controllers, in virtual time.
 
 #![allow(
     clippy::expect_used,
@@ -103,7 +103,7 @@ async fn unchanged_recommendation_holds_until_the_end_of_the_leader() {
     cluster.at(1).await;
     let _standby = cluster.controller("b");
     cluster.load_at(200, 6).await;
-    // It is written once.
+    // The unchanged recommendation is written once.
     cluster.at(470).await;
     assert!(cluster.writes.config_maps.lock().iter().all(|second| *second < 270));
     leader.kill().await;
@@ -186,7 +186,7 @@ async fn policies_count_scale_events_of_the_last_leader() {
     }
 }
 
-/// A fallback is due two minutes after the external metric fails.
+/// A cluster whose autoscaler has a fallback, due two minutes after the external metric fails.
 fn failing_cluster() -> Cluster {
     let cluster = Cluster::new(Value::Null, true);
     let fallback = json!({ "replicas": 14, "failureDurationSeconds": 120 }).to_string();
@@ -201,8 +201,8 @@ fn fallback_condition(cluster: &Cluster) -> Value {
     let hpa = cluster.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web");
     let conditions = hpa.expect("the autoscaler")["status"]["conditions"].clone();
     let mut conditions = conditions.as_array().expect("conditions").iter();
-    let active = conditions.find(|one| one["type"] == "ExternalMetricFallbackActive");
-    active.map(|one| json!([one["status"], one["lastTransitionTime"]])).unwrap_or_default()
+    let active = conditions.find(|it| it["type"] == "ExternalMetricFallbackActive");
+    active.map(|it| json!([it["status"], it["lastTransitionTime"]])).unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,7 +228,7 @@ async fn active_fallback_survives_leader_changes() {
     let restored = cluster.scaled_to(14).await;
     assert!(restored <= 450 + SYNC + 1, "{restored}");
     assert_eq!(fallback_condition(&cluster), active, "it is not a new failure");
-    // A restart of both.
+    // No controller runs for a while.
     standby.kill().await;
     cluster.at(700).await;
     let _next = cluster.controller("c");

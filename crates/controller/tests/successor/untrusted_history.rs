@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported};
 const UNSAVED: &str = "hpa_controller_history_unsaved_seconds";
 const REJECTED: &str = "hpa_controller_history_rejected_total";
 
-/// The load fell for a moment, and the last recommendation that is stored is from then.
+/// The load falls briefly, and the last stored recommendation is from that time.
 #[tokio::test(start_paused = true)]
 async fn window_restarts_if_the_last_leader_could_not_store_its_history() {
     for outage in [60, WINDOW + 60] {

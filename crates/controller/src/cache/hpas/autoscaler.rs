@@ -43,8 +43,8 @@ pub struct Autoscaler {
     replica_mismatch: Mutex<ReplicaMismatch>,
     history: Mutex<StoredHistory>,
     early_retries: Mutex<EarlyRetries>,
-    /// When the next periodic reconcile is due, if another one is queued before it.
-    kept_due: Mutex<Option<Instant>>,
+    /// The due time of the next periodic reconcile, if an additional one is queued before it.
+    periodic_due: Mutex<Option<Instant>>,
     /// Hash of the target reference of the last reconcile.
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
@@ -72,7 +72,7 @@ struct Latest {
     settings: OnceLock<Arc<Settings>>,
 }
 
-/// Where a version of an object comes from.
+/// The origin of a version of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A list. It is current even if its resource versions are lower than cached ones, as after a
@@ -113,13 +113,13 @@ struct StoredHistory {
     history: History,
     stored_at: Option<Instants>,
     /// Set from the restore of a history until a reconcile checks it.
-    restored: Option<Restored>,
+    restored: Option<HistoryEnd>,
 }
 
-/// The end of a restored history.
+/// The state at the end of a restored history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Restored {
-    /// The target's replicas at that time. `None` if the history may lack its last part.
+struct HistoryEnd {
+    /// The target's replicas. `None` if the history may lack its last part.
     replicas: Option<i32>,
 }
 
@@ -130,7 +130,7 @@ impl Latest {
     }
 }
 
-/// Lists that are decoded have room for four elements or more: a quarter of an autoscaler's memory.
+/// Frees the spare capacity of decoded lists, which is a quarter of an autoscaler's memory.
 fn without_spare_capacity(mut object: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler {
     object.spec.metrics.shrink_to_fit();
     object.status.current_metrics.shrink_to_fit();
@@ -151,7 +151,7 @@ impl Autoscaler {
             scale_distrusted_at: Mutex::new(Some(Instant::now())),
             replica_mismatch: Mutex::default(),
             history: Mutex::default(),
-            kept_due: Mutex::default(),
+            periodic_due: Mutex::default(),
             target_hash: Mutex::default(),
             failure: Mutex::default(),
             invalid_annotations: Mutex::default(),
@@ -208,8 +208,8 @@ impl Autoscaler {
         self.is_suspended.store(true, Ordering::Relaxed);
     }
 
-    /// When the cached scale of the target became unsafe to decide on. It is again after a GET of
-    /// the scale (`None`), or if the cache was listed later.
+    /// The time when the cached scale of the target became unsafe to decide on. It is safe again
+    /// after a GET of the scale (`None`), or if the cache is listed after this time.
     pub(crate) fn scale_distrusted_at(&self) -> Option<Instant> {
         *self.scale_distrusted_at.lock()
     }
@@ -240,22 +240,22 @@ impl Autoscaler {
 
     /// Stores the history after a decision.
     pub fn set_history(&self, mut history: History, now: Instants) {
-        // Each decision adds one, for which the list doubled its capacity.
+        // A decision adds a recommendation, which may double the capacity of the list.
         history.recommendations.shrink_to_fit();
         let stored_at = Some(now);
         *self.history.lock() = StoredHistory { history, stored_at, restored: None };
     }
 
-    /// Stores the history that the previous leader left, at the end of which the target had these
-    /// replicas. `None` if the history may lack its last part.
+    /// Stores the history that the predecessor left. `replicas` are the target's at the end of the
+    /// history; `None` if the history may lack its last part.
     pub fn restore(&self, history: History, replicas: Option<i32>, now: Instants) {
-        let (stored_at, restored) = (Some(now), Some(Restored { replicas }));
+        let (stored_at, restored) = (Some(now), Some(HistoryEnd { replicas }));
         *self.history.lock() = StoredHistory { history, stored_at, restored };
     }
 
     /// Compares a restored history with the replicas that the first reconcile reads. If they
-    /// differ, or if the history is incomplete, it is unknown why the target has them. Then they
-    /// become a recommendation, as after a start without a history.
+    /// differ, or if the history is incomplete, the history doesn't explain them. Then they become
+    /// a recommendation, as after a start without a history.
     pub fn reconcile_restored_history(&self, replicas: i32, now: Instants) {
         let mut stored = self.history.lock();
         let restored = stored.restored.take();
@@ -289,19 +289,19 @@ impl Autoscaler {
         self.early_retries.lock().set_failed(is_undecided);
     }
 
-    /// When the next reconcile is due, after one that was due at `due`.
+    /// The due time of the next reconcile, after one that was due at `due`.
     pub(crate) fn next_due(&self, due: Instant, period: Duration) -> NextDue {
-        if let Some(kept) = self.kept_due.lock().take().filter(|kept| *kept > due) {
+        if let Some(periodic) = self.periodic_due.lock().take().filter(|at| *at > due) {
             // The period may be shorter now.
-            return NextDue::Periodic(kept.min(due + period));
+            return NextDue::Periodic(periodic.min(due + period));
         }
         self.early_retries.lock().next_due(due, period)
     }
 
-    /// The next reconcile is an additional one, and doesn't shift the periodic one that is due at
-    /// this time. Otherwise all autoscalers of a schedule would be due at the same time forever.
+    /// Keeps the due time of the periodic reconcile, because the next reconcile is an additional
+    /// one. Otherwise all autoscalers of a schedule would be due at the same time forever.
     pub(crate) fn keep_due(&self, periodic: Instant) {
-        *self.kept_due.lock() = Some(periodic);
+        *self.periodic_due.lock() = Some(periodic);
     }
 
     /// Sets the message about invalid annotations, `None` if all are valid. Returns whether to
@@ -323,8 +323,8 @@ impl Autoscaler {
         *self.status_written_at.lock() = Some(at);
     }
 
-    /// Stores a peer's newest status write, which a version of the autoscaler names. In the first
-    /// version that this process sees, the write is not new.
+    /// Stores a peer's newest status write, as recorded in a version of the autoscaler. A write in
+    /// the first version that this process reads is not new.
     pub(crate) fn observe_peer_write(&self, write: StatusWrite, is_first_version: bool) {
         self.peer_writes.observe(write, is_first_version);
     }
@@ -339,12 +339,12 @@ impl Autoscaler {
         self.peer_writes.take_new()
     }
 
-    /// No reconcile takes the status writes so far: the peer was expected to write them.
+    /// Marks the status writes so far as taken: the peer was expected to write them.
     pub(crate) fn ignore_past_peer_writes(&self) {
         self.peer_writes.ignore_past();
     }
 
-    /// Stores an object that was read, unless it is another one of the same name.
+    /// Stores an object that was read, unless its UID differs.
     pub(crate) fn refresh(&self, StoredHpa { object, spec_hash }: StoredHpa) {
         if self.has_uid(&object.metadata.uid) {
             self.update(object, Origin::Watch, Some(spec_hash));
@@ -442,7 +442,7 @@ mod tests {
         autoscaler.keep_due(seconds(15));
         assert_eq!(autoscaler.next_due(seconds(7), period), NextDue::Periodic(seconds(15)));
         assert_eq!(autoscaler.next_due(seconds(15), period), NextDue::Periodic(seconds(30)));
-        // It was late, so that the periodic one is past.
+        // The additional reconcile was late: the periodic one is overdue.
         autoscaler.keep_due(seconds(30));
         assert_eq!(autoscaler.next_due(seconds(31), period), NextDue::Periodic(seconds(46)));
         autoscaler.keep_due(seconds(46));

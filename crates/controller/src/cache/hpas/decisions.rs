@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 /// Stands for an absent value in a sample.
 const NONE: i64 = i64::MIN;
 /// The numbers of a sample before the values of its metrics: time, current, desired, proposed.
-const FIXED: usize = 4;
+const FIXED_NUMBERS: usize = 4;
 /// The estimated overhead of an allocation in bytes.
-const ALLOCATION: usize = 16;
+const ALLOCATION_BYTES: usize = 16;
 
-/// The last decisions of one autoscaler: what was decided, for each run of decisions with the same
-/// outcome, and the numbers of every reconcile. The oldest ones are dropped first.
+/// The last decisions of one autoscaler: the last decision of each run of equal outcomes, and the
+/// numbers of every reconcile. The oldest ones are dropped first.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     runs: VecDeque<DecisionRun>,
     /// The bytes of all texts.
     text_bytes: usize,
     metrics: Box<[Box<str>]>,
-    /// `FIXED` and the number of metrics for each sample.
+    /// Each sample takes [`FIXED_NUMBERS`], and one number for each metric.
     samples: VecDeque<i64>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct DecisionRun {
 #[derive(Debug)]
 pub(crate) struct RecordedDecision {
     pub(crate) at: Timestamp,
-    /// A hash. A decision with the hash of the one before belongs to the same run.
+    /// A hash. Consecutive decisions with the same hash are a run.
     pub(crate) outcome: u64,
     pub(crate) decision: Box<str>,
     pub(crate) explanation: Box<str>,
@@ -63,7 +63,7 @@ pub struct DecisionSample {
 
 impl Decisions {
     /// Adds a decision, and drops the oldest ones until all take at most `limit` bytes. Samples
-    /// take at most half of them.
+    /// take at most half of `limit`.
     pub(crate) fn record(
         &mut self,
         decision: RecordedDecision,
@@ -89,7 +89,7 @@ impl Decisions {
         self.runs.iter()
     }
 
-    /// The names of the metrics whose values the samples have.
+    /// The names of the samples' metrics, in the order of the values.
     pub(crate) fn metrics(&self) -> impl Iterator<Item = &str> {
         self.metrics.iter().map(AsRef::as_ref)
     }
@@ -107,7 +107,9 @@ impl Decisions {
                 current: replicas(at(start + 1)).unwrap_or_default(),
                 desired: replicas(at(start + 2)),
                 proposed: replicas(at(start + 3)),
-                values: (start + FIXED..start + stride).map(|index| some(at(index))).collect(),
+                values: (start + FIXED_NUMBERS..start + stride)
+                    .map(|index| some(at(index)))
+                    .collect(),
             }
         })
     }
@@ -115,12 +117,13 @@ impl Decisions {
     /// The memory that the decisions take.
     pub(crate) fn bytes(&self) -> usize {
         let runs = self.runs.capacity() * size_of::<DecisionRun>() + self.text_bytes;
-        let names = self.metrics.iter().map(|name| name.len() + size_of::<Box<str>>() + ALLOCATION);
+        let names =
+            self.metrics.iter().map(|name| name.len() + size_of::<Box<str>>() + ALLOCATION_BYTES);
         runs + names.sum::<usize>() + self.samples.capacity() * size_of::<i64>()
     }
 
     fn stride(&self) -> usize {
-        FIXED + self.metrics.len()
+        FIXED_NUMBERS + self.metrics.len()
     }
 
     fn add_to_runs(&mut self, recorded: RecordedDecision) {
@@ -151,7 +154,7 @@ impl Decisions {
             return;
         }
         if self.samples.len() + stride > self.samples.capacity() {
-            // Doubled, but not beyond the limit, as a vector on its own would.
+            // Doubles the capacity as `VecDeque` does, but not beyond the limit.
             let capacity = (self.samples.capacity() * 2).clamp(stride * 8, max.max(stride * 8));
             self.samples.reserve_exact(capacity.min(max) - self.samples.len());
         }
@@ -163,10 +166,10 @@ impl Decisions {
             replicas(sample.proposed),
         ]);
         let values = sample.values.iter().map(|value| value.unwrap_or(NONE));
-        self.samples.extend(values.chain(std::iter::repeat(NONE)).take(stride - FIXED));
+        self.samples.extend(values.chain(std::iter::repeat(NONE)).take(stride - FIXED_NUMBERS));
     }
 
-    /// Returns whether there was one.
+    /// Drops the oldest run. Returns whether there was one.
     fn drop_oldest_run(&mut self) -> bool {
         let Some(oldest) = self.runs.pop_front() else { return false };
         self.text_bytes -= oldest.text_bytes();
@@ -177,7 +180,7 @@ impl Decisions {
 
 impl DecisionRun {
     fn text_bytes(&self) -> usize {
-        self.decision.len() + self.explanation.len() + 2 * ALLOCATION
+        self.decision.len() + self.explanation.len() + 2 * ALLOCATION_BYTES
     }
 }
 
@@ -258,7 +261,7 @@ mod tests {
 
     /// Recounts the bytes of everything stored.
     fn memory(decisions: &Decisions) -> usize {
-        let text = |text: &str| text.len() + ALLOCATION;
+        let text = |text: &str| text.len() + ALLOCATION_BYTES;
         let texts = decisions.runs.iter().map(|run| text(&run.decision) + text(&run.explanation));
         let names = decisions.metrics.iter().map(|name| text(name) + size_of::<Box<str>>());
         texts.sum::<usize>()
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_counts_and_samples_take_half() {
+    fn all_allocations_count_and_samples_take_half_the_limit() {
         let limit = 5000;
         let mut decisions = Decisions::default();
         let mut add = |second: i64, metrics: &[&str]| {
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_exceeds_the_limit_alone() {
+    fn decision_larger_than_the_limit_is_not_recorded() {
         let mut decisions = Decisions::default();
         record(&mut decisions, 0, 1, 100);
         assert_eq!((decisions.runs().count(), decisions.samples().count()), (0, 0));

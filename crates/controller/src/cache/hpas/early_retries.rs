@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When a new autoscaler is reconciled again, counted from its first reconcile, if it can't be
-/// decided on: its target or pods may have been created a moment later than it.
+/// The times of early retries after the first reconcile. A new autoscaler is retried early if it
+/// can't be decided on: its target or pods may have been created a moment later.
 const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(5)];
 
-/// The first reconciles of an autoscaler.
+/// The early retries of an autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct EarlyRetries {
     /// The autoscaler was created while this controller watched, and still has early retries.
     is_new: bool,
-    /// When the first reconcile was due.
+    /// The due time of the first reconcile.
     first_due: Option<Instant>,
     /// The last reconcile ended without a decision.
     has_failed: bool,
 }
 
-/// When an autoscaler is due after a reconcile.
+/// The next due time of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextDue {
     Early(Instant),

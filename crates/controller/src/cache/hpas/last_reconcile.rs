@@ -23,18 +23,19 @@ impl From<&ReconcileError> for ErrorClass {
     }
 }
 
-/// The outcome of an autoscaler's last reconcile. It is stored with the autoscaler, so that its
-/// series disappear when the autoscaler is deleted.
+/// The outcome of an autoscaler's last reconcile. It is stored in the autoscaler: when that is
+/// deleted, its series disappear.
 #[derive(Debug)]
 pub(crate) struct LastReconcile {
     /// Desired replicas of the last reconcile that succeeded.
     pub(crate) desired_replicas: Option<i32>,
     pub(crate) error: Option<ErrorClass>,
-    /// When it finished. Before the first reconcile, when the autoscaler was cached.
+    /// The time when it finished. Before the first reconcile, the time when the autoscaler was
+    /// cached.
     pub(crate) finished: Instant,
     /// The time by which the autoscaler's own sync period exceeds the controller's.
     pub(crate) excess: Duration,
-    /// When the next periodic reconcile is due.
+    /// The due time of the next periodic reconcile.
     pub(crate) next_due: Option<Instant>,
     /// Only recorded for per-autoscaler metrics.
     pub(crate) detail: Option<Box<ReconcileDetail>>,

@@ -6,10 +6,10 @@ use crate::k8s::StatusWrite;
 
 /// The peer's last status write. Without a peer, it takes no memory on the heap.
 #[derive(Debug, Default)]
-pub(super) struct PeerWrites(Mutex<Option<Box<Last>>>);
+pub(super) struct PeerWrites(Mutex<Option<Box<LastWrite>>>);
 
 #[derive(Debug)]
-struct Last {
+struct LastWrite {
     write: StatusWrite,
     /// No reconcile has taken it yet.
     is_new: bool,
@@ -39,7 +39,7 @@ impl PeerWrites {
             }
             None => {
                 let is_new = !is_first_version;
-                *last = Some(Box::new(Last { write, is_new, is_known_manager: false }));
+                *last = Some(Box::new(LastWrite { write, is_new, is_known_manager: false }));
             }
         }
     }
@@ -57,7 +57,7 @@ impl PeerWrites {
         Some(PeerWrite { write: last.write.clone(), is_first })
     }
 
-    /// The writes so far are not new.
+    /// Marks the writes so far as taken.
     pub(super) fn ignore_past(&self) {
         if let Some(last) = self.0.lock().as_mut() {
             last.is_new = false;

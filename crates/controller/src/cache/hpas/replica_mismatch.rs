@@ -6,11 +6,11 @@ use hpa_calc::api::Pod;
 /// target reports new replicas within seconds.
 const READ_AFTER: u32 = 3;
 
-/// A mismatch may last: a selector may match other pods too. So the scale is read again only after
-/// this many further reconciles.
+/// A mismatch may last, because a selector may also match other pods. So the scale is read again
+/// only after this many further reconciles.
 const READ_AGAIN_AFTER: u32 = 20;
 
-/// For how many consecutive reconciles the target's replicas have differed from its pods.
+/// The number of consecutive reconciles in which the target's replicas differed from its pods.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaMismatch {
     reconciles: u32,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_end_may_count_or_not() {
+    fn terminating_and_failed_pods_may_count_or_not() {
         let mut mismatch = ReplicaMismatch::default();
         let mut pods = running(2);
         pods.extend([pod(PodPhase::Running, true), pod(PodPhase::Failed, false)]);

@@ -51,8 +51,8 @@ impl PodIndex {
         self.undecodable.lock().remove(namespace, &pod.name);
         // Locked until the pod is added, so that `delete` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();
-        if let Some(shard) = namespaces.get(namespace) {
-            shard.write().apply(pod);
+        if let Some(pods) = namespaces.get(namespace) {
+            pods.write().apply(pod);
             return;
         }
         drop(namespaces);
@@ -63,18 +63,18 @@ impl PodIndex {
     /// Removes a pod. Returns whether it was cached.
     pub fn delete(&self, namespace: &str, name: &str) -> bool {
         self.undecodable.lock().remove(namespace, name);
-        let Some(shard) = self.shard(namespace) else { return false };
-        let (was_there, is_empty) = {
-            let mut shard = shard.write();
-            (shard.delete(name), shard.is_empty())
+        let Some(pods) = self.namespace_pods(namespace) else { return false };
+        let (was_cached, is_empty) = {
+            let mut pods = pods.write();
+            (pods.delete(name), pods.is_empty())
         };
         if is_empty {
             let mut namespaces = self.namespaces.write();
-            if namespaces.get(namespace).is_some_and(|shard| shard.read().is_empty()) {
+            if namespaces.get(namespace).is_some_and(|pods| pods.read().is_empty()) {
                 namespaces.remove(namespace);
             }
         }
-        was_there
+        was_cached
     }
 
     /// Starts a list, and discards one that did not finish. Readers see the state before the list
@@ -87,9 +87,9 @@ impl PodIndex {
     pub fn list_apply(&self, namespace: &str, pod: Pod) {
         let mut list = self.list.lock();
         let Some(list) = list.as_mut() else { return self.apply(namespace, pod) };
-        // Shares unchanged pods with the state before, so that a list doesn't double the memory.
-        let before = self.get(namespace, &pod.name).filter(|before| **before == pod);
-        list.namespaces.entry(namespace.into()).or_default().apply_shared(before, pod);
+        // Shares unchanged pods with the previous state, so that a list doesn't double the memory.
+        let unchanged = self.get(namespace, &pod.name).filter(|cached| **cached == pod);
+        list.namespaces.entry(namespace.into()).or_default().apply_shared(unchanged, pod);
     }
 
     /// Records that a pod of the list could not be decoded. Name and namespace are empty if they
@@ -108,31 +108,31 @@ impl PodIndex {
             .into_iter()
             .map(|(name, namespace)| (name, Arc::new(RwLock::new(namespace))))
             .collect();
-        let before = std::mem::replace(&mut *self.namespaces.write(), namespaces);
+        let previous = std::mem::replace(&mut *self.namespaces.write(), namespaces);
         *self.undecodable.lock() = list.undecodable;
         // Freed after the lock is released.
-        drop(before);
+        drop(previous);
     }
 
     /// The pods that a selector matches, sorted by name.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
-        self.shard(namespace).map_or_else(Vec::new, |shard| shard.read().select(selector))
+        self.namespace_pods(namespace).map_or_else(Vec::new, |pods| pods.read().select(selector))
     }
 
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        self.shard(namespace)?.read().get(name)
+        self.namespace_pods(namespace)?.read().get(name)
     }
 
     /// The number of pods in all namespaces.
     pub fn len(&self) -> usize {
-        self.namespaces.read().values().map(|shard| shard.read().len()).sum()
+        self.namespaces.read().values().map(|pods| pods.read().len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
         self.namespaces.read().is_empty()
     }
 
-    fn shard(&self, namespace: &str) -> Option<Arc<RwLock<Namespace>>> {
+    fn namespace_pods(&self, namespace: &str) -> Option<Arc<RwLock<Namespace>>> {
         self.namespaces.read().get(namespace).cloned()
     }
 }
@@ -141,6 +141,6 @@ impl PodIndex {
 impl PodIndex {
     /// The number of distinct label sets, label pairs and resources of a namespace.
     pub(super) fn interned(&self, namespace: &str) -> (usize, usize, usize) {
-        self.shard(namespace).map_or((0, 0, 0), |shard| shard.read().interned())
+        self.namespace_pods(namespace).map_or((0, 0, 0), |pods| pods.read().interned())
     }
 }

@@ -68,12 +68,13 @@ fn select_matches_labels_and_sorts_by_name(#[case] selector: &str, #[case] expec
     assert!(names(&index, "empty", selector).is_empty());
 }
 
+/// Whether the namespaces `shop` and `bank` are incomplete.
 fn incomplete(index: &PodIndex) -> (bool, bool) {
     (index.is_incomplete("shop"), index.is_incomplete("bank"))
 }
 
 #[test]
-fn index_is_incomplete_for_the_namespace_of_an_undecodable_pod_until_it_is_gone() {
+fn undecodable_pod_makes_its_namespace_incomplete_until_decoded_or_deleted() {
     let index = shop();
     assert_eq!(incomplete(&index), (false, false));
     index.add_undecodable("shop", "web-1");
@@ -116,7 +117,8 @@ fn selector_that_matches_nothing_selects_nothing() {
 #[test]
 fn equal_labels_and_resources_are_shared_and_freed_with_the_last_pod() {
     let index = shop();
-    // front, canary, db; app=web, app=db, tier=front, tier=canary; 100 and 200.
+    // Label sets: front, canary, db. Pairs: app=web, app=db, tier=front, tier=canary. CPU: 100,
+    // 200.
     assert_eq!(index.interned("shop"), (3, 4, 2));
     let pods = index.select("shop", &Selector::parse("app=web,tier=front").unwrap());
     assert!(Arc::ptr_eq(&pods[0].labels, &pods[1].labels));

@@ -42,7 +42,7 @@ struct ListInProgress {
 /// Namespace and name.
 type Name = (Box<str>, Box<str>);
 
-/// A scale in little memory: there may be many more scales than autoscalers.
+/// A scale that takes little memory: there may be many more scales than autoscalers.
 #[derive(PartialEq, Eq)]
 struct CompactScale {
     spec_replicas: i32,
@@ -108,8 +108,8 @@ impl ScaleCache {
         self.contradicted.notified().await;
     }
 
-    /// The cached scale. `None` also if the list that it may be from started before `after`: it may
-    /// lack changes until then.
+    /// The cached scale. `None` also if the last list did not start after `after`: it may lack
+    /// changes until then.
     pub(crate) fn get(
         &self,
         namespace: &str,
@@ -175,12 +175,12 @@ impl ScaleCache {
         }
     }
 
-    /// To be called when the watch failed: events may be missed until the next list is complete.
+    /// Call this when the watch has failed: events may be missed until the next list is complete.
     pub(crate) fn invalidate(&self) {
         self.state.write().listed_at = None;
     }
 
-    /// To be called before the list is requested. Discards one that did not finish.
+    /// Call this before the list is requested. Discards a list that did not finish.
     pub(crate) fn begin_list(&self) {
         let (scales, updated_by_response) = Default::default();
         let list = ListInProgress { started: Instant::now(), scales, updated_by_response };
@@ -193,7 +193,7 @@ impl ScaleCache {
         }
     }
 
-    /// Replaces the cache with the list. Lower resource versions count too, because the API
+    /// Replaces the cache with the list. Lower resource versions also count, because the API
     /// server's storage may have been restored; but a scale from a response that arrived during the
     /// list stays if it is newer.
     pub(crate) fn finish_list(&self) {
@@ -202,8 +202,8 @@ impl ScaleCache {
         else {
             return;
         };
-        let before = std::mem::replace(&mut state.scales, scales);
-        let updated = before.into_iter().filter(|(name, _)| updated_by_response.contains(name));
+        let previous = std::mem::replace(&mut state.scales, scales);
+        let updated = previous.into_iter().filter(|(name, _)| updated_by_response.contains(name));
         for (name, cached) in updated {
             match state.scales.get_mut(&name) {
                 Some(listed) if is_newer(&cached.resource_version, &listed.resource_version) => {

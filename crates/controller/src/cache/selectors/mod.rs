@@ -17,7 +17,7 @@ use crate::key::HpaKey;
 /// (`AmbiguousSelector`).
 ///
 /// A reconcile sets the selector of its autoscaler, and clears it if the target has no selector or
-/// doesn't exist: a selector that remains would make others ambiguous.
+/// doesn't exist: an outdated selector would make others ambiguous.
 #[derive(Debug, Default)]
 pub struct SelectorIndex {
     namespaces: RwLock<HashMap<Arc<str>, Arc<RwLock<Namespace>>>>,
@@ -29,9 +29,9 @@ impl SelectorIndex {
         let Some(selector) = selector else { return self.remove(key) };
         // Locked until the selector is set, so that `remove` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();
-        if let Some(shard) = namespaces.get(&key.namespace) {
-            if !shard.read().has(key, &selector) {
-                shard.write().set(key, selector);
+        if let Some(selectors) = namespaces.get(&key.namespace) {
+            if !selectors.read().has(key, &selector) {
+                selectors.write().set(key, selector);
             }
             return;
         }
@@ -41,15 +41,15 @@ impl SelectorIndex {
     }
 
     pub fn remove(&self, key: &HpaKey) {
-        let Some(shard) = self.shard(&key.namespace) else { return };
+        let Some(selectors) = self.namespace_selectors(&key.namespace) else { return };
         let is_empty = {
-            let mut shard = shard.write();
-            shard.remove(key);
-            shard.is_empty()
+            let mut selectors = selectors.write();
+            selectors.remove(key);
+            selectors.is_empty()
         };
         if is_empty {
             let mut namespaces = self.namespaces.write();
-            if namespaces.get(&key.namespace).is_some_and(|shard| shard.read().is_empty()) {
+            if namespaces.get(&key.namespace).is_some_and(|selectors| selectors.read().is_empty()) {
                 namespaces.remove(&key.namespace);
             }
         }
@@ -58,20 +58,20 @@ impl SelectorIndex {
     /// The autoscalers of a namespace, of both APIs, whose selector matches at least one of the
     /// pods. Sorted.
     pub fn controlling(&self, namespace: &str, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
-        let Some(shard) = self.shard(namespace) else { return Vec::new() };
-        shard.read().matching(pods)
+        let Some(selectors) = self.namespace_selectors(namespace) else { return Vec::new() };
+        selectors.read().matching(pods)
     }
 
     /// The number of autoscalers with a selector.
     pub fn len(&self) -> usize {
-        self.namespaces.read().values().map(|shard| shard.read().len()).sum()
+        self.namespaces.read().values().map(|selectors| selectors.read().len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
         self.namespaces.read().is_empty()
     }
 
-    fn shard(&self, namespace: &str) -> Option<Arc<RwLock<Namespace>>> {
+    fn namespace_selectors(&self, namespace: &str) -> Option<Arc<RwLock<Namespace>>> {
         self.namespaces.read().get(namespace).cloned()
     }
 }

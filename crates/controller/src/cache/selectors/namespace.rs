@@ -13,7 +13,7 @@ type OwnedPair = (Box<str>, Box<str>);
 /// requires, so that a pod is matched only against the selectors under its label pairs.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
-    by_key: HashMap<HpaKey, Indexed>,
+    by_key: HashMap<HpaKey, IndexedSelector>,
     /// Sorted. Most lists have one element, for which a `Vec` takes a tenth of a tree's memory.
     by_pair: HashMap<OwnedPair, Vec<HpaKey>>,
     /// Autoscalers whose selectors require no pair.
@@ -21,9 +21,9 @@ pub(super) struct Namespace {
 }
 
 #[derive(Debug)]
-struct Indexed {
+struct IndexedSelector {
     selector: Selector,
-    under: Option<OwnedPair>,
+    index_pair: Option<OwnedPair>,
 }
 
 impl Namespace {
@@ -37,11 +37,11 @@ impl Namespace {
             self.by_pair.get(&StrPair(label, value)).map_or(0, Vec::len)
         };
         // The pair with the fewest selectors narrows the search most.
-        let under = selector
+        let index_pair = selector
             .required_pairs()
             .min_by_key(list_length)
             .map(|(label, value)| (label.into(), value.into()));
-        match &under {
+        match &index_pair {
             Some(pair) => {
                 let keys = self.by_pair.entry_ref(pair).or_default();
                 if let Err(index) = keys.binary_search(key) {
@@ -53,12 +53,12 @@ impl Namespace {
             }
             None => _ = self.without_pair.insert(key.clone()),
         }
-        self.by_key.insert(key.clone(), Indexed { selector, under });
+        self.by_key.insert(key.clone(), IndexedSelector { selector, index_pair });
     }
 
     pub(super) fn remove(&mut self, key: &HpaKey) {
         let Some(indexed) = self.by_key.remove(key) else { return };
-        let Some(pair) = indexed.under else {
+        let Some(pair) = indexed.index_pair else {
             self.without_pair.remove(key);
             return;
         };

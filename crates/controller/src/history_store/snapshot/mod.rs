@@ -1,4 +1,4 @@
-//! The part of a history that can still matter, in few numbers.
+//! The part of a history that can still affect decisions, in a compact form.
 
 #[cfg(test)]
 mod tests;
@@ -23,14 +23,14 @@ const MAX_POINTS: usize = 32;
 const MAX_GAP: SignedDuration = SignedDuration::from_hours(1);
 
 /// Larger than any number of replicas in a cluster, which has at most 150,000 pods. A
-/// recommendation can be larger if a metric is absurd; it is stored as this number.
+/// larger recommendation, from an absurd metric, is stored as this number.
 const MAX_REPLICAS: i32 = 1_000_000;
 
 /// A number of replicas, and a Unix time in milliseconds.
 pub(super) type Point = (i32, i64);
 
-/// A metric that fails: its identity, and the times since which it fails, its fallback is
-/// active, and it is read again. The times are Unix times in milliseconds.
+/// A failing metric: its identity, and the Unix times in milliseconds since which it has failed,
+/// has had an active fallback, and has been recovering.
 pub(super) type Failure = (u64, i64, Option<i64>, Option<i64>);
 
 /// The stored history of one autoscaler.
@@ -42,8 +42,8 @@ pub(super) struct HistorySnapshot {
     /// `status.desiredReplicas`.
     #[serde(rename = "desired")]
     pub(super) desired_replicas: i32,
-    /// `status.lastScaleTime` as a Unix time in seconds. If the status has a later one, its scaling
-    /// is missing here.
+    /// `status.lastScaleTime` as a Unix time in seconds. If the status has a later time, the
+    /// snapshot lacks that scaling.
     #[serde(rename = "scaled")]
     pub(super) last_scale_time: Option<i64>,
     /// Oldest first, without those that no stabilization window can pick.
@@ -54,7 +54,8 @@ pub(super) struct HistorySnapshot {
     pub(super) scale_downs: Vec<Point>,
     #[serde(rename = "failing", skip_serializing_if = "Vec::is_empty")]
     pub(super) failing_metrics: Vec<Failure>,
-    /// Since when the metrics have asked for zero replicas, as a Unix time in milliseconds.
+    /// The time since which the metrics have asked for zero replicas, as a Unix time in
+    /// milliseconds.
     #[serde(rename = "zero", skip_serializing_if = "Option::is_none")]
     pub(super) zero_since: Option<i64>,
 }
@@ -72,7 +73,7 @@ impl HistorySnapshot {
         let points = history
             .recommendations
             .iter()
-            .map(|one| (one.replicas.clamp(0, MAX_REPLICAS), milliseconds(one.at)));
+            .map(|it| (it.replicas.clamp(0, MAX_REPLICAS), milliseconds(it.at)));
         let events = |events: &[ScaleEvent]| {
             let cutoff = milliseconds_before(now, MAX_POLICY_PERIOD);
             let change = |event: &ScaleEvent| event.change.clamp(1, MAX_REPLICAS);
@@ -93,7 +94,7 @@ impl HistorySnapshot {
         }
     }
 
-    /// Whether [`HistorySnapshot::new`] can have made this. Others can edit the ConfigMap, and a
+    /// Whether [`HistorySnapshot::new`] can have made this. Users can edit the ConfigMap, and a
     /// negative scale event, for example, would let a policy allow more than its value.
     pub(super) fn is_valid(&self) -> bool {
         let is_valid = |points: &[Point], max_points: usize, min: i32| {
@@ -162,12 +163,15 @@ impl HistorySnapshot {
             scale_ups: events(&snapshot.scale_ups),
             scale_downs: events(&snapshot.scale_downs),
             failing_metrics: failing.filter_map(|it| restored_failure(*it, now)).collect(),
-            zero_since: snapshot.zero_since.filter(|_| is_recent).and_then(|at| until(at, now)),
+            zero_since: snapshot
+                .zero_since
+                .filter(|_| is_recent)
+                .and_then(|at| restored_time(at, now)),
             ..History::default()
         }
     }
 
-    /// Adds the scaling that the last leader did after it stored this, if the status has one.
+    /// Adds the last leader's scaling after it stored this snapshot, if the status has one.
     fn add_unsaved_scaling(
         &mut self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -197,14 +201,14 @@ fn failure(metric: &FailingMetric) -> Failure {
     (metric, milliseconds(since), optional(fallback_since), optional(recovering_since))
 }
 
-/// The time, not after `now`. `None` if it is invalid.
-fn until(milliseconds: i64, now: Timestamp) -> Option<Timestamp> {
+/// A stored time, limited to `now`. `None` if it is invalid.
+fn restored_time(milliseconds: i64, now: Timestamp) -> Option<Timestamp> {
     Some(Timestamp::from_millisecond(milliseconds).ok()?.min(now))
 }
 
-/// The failure, with times that are not after `now`. `None` if a time is invalid.
+/// A stored failure, with times limited to `now`. `None` if it has no valid start.
 fn restored_failure(failure: Failure, now: Timestamp) -> Option<FailingMetric> {
-    let time = |at| until(at, now);
+    let time = |at| restored_time(at, now);
     let (metric, since, fallback_since, recovering_since) = failure;
     Some(FailingMetric {
         metric,
@@ -240,7 +244,7 @@ fn sorted(mut points: Vec<Point>) -> Vec<Point> {
 }
 
 /// The points, in order of time, that are the largest or the smallest of a window that ends now. No
-/// window picks any other point: later points are at least as large, and at least as small.
+/// window picks any other point: one later point is at least as large, and one at least as small.
 fn window_extremes(points: &[Point]) -> Vec<Point> {
     let (mut largest, mut smallest): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
     for point in points.iter().rev() {

@@ -39,11 +39,12 @@ pub(super) struct PendingShard {
     pub(super) snapshots: HashMap<HpaKey, PendingSnapshot>,
     /// The resource version of its ConfigMap; `None` if that doesn't exist yet.
     pub(super) version: Option<String>,
-    /// When the first change since the last write was made.
+    /// The time of the first change since the last write.
     changed: Option<Instant>,
-    /// When the first change in the write in progress, or in writes that failed, was made.
+    /// The time of the first change in the write in progress or in failed writes.
     unsaved: Option<Instant>,
     is_failing: bool,
+    /// The earliest time of the next write.
     not_before: Instant,
 }
 
@@ -79,7 +80,7 @@ pub(super) fn min_write_interval(autoscalers: usize, bytes: usize) -> Duration {
     by_count.max(by_size).clamp(MIN_WRITE_INTERVAL, max)
 }
 
-/// All shards and when they are due.
+/// All shards, with their due times.
 #[derive(Debug)]
 pub(super) struct WriteSchedule {
     shards: Vec<PendingShard>,
@@ -161,7 +162,7 @@ impl WriteSchedule {
 
     /// The shard to write next, and when. Of several that are due at the same time, it is the one
     /// with the highest index: a reader takes the number of shards from the headers of the first
-    /// ones, so these must be written last.
+    /// shards, so these must be written last.
     pub(super) fn next(&self) -> Option<(Instant, usize)> {
         let shards = self.shards.iter().enumerate();
         let due = shards.filter_map(|(index, shard)| Some((shard.due()?, index)));

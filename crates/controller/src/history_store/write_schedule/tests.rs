@@ -38,7 +38,7 @@ fn shard_is_written_at_most_once_per_autoscaler_and_minute() {
             let minute = writes[index..].iter().filter(|at| **at < *first + Duration::from_mins(1));
             assert!(minute.count() <= autoscalers, "{autoscalers}: {writes:?}");
         }
-        // And close to that often.
+        // The limit is nearly reached.
         assert!(writes.len() >= autoscalers.min(12) * 8, "{autoscalers}: {writes:?}");
     }
 }
@@ -92,7 +92,7 @@ fn shards_split_as_autoscalers_are_added() {
         schedule.update(&key(index), snapshot(5), start);
     }
     assert_eq!(schedule.shard_count(), 2);
-    // The first announces that there are two, so it is written last.
+    // The header of the first shard has the number of shards, so it is written last.
     assert_eq!(schedule.changed(), [1, 0]);
     assert_eq!(schedule.next().map(|(_, index)| index), Some(1));
     let entries: Vec<usize> =

@@ -20,7 +20,7 @@ use crate::{
     scale_target::{Mapping, ScaleObject},
 };
 
-/// The delay before a watch that is forbidden, or a definition, is requested again.
+/// The delay before a forbidden watch or a definition is requested again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Spec and status stay text: a custom resource may be nested deeper than a `Value`, and
@@ -28,9 +28,9 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 pub(super) type Custom = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
 
 impl Custom {
-    /// The value at a path, or `None` if there is none. Fails if there is another value than an
-    /// object on the way, for which the API server returns no scale, or if the value is nested too
-    /// deeply, so that it is neither a number nor a text.
+    /// The value at a path, or `None` if there is none. Fails if a value on the way is not an
+    /// object: the API server then returns no scale. Also fails if the value is nested too deeply,
+    /// which no number or text is.
     fn value_at(&self, path: &[String]) -> Result<Option<Value>, serde_json::Error> {
         let Some((first, rest)) = path.split_first() else { return Ok(None) };
         let mut value = match first.as_str() {
@@ -57,7 +57,7 @@ impl ScaleSource for Custom {
             None => None,
         };
         Some(self.scale_object(Scale {
-            // Without it, the API server refuses to return a scale.
+            // Without spec replicas, the API server refuses to return a scale.
             spec_replicas: replicas(&self.value_at(&paths.spec_replicas).ok()??)?,
             status_replicas: match self.value_at(&paths.status_replicas).ok()? {
                 Some(value) => replicas(&value)?,
@@ -138,7 +138,7 @@ struct ScaleSubresource {
 }
 
 impl Definition {
-    /// `None` if the version has no scale subresource.
+    /// The scale paths of a version. `None` if it has no scale subresource.
     pub(super) fn paths(&self, version: &str) -> Option<ScalePaths> {
         let version = self.spec.versions.iter().find(|it| it.name == version)?;
         let scale = version.subresources.as_ref()?.scale.as_ref()?;
@@ -184,8 +184,9 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
 }
 
 /// Waits until a kind's definition has other scale paths than `paths`. Reads the definition when a
-/// response contradicts a cached scale, and every now and then: outdated paths may go unnoticed. A
-/// definition can be a megabyte, so it isn't read more often than every `min_interval`.
+/// response contradicts a cached scale, and every [`RETRY_INTERVAL`], because outdated paths may go
+/// unnoticed. A definition can be a megabyte, so it isn't read more often than every
+/// `min_interval`.
 pub(super) async fn scale_paths_changed(
     client: &Client,
     mapping: &Mapping,

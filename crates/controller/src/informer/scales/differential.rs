@@ -147,7 +147,7 @@ fn plain_definition(body: &[u8]) -> Plain<Option<ScalePaths>> {
     let missing = || serde_json::Error::custom("a field is missing");
     let [spec] = Document::parse(body)?.struct_fields(["spec"])?;
     let [versions] = spec.ok_or_else(missing)?.struct_fields(["versions"])?;
-    let mut of_versions = Vec::new();
+    let mut paths_by_version = Vec::new();
     for version in versions.ok_or_else(missing)?.elements()? {
         let [name, subresources] = version.struct_fields(["name", "subresources"])?;
         let scale = match non_null(subresources) {
@@ -155,9 +155,9 @@ fn plain_definition(body: &[u8]) -> Plain<Option<ScalePaths>> {
             None => None,
         };
         let paths = non_null(scale).map(plain_paths).transpose()?;
-        of_versions.push((name.ok_or_else(missing)?.decode::<String>()?, paths));
+        paths_by_version.push((name.ok_or_else(missing)?.decode::<String>()?, paths));
     }
-    let version = of_versions.into_iter().find(|(name, _)| name == "v2");
+    let version = paths_by_version.into_iter().find(|(name, _)| name == "v2");
     Ok(version.and_then(|(_, paths)| paths))
 }
 

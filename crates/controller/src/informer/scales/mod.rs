@@ -8,8 +8,8 @@
 //! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
 //! write of a decision on it carries its resource version: on a conflict, the reconcile reads the
 //! scale and decides again. A cached scale is never older than the controller's own reads and
-//! writes. After a failed watch the cache is empty until the relist, and while a watch is silent it
-//! is not read.
+//! writes. After a failed watch, the cache returns nothing until the relist. It also returns
+//! nothing while its watch is silent for too long.
 
 mod custom;
 #[cfg(any(test, fuzzing))]

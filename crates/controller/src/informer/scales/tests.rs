@@ -25,7 +25,7 @@ fn deployment() -> Value {
 }
 
 #[test]
-fn derived_scale_equals_the_api_servers() {
+fn derived_scale_equals_that_of_the_api_server() {
     let expected = Scale {
         spec_replicas: 3,
         status_replicas: 2,

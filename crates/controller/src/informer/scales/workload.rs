@@ -41,7 +41,7 @@ pub(super) trait ScaleSource {
         self.metadata().resource_version.as_deref().unwrap_or_default()
     }
 
-    /// Adds the object's UID and version to its scale.
+    /// Adds the object's UID and resource version to its scale.
     fn scale_object(&self, scale: Scale) -> ScaleObject {
         let uid = self.metadata().uid.clone().unwrap_or_default();
         ScaleObject { scale, uid, resource_version: self.resource_version().to_owned() }

@@ -149,7 +149,7 @@ async fn age_is_short_when_the_api_server_sends(#[case] lines: &'static [&'stati
     assert!(age <= Duration::from_secs(10), "{age:?}");
 }
 
-/// The API server accepts the watch, but its connection may be dead since.
+/// The API server accepts the watch, but the connection may be dead afterwards.
 #[tokio::test(start_paused = true)]
 async fn age_grows_while_the_watch_is_silent() {
     let client = client(Arc::new(AtomicUsize::new(1)));

@@ -69,7 +69,7 @@ pub(super) struct Backpressure<F> {
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-/// Until when requests wait.
+/// The times until which requests wait.
 #[derive(Default)]
 struct Blocked {
     all: Option<Instant>,
@@ -81,7 +81,7 @@ impl Blocked {
         self.all.filter(|until| Instant::now() < *until)
     }
 
-    /// Until when the requests for an API group wait.
+    /// The time until which the requests for an API group wait, if they must.
     fn group_until(&self, group: &str) -> Option<Instant> {
         let until = self.groups.get(group).copied().max(self.all)?;
         (Instant::now() < until).then_some(until)
@@ -195,13 +195,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(value.trim().parse().ok()?))
 }
 
-/// Whether a 429 is of the API server's Priority and Fairness, and not one that the API server
-/// passes through from an aggregated API or from its handlers.
+/// Whether a 429 comes from the API server's Priority and Fairness, and not from its handlers or
+/// from an aggregated API.
 ///
 /// A rejection is a fixed text, while handlers send a Status object. The headers of flow schemas
-/// alone say nothing: the API server adds them to every response. But an aggregated API server that
-/// rejects a request sends headers of its own, which follow those of the API server, so that they
-/// are in the response twice.
+/// alone say nothing: the API server adds them to every response. An aggregated API server that
+/// rejects a request also sends them, so its response has them twice.
 fn is_from_priority_and_fairness(headers: &HeaderMap) -> bool {
     const TEXT: &str = "Too many requests, please try again later.\n";
     let is = |name: header::HeaderName, expected: &str| {

@@ -14,8 +14,8 @@ const REJECTION: &[(&str, &str)] = &[
     ("content-length", "43"),
 ];
 
-/// What an aggregated API server adds if it rejects a request itself. Recorded from kube-apiserver
-/// 1.36.
+/// The headers that an aggregated API server adds if it rejects a request itself. Recorded from
+/// kube-apiserver 1.36.
 const PASSED_THROUGH: &[(&str, &str)] = &[
     ("audit-id", "8af6bce8-cf1f-4137-a8d4-a8b9b5360511"),
     ("cache-control", "no-cache, private"),
@@ -39,8 +39,8 @@ fn layer() -> BackpressureLayer {
     BackpressureLayer { max_delay: Duration::from_secs(10), group_concurrency: 2 }
 }
 
-/// When each of the requests for these paths reaches the server, in seconds. All are sent at once
-/// after the server has answered the first one, which has this status and these headers.
+/// The seconds at which the requests for these paths reach the server. It answers the first request
+/// with `status` and `headers`. The other requests are sent at once after that.
 async fn sent(status: u16, headers: &[(&'static str, &'static str)], paths: &[&str]) -> Vec<u64> {
     let start = Instant::now();
     let times = Arc::new(Mutex::new(HashMap::new()));
@@ -74,7 +74,7 @@ async fn sent(status: u16, headers: &[(&'static str, &'static str)], paths: &[&s
     (0..paths.len()).map(|at| times[&at.to_string()]).collect()
 }
 
-fn with(
+fn with_retry_after(
     headers: &[(&'static str, &'static str)],
     retry_after: &'static str,
 ) -> Vec<(&'static str, &'static str)> {
@@ -83,7 +83,10 @@ fn with(
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_the_group_wait_for_retry_after() {
-    for headers in [with(STATUS, "3"), with(&[REJECTION, PASSED_THROUGH].concat(), "3")] {
+    for headers in [
+        with_retry_after(STATUS, "3"),
+        with_retry_after(&[REJECTION, PASSED_THROUGH].concat(), "3"),
+    ] {
         let times = sent(429, &headers, &[EXTERNAL, RESOURCE, EXTERNAL, CORE, EXTERNAL]).await;
         assert_eq!(times, [0, 0, 3, 0, 3], "{headers:?}");
     }
@@ -91,7 +94,8 @@ async fn requests_of_the_group_wait_for_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn all_requests_wait_after_a_rejection_by_priority_and_fairness() {
-    let times = sent(429, &with(REJECTION, "3"), &[EXTERNAL, RESOURCE, EXTERNAL, CORE]).await;
+    let times =
+        sent(429, &with_retry_after(REJECTION, "3"), &[EXTERNAL, RESOURCE, EXTERNAL, CORE]).await;
     assert_eq!(times, [0, 3, 3, 3]);
 }
 

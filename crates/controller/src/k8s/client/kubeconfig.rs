@@ -1,7 +1,7 @@
 //! Loads the configuration of a client, and reports failures without secrets.
 //!
-//! Errors name the file and the context. They never contain what a file holds, because that may be
-//! a secret; so kube's own errors, which quote files, are not their sources.
+//! Errors name the file and the context. They never contain the content of a file, because it may
+//! be a secret. Therefore kube's own errors, which quote files, are not their sources.
 
 use std::{env, ffi::OsString, path::PathBuf};
 
@@ -12,7 +12,7 @@ use kube::{
 };
 use tracing::info;
 
-/// Where the address of the API server and the credentials come from.
+/// The origin of the API server's address and of the credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientSource {
     /// A kubeconfig, if there is one (`KUBECONFIG`, `~/.kube/config`), else the pod's service
@@ -48,7 +48,7 @@ pub struct KubeconfigOverrides {
 pub enum ClientError {
     #[error("unable to use kubeconfig {file}, {context}")]
     Kubeconfig {
-        /// The file, or where it was searched.
+        /// The file, or the places that were searched.
         file: String,
         context: String,
         source: KubeconfigProblem,
@@ -61,7 +61,7 @@ pub enum ClientError {
     #[error("unable to create a client for {server} from {origin}")]
     Build {
         server: String,
-        /// Where the configuration comes from.
+        /// The origin of the configuration.
         origin: String,
         source: ClientBuildError,
     },
@@ -132,7 +132,7 @@ impl ClientBuildError {
     }
 }
 
-/// The configuration, and where it comes from.
+/// Loads the configuration. Returns it with its origin.
 pub(super) async fn load(
     source: &ClientSource,
     overrides: &KubeconfigOverrides,

@@ -165,7 +165,7 @@ struct ConnectError {
 }
 
 impl ConnectError {
-    /// Names server and cause, if `error` is one of a connection.
+    /// Replaces a connection error with one that names the server and the cause.
     fn name(server: &str, error: BoxError) -> BoxError {
         if !error.to_string().contains("(Connect)") {
             return error;

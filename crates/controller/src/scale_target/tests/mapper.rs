@@ -54,7 +54,7 @@ async fn kind_is_mapped_in_all_versions_preferred_first() {
         ["widgets.example.com/v1 namespaced", "widgets.example.com/v2alpha1 namespaced"]
     );
     assert_eq!(server.requests().len(), 3);
-    // Cached, for other kinds of the group too, and in lower case.
+    // The cached group also has the other kind, and finds it in lower case.
     let racks = mapper.mappings(&kind("example.com", "rack")).await.unwrap();
     assert_eq!(
         described(&racks),

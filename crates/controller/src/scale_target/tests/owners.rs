@@ -105,7 +105,7 @@ async fn pods_of_the_targets_replica_sets_are_owned() {
 }
 
 #[tokio::test]
-async fn replica_set_that_is_gone_or_new_owns_nothing() {
+async fn missing_or_recreated_replica_set_owns_nothing() {
     let server = server(&[("new", owner("apps/v1", "Deployment", "web", "web-uid"))]);
     let missing = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
         "message": "not found", "details": { "name": "gone" } });
@@ -116,7 +116,7 @@ async fn replica_set_that_is_gone_or_new_owns_nothing() {
     assert_eq!(owned(&owners(&server), &pods).await.unwrap(), [""; 0]);
 }
 
-/// What can't be read must not look like pods of others.
+/// Pods of an unreadable owner must not look like pods of another target.
 #[tokio::test]
 async fn unreadable_owner_is_an_error() {
     let server = server(&[]);
