@@ -1,4 +1,4 @@
-//! Parts of Go's standard library on whose behavior users' files and environment variables depend.
+//! Reimplements the parts of Go that users' files and environment variables rely on.
 //!
 //! ```text
 //!  rules file ──► template (text/template, fmt) ──► queries, labels      hpa-prometheus
@@ -23,6 +23,6 @@ pub enum Compat {
     /// Values that don't exist or don't fit are errors, and texts in queries are escaped.
     #[default]
     Off,
-    /// Exactly as the reference.
+    /// Behaves exactly like the reference.
     Reference,
 }

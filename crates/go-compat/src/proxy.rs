@@ -16,7 +16,7 @@ use kube::config::Kubeconfig;
 /// The default port of SOCKS proxies, as in Go.
 const SOCKS_PORT: u16 = 1080;
 
-/// The origin of a proxy from the kubeconfig.
+/// [`Proxy::origin`] of a proxy that the kubeconfig sets.
 const KUBECONFIG_FIELD: &str = "proxy-url";
 
 /// A proxy, and the variable or field that sets it.
@@ -37,7 +37,7 @@ impl fmt::Display for Proxy {
     }
 }
 
-/// `origin` is the variable or the field of the kubeconfig.
+/// An invalid proxy URL. `origin` is the variable or the kubeconfig field that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     #[error("{origin} is not a proxy URL")]
@@ -73,8 +73,8 @@ pub fn for_server(
     parse(&url, origin).map(Some)
 }
 
-/// `proxy-url` of the given cluster, else of the given context's cluster, else of the current
-/// context's.
+/// Returns `proxy-url` of a cluster in a kubeconfig: of `cluster`, else of the cluster of
+/// `context`, else of the current context's cluster.
 pub fn of_kubeconfig(
     kubeconfig: &Kubeconfig,
     context: Option<&str>,
@@ -178,7 +178,7 @@ mod tests {
 
     const PROXY: &str = "http://me:hunter2@proxy.example:3128";
 
-    fn chosen(
+    fn chosen_proxy(
         server: &'static str,
         configured: Option<&str>,
         variables: &[(&str, &str)],
@@ -210,7 +210,7 @@ mod tests {
         #[case] variables: &[(&str, &str)],
         #[case] expected: Option<&str>,
     ) {
-        assert_eq!(chosen(server, None, variables).unwrap().as_deref(), expected);
+        assert_eq!(chosen_proxy(server, None, variables).unwrap().as_deref(), expected);
     }
 
     #[rstest]
@@ -248,13 +248,13 @@ mod tests {
         #[case] direct: bool,
     ) {
         let variables = [("HTTPS_PROXY", PROXY), ("NO_PROXY", exceptions)];
-        assert_eq!(chosen(server, None, &variables).unwrap().is_none(), direct);
+        assert_eq!(chosen_proxy(server, None, &variables).unwrap().is_none(), direct);
     }
 
     #[test]
     fn proxy_of_the_kubeconfig_overrides_all_variables() {
         let variables = [("HTTPS_PROXY", PROXY), ("NO_PROXY", "*")];
-        let proxy = chosen("https://127.0.0.1", Some("http://other:80"), &variables).unwrap();
+        let proxy = chosen_proxy("https://127.0.0.1", Some("http://other:80"), &variables).unwrap();
         assert_eq!(proxy.as_deref(), Some("proxy-url http://other:80"));
     }
 
@@ -266,7 +266,7 @@ mod tests {
     #[case("http://me:hunter2@", "HTTPS_PROXY is not a proxy URL")]
     #[case("http://me:hunter2@pro xy", "HTTPS_PROXY is not a proxy URL")]
     fn unusable_proxy_is_reported_without_its_password(#[case] url: &str, #[case] expected: &str) {
-        let error = chosen("https://api", None, &[("HTTPS_PROXY", url)]).unwrap_err();
+        let error = chosen_proxy("https://api", None, &[("HTTPS_PROXY", url)]).unwrap_err();
         assert_eq!(error.to_string(), expected);
         assert!(!format!("{error:?}").contains("hunter2"));
     }

@@ -1,5 +1,5 @@
-//! YAML documents as trees with positions. Plain scalars have the meaning of YAML 1.1, as in the
-//! libraries that programs in Go use.
+//! Parses YAML documents to trees with positions. Plain scalars have the meaning of YAML 1.1, as in
+//! Go's YAML libraries.
 
 use std::{
     borrow::Cow,
@@ -45,7 +45,7 @@ impl Positions {
     }
 }
 
-/// A text that is not YAML.
+/// A text that can't be parsed as YAML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: not YAML: {message}")]
 pub struct YamlError {
@@ -73,7 +73,7 @@ pub enum Content {
 #[derive(Debug)]
 pub struct Scalar {
     pub text: String,
-    /// Without quotes.
+    /// Whether the scalar has neither quotes nor the style of a block.
     pub is_plain: bool,
     /// The suffix of a tag that YAML defines, such as `str`.
     pub tag: Option<String>,
@@ -120,12 +120,12 @@ impl Scalar {
     }
 }
 
-/// The first document, if there is one.
+/// Parses the first document, if there is one.
 pub fn parse(text: &str) -> Result<Option<Rc<Node>>, YamlError> {
     documents(text, 1).map(|documents| documents.into_iter().next())
 }
 
-/// All documents that aren't empty.
+/// Parses all documents that aren't empty.
 pub fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, YamlError> {
     documents(text, usize::MAX)
 }
@@ -133,15 +133,15 @@ pub fn parse_all(text: &str) -> Result<Vec<Rc<Node>>, YamlError> {
 fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
     let mut builder = Builder { anchors: HashMap::new(), open: Vec::new() };
     let mut documents = Vec::new();
-    let mut ended = 0;
+    let mut document_ends = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| YamlError {
             position: position(*error.marker()),
             message: error.info().clone(),
         })?;
-        ended += usize::from(matches!(event, Event::DocumentEnd));
+        document_ends += usize::from(matches!(event, Event::DocumentEnd));
         documents.extend(builder.add(event, position(span.start))?);
-        if ended == max || documents.len() == max {
+        if document_ends == max || documents.len() == max {
             break;
         }
     }
@@ -149,7 +149,7 @@ fn documents(text: &str, max: usize) -> Result<Vec<Rc<Node>>, YamlError> {
 }
 
 impl Node {
-    /// The member of a mapping.
+    /// The value of a mapping's member.
     pub fn member(&self, name: &str) -> Option<&Self> {
         let Content::Mapping(members) = &self.content else { return None };
         let (_, value) = members.iter().find(|(key, _)| key.text() == Some(name))?;
@@ -170,11 +170,11 @@ fn position(marker: Marker) -> Position {
 
 struct Builder {
     anchors: HashMap<usize, Rc<Node>>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
 }
 
 /// A sequence or a mapping that is not complete.
-struct Open {
+struct OpenCollection {
     position: Position,
     anchor: usize,
     is_mapping: bool,
@@ -189,7 +189,7 @@ impl Builder {
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = style == ScalarStyle::Plain;
-                let scalar = Scalar { text: text.into_owned(), is_plain, tag: suffix(tag) };
+                let scalar = Scalar { text: text.into_owned(), is_plain, tag: tag_suffix(tag) };
                 (Rc::new(Node { position, depth: 1, content: Content::Scalar(scalar) }), anchor)
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
@@ -201,7 +201,7 @@ impl Builder {
                     return Err(too_deep());
                 }
                 let is_mapping = matches!(event, Event::MappingStart(..));
-                self.open.push(Open { position, anchor, is_mapping, nodes: Vec::new() });
+                self.open.push(OpenCollection { position, anchor, is_mapping, nodes: Vec::new() });
                 return Ok(None);
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
@@ -223,8 +223,8 @@ impl Builder {
     }
 }
 
-impl Open {
-    /// The node and its anchor. `None` if it has too many levels.
+impl OpenCollection {
+    /// Returns the node and its anchor. `None` if the node is nested too deeply.
     fn close(self) -> Option<(Rc<Node>, usize)> {
         let depth = self.nodes.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
         if depth > MAX_DEPTH {
@@ -244,7 +244,8 @@ impl Open {
     }
 }
 
-fn suffix(tag: Option<Cow<'_, Tag>>) -> Option<String> {
+/// The suffix of a tag that YAML defines. Other tags count as `str`.
+fn tag_suffix(tag: Option<Cow<'_, Tag>>) -> Option<String> {
     let tag = tag?;
     Some(tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or("str".into()).into_owned())
 }

@@ -1,4 +1,4 @@
-//! Classes of characters, and escaped characters.
+//! Translates character classes and escaped characters.
 
 use std::{fmt::Write as _, ops::RangeInclusive};
 
@@ -9,7 +9,7 @@ use super::{RegexError, RegexProblem, before, error};
 /// Code points that UTF-8 can't encode.
 const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
 
-/// A class that matches no character. Surrogates are translated to it, because no text has them.
+/// A class that matches no character. It stands for surrogates, which no text contains.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// The items of a Perl class (`\d`), and whether it is negated.
@@ -69,8 +69,8 @@ pub(super) fn unicode_class(text: &str) -> Result<Option<(String, &str)>, RegexE
     Ok(Some((class, rest)))
 }
 
-/// A class by its name. Only general categories and scripts: Go doesn't have the other properties
-/// of the crate.
+/// Returns the class with a name. Go has only general categories and scripts, not the crate's other
+/// properties.
 fn class_with_name(name: &str, is_negated: bool) -> Option<String> {
     let is_name = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | '-' | ' ');
     if name.is_empty() || !name.chars().all(is_name) {
@@ -194,7 +194,7 @@ pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {
     Ok((code_point, rest))
 }
 
-/// Up to two further octal digits.
+/// Parses up to two further octal digits.
 fn octal(first: u32, mut rest: &str) -> (u32, &str) {
     let mut value = first;
     for _ in 0..2 {
@@ -207,7 +207,7 @@ fn octal(first: u32, mut rest: &str) -> (u32, &str) {
     (value, rest)
 }
 
-/// Two digits, or any number of digits in braces.
+/// Parses the digits after `\x`: two, or any number of them in braces.
 fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), RegexError> {
     let mut chars = digits.chars();
     let mut next = || (chars.next(), chars.as_str());

@@ -1,8 +1,8 @@
 //! Go's regular expressions (RE2 syntax) on the `regex` crate.
 //!
-//! The two match in the same way, but their syntax differs: each accepts expressions that the other
-//! rejects or interprets differently. Expressions are therefore parsed with Go's grammar and
-//! translated to the syntax of the `regex` crate.
+//! Both engines match in the same way, but their syntax differs: each accepts expressions that the
+//! other rejects or interprets differently. [`GoRegex`] therefore parses an expression with Go's
+//! grammar and translates it to the syntax of the `regex` crate.
 
 mod class;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use translate::Translation;
 pub const MAX_REGEX_LEN: usize = 1 << 14;
 /// The maximum size of a compiled expression in bytes.
 const SIZE_LIMIT: usize = 1 << 25;
-/// The maximum size of an expression's cache for searches in bytes.
+/// The maximum size in bytes of the cache that an expression's searches use.
 const DFA_SIZE_LIMIT: usize = 1 << 21;
 
 /// A regular expression with Go's syntax and semantics.
@@ -37,8 +37,8 @@ impl GoRegex {
         Self::with_size_limit(expression, SIZE_LIMIT)
     }
 
-    /// Compiles an expression of a tenant, whose program may have at most `size_limit` bytes. The
-    /// time of a search is proportional to the size of the program.
+    /// Compiles a tenant's expression. Its program may have at most `size_limit` bytes, because the
+    /// time of a search is proportional to that size.
     pub fn with_size_limit(expression: &str, size_limit: usize) -> Result<Self, RegexError> {
         let error = |problem| RegexError { problem, expression: expression.to_owned() };
         if expression.len() > MAX_REGEX_LEN {
@@ -68,13 +68,14 @@ impl GoRegex {
         self.group_names.len()
     }
 
-    /// The index of the group with the name, counted from 1. If several groups have the name, the
-    /// last one.
+    /// The index of the group with the name, counted from 1. If several groups have the name,
+    /// returns the last one.
     pub fn group_index(&self, name: &str) -> Option<usize> {
-        self.group_names.iter().rposition(|own| own == name).map(|index| index + 1)
+        self.group_names.iter().rposition(|group| group == name).map(|index| index + 1)
     }
 
-    /// The text of a group in the first match. It is empty if the group doesn't take part.
+    /// Returns the text of a group in the first match, or an empty text if the group matched
+    /// nothing. `None` if the expression doesn't match.
     pub fn group<'t>(&self, text: &'t str, index: usize) -> Option<&'t str> {
         let captures = self.regex.captures(text)?;
         Some(captures.get(index).map_or("", |group| group.as_str()))
@@ -133,16 +134,16 @@ impl GoRegex {
         if let Some(index) = group_number(name) {
             return group(index).unwrap_or_default();
         }
-        let mut named = self.group_names.iter().enumerate().filter(|(_, own)| *own == name);
+        let mut named = self.group_names.iter().enumerate().filter(|(_, group)| *group == name);
         named.find_map(|(index, _)| group(index + 1)).unwrap_or_default()
     }
 }
 
-/// The number of a reference. With a leading zero, it is a name in Go.
+/// Parses the group number of a reference. Go treats a number with a leading zero as a name.
 fn group_number(name: &str) -> Option<usize> {
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     let has_leading_zero = name.len() > 1 && name.starts_with('0');
-    // Numbers that are too large are those of no group.
+    // No group has a number that overflows.
     (is_number && !has_leading_zero).then(|| name.parse().unwrap_or(usize::MAX))
 }
 
@@ -179,15 +180,15 @@ pub enum RegexProblem {
     NestedRepetition,
     /// A repetition of more than 1000 times, or with a maximum below its minimum.
     InvalidRepeatCount,
-    /// A class without its bracket.
+    /// A class without its closing bracket.
     MissingBracket,
-    /// A group without its parenthesis.
+    /// A group without its closing parenthesis.
     MissingParenthesis,
     /// Nothing to repeat.
     MissingRepetitionArgument,
     /// The last character is a backslash.
     TrailingBackslash,
-    /// A parenthesis without a group.
+    /// A closing parenthesis without a group.
     UnexpectedParenthesis,
     /// Groups are nested too deeply.
     TooDeep,

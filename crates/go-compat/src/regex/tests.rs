@@ -89,7 +89,7 @@ fn sizes_are_limited() {
     assert_eq!(GoRegex::new(&deep).unwrap_err().problem, RegexProblem::TooDeep);
 }
 
-/// As in Go, a number has no leading zero.
+/// As in Go, a reference with a leading zero is a name.
 #[test]
 fn reference_that_expands_to_nothing_is_unknown() {
     let regex = GoRegex::new("^(?P<a>.*)$").unwrap();

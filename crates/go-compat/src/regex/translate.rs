@@ -1,8 +1,8 @@
 //! Translates Go's syntax to that of the `regex` crate.
 //!
-//! The output is written in one pass. The offset of the last atom (the operand of a repetition) in
-//! the output is remembered, because a repetition has to wrap it. Flags are not copied: each atom
-//! is written for the flags that apply to it.
+//! The translator writes the output in one pass. It remembers where the last atom (the operand of a
+//! repetition) starts in the output, because a repetition wraps that atom. It doesn't copy flags,
+//! but writes each atom for the flags that apply to it.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::{
     error,
 };
 
-/// The maximum of repetitions that contain each other, multiplied.
+/// The maximum product of nested repetition counts.
 const MAX_REPEAT: u32 = 1000;
 /// The maximum depth of groups.
 const MAX_DEPTH: usize = 200;
@@ -58,18 +58,20 @@ struct Flags {
 struct Atom {
     /// The offset of its start in the output.
     start: usize,
-    /// The product of the repetitions in it.
+    /// The product of the nested repetition counts in it.
     repeats: u32,
 }
 
-/// The alternatives of a group up to the position.
+/// The translated part of the innermost open group.
 #[derive(Clone, Copy, Default)]
 struct Alternative {
+    /// The last atom of the current alternative.
     atom: Option<Atom>,
-    /// The largest product of repetitions in an atom before the last one.
+    /// The largest product of repetition counts in an atom before the last one.
     repeats: u32,
 }
 
+/// An open group, with the state to restore when it closes.
 struct Group {
     start: usize,
     outer: Alternative,
@@ -84,7 +86,7 @@ struct Translator<'e> {
     flags: Flags,
     groups: Vec<Group>,
     alternative: Alternative,
-    /// The text that starts with the preceding repetition, if the preceding part is one.
+    /// The text from the preceding repetition on, if the preceding part is a repetition.
     repetition: Option<&'e str>,
 }
 
@@ -204,7 +206,7 @@ impl<'e> Translator<'e> {
         self.pattern.push_str(after);
     }
 
-    /// The next atom starts at the end of the output.
+    /// Starts an atom at the end of the output.
     fn start_atom(&mut self, repeats: u32) {
         if let Some(atom) = self.alternative.atom {
             self.alternative.repeats = self.alternative.repeats.max(atom.repeats);
@@ -277,12 +279,12 @@ impl<'e> Translator<'e> {
         Ok(())
     }
 
-    /// `(?P<name>`, `(?<name>`, `(?flags)` or `(?flags:`.
+    /// Translates `(?P<name>`, `(?<name>`, `(?flags)` or `(?flags:`.
     fn open_special_group(&mut self) -> Result<(), RegexError> {
         let start = self.rest;
         let after = start.strip_prefix("(?").unwrap_or_default();
         let named = after.strip_prefix("P<").or_else(|| after.strip_prefix('<'));
-        // Too short to have a name.
+        // Go doesn't take `(?P<` or `(?<` for a named group if nothing follows.
         let Some(named) = named.filter(|named| !named.is_empty()) else {
             return self.flags(start, after);
         };
@@ -330,7 +332,7 @@ impl<'e> Translator<'e> {
     }
 }
 
-/// `{2}`, `{2,}` or `{2,3}`.
+/// The count of a repetition: `{2}`, `{2,}` or `{2,3}`.
 struct Count<'e> {
     min: u32,
     max: Option<u32>,
@@ -351,7 +353,8 @@ impl<'e> Count<'e> {
         Some(Self { min, max: Some(max), rest: rest.strip_prefix('}')? })
     }
 
-    /// A number without leading zeros. Numbers out of range are too large in any case.
+    /// Parses a number without leading zeros. `u32::MAX` stands for numbers out of range, which
+    /// exceed [`MAX_REPEAT`] in any case.
     fn number(text: &str) -> Option<(u32, &str)> {
         let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
         let digits = before(text, rest);

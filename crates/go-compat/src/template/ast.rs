@@ -101,7 +101,7 @@ impl Pipeline {
     }
 }
 
-// The form of nodes in error messages.
+// Formats nodes for error messages.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

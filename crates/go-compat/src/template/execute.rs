@@ -56,7 +56,7 @@ impl Execution<'_> {
         })))
     }
 
-    fn at(&mut self, at: Offset, node: &impl ToString) {
+    fn set_node(&mut self, at: Offset, node: &impl ToString) {
         self.node = (at, node.to_string());
     }
 
@@ -76,9 +76,10 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Variables could keep and double the texts that functions return.
-    fn limit_texts(&self, more: usize) -> Result<()> {
-        if self.text_len + more > MAX_OUTPUT_LEN {
+    /// Fails if functions have returned too much text, with `additional_len` bytes added. Templates
+    /// can store such texts in variables and double them.
+    fn limit_texts(&self, additional_len: usize) -> Result<()> {
+        if self.text_len + additional_len > MAX_OUTPUT_LEN {
             return self.error("exceeded maximum length of texts");
         }
         Ok(())
@@ -154,7 +155,7 @@ impl Execution<'_> {
     }
 
     fn call(&mut self, dot: &Value, call: &TemplateCall) -> Result<()> {
-        self.at(call.at, call);
+        self.set_node(call.at, call);
         let template = self.template;
         let Some(nodes) = template.trees.get(&call.name) else {
             return self.error(format!("template {} not defined", Quoted(&call.name)));
@@ -189,7 +190,7 @@ impl Execution<'_> {
 
     fn pipeline(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Value> {
         self.step()?;
-        self.at(pipeline.at, pipeline);
+        self.set_node(pipeline.at, pipeline);
         let mut value = None;
         for command in &pipeline.commands {
             value = Some(self.command(dot, command, value)?);
@@ -211,7 +212,7 @@ impl Execution<'_> {
         let has_arguments = !command.arguments.is_empty() || piped.is_some();
         match term {
             Term::Function(name) => {
-                self.at(*at, name);
+                self.set_node(*at, name);
                 return self.function(dot, name, command.to_string(), &command.arguments, piped);
             }
             Term::Field(_) | Term::Chain(..) => {
@@ -221,7 +222,7 @@ impl Execution<'_> {
                 return self.fields(dot, &command.first, has_arguments);
             }
             Term::Pipeline(_) => {}
-            _ => self.at(*at, term),
+            _ => self.set_node(*at, term),
         }
         if let Term::Variable(name, _) = term {
             self.variable(name)?;
@@ -249,14 +250,14 @@ impl Execution<'_> {
             Term::Text { text, .. } => Ok(Value::text(text)),
             Term::Int { value, .. } => Ok(Value::Int(*value)),
             Term::Variable(name, fields) if fields.is_empty() => {
-                self.at(*at, term);
+                self.set_node(*at, term);
                 self.variable(name)
             }
             Term::Field(_) | Term::Variable(..) | Term::Chain(..) => {
                 self.fields(dot, operand, false)
             }
             Term::Function(name) => {
-                self.at(*at, name);
+                self.set_node(*at, name);
                 self.function(dot, name, name.clone(), &[], None)
             }
             Term::Pipeline(pipeline) => self.pipeline(dot, pipeline),
@@ -273,7 +274,7 @@ impl Execution<'_> {
     /// Evaluates a chain of fields.
     fn fields(&mut self, dot: &Value, operand: &Operand, has_arguments: bool) -> Result<Value> {
         let Operand { at, term } = operand;
-        self.at(*at, term);
+        self.set_node(*at, term);
         let (mut value, fields) = match term {
             Term::Field(fields) => (dot.clone(), fields),
             Term::Variable(name, fields) => (self.variable(name)?, fields),
@@ -306,7 +307,7 @@ impl Execution<'_> {
                     }
                     return Ok(Value::Text(string.clone()));
                 }
-                if let Some((_, field)) = data.fields.iter().find(|(own, _)| *own == name) {
+                if let Some((_, field)) = data.fields.iter().find(|(field, _)| *field == name) {
                     if has_arguments {
                         let problem = "has arguments but cannot be invoked as function";
                         return self.error(format!("{name} {problem}"));
@@ -344,7 +345,8 @@ impl Execution<'_> {
             let needs_text = name == "printf" && values.is_empty();
             values.push(self.check_type(value, needs_text)?);
         }
-        // Before the call: the arguments may repeat a long text. The result is a few times longer.
+        // Checks before the call, because the arguments may repeat a long text, and the result may
+        // be a few times longer.
         self.limit_texts(values.iter().map(Value::text_len).sum())?;
         let callee = arguments.first().map(|argument| argument.term.to_string());
         let result = functions::call(name, &values, callee.as_deref()).or_else(|message| {
@@ -356,7 +358,7 @@ impl Execution<'_> {
         Ok(result)
     }
 
-    /// `and` and `or` stop evaluating when the result is determined.
+    /// Evaluates the arguments of `and` or `or` until one of them determines the result.
     fn short_circuit(
         &mut self,
         dot: &Value,
@@ -375,7 +377,7 @@ impl Execution<'_> {
     }
 
     fn argument(&mut self, dot: &Value, operand: &Operand, needs_text: bool) -> Result<Value> {
-        self.at(operand.at, &operand.term);
+        self.set_node(operand.at, &operand.term);
         match &operand.term {
             Term::Nil if needs_text => return self.error("cannot assign nil to string"),
             term @ (Term::Bool(_) | Term::Int { .. }) if needs_text => {

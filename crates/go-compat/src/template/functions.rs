@@ -33,7 +33,7 @@ pub(super) fn exists(name: &str) -> bool {
     FUNCTIONS.iter().any(|(function, ..)| *function == name)
 }
 
-/// Checks the number of arguments. `written` doesn't count the piped one.
+/// Checks the number of arguments. `given` counts the piped argument, `written` doesn't.
 pub(super) fn check_count(name: &str, written: usize, given: usize) -> Result<(), String> {
     let Some((_, least, most)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
         return Err(format!("{} is not a defined function", Quoted(name)));
@@ -135,7 +135,7 @@ fn len(value: &Value) -> Result<i64, String> {
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
 }
 
-/// An index of at most `len`.
+/// Converts an index, which may be at most `len`.
 fn position(index: &Value, len: usize) -> Result<usize, String> {
     let number = match index {
         Value::Int(number) => *number,
@@ -312,11 +312,11 @@ fn formatted(verb: char, value: &Value) -> String {
 
 /// The arguments of `html`, `js` and `urlquery`, joined and escaped.
 fn escaped(values: &[Value], escape: impl Fn(&mut String, char)) -> Value {
-    let shown = |value: &Value| match value {
+    let displayed = |value: &Value| match value {
         Value::Missing => Value::text("<no value>"),
         value => value.clone(),
     };
-    let text = print(&values.iter().map(shown).collect::<Vec<_>>());
+    let text = print(&values.iter().map(displayed).collect::<Vec<_>>());
     let mut escaped = String::with_capacity(text.len());
     text.chars().for_each(|char| escape(&mut escaped, char));
     Value::text(&escaped)

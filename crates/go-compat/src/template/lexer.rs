@@ -1,4 +1,4 @@
-//! The tokens of a template.
+//! Splits a template into tokens.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Number,
     /// Any other printable ASCII character, such as a comma.
     Char,
-    /// The text of the token is a message.
+    /// An error, with its message as the token's text.
     Error,
     End,
 }
@@ -49,7 +49,7 @@ pub(super) struct Token<'t> {
 }
 
 impl Token<'_> {
-    /// The token as messages show it.
+    /// Formats the token for error messages.
     pub(super) fn describe(&self) -> String {
         match self.kind {
             Kind::End => "EOF".to_owned(),
@@ -68,16 +68,16 @@ impl Token<'_> {
     }
 }
 
-/// All tokens. The last one is [`Kind::End`] or [`Kind::Error`].
+/// Returns all tokens. The last one is [`Kind::End`] or [`Kind::Error`].
 pub(super) fn tokens(template: &str) -> Vec<Token<'_>> {
     let mut lexer = Lexer { rest: template, template, start: 0, in_action: false, parens: 0 };
     let mut tokens = Vec::new();
     let mut line = 1;
-    let mut counted = 0;
+    let mut counted_until = 0;
     loop {
         let mut token = lexer.next();
-        line += template.get(counted..token.at).unwrap_or_default().matches('\n').count();
-        counted = token.at;
+        line += template.get(counted_until..token.at).unwrap_or_default().matches('\n').count();
+        counted_until = token.at;
         token.line = line;
         let is_last = matches!(token.kind, Kind::End | Kind::Error);
         tokens.push(token);
@@ -141,7 +141,8 @@ impl<'t> Lexer<'t> {
         found.is_some()
     }
 
-    /// Text outside of actions, or the delimiter after it. `None` if that starts a comment.
+    /// Reads text outside of actions or, if there is none, the delimiter after it. Returns `None`
+    /// after a comment.
     fn text(&mut self) -> Option<Token<'t>> {
         let Some(text_len) = self.rest.find(LEFT_DELIMITER) else {
             self.skip(self.rest.len());
@@ -177,7 +178,7 @@ impl<'t> Lexer<'t> {
         Some(token)
     }
 
-    /// Skips a comment and returns nothing, or an error.
+    /// Skips a comment. Returns a token only if the comment is invalid.
     fn comment(&mut self) -> Option<Token<'t>> {
         let Some(len) = self.rest.find("*/") else {
             return Some(self.error("unclosed comment"));
@@ -204,7 +205,7 @@ impl<'t> Lexer<'t> {
         self.rest.starts_with(RIGHT_DELIMITER).then_some(false)
     }
 
-    /// A token inside of an action.
+    /// Reads a token inside of an action.
     fn action(&mut self) -> Token<'t> {
         if let Some(trims) = self.right_delimiter_follows() {
             return self.right_delimiter(trims);
@@ -264,7 +265,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn space(&mut self) -> Token<'t> {
-        // The last space belongs to the delimiter if that trims.
+        // The space in front of a trimming delimiter belongs to the delimiter.
         while self.right_delimiter_follows() != Some(true) && self.skip_if(is_space) {}
         self.token(Kind::Space)
     }

@@ -1,4 +1,4 @@
-//! Go's `text/template` with the delimiters `<<` and `>>`, for the data that rules have.
+//! Go's `text/template` with the delimiters `<<` and `>>`, for the data of rules.
 //!
 //! ```text
 //!  text ──► lexer ──► parser (tree) ──► execute ──► query, label
@@ -6,11 +6,13 @@
 //! ```
 //!
 //! Syntax, functions, printed values and messages are those of Go. Templates of rules only insert
-//! texts. Features that none of them uses are rejected by name when the template is parsed:
+//! texts. The parser rejects features that they don't need, and names the feature in the error:
 //! `block`, `break`, `continue`, numbers other than decimal integers, characters, and verbs of
-//! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags. The length of a template, its
-//! nesting, the steps to render it, the length of the output and of all texts that functions return
-//! are limited, because Go's own limits don't protect a process.
+//! `printf` other than `%s`, `%v`, `%q` and `%d` or with flags.
+//!
+//! Go's own limits don't protect a process. This module therefore limits the length and the nesting
+//! of a template, the steps to render it, and the lengths of the output and of all texts that
+//! functions return.
 
 mod ast;
 mod execute;
@@ -58,8 +60,8 @@ impl Template {
         &self.text
     }
 
-    /// The first action that doesn't only insert one of these fields, or the value of
-    /// `LabelValuesByName` for a key.
+    /// Returns the first action that does more than insert one of these fields, or the value of
+    /// `LabelValuesByName` for a key that `is_key` accepts.
     pub fn first_action_beyond(
         &self,
         fields: &[&str],
@@ -92,7 +94,7 @@ pub enum TemplateError {
     /// The template can't be rendered with this data.
     #[error(transparent)]
     Execution(Box<ExecutionError>),
-    /// Go has no such limit.
+    /// The template is too long. Go has no such limit.
     #[error("template: {template}: more than {MAX_TEMPLATE_LEN} bytes")]
     TooLong { template: &'static str },
 }

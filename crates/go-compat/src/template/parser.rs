@@ -42,7 +42,7 @@ struct Parser<'t> {
     trees: Trees,
 }
 
-/// An action, or the end of a list of nodes.
+/// A node, or the end of a list of nodes.
 enum Item {
     Node(Node),
     End,
@@ -104,7 +104,7 @@ impl<'t> Parser<'t> {
         if token.kind == kind { Ok(()) } else { self.unexpected(&token, context) }
     }
 
-    /// Fails if the template nests too deeply to be walked on a small stack.
+    /// Calls `parse` one level deeper. Fails if the tree would be too deep for a small stack.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.nesting == MAX_NESTING {
             return self.error("max expression depth exceeded");
@@ -167,7 +167,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Nodes up to an `end` or `else`.
+    /// Parses nodes up to an `end` or `else`.
     fn nodes(&mut self) -> Result<(Vec<Node>, Item)> {
         let mut nodes = Vec::new();
         while self.peek_non_space().kind != Kind::End {

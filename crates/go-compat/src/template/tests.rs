@@ -170,7 +170,7 @@ fn unsupported_syntax_is_refused_by_name(#[case] text: &str, #[case] expected: &
     assert_eq!(error.to_string(), format!("template: t:1: {expected}"));
 }
 
-/// Doubles the number of times that the body is rendered.
+/// Nests blocks that render the body 2 to the power of `depth` times.
 fn nested(depth: usize, body: &str) -> String {
     let (start, end) = ("<<range .GroupBySlice>><<with $>>", "<<end>><<end>>");
     format!("{}{body}{}", start.repeat(depth), end.repeat(depth))
@@ -190,7 +190,7 @@ fn templates_are_limited(#[case] text: &str, #[case] expected: &str) {
     assert!(error.contains(expected.trim_start_matches("maximum ")), "{error}");
 }
 
-/// `$x` with 8 bytes, doubled this many times.
+/// A template that doubles `$x`, which has 8 bytes, this many times.
 fn doubled(times: usize) -> String {
     format!("<<$x := \"aaaaaaaa\">>{}", "<<$x = printf \"%s%s\" $x $x>>".repeat(times))
 }
@@ -200,7 +200,7 @@ fn doubled(times: usize) -> String {
 #[case::many_arguments(&format!("{}<<len (print{})>>", doubled(17), " $x".repeat(20)))]
 #[case::many_variables(&format!("{}{}", doubled(17), "<<$y := print $x>>".repeat(20)))]
 #[case::escaped(&format!("{}<<len (html (print $x \"&\"))>>", doubled(20)))]
-fn texts_that_are_not_written_are_limited(#[case] text: &str) {
+fn texts_in_variables_and_arguments_are_limited(#[case] text: &str) {
     let error = render(text).unwrap_err();
     assert!(error.contains("exceeded maximum length of texts"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Pipelines, commands and operands.
+//! Parses pipelines, commands and operands.
 
 use hpa_calc::go_text::Quoted;
 
@@ -39,7 +39,8 @@ impl Parser<'_> {
         Ok(pipeline)
     }
 
-    /// Only functions and methods can take the result of the previous command.
+    /// Checks that there is a command, and that none after a `|` is a constant, which can't take a
+    /// piped value.
     fn check_commands(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
         if pipeline.commands.is_empty() {
             return self.error(format!("missing value for {context}"));
@@ -59,7 +60,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `$x :=`, `$x =` or, for `range`, `$i, $x :=`.
+    /// Parses `$x :=`, `$x =` or, for `range`, `$i, $x :=`.
     fn declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
         loop {
             let variable = self.peek_non_space();
@@ -124,7 +125,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A term and the fields after it.
+    /// Parses a term and the fields after it.
     fn operand(&mut self) -> Result<Option<Operand>> {
         let Some(Operand { at, term }) = self.term()? else {
             return Ok(None);
