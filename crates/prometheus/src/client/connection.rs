@@ -1,4 +1,5 @@
-//! Connections to a server. A changed certificate, token or kubeconfig file replaces them.
+//! Creates connections to a server, and replaces them when a certificate, token or kubeconfig file
+//! changes.
 
 use std::{
     path::{Path, PathBuf},
@@ -45,10 +46,8 @@ pub enum ConnectionError {
         purpose: &'static str,
         path: PathBuf,
     },
-    /// A kubeconfig file can't be used.
     #[error("unable to use the kubeconfig file {}", path.display())]
     Kubeconfig { path: PathBuf, source: Box<kube::config::KubeconfigError> },
-    /// The proxy can't be used.
     #[error("unable to use the proxy for {server}")]
     Proxy {
         /// The host of the server.
@@ -107,7 +106,8 @@ impl Connector {
         Self { settings: settings.clone(), variables: Arc::new(|_| None), current }
     }
 
-    /// The connection to use. If files have changed and can't be used, the previous one stays.
+    /// Returns the connection to use. If changed files can't be used, the previous connection
+    /// stays.
     pub(crate) async fn connection(&self) -> Result<Connection, ConnectionError> {
         let mut current = self.current.lock().await;
         let now = Instant::now();
@@ -116,7 +116,7 @@ impl Connector {
         {
             return Ok(current.connection.clone());
         }
-        // Before the files are read: a change in between is detected next time.
+        // Taken before the files are read, so that the next check detects a change in between.
         let versions = file_versions(&self.settings);
         if let Some(current) = &mut *current {
             current.checked = now;
@@ -215,8 +215,8 @@ async fn connect(
         tracing::info!(server, %proxy, origin, "using a proxy for Prometheus");
     }
     config.proxy_url = proxy.as_ref().map(|proxy| proxy.url.clone());
-    let has_scheme = |url: &Uri| url.scheme() == Some(&Scheme::HTTP);
-    let forwarding = proxy.filter(|proxy| has_scheme(&proxy.url) && has_scheme(&settings.url));
+    let is_http = |url: &Uri| url.scheme() == Some(&Scheme::HTTP);
+    let forwarding = proxy.filter(|proxy| is_http(&proxy.url) && is_http(&settings.url));
     let client = match &forwarding {
         Some(proxy) => {
             let user = user_of(&proxy.url).map(basic_authorization);
@@ -235,8 +235,8 @@ async fn connect(
     Ok(Connection { client, headers: Arc::new(headers) })
 }
 
-/// TLS settings and credentials of a kubeconfig or a service account, and the kubeconfig's proxy.
-/// The reference ignores them if there is a CA file.
+/// Reads the TLS settings and credentials of a kubeconfig or a service account, and the
+/// kubeconfig's proxy. As in the reference, a CA file replaces them all.
 async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), ConnectionError> {
     match &settings.authentication {
         _ if settings.ca_file.is_some() => Ok((Config::new(settings.url.clone()), None)),
@@ -245,7 +245,7 @@ async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), Co
             let mut config = Config::new(settings.url.clone());
             config.root_cert_file = Some(settings.service_account.join(CA));
             let token = settings.service_account.join(TOKEN);
-            // kube reads it again.
+            // kube rereads the file itself.
             config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
             Ok((config, None))
         }
@@ -300,7 +300,7 @@ fn user_of(url: &Uri) -> Option<String> {
     Some(percent_decoded(user))
 }
 
-/// The URL without user name and password, which are sent as a header.
+/// Removes the user name and the password of a URL, which are sent as a header.
 fn without_user(url: &Uri) -> Uri {
     let mut parts = url.clone().into_parts();
     let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());

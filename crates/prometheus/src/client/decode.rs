@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values_are_numbers() {
+    fn nan_and_infinities_are_decoded() {
         let body = vector(r#"[{"value":[1,"NaN"]},{"value":[1,"+Inf"]},{"value":[1,"-Inf"]}]"#);
         let Ok(QueryResult::Vector(Some(samples))) = decode(&body) else { panic!("{body}") };
         let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();

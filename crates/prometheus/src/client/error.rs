@@ -19,13 +19,10 @@ pub enum QueryFailure {
     Body(#[source] Arc<std::io::Error>),
     #[error("no response from Prometheus at {server} within {} s", limit.as_secs_f64())]
     Timeout { server: Arc<str>, limit: Duration },
-    /// Too many requests are in flight.
     #[error("no free connection within {} s: too many requests at a time", .0.as_secs_f64())]
     Busy(Duration),
-    /// The response is too long.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
-    /// The list of series is too long.
     #[error(
         "the list of series is longer than {0} bytes (--metrics-max-series-bytes): select fewer \
          series in seriesQuery"
@@ -63,7 +60,7 @@ const ERROR_TYPES: [&str; 8] = [
 ];
 
 impl QueryFailure {
-    /// A failed request. Only the last cause is kept, which is the most specific one.
+    /// A failed request. Keeps only the last cause, which is the most specific one.
     pub(crate) fn request(server: Arc<str>, error: &dyn std::error::Error) -> Self {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let cause = causes.last().unwrap_or(error).to_string();

@@ -24,7 +24,7 @@ impl SeriesReader {
     /// Calls `add` with the name of each series and the names of its labels, without `__name__`.
     /// The name is empty if the series has none. Returns the number of series.
     pub fn for_each(self, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
-        // The parser reads byte by byte.
+        // Buffered, because the parser reads byte by byte.
         read(std::io::BufReader::with_capacity(64 << 10, self.body), add)
     }
 }
@@ -37,7 +37,7 @@ impl fmt::Debug for SeriesReader {
 
 /// Reads a response.
 fn read(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, QueryFailure> {
-    let mut response = Response { add, seen: None, labels: Labels::default(), error: None };
+    let mut response = Response { add, series_count: None, labels: Labels::default(), error: None };
     let mut deserializer = serde_json::Deserializer::from_reader(body);
     let result = deserializer.deserialize_map(&mut response);
     result.map_err(|error| match error.io_error_kind() {
@@ -47,7 +47,7 @@ fn read(body: impl Read, add: impl FnMut(&str, &[String])) -> Result<usize, Quer
     if let Some((error_type, message)) = response.error {
         return Err(QueryFailure::Api { error_type, message });
     }
-    response.seen.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))
+    response.series_count.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))
 }
 
 /// The names of a series' labels. The strings are reused for the next series.
@@ -82,8 +82,8 @@ impl Labels {
 
 struct Response<F> {
     add: F,
-    /// The number of series. `None` before `data` is read.
-    seen: Option<usize>,
+    /// `None` before `data` is read.
+    series_count: Option<usize>,
     labels: Labels,
     error: Option<(String, String)>,
 }
@@ -132,18 +132,18 @@ impl<'de, F: FnMut(&str, &[String])> Visitor<'de> for Data<'_, F> {
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        self.0.seen = Some(0);
+        self.0.series_count = Some(0);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut series: A) -> Result<(), A::Error> {
-        let Response { add, seen, labels, .. } = self.0;
+        let Response { add, series_count, labels, .. } = self.0;
         let mut count = 0;
         while series.next_element_seed(SeriesLabels(labels))?.is_some() {
             add(&labels.name, labels.labels());
             count += 1;
         }
-        *seen = Some(count);
+        *series_count = Some(count);
         Ok(())
     }
 }
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for SeriesLabels<'_> {
     }
 }
 
-/// A label name, added to the labels. Deserializes to whether it is `__name__`.
+/// Adds a label name to the labels. Deserializes to whether the name is `__name__`.
 struct LabelName<'l>(&'l mut Labels);
 
 impl<'de> DeserializeSeed<'de> for LabelName<'_> {

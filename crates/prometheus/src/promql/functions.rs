@@ -45,7 +45,7 @@ const OTHERS: [(Parameters, &str); 9] = [
 ];
 
 fn find(functions: &[(Parameters, &str)], name: &str) -> Option<Parameters> {
-    let has = |names: &str| names.split_whitespace().any(|own| own == name);
+    let has = |names: &str| names.split_whitespace().any(|candidate| candidate == name);
     functions.iter().find(|(_, names)| has(names)).map(|(parameters, _)| *parameters)
 }
 
@@ -73,11 +73,11 @@ pub(super) fn check_arguments(
     let required = required - usize::from(parameters.ends_with('*'));
     let mut types: Vec<Type> = parameters.chars().filter_map(parameter).collect();
     let given = arguments.len();
-    let most = if parameters.ends_with('*') { usize::MAX } else { types.len() };
-    if given < required || given > most {
-        let at_least = if required == most { "" } else { "at least " };
-        let expected = if given > most { most } else { required };
-        let at_least = if given > most && required != most { "at most " } else { at_least };
+    let max = if parameters.ends_with('*') { usize::MAX } else { types.len() };
+    if given < required || given > max {
+        let at_least = if required == max { "" } else { "at least " };
+        let expected = if given > max { max } else { required };
+        let at_least = if given > max && required != max { "at most " } else { at_least };
         let plural = if expected == 1 { "" } else { "s" };
         return Err(format!("{name} needs {at_least}{expected} argument{plural}, not {given}"));
     }
@@ -120,5 +120,7 @@ pub(super) fn aggregation(name: &str) -> Option<Parameters> {
 
 /// Whether the result of an aggregation can depend on more than the samples of a group.
 pub(crate) fn depends_on_order(name: &str) -> bool {
-    ["count_values", "limit_ratio", "limitk"].iter().any(|own| own.eq_ignore_ascii_case(name))
+    ["count_values", "limit_ratio", "limitk"]
+        .iter()
+        .any(|aggregation| aggregation.eq_ignore_ascii_case(name))
 }

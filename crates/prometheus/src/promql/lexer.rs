@@ -1,4 +1,4 @@
-//! Tokens of PromQL.
+//! Splits a PromQL query into tokens.
 
 use super::SyntaxError;
 
@@ -23,7 +23,7 @@ const SYMBOLS: [&str; 24] = [
 /// The spaces of PromQL.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// All tokens of a query, with their offsets.
+/// Returns all tokens of a query, with their offsets.
 pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(query, 0)?;
@@ -54,8 +54,8 @@ pub(super) fn tokens(query: &str) -> Result<Vec<(usize, Token<'_>)>, SyntaxError
     Ok(tokens)
 }
 
-/// The offset of a string in backquotes that ends with an escaped backquote in `MetricsQL`. It has
-/// escapes there, and Prometheus has none.
+/// Returns the offset of a string in backquotes whose last backslash escapes the closing backquote
+/// in `MetricsQL`. In Prometheus, such strings have no escapes, so the string ends there.
 pub(super) fn raw_string_with_disputed_end(query: &str) -> Result<Option<usize>, SyntaxError> {
     let has_disputed_end = |(at, token): &(usize, Token<'_>)| {
         let Token::Text(text) = token else { return false };
@@ -67,8 +67,8 @@ pub(super) fn raw_string_with_disputed_end(query: &str) -> Result<Option<usize>,
 
 /// Skips spaces and comments.
 ///
-/// Prometheus also ends a comment at a carriage return, and other servers don't: text after one
-/// would be a comment for one of them and a query for the other.
+/// Prometheus also ends a comment at a carriage return, and other servers don't. The text after one
+/// would be part of the query for Prometheus, and of the comment for the others, so it is refused.
 fn skip_blanks(query: &str, from: usize) -> Result<&str, SyntaxError> {
     let mut rest = query.get(from..).unwrap_or_default().trim_start_matches(BLANKS);
     while rest.starts_with('#') {
@@ -141,7 +141,7 @@ fn escape(chars: &mut std::str::CharIndices<'_>, quote: char) -> Result<(), Stri
     if is_valid { Ok(()) } else { Err(format!("the escape \\{escaped} needs more digits")) }
 }
 
-/// The text of a literal whose escape sequences have been checked. What isn't UTF-8 is replaced.
+/// The text of a literal whose escape sequences have been checked. Invalid UTF-8 is replaced.
 pub(super) fn unescape(literal: &str) -> String {
     let mut text = Vec::with_capacity(literal.len());
     let mut chars = literal.chars();

@@ -56,8 +56,9 @@ pub struct Expr<'q> {
     pub at: usize,
     pub node: Node<'q>,
     pub result: Type,
-    /// Whether it has the modifier `offset`, or `@`.
+    /// Whether it has the modifier `offset`.
     pub has_offset: bool,
+    /// Whether it has the modifier `@`.
     pub has_time: bool,
 }
 
@@ -117,7 +118,8 @@ pub struct Matching<'q> {
     pub is_on: bool,
     /// The labels of `on` or `ignoring`.
     pub labels: Vec<&'q str>,
-    /// The "many" side of `group_left` and `group_right`: several of its series can match one.
+    /// The "many" side of `group_left` and `group_right`. Several of its series can match one
+    /// series of the other side.
     pub many: Option<Side>,
     /// The labels of `group_left` or `group_right`.
     pub include: Vec<&'q str>,

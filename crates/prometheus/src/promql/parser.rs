@@ -13,11 +13,12 @@ use crate::rules::config::parse_duration;
 const MAX_NESTING: usize = 50;
 /// The maximum number of operators. Their trees are walked recursively.
 const MAX_OPERATORS: usize = 500;
-/// The maximum number of regular expressions that are checked, and of the bytes of each program: a
-/// tenant's query may have thousands.
+/// The maximum number of regular expressions that are compiled to check them. A tenant's query may
+/// have thousands.
 const MAX_REGEXES: usize = 50;
+/// The maximum size of a compiled regular expression in bytes.
 const MAX_REGEX_SIZE: usize = 1 << 20;
-/// The precedence of a sign: binds tighter than all operators but `^`.
+/// The precedence of a sign, which binds tighter than all operators but `^`.
 const SIGN: u8 = 5;
 
 /// Words that can't be metric names.
@@ -28,8 +29,8 @@ pub fn parse(query: &str) -> Result<Expr<'_>, SyntaxError> {
     parse_with(query, MAX_REGEXES)
 }
 
-/// Like [`parse`], but leaves all regular expressions to the server: to compile those of tenants
-/// would cost much CPU time.
+/// Like [`parse`], but doesn't check regular expressions, because compiling those of tenants would
+/// cost much CPU time. The server checks them.
 pub fn parse_without_regexes(query: &str) -> Result<Expr<'_>, SyntaxError> {
     parse_with(query, 0)
 }
@@ -57,7 +58,7 @@ struct Parser<'q> {
 type ParseResult<T> = Result<T, SyntaxError>;
 
 fn is_one_of(word: &str, words: &[&str]) -> bool {
-    words.iter().any(|own| word.eq_ignore_ascii_case(own))
+    words.iter().any(|candidate| word.eq_ignore_ascii_case(candidate))
 }
 
 /// The precedence of a binary operator.
@@ -108,7 +109,8 @@ impl<'q> Parser<'q> {
     }
 
     fn accept_word(&mut self, word: &str) -> bool {
-        let found = matches!(self.peek(), Some(Token::Word(own)) if own.eq_ignore_ascii_case(word));
+        let found =
+            matches!(self.peek(), Some(Token::Word(next)) if next.eq_ignore_ascii_case(word));
         self.next += usize::from(found);
         found
     }
@@ -152,7 +154,7 @@ impl<'q> Parser<'q> {
         let at = self.offset();
         if !self.accept("-") && !self.accept("+") {
             let operand = self.primary()?;
-            return self.modified(operand);
+            return self.modifiers(operand);
         }
         let operand = self.expression(SIGN)?;
         let result = operand.result;
@@ -189,7 +191,8 @@ impl<'q> Parser<'q> {
         }
     }
 
-    /// Parses what starts with a word: a function, an aggregation, a selector or a number.
+    /// Parses an operand that starts with a word: a function, an aggregation, a selector or a
+    /// number.
     fn word(&mut self, at: usize, word: &'q str) -> ParseResult<Expr<'q>> {
         let following = self.tokens.get(self.next + 1).map(|(_, token)| *token);
         // Only recorded series have a colon in their name.
@@ -251,7 +254,7 @@ impl<'q> Parser<'q> {
     fn label(&mut self) -> ParseResult<&'q str> {
         let label = match self.peek() {
             Some(Token::Word(label)) if !label.contains(':') => label,
-            // With an escape, one label would have two spellings.
+            // With escapes, a label would have several spellings.
             Some(Token::Text(label)) if !label.contains('\\') => label,
             _ => return self.unexpected("the name of a label"),
         };
@@ -284,8 +287,8 @@ impl<'q> Parser<'q> {
         Ok(Matcher { label, operator, value, accepts_empty, source })
     }
 
-    /// Checks the regular expression of a matcher, and whether the matcher accepts series without the
-    /// label. Beyond the limits, the expression is left to the server.
+    /// Checks the regular expression of a matcher, and whether the matcher accepts series without
+    /// the label. Beyond the limits, the expression is left to the server.
     fn regex_accepts_empty(&mut self, operator: &str, value: &str) -> ParseResult<bool> {
         if self.regexes == 0 {
             return Ok(false);
@@ -301,7 +304,7 @@ impl<'q> Parser<'q> {
     }
 
     /// Parses ranges, subqueries, `offset` and `@` after an operand.
-    fn modified(&mut self, mut operand: Expr<'q>) -> ParseResult<Expr<'q>> {
+    fn modifiers(&mut self, mut operand: Expr<'q>) -> ParseResult<Expr<'q>> {
         loop {
             let at = self.offset();
             let can_shift = matches!(
@@ -391,7 +394,7 @@ impl<'q> Parser<'q> {
         }
     }
 
-    /// A list of labels in parentheses.
+    /// Parses a list of labels in parentheses.
     fn labels(&mut self) -> ParseResult<Vec<&'q str>> {
         self.expect("(")?;
         let mut labels = Vec::new();
@@ -473,7 +476,9 @@ fn binary<'q>(
     right: Expr<'q>,
 ) -> ParseResult<Expr<'q>> {
     let types = [left.result, right.result];
-    if let Some(wrong) = types.iter().find(|own| matches!(own, Type::RangeVector | Type::Text)) {
+    if let Some(wrong) =
+        types.iter().find(|result| matches!(result, Type::RangeVector | Type::Text))
+    {
         return fail(at, format!("`{operator}` needs scalars or instant vectors, not {wrong}"));
     }
     let is_set = is_one_of(operator, &["and", "or", "unless"]);

@@ -4,7 +4,7 @@ use super::{
     Node, SyntaxError, lexer::raw_string_with_disputed_end, parser::parse_without_regexes,
 };
 
-/// The maximum number of selectors: the restricted query has the label in each of them.
+/// The maximum number of selectors. The restricted query has the label in each of them.
 const MAX_SELECTORS: usize = 1000;
 
 /// Adds `label="value"` to each selector of a query. Unknown syntax is an error: an overlooked
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_are_left_to_the_server() {
+    fn regular_expressions_are_not_compiled() {
         let matchers: Vec<_> =
             (0..3000).map(|at| format!(r#"a{at}=~"{at}\\p{{L}}{{300}}""#)).collect();
         let start = std::time::Instant::now();
@@ -136,7 +136,7 @@ mod tests {
     #[case("x{a='b' or c='d'}")]
     #[case("WITH (a = x) a")]
     #[case("x keep_metric_names")]
-    // VictoriaMetrics escapes a backquote with a backslash: the text after it would be a query.
+    // In VictoriaMetrics, a backslash escapes a backquote, so the rest would be part of the query.
     #[case(r"x{a=`\`, b=`} or secret # `}")]
     #[case(r"x{a=`\\\`}")]
     fn query_that_prometheus_does_not_accept_is_refused(#[case] query: &str) {
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(restricted, r#"x{ns="a\"b\\c\nd"}"#);
     }
 
-    /// Each insertion into a copy of the query moved the rest of it.
+    /// The time must not grow with the square of the number of selectors.
     #[test]
     fn number_of_selectors_is_bounded() {
         let query = format!("f({})", vec!["a"; 120_000].join(","));

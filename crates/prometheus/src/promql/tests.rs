@@ -1,4 +1,4 @@
-//! Accepted and refused queries. `tests/prometheus` compares more with a server.
+//! Accepted and refused queries. `tests/prometheus` compares more queries with a server.
 
 use rstest::rstest;
 

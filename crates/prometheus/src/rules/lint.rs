@@ -38,12 +38,12 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Replaces the series' name if `seriesQuery` has no constant one.
+/// The name of the series in rendered queries, if `seriesQuery` has no constant name.
 const ANY_SERIES: &str = "series_name";
 
 const RESOURCE_RULES: &str = "resourceRules";
 /// Advice for a rule whose series have no namespace.
-const OR_ACROSS_NAMESPACES: &str = ", or set `namespaced: false` in an external rule";
+const NAMESPACED_ADVICE: &str = ", or set `namespaced: false` in an external rule";
 const LABEL_TEMPLATE: &str = "<<.Resource>>";
 /// The start of the message about an unknown field of templates.
 const UNKNOWN_FIELD: &str = "queries have no <<.";
@@ -106,8 +106,8 @@ fn unknown_template_field(error: &TemplateError) -> Option<String> {
     Some(format!("{UNKNOWN_FIELD}{field}>>: {advice}"))
 }
 
-/// Likely mistakes in the queries of `rules`, for one kind of objects each. `explain` finds them in
-/// the query of a request.
+/// Finds likely mistakes in the queries of `rules`. Renders each rule's query for one kind of
+/// objects. `explain` finds the same mistakes in the query of a request.
 pub fn advice(config: &Config, rules: &RuleSet, resources: &ApiResources) -> Vec<Finding> {
     let mut linter = Linter { config, resources, rule: String::new(), findings: Vec::new() };
     for (index, (definition, rule)) in config.rules.iter().zip(&rules.custom).enumerate() {
@@ -141,7 +141,7 @@ fn replace_mapping(mapping: &mut ResourceMapping, error: &MappingError) {
     }
 }
 
-/// As [`replace`], for `resourceRules`.
+/// Like [`replace`], for `resourceRules`.
 fn replace_usage(rules: &mut ResourceRules, error: &ResourceRuleError) {
     let rule = match error.resource {
         UsageResource::Cpu => &mut rules.cpu,
@@ -212,8 +212,8 @@ impl Linter<'_> {
         }
     }
 
-    /// Finds what else is wrong in a rule that doesn't compile, with valid fields in place of the
-    /// invalid ones.
+    /// Finds the other mistakes in a rule that doesn't compile. Replaces its invalid fields with
+    /// valid ones until it compiles.
     fn invalid_rule(&mut self, definition: &DiscoveryRule, is_external: bool) {
         let mut definition = definition.clone();
         let fields =
@@ -232,7 +232,7 @@ impl Linter<'_> {
         }
     }
 
-    /// As [`Self::invalid_rule`], for `resourceRules`.
+    /// Like [`Self::invalid_rule`], for `resourceRules`.
     fn invalid_resource_rules(&mut self, definition: &ResourceRules) {
         let mut definition = definition.clone();
         let overrides = [&definition.cpu, &definition.memory]
@@ -343,10 +343,10 @@ impl Linter<'_> {
             Ok(query) => query,
             Err(QueryError::Label(error)) => {
                 let is_usage = self.rule.starts_with(RESOURCE_RULES);
-                let or = if is_usage { "" } else { OR_ACROSS_NAMESPACES };
+                let alternative = if is_usage { "" } else { NAMESPACED_ADVICE };
                 let message = format!(
                     "{error}: add a label for it to resources.overrides, such as namespace: \
-                     {{resource: namespace}}{or}"
+                     {{resource: namespace}}{alternative}"
                 );
                 return self.error("resources", message);
             }

@@ -1,7 +1,7 @@
-//! The rules of prometheus-adapter ("the reference" here): which Kubernetes metrics Prometheus has,
-//! and which queries read them. Pure functions, without I/O, clock or async runtime. Each rule is
-//! compiled on its own: an invalid one doesn't affect the others. `tests/conformance` compares 800
-//! recorded rules.
+//! The rules of prometheus-adapter ("the reference" here). They determine the Kubernetes metrics
+//! that Prometheus has, and the queries that read them. Pure functions, without I/O, clock or async
+//! runtime. Each rule is compiled on its own: an invalid one doesn't affect the others.
+//! `tests/conformance` compares 800 recorded rules.
 //!
 //! ```text
 //!  rules file ──► Config::parse ──► RuleSet::compile ◄── ApiResources (discovery)
@@ -16,12 +16,15 @@
 //!                                  values ◄────────────────┘
 //! ```
 //!
-//! All steps:
+//! The steps from a file to a query:
 //!
 //! ```rust
 //! use hpa_calc::Selector;
 //! use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
-//! use hpa_prometheus::rules::{Compat, Config, CustomRegistry, RuleSeries, RuleSet, Series, registry::{CustomRequest, Source}};
+//! use hpa_prometheus::rules::{
+//!     Compat, Config, CustomRegistry, RuleSeries, RuleSet, Series,
+//!     registry::{CustomRequest, Source},
+//! };
 //!
 //! // The file. An error lists all mistakes with line and column.
 //! let config = Config::parse(
@@ -42,7 +45,8 @@
 //!     kind: kind.to_owned(),
 //!     singular: kind.to_lowercase(),
 //! };
-//! let resources = ApiResources::new([resource("Pod", "pods"), resource("Namespace", "namespaces")]);
+//! let all = [resource("Pod", "pods"), resource("Namespace", "namespaces")];
+//! let resources = ApiResources::new(all);
 //!
 //! // Each rule is compiled on its own. An invalid one doesn't affect the others.
 //! let rules = RuleSet::compile(&config, &resources);

@@ -49,12 +49,12 @@ pub struct Objects<'a> {
     pub names: &'a [String],
 }
 
-/// Inputs of a rule's queries, other than the request.
+/// The inputs of a rule's queries besides the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub labels: &'a ResourceLabels,
     pub resources: &'a ApiResources,
-    /// The escaping of names and values in regular expressions.
+    /// Determines whether dots in names and values are escaped in regular expressions.
     pub compat: Compat,
 }
 
@@ -83,7 +83,8 @@ impl QueryTemplate {
         })
     }
 
-    /// The query for a metric of all objects with a name. `objects.names` is ignored.
+    /// The query for a metric of all objects. Selects series with any name in the objects' label,
+    /// and ignores `objects.names`.
     pub fn for_all_objects(
         &self,
         series: &str,
@@ -95,8 +96,8 @@ impl QueryTemplate {
         self.select(series, objects, selector, extra_labels, context, Matchers::add_any_name)
     }
 
-    /// Checks that a query for several objects has the same result for each as a query for it
-    /// alone.
+    /// Checks that a query for several objects returns the same result for each of them as a query
+    /// for that object alone.
     pub fn check_per_object(
         &self,
         series: &str,
@@ -108,9 +109,9 @@ impl QueryTemplate {
         let label = context.labels.label(objects.resource, context.resources);
         let label = label.map_err(|_| NotPerObject::NoQuery)?;
         shape::check_template(&self.0, &label)?;
-        // The marker must stand only for the name.
-        let without = self.for_all_objects(series, objects, selector, extra_labels, context);
-        if without.map_err(|_| NotPerObject::NoQuery)?.contains(shape::MARKER) {
+        // A query without the name must not contain the marker by chance.
+        let unnamed = self.for_all_objects(series, objects, selector, extra_labels, context);
+        if unnamed.map_err(|_| NotPerObject::NoQuery)?.contains(shape::MARKER) {
             return Err(NotPerObject::NameElsewhere);
         }
         let objects = Objects { names: &[shape::MARKER.to_owned()], ..objects };
@@ -247,7 +248,7 @@ impl Matchers {
         Ok(())
     }
 
-    /// A regular expression for any of the values. Without compatibility, dots are escaped: as
+    /// A regular expression for any of the values. Without compatibility, dots are escaped as
     /// `[.]`, because templates would have to escape a backslash once more.
     fn alternatives<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> String {
         let escaped = |value: &'v str| match self.compat {

@@ -163,8 +163,8 @@ impl ResourceMetrics {
         )
     }
 
-    /// Checks that queries for several pods or nodes have the same result for each as a query for
-    /// it alone. `objects.names` is ignored.
+    /// Checks that queries for several pods or nodes return the same result for each of them as a
+    /// query for that pod or node alone. Ignores `objects.names`.
     pub fn check_per_object(
         &self,
         objects: Objects<'_>,
@@ -230,8 +230,8 @@ impl UsageRule {
 type CpuAndMemory = [MilliValue; 2];
 
 /// The usage of a pod from the samples with its name. `None` if there are no samples of CPU or none
-/// of memory. A container with samples of only one resource has zero of the other, as in the
-/// reference.
+/// of memory. As in the reference, a container with samples of only one resource uses zero of the
+/// other.
 pub fn pod_usage(
     rules: &ResourceMetrics,
     pod: &ObjectMetadata,
@@ -357,8 +357,11 @@ resourceRules:
         assert_eq!(usage.timestamp.as_second(), 1);
         assert_eq!((usage.window.as_secs(), &*usage.metadata.name), (180, "web-0"));
         assert_eq!(usage.metadata.labels.pairs().collect::<Vec<_>>(), [("app", "web")]);
-        let containers: Vec<_> =
-            usage.containers.iter().map(|one| (&*one.name, milli_values(&one.usage))).collect();
+        let containers: Vec<_> = usage
+            .containers
+            .iter()
+            .map(|container| (&*container.name, milli_values(&container.usage)))
+            .collect();
         assert_eq!(containers, [("app", [250, 2_048_000]), ("proxy", [0, 0])]);
     }
 
@@ -371,7 +374,7 @@ resourceRules:
     }
 
     #[test]
-    fn node_usage_is_its_first_samples() {
+    fn node_usage_is_that_of_the_first_samples() {
         let (first, second) = (sample("", 2000, 1.5), sample("", 1000, 9.0));
         let (cpu, memory) = ([&first, &second], [&second]);
         let usage = node_usage(&rules(), &object(), &cpu, &memory, Compat::Off).unwrap().unwrap();

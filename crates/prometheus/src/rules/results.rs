@@ -70,8 +70,8 @@ pub struct ExternalItem<'a> {
 /// The sample of each object, by its name in `label`. Samples without the label have an empty
 /// name.
 ///
-/// If an object has several samples, the reference takes the last one, in an order that Prometheus
-/// doesn't specify. By default the largest one is taken: repeated queries agree.
+/// If an object has several samples, the reference uses the last one, in an order that Prometheus
+/// doesn't specify. By default, the largest one is used, so that repeated queries agree.
 pub fn samples_by_name<'s>(
     samples: &'s [Sample],
     label: &str,
@@ -106,7 +106,11 @@ impl ObjectSamples {
     /// The samples of objects by the name in `label`, selected as by [`samples_by_name`].
     pub fn new(samples: &[Sample], label: &str, compat: Compat) -> Self {
         let by_name = samples_by_name(samples, label, compat).into_iter();
-        Self(by_name.map(|(name, own)| (name.into(), (own.value, own.timestamp_ms))).collect())
+        Self(
+            by_name
+                .map(|(name, sample)| (name.into(), (sample.value, sample.timestamp_ms)))
+                .collect(),
+        )
     }
 
     /// Adds the samples of other objects.

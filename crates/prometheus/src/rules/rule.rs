@@ -1,4 +1,4 @@
-//! A compiled rule.
+//! Compiles a rule of custom or external metrics, and builds its queries.
 
 use hpa_calc::{Selector, go_text::Quoted};
 
@@ -13,7 +13,7 @@ use crate::rules::{
 use hpa_go_compat::template::TemplateError;
 use hpa_metrics::resource::ApiResources;
 
-/// An invalid rule, with the message of the reference, which exits with it at start.
+/// An invalid rule, with the message with which the reference exits at start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
@@ -178,8 +178,8 @@ impl Rule {
         self.query.for_objects(series, objects, selector, &[], context)
     }
 
-    /// Checks that a query for several objects has the same result for each as a query for it
-    /// alone. `objects.names` is ignored.
+    /// Checks that a query for several objects returns the same result for each of them as a query
+    /// for that object alone. Ignores `objects.names`.
     pub fn check_per_object(
         &self,
         series: &str,
@@ -192,8 +192,9 @@ impl Rule {
         self.query.check_per_object(series, objects, selector, &[], context)
     }
 
-    /// The query for all objects of a namespace whose result for each is that of a query for it
-    /// alone. Not all rules have one. `objects.names` is ignored.
+    /// Builds a query for all objects of a namespace that returns the same result for each object
+    /// as a query for that object alone. Fails if the rule has no such query. Ignores
+    /// `objects.names`.
     pub fn shared_query(
         &self,
         series: &str,

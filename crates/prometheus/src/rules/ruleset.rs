@@ -1,4 +1,4 @@
-//! All rules of a file.
+//! Compiles all rules of a file.
 
 use std::{fmt, sync::Arc};
 
@@ -91,8 +91,8 @@ impl RuleSet {
         }
     }
 
-    /// The rules with an invalid template, regular expression or name. Overrides are not checked:
-    /// the API server can have their resources later.
+    /// The rules with an invalid template, regular expression or name. Overrides are not checked,
+    /// because the API server can have their resources later.
     pub fn syntax_errors(config: &Config) -> Vec<InvalidRule> {
         let mut config = config.clone();
         let rules = config.rules.iter_mut().chain(&mut config.external_rules);

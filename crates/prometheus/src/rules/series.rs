@@ -69,8 +69,8 @@ struct Combination {
 struct MetricEntry {
     /// The position of the last series with the metric.
     last: u32,
-    /// The list of resources: that series is the last one for each. Ignored if the metric is in
-    /// `mixed`.
+    /// The position in `resource_lists` of the resources for which that series is the last one.
+    /// Ignored if the metric is in `mixed`.
     resources: u32,
 }
 
@@ -96,7 +96,8 @@ pub struct MetricSeries<'s> {
     pub last: &'s str,
     /// The resources for which this series is the last one.
     resources: &'s [Arc<GroupResource>],
-    /// Instead, the resources with the series of each, if they differ.
+    /// The resources with the last series of each, if the last series differs by resource.
+    /// `resources` is empty then.
     mixed: &'s [(Arc<GroupResource>, u32)],
     names: &'s Texts,
 }
@@ -116,7 +117,9 @@ impl<'s> MetricSeries<'s> {
     }
 
     pub fn for_resource(self, resource: &GroupResource) -> Option<&'s str> {
-        self.by_resource().find(|(own, _)| ***own == *resource).map(|(_, series)| series)
+        self.by_resource()
+            .find(|(candidate, _)| ***candidate == *resource)
+            .map(|(_, series)| series)
     }
 }
 
@@ -182,8 +185,11 @@ impl RuleSeries {
     /// The label sets of a metric's series.
     pub fn label_sets(&self, metric: &str) -> impl Iterator<Item = &LabelSet> {
         let searched = self.metrics.position(metric);
-        let is_own = move |entry: &&NameEntry| matches!((entry.naming, searched), (NamingEntry::Metric(own), Some(it)) if own == it);
-        let names = self.name_entries.iter().filter(is_own);
+        let has_metric = move |entry: &&NameEntry| match entry.naming {
+            NamingEntry::Metric(position) => Some(position) == searched,
+            NamingEntry::Filtered(_) | NamingEntry::NoMatch => false,
+        };
+        let names = self.name_entries.iter().filter(has_metric);
         let sets = names.flat_map(|entry| self.combination(entry.combination));
         sets.filter_map(|position| self.label_sets.get(position as usize))
     }
@@ -245,7 +251,7 @@ impl RuleSeries {
         let same = || known.iter().map(|resource| (resource.clone(), entry.last)).collect();
         let mut by_resource: Vec<(Arc<GroupResource>, u32)> = mixed.unwrap_or_else(same);
         for resource in resources {
-            match by_resource.iter_mut().find(|(own, _)| own == resource) {
+            match by_resource.iter_mut().find(|(known, _)| known == resource) {
                 Some((_, last)) => *last = series,
                 None => by_resource.push((resource.clone(), series)),
             }
@@ -257,7 +263,7 @@ impl RuleSeries {
         }
         let list: Vec<_> = by_resource.into_iter().map(|(resource, _)| resource).collect();
         let lists = &mut self.resource_lists;
-        let known = lists.iter().position(|own| *own == list).unwrap_or_else(|| {
+        let known = lists.iter().position(|known| *known == list).unwrap_or_else(|| {
             lists.push(list);
             lists.len() - 1
         });
@@ -277,6 +283,7 @@ pub struct RuleSeriesBuilder<'a> {
     /// The positions of combinations.
     combinations: HashMap<Combination, u32>,
     known_resources: Vec<Arc<GroupResource>>,
+    /// A buffer for the joined labels of a series.
     key: String,
     /// The positions of the previous name and label set. Series with the same name are adjacent.
     previous: Option<(u32, u32)>,

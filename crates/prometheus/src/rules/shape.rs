@@ -7,7 +7,7 @@
 //! A query without a proof is not shared.
 //!
 //! The proof covers results, not failures: a query for all objects may fail because of one of them,
-//! for example one with duplicate series. Then, single queries must be sent.
+//! for example one with duplicate series. Single queries must be sent after a failure.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,6 @@ pub enum NotPerObject {
     Template(String),
     #[error("functions remove the label `{0}` of the objects' names")]
     Label(String),
-    /// The query is not PromQL of Prometheus.
     #[error("the query isn't PromQL of Prometheus: {0}")]
     Syntax(#[from] SyntaxError),
     #[error("the query doesn't select objects: it has no <<.LabelMatchers>>")]
@@ -114,7 +113,7 @@ impl Check<'_> {
             Node::Binary(operator, matching, operands) => {
                 let [left, right] = &**operands;
                 let classes = [self.class(left)?, self.class(right)?];
-                let has_scalar = [left, right].iter().any(|own| own.result == Type::Scalar);
+                let has_scalar = [left, right].iter().any(|operand| operand.result == Type::Scalar);
                 self.binary(operator, matching, classes, has_scalar)
             }
             Node::Call(_, arguments) | Node::Aggregation(_, _, arguments) => {
@@ -146,7 +145,7 @@ impl Check<'_> {
     fn function(&self, expr: &Expr<'_>) -> Result<Class, NotPerObject> {
         let label = self.label.to_owned();
         match &expr.node {
-            // It removes only the label `le`.
+            // This function removes only the label `le`.
             Node::Call("histogram_quantile", _) => Ok(Class::PerObject),
             Node::Call(name @ ("label_replace" | "label_join"), arguments) => {
                 let is_other = match arguments.get(1).map(|argument| &argument.node) {

@@ -1,10 +1,11 @@
-//! Distinct strings in one allocation, by position.
+//! Stores distinct strings in one allocation, by position.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Distinct strings. Each takes its length and about 20 bytes: there may be millions.
+/// Distinct strings. A string needs only about 20 bytes besides its text, because there may be
+/// millions.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     joined: String,

@@ -34,7 +34,7 @@ pub fn usage_value(sample: f64, compat: Compat) -> Result<MilliValue, NoValue> {
 fn value(milli: Result<MilliValue, NoValue>, compat: Compat) -> Result<MilliValue, NoValue> {
     match compat {
         Compat::Off => milli,
-        // The result of such a conversion on amd64.
+        // Go's result of such a conversion on amd64.
         Compat::Reference => Ok(milli.unwrap_or(MilliValue::MIN)),
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     #[case::infinite(f64::INFINITY, NoValue::Infinite, MIN, MIN, MIN)]
     #[case::negative_infinite(f64::NEG_INFINITY, NoValue::Infinite, MIN, MIN, "0")]
     #[case::too_large(1e16, NoValue::OutOfRange, MIN, MIN, MIN)]
-    fn sample_without_a_value_is_an_error_or_compatible(
+    fn sample_without_a_value_is_an_error_unless_compatible(
         #[case] sample: f64,
         #[case] reason: NoValue,
         #[case] custom: &str,

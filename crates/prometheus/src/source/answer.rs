@@ -57,7 +57,7 @@ impl PrometheusProvider {
         let names = [name.to_owned()];
         let requester = self.sharing.requester(name);
         let result = self.read_custom(state, request, &names, requester).await?;
-        // For error messages.
+        // The query in error messages.
         let query = || match self.custom_query(state, request, &names) {
             Ok(query) => query.query,
             Err(_) => result.origin.query.clone(),
@@ -120,9 +120,9 @@ impl PrometheusProvider {
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
         let parts = self.name_lists(state, request, &found, names);
         let CustomQuery { namespace, metric_selector: selector, .. } = request;
-        let wanted =
+        let shareable =
             ShareableRequest { namespace, selector, names, requester, queries: parts.len() };
-        let shared = self.sharing.read(wanted, &found, client, &state.resources).await;
+        let shared = self.sharing.read(shareable, &found, client, &state.resources).await;
         let (samples, results, query) = match shared {
             Some(SharedSamples { samples, query }) => {
                 let results = samples.items(names.iter().map(String::as_str), Compat::Off).len();
@@ -135,7 +135,8 @@ impl PrometheusProvider {
         Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
     }
 
-    /// Splits a long list of names, if a query for a part has the same samples as one for all.
+    /// Splits a long list of names, if a query for a part returns the same samples as a query for
+    /// all.
     fn name_lists<'n>(
         &self,
         state: &State,
@@ -195,9 +196,9 @@ impl PrometheusProvider {
         request: &CustomQuery,
         names: &[String],
     ) -> Result<registry::CustomQuery<'s>, MetricError> {
-        let own_request = of_objects(request, names);
+        let registry_request = of_objects(request, names);
         let registry = &state.custom_registry;
-        let query = registry.query(&own_request, &state.resources, self.settings.compat);
+        let query = registry.query(&registry_request, &state.resources, self.settings.compat);
         query.map_err(|error| no_query(state, request, error))
     }
 

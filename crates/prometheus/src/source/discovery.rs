@@ -17,7 +17,7 @@ use super::{
 };
 use hpa_metrics::{ResourceMapper, describe};
 
-/// The maximum number of concurrent reads. Each holds the names of its series.
+/// The maximum number of concurrent reads. Each needs memory for the names of its series.
 const CONCURRENCY: usize = 8;
 
 /// The tolerated lag of Prometheus' clock: its newest samples must not look too old.
@@ -127,7 +127,7 @@ impl Pass<'_> {
         RuleList { entries: entries.collect() }
     }
 
-    /// The entry of a rule. If its series can't be read, it keeps the previous ones.
+    /// The entry of a rule. If the series can't be read, the entry keeps the previous series.
     fn entry(
         &self,
         name: String,
@@ -151,7 +151,7 @@ impl Pass<'_> {
                 return RuleEntry { definition: definition.clone(), source: None, status };
             }
         };
-        let kept = previous.and_then(|entry| entry.source.as_ref());
+        let previous_source = previous.and_then(|entry| entry.source.as_ref());
         let series = match result {
             Some(Ok(ReadSeries { series, read })) => {
                 status.series = series.seen();
@@ -163,9 +163,9 @@ impl Pass<'_> {
                 status.failures += 1;
                 status.error = Some(describe(&error));
                 status.reason = Some(error.reason());
-                kept.map(|source| source.series.clone())
+                previous_source.map(|source| source.series.clone())
             }
-            None => kept.map(|source| source.series.clone()),
+            None => previous_source.map(|source| source.series.clone()),
         };
         let source = series.map(|series| Source { index, rule, series });
         RuleEntry { definition: definition.clone(), source, status }
@@ -235,9 +235,9 @@ impl Pass<'_> {
 
 /// Adds a series, or drops the builder if it has too many names.
 fn add(builder: &mut Option<RuleSeriesBuilder<'_>>, max: usize, name: &str, labels: &[String]) {
-    let Some(open) = builder else { return };
-    open.add(name, labels.iter().map(String::as_str));
-    if open.distinct() > max {
+    let Some(active) = builder else { return };
+    active.add(name, labels.iter().map(String::as_str));
+    if active.distinct() > max {
         *builder = None;
     }
 }

@@ -1,4 +1,4 @@
-//! The rules with their series and metrics, for diagnosis.
+//! Lists the rules with their series and metrics, and explains requests, for diagnosis.
 
 use std::sync::Arc;
 
@@ -88,9 +88,9 @@ impl PrometheusProvider {
     /// Explains, rule by rule, why the metric of the named objects is found or not.
     pub fn explain_custom(&self, request: &CustomQuery, names: &[String]) -> Explanation {
         let state = self.state();
-        let own_request = super::answer::of_objects(request, names);
+        let registry_request = super::answer::of_objects(request, names);
         let candidates = candidates(&state.custom, &state.compiled.custom);
-        explain_custom(&own_request, &candidates, &state.resources, self.settings.compat)
+        explain_custom(&registry_request, &candidates, &state.resources, self.settings.compat)
     }
 
     /// Explains, rule by rule, why an external metric is found or not.
@@ -146,9 +146,9 @@ fn inspect(
     rules.collect()
 }
 
-/// The rule that takes precedence, if it is another one.
+/// The position of the rule that takes precedence, unless it is `index`.
 fn shadow(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
-    origin.map(|origin| origin.index).filter(|winner| *winner != index)
+    origin.map(|origin| origin.index).filter(|position| *position != index)
 }
 
 fn candidates<'s>(

@@ -1,4 +1,4 @@
-//! Metrics from Prometheus, by the rules of prometheus-adapter.
+//! Reads metrics from Prometheus, by the rules of prometheus-adapter.
 
 mod answer;
 mod discovery;
@@ -59,7 +59,7 @@ pub struct PrometheusSettings {
     /// The maximum number of different pairs of name and label set among a rule's series. It limits
     /// memory.
     pub max_series_names: usize,
-    /// Settings for shared queries. `None`, or compatibility, disables them.
+    /// Settings for shared queries. No queries are shared if this is `None`, or with compatibility.
     pub sharing: Option<SharingSettings>,
 }
 
@@ -130,8 +130,8 @@ impl PrometheusProvider {
         })
     }
 
-    /// Reads the resources of the API server and the series of all rules. If the series of a rule
-    /// can't be read, it keeps its previous ones; with compatibility, all rules keep theirs.
+    /// Reads the resources of the API server and the series of all rules. A rule whose series can't
+    /// be read keeps the previous series. With compatibility, all rules keep them in that case.
     pub async fn relist(&self) -> Result<(), RelistError> {
         let rules = self.rules.read().clone();
         let previous = self.state.read().clone();
@@ -145,7 +145,7 @@ impl PrometheusProvider {
         if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
     }
 
-    /// Discovers series in the relist interval and when the rules file changes. Never ends.
+    /// Discovers series at the relist interval, and when the rules file changes. Never returns.
     pub async fn run(&self, file: Option<RulesFile>) {
         let mut retry = MIN_RETRY.min(self.settings.relist_interval);
         let mut last_error = None;
@@ -159,7 +159,7 @@ impl PrometheusProvider {
             log_change(last_error.as_deref(), error.as_deref());
             last_error = error;
             let wait = async { while self.reload(&file.changed().await).is_err() {} };
-            // Until the end of the interval, or a valid change of the file.
+            // Waits until the end of the interval, or a valid change of the file.
             _ = timeout_at(started + delay, wait).await;
         }
     }

@@ -6,8 +6,8 @@ const MAX_LEN: usize = 8 << 10;
 /// The maximum number of concurrent queries of one list.
 pub(super) const CONCURRENCY: usize = 4;
 
-/// Splits a list into parts of at most [`MAX_LEN`], if `is_per_object`: if a query for a part has
-/// the same samples as one for the whole list.
+/// Splits a list into parts of at most [`MAX_LEN`] bytes, if `is_per_object` returns true. It
+/// returns whether a query for a part has the same samples as a query for the whole list.
 pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> Vec<&[String]> {
     let mut parts = Vec::new();
     let mut rest = names;
@@ -17,9 +17,9 @@ pub(super) fn split(names: &[String], is_per_object: impl FnOnce() -> bool) -> V
             len += name.len() + 1;
             len <= MAX_LEN
         });
-        let (part, more) = rest.split_at(fits.count().max(1));
+        let (part, remaining) = rest.split_at(fits.count().max(1));
         parts.push(part);
-        rest = more;
+        rest = remaining;
     }
     if parts.len() > 1 && is_per_object() { parts } else { vec![names] }
 }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_empty_lists_and_long_names_are_one_part() {
+    fn short_list_and_single_long_name_are_not_split() {
         let long = ["x".repeat(MAX_LEN * 2)];
         for names in [&[][..], &["a".to_owned(), "b".to_owned()], &long] {
             assert_eq!(split(names, || panic!("not needed")), [names]);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failure_of_a_part_is_a_failure_of_the_whole() {
+    async fn failed_query_for_a_part_fails_the_read() {
         let server = server();
         let setup = Setup { sharing: false, pods: PODS, ..Setup::default() };
         let provider = provider(&server, &setup).await;

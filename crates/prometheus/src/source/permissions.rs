@@ -48,7 +48,7 @@ impl ServerPermissions {
             Some(true) if !self.service_account => {
                 Err(ServerProblem::ServiceAccount { name: server.name.clone() })
             }
-            wanted => Ok(wanted == Some(true)),
+            setting => Ok(setting == Some(true)),
         }
     }
 }

@@ -15,10 +15,9 @@ pub enum ReloadError {
     /// The file can't be parsed.
     #[error("the rules file is invalid")]
     Config(#[from] ConfigError),
-    /// The servers are invalid.
     #[error("the rules file has invalid servers")]
     Servers(#[from] ServerError),
-    /// A rule is invalid: with compatibility, all must be valid.
+    /// A rule is invalid. With compatibility, all rules must be valid.
     #[error("the rules file has an invalid rule")]
     Rule(#[from] crate::rules::ruleset::InvalidRule),
 }
@@ -75,8 +74,8 @@ impl RulesFile {
     }
 }
 
-/// Detects changes of a file by reading it regularly: file system notifications don't follow the
-/// links of a mounted `ConfigMap`.
+/// Detects changes of a file by reading it regularly, because file system notifications don't
+/// follow the links of a mounted `ConfigMap`.
 pub(super) struct WatchedFile {
     file: Option<RulesFile>,
     interval: Duration,

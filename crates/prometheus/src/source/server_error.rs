@@ -27,7 +27,6 @@ pub enum ServerProblem {
     /// The settings are invalid.
     #[error("the server {name:?} can't be used: {source}")]
     Settings { name: String, source: SettingsError },
-    /// The server may not use a file that it names.
     #[error("the server {name:?} may not use the file {path}: {}", permitted_files(.directory.as_deref()))]
     File {
         name: String,
@@ -36,7 +35,6 @@ pub enum ServerProblem {
         /// The directory of the permitted files.
         directory: Option<Box<Path>>,
     },
-    /// The server may not use the service account.
     #[error(
         "the server {name:?} may not use the service account of the pod, unless \
          --metrics-config-auth-incluster permits it to all servers of the file"
@@ -45,7 +43,6 @@ pub enum ServerProblem {
     /// A rule refers to a server that the file doesn't have.
     #[error("there is no server {0:?} in `servers`")]
     Unknown(String),
-    /// A rule names no server, and there is no default.
     #[error("the rule names no `server`, and --prometheus-url is not given")]
     NoDefault,
 }

@@ -22,8 +22,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The default server, for rules that name none. Servers of the rules file may use only
-    /// credentials in the file.
+    /// A set with only the default server, for rules that name none. Servers of a rules file may
+    /// use only credentials in that file, unless [`Self::permitting`] allows more.
     pub fn new(default: Option<Client>, observer: Arc<dyn RequestObserver>) -> Self {
         let permissions = ServerPermissions::default();
         Self { default, named: BTreeMap::new(), observer, permissions }

@@ -168,7 +168,8 @@ impl RuleList {
     }
 }
 
-/// The fields that determine a rule's series. If others change, the series are kept.
+/// The fields that determine a rule's series. If only other fields change, the rule keeps its
+/// series.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct RuleKey<'a> {
     server: &'a str,
@@ -184,7 +185,7 @@ impl<'a> RuleKey<'a> {
     }
 }
 
-/// The series of a rule and when they were read.
+/// The series of a rule, and the time at which they were read.
 pub(super) struct ReadSeries {
     pub(super) series: Arc<RuleSeries>,
     pub(super) read: Timestamp,

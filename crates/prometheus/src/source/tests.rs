@@ -354,7 +354,7 @@ async fn external_metric_has_the_labels_of_its_series() {
 
 #[tokio::test]
 async fn failed_rule_keeps_its_series_and_others_are_read() {
-    let more = json!([
+    let new_series = json!([
         { "__name__": "inflight", "namespace": "shop", "pod": "web-0" },
         { "__name__": "inflight_new", "namespace": "shop", "pod": "web-0" },
     ]);
@@ -362,7 +362,7 @@ async fn failed_rule_keeps_its_series_and_others_are_read() {
         let server = prometheus();
         let provider = provider(&server, compat).await;
         server.fail("http_requests_total");
-        server.series("inflight", &more);
+        server.series("inflight", &new_series);
         let error = provider.relist().await.unwrap_err();
         assert_eq!(error.to_string(), "unable to discover the series of rules[0]: execution: boom");
         assert!(has_custom(&provider, &GroupResource::pods(), true, "http_requests_total"));
@@ -374,7 +374,7 @@ async fn failed_rule_keeps_its_series_and_others_are_read() {
 }
 
 #[tokio::test]
-async fn refused_rule_stops_all_only_with_compatibility() {
+async fn invalid_rule_disables_all_rules_only_with_compatibility() {
     let rules =
         RULES.replace("seriesQuery: inflight", "seriesQuery: inflight\n  name: {matches: '('}");
     let server = prometheus();

@@ -20,8 +20,8 @@ use hpa_metrics::{
 
 use super::{PrometheusProvider, name_lists, state::State};
 
-/// The rules, and the client for their queries.
-struct Source<'s> {
+/// The rules of resource metrics, and the client for their queries.
+struct UsageSource<'s> {
     rules: &'s ResourceMetrics,
     client: &'s Client,
 }
@@ -107,7 +107,7 @@ impl PrometheusProvider {
     async fn usage_of<T>(
         &self,
         state: &State,
-        Source { rules, client }: &Source<'_>,
+        UsageSource { rules, client }: &UsageSource<'_>,
         (resource, namespace): (&GroupResource, &str),
         objects: &[&ObjectMetadata],
         convert: Convert<T>,
@@ -136,7 +136,8 @@ impl PrometheusProvider {
         Ok(usage)
     }
 
-    /// Splits a long list of names, if a query for a part has the same samples as one for all.
+    /// Splits a long list of names, if a query for a part returns the same samples as a query for
+    /// all.
     fn usage_parts<'n>(
         &self,
         state: &State,
@@ -199,7 +200,7 @@ impl PrometheusProvider {
     }
 }
 
-fn source(state: &State, compat: Compat) -> Result<Source<'_>, MetricError> {
+fn source(state: &State, compat: Compat) -> Result<UsageSource<'_>, MetricError> {
     let unknown = |reason| MetricError::UnknownMetric(reason);
     let definition = state.rules.config.resource_rules.as_ref();
     if let (Some(path), Compat::Off) = (definition.and_then(ResourceRules::missing), compat) {
@@ -215,7 +216,7 @@ fn source(state: &State, compat: Compat) -> Result<Source<'_>, MetricError> {
     let server = definition.map_or("", |rules| &rules.server);
     let client = state.rules.servers.get(server);
     let client = client.ok_or_else(|| unknown(NotFound::NotConfigured))?;
-    Ok(Source { rules, client })
+    Ok(UsageSource { rules, client })
 }
 
 type SamplesByName<'s> = HashMap<&'s str, Vec<&'s Sample>>;

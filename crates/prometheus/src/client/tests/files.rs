@@ -14,8 +14,8 @@ async fn authorization(connector: &Connector) -> String {
     headers.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(";")
 }
 
-/// Writes a file and sets its age: some file systems have times in seconds only, and would hide the
-/// change.
+/// Writes a file and sets its age. Without the age, file systems with times in seconds would hide
+/// the change.
 fn write(path: &Path, content: &str, age: Duration) {
     std::fs::write(path, content).unwrap();
     let modified = std::time::SystemTime::now() - age;

@@ -48,7 +48,7 @@ async fn query(settings: Settings, variables: Vec<(&str, String)>) -> Result<(),
     let variables: Vec<_> =
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let lookup = move |name: &str| {
-        let found = variables.iter().find(|(own, _)| own == name);
+        let found = variables.iter().find(|(variable, _)| variable == name);
         found.map(|(_, value)| value.clone())
     };
     let client = Client::with_variables(settings, Arc::new(lookup));

@@ -40,7 +40,7 @@ struct SentRequest {
     body: String,
 }
 
-/// Gives all requests the same response. Each takes a permit of the gate.
+/// A server that sends the same response to all requests. Each request takes a permit of the gate.
 #[derive(Clone)]
 struct Server {
     sent: Arc<Mutex<Vec<SentRequest>>>,
@@ -313,7 +313,7 @@ async fn large_responses_are_read_one_after_the_other() {
     }
 }
 
-/// In real time: the thread that reads the series would stop virtual time.
+/// Runs in real time, because the thread that reads the series would stop virtual time.
 #[tokio::test]
 async fn stalled_response_with_series_is_a_timeout() {
     let service = tower::service_fn(async |_: Request<Body>| {

@@ -112,13 +112,14 @@ fn write(dir: &Path, name: &str, content: String) -> std::path::PathBuf {
 
 #[tokio::test]
 async fn server_and_client_verify_each_other() {
-    let (own, other) = (authority(), authority());
-    let (port, _) = serve(&own, issue(&own, "localhost"), Clients::WithCertificate).await;
-    let (certificate, key) = issue(&own, "client");
+    let (server_ca, other_ca) = (authority(), authority());
+    let (port, _) =
+        serve(&server_ca, issue(&server_ca, "localhost"), Clients::WithCertificate).await;
+    let (certificate, key) = issue(&server_ca, "client");
     let dir = tempfile::tempdir().unwrap();
     let url = format!("https://localhost:{port}");
     let settings = Settings {
-        ca_file: Some(write(dir.path(), "ca.crt", own.pem())),
+        ca_file: Some(write(dir.path(), "ca.crt", server_ca.pem())),
         client_certificate_file: Some(write(dir.path(), "tls.crt", certificate.pem())),
         client_key_file: Some(write(dir.path(), "tls.key", key.serialize_pem())),
         ..Settings::new("p", &url).unwrap()
@@ -130,7 +131,7 @@ async fn server_and_client_verify_each_other() {
     let error = query(anonymous).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
 
-    let ca_file = Some(write(dir.path(), "other.crt", other.pem()));
+    let ca_file = Some(write(dir.path(), "other.crt", other_ca.pem()));
     let error = query(Settings { ca_file, ..settings }).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
 }
@@ -175,11 +176,11 @@ async fn file_without_a_certificate_is_reported() {
 }
 
 #[tokio::test]
-async fn service_account_has_the_authority_and_the_token() {
-    let (own, other) = (authority(), authority());
-    let (port, heads) = serve(&own, issue(&own, "localhost"), Clients::Any).await;
+async fn service_account_provides_the_ca_and_the_token() {
+    let (server_ca, other_ca) = (authority(), authority());
+    let (port, heads) = serve(&server_ca, issue(&server_ca, "localhost"), Clients::Any).await;
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), "ca.crt", own.pem());
+    write(dir.path(), "ca.crt", server_ca.pem());
     let settings = Settings {
         authentication: Authentication::InCluster,
         service_account: dir.path().to_owned(),
@@ -194,18 +195,19 @@ async fn service_account_has_the_authority_and_the_token() {
     let head = heads.lock().pop().unwrap();
     assert!(head.contains("\r\nauthorization: bearer secret\r\n"), "{head}");
 
-    write(dir.path(), "ca.crt", other.pem());
+    write(dir.path(), "ca.crt", other_ca.pem());
     let error = query(settings).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Request { .. }), "{error:?}");
     assert_eq!(heads.lock().len(), 0, "the token was sent to a server that is not trusted");
 }
 
 #[tokio::test]
-async fn kubeconfig_has_the_authority_and_credentials() {
-    let (own, other) = (authority(), authority());
-    let (port, heads) = serve(&own, issue(&own, "localhost"), Clients::Any).await;
-    let (protected, _) = serve(&own, issue(&own, "localhost"), Clients::WithCertificate).await;
-    let (certificate, key) = issue(&own, "client");
+async fn kubeconfig_provides_the_ca_and_the_credentials() {
+    let (server_ca, other_ca) = (authority(), authority());
+    let (port, heads) = serve(&server_ca, issue(&server_ca, "localhost"), Clients::Any).await;
+    let (protected, _) =
+        serve(&server_ca, issue(&server_ca, "localhost"), Clients::WithCertificate).await;
+    let (certificate, key) = issue(&server_ca, "client");
     let dir = tempfile::tempdir().unwrap();
     let token_file = write(dir.path(), "token", "secret".to_owned());
     let settings = |port: u16, authority: &Authority, user: &str| {
@@ -225,11 +227,11 @@ async fn kubeconfig_has_the_authority_and_credentials() {
         }
     };
     for user in ["token: secret".to_owned(), format!("tokenFile: {}", token_file.display())] {
-        query(settings(port, &own, &user)).await.unwrap();
+        query(settings(port, &server_ca, &user)).await.unwrap();
         let head = heads.lock().pop().unwrap();
         assert!(head.contains("\r\nauthorization: bearer secret\r\n"), "{user}: {head}");
     }
-    query(settings(port, &own, "username: me, password: secret")).await.unwrap();
+    query(settings(port, &server_ca, "username: me, password: secret")).await.unwrap();
     let head = heads.lock().pop().unwrap();
     assert!(head.contains("\r\nauthorization: basic bwu6c2vjcmv0\r\n"), "{head}");
 
@@ -239,8 +241,8 @@ async fn kubeconfig_has_the_authority_and_credentials() {
         data(certificate.pem()),
         data(key.serialize_pem())
     );
-    query(settings(protected, &own, &user)).await.unwrap();
-    query(settings(protected, &own, "token: secret")).await.unwrap_err();
-    query(settings(port, &other, "token: secret")).await.unwrap_err();
+    query(settings(protected, &server_ca, &user)).await.unwrap();
+    query(settings(protected, &server_ca, "token: secret")).await.unwrap_err();
+    query(settings(port, &other_ca, "token: secret")).await.unwrap_err();
     assert_eq!(heads.lock().len(), 0, "the token was sent to a server that is not trusted");
 }

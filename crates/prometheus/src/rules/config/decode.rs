@@ -25,7 +25,7 @@ pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
 /// The sections of `rules` in the values of prometheus-adapter's chart.
 const SECTIONS: [&str; 5] = ["default", "custom", "external", "resource", "existing"];
 
-/// The section that a name is, or may be a misspelling of.
+/// The section that a name denotes, even if it is misspelled.
 pub(super) fn similar_section(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| is_similar(name, known) || name.starts_with(known);
     SECTIONS.into_iter().find(is_meant)
@@ -39,8 +39,7 @@ pub(super) fn decode_values(values: &Node) -> Result<(Config, bool), ConfigError
     decoder.members(values, &mut |decoder, name, key, value| match name {
         "custom" => decoder.member("rules", &mut config.rules, value),
         "external" => decoder.member("externalRules", &mut config.external_rules, value),
-        // The chart's default is an empty mapping. Templates of the chart treat an empty list
-        // alike.
+        // The chart's default is an empty mapping. Its templates treat an empty list like that.
         "resource" if is_empty(value) => {}
         "resource" => decoder.member("resourceRules", &mut config.resource_rules, value),
         "default" => decoder.member("default", &mut default, value),
@@ -61,9 +60,9 @@ struct Decoder {
 /// A callback with the name, the key and the value of a member.
 type Visit<'a> = dyn FnMut(&mut Decoder, &str, &Node, &Node) + 'a;
 
-/// A value that a node is decoded into. `null` resets texts, lists and options, and leaves durations
-/// and mappings unchanged. This differs from an absent field only after a merge key, which may have
-/// set the value.
+/// A value that a node is decoded into. `null` resets texts, lists and options, and leaves
+/// durations and mappings unchanged. This differs from an absent field only after a merge key,
+/// which may have set the value.
 trait Decode: Default {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node);
 }
@@ -221,10 +220,10 @@ fn is_similar(name: &str, known: &str) -> bool {
         left.chars().zip(right.chars()).take_while(|(one, two)| one == two).count()
     };
     let reverse = |text: &str| text.chars().rev().collect::<String>();
-    let longer = name.chars().count().max(known.chars().count());
+    let max_len = name.chars().count().max(known.chars().count());
     name == known
-        || longer > 2
-            && matching(&name, &known) + matching(&reverse(&name), &reverse(&known)) + 1 >= longer
+        || max_len > 2
+            && matching(&name, &known) + matching(&reverse(&name), &reverse(&known)) + 1 >= max_len
             && name.len().abs_diff(known.len()) <= 1
 }
 

@@ -1,5 +1,5 @@
-//! Rules in other files: a `ConfigMap`, or Helm values with `rules.custom`, `rules.external` and
-//! `rules.resource`.
+//! Finds rules in other files: in a `ConfigMap`, or in Helm values with `rules.custom`,
+//! `rules.external` and `rules.resource`.
 
 use hpa_go_compat::yaml::{self, Content, Node, Position, Positions};
 
@@ -90,8 +90,8 @@ fn embedded(file: &str, content: &str) -> Result<Config, ConfigError> {
     let first = content.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
     let shift = first.and_then(|(index, line)| {
         let mut lines = file.lines().enumerate();
-        let (found, outer) = lines.find(|(_, outer)| outer.trim() == line.trim())?;
-        Some((found.checked_sub(index)?, outer.len().checked_sub(line.len())?))
+        let (outer_index, outer) = lines.find(|(_, outer)| outer.trim() == line.trim())?;
+        Some((outer_index.checked_sub(index)?, outer.len().checked_sub(line.len())?))
     });
     let (lines, columns) = shift.unwrap_or_default();
     let moved = |position: &mut Position| {

@@ -99,8 +99,8 @@ pub struct ResourceRules {
 }
 
 impl ResourceRules {
-    /// The path of the rule that is missing, if one is. The reference starts without it, and fails
-    /// to read both resources.
+    /// The path of the missing rule, if one is missing. The reference starts without it, but then
+    /// can't read either resource.
     pub fn missing(&self) -> Option<&'static str> {
         let rules = [("resourceRules.cpu", &self.cpu), ("resourceRules.memory", &self.memory)];
         rules
@@ -192,19 +192,19 @@ impl Overrides {
 
     /// The resource of a label.
     pub fn get(&self, label: &str) -> Option<&OverrideTarget> {
-        self.iter().find(|(own, _)| *own == label).map(|(_, target)| target)
+        self.iter().find(|(known, _)| *known == label).map(|(_, target)| target)
     }
 
     /// Sets the resource of a label.
     pub fn set(&mut self, label: String, target: OverrideTarget) {
-        match self.0.iter_mut().find(|(own, _)| *own == label) {
+        match self.0.iter_mut().find(|(known, _)| *known == label) {
             Some((_, current)) => *current = target,
             None => self.0.push((label, target)),
         }
     }
 
     pub(super) fn remove(&mut self, label: &str) {
-        self.0.retain(|(own, _)| own != label);
+        self.0.retain(|(known, _)| known != label);
     }
 }
 
@@ -219,7 +219,6 @@ impl FromIterator<(String, OverrideTarget)> for Overrides {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file is longer than [`MAX_FILE_LEN`].
     #[error("the file is longer than {} bytes", MAX_FILE_LEN)]
     TooLong,
     #[error(transparent)]

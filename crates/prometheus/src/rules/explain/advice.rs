@@ -1,4 +1,4 @@
-//! Likely mistakes in a query, and names that are similar to a mistyped one.
+//! Finds likely mistakes in a query, and names that are similar to a mistyped one.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ const UNITS: [(&[&str], &str, &str); 5] = [
     (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
 ];
 
-/// Likely mistakes, by heuristics: a query can be anything.
+/// Likely mistakes, found by heuristics, because a query can be anything.
 pub(super) fn warnings(
     source: &Source,
     series: &str,
@@ -49,7 +49,8 @@ pub(in crate::rules) fn object_warnings(
     others: &[String],
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let selects = ["LabelMatchers", "LabelValuesByName"].iter().any(|own| template.contains(own));
+    let selects =
+        ["LabelMatchers", "LabelValuesByName"].iter().any(|field| template.contains(field));
     if !selects {
         warnings.push(Warning::NoMatchers);
     }
@@ -70,7 +71,7 @@ fn is_grouped_by(query: &str, label: &str) -> bool {
     query.match_indices("by").any(|(start, by)| {
         let after = query.get(start + by.len()..).unwrap_or_default().trim_start();
         let list = after.strip_prefix('(').and_then(|list| list.split_once(')'));
-        list.is_some_and(|(list, _)| list.split(',').any(|own| own.trim() == label))
+        list.is_some_and(|(list, _)| list.split(',').any(|grouped| grouped.trim() == label))
     })
 }
 

@@ -33,7 +33,7 @@ pub struct Origin {
     pub index: usize,
     pub rule: Arc<Rule>,
     pub series: Arc<str>,
-    /// The positions of earlier rules that also have the metric, and lose to this one.
+    /// The positions of earlier rules with the metric. This rule takes precedence over them.
     pub shadows: Vec<usize>,
 }
 
@@ -63,8 +63,8 @@ impl SortedMetrics {
         let mut sorted: Vec<(u32, u32)> =
             included.map(|(source, metric, _)| (source, metric)).collect();
         let name = |entry: &(u32, u32)| metric_at(sources, *entry).map(|metric| metric.metric);
-        sorted.sort_unstable_by(|one, other| name(one).cmp(&name(other)));
-        sorted.dedup_by(|one, other| name(one) == name(other));
+        sorted.sort_unstable_by(|left, right| name(left).cmp(&name(right)));
+        sorted.dedup_by(|left, right| name(left) == name(right));
         sorted.shrink_to_fit();
         Self(sorted)
     }

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::*;
 
-/// The matchers of the checked object, as in a rendered query.
+/// Checks a query. `$O` stands for the matchers of the object, as in a rendered query.
 fn check(query: &str) -> Result<(), String> {
     let query = query.replace("$O", "namespace=\"shop\",pod=\"hpa-rs-object\"");
     check_query(&query, "pod").map_err(|reason| reason.to_string())

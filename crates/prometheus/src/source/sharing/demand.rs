@@ -9,10 +9,10 @@ use super::{ShareableRequest, SharingSettings};
 /// The cost of a query, in units of the cost of a sample in its result.
 const QUERY_COST: usize = 100;
 /// The number of windows without sharing after a failed shared query.
-const BAR_WINDOWS: u32 = 5;
-/// The number of windows for which the size of a result is used.
+const DISABLED_WINDOWS: u32 = 5;
+/// The number of windows for which the size of a shared result is used.
 const SIZE_WINDOWS: u32 = 8;
-/// The maximum number of counted requesters. Their demand is large enough for any decision.
+/// The maximum number of counted requesters. More of them would not change a decision.
 const MAX_REQUESTERS: usize = 10_000;
 
 /// The requesters of a metric in a namespace.
@@ -43,11 +43,11 @@ impl Demand {
     /// Records a request and decides whether to use a shared query.
     pub(super) fn should_share(
         &mut self,
-        wanted: &ShareableRequest<'_>,
+        shareable: &ShareableRequest<'_>,
         now: Instant,
         settings: &SharingSettings,
     ) -> bool {
-        let ShareableRequest { names, queries, requester, .. } = *wanted;
+        let ShareableRequest { names, queries, requester, .. } = *shareable;
         let request = Request { last: now, names: names.len(), queries };
         if self.requesters.len() < MAX_REQUESTERS || self.requesters.contains_key(&requester) {
             self.requesters.insert(requester, request);
@@ -88,7 +88,7 @@ impl Demand {
 
     /// Disables sharing for a while.
     pub(super) fn bar(&mut self, now: Instant, settings: &SharingSettings) {
-        self.barred_until = Some(now + settings.window * BAR_WINDOWS);
+        self.barred_until = Some(now + settings.window * DISABLED_WINDOWS);
         self.decision = None;
     }
 

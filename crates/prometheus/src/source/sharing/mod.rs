@@ -32,12 +32,12 @@ use self::demand::Demand;
 /// selector.
 const MAX_GROUPS: usize = 20_000;
 
-/// The times for which results are shared.
+/// The times for which results are reused and requesters are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharingSettings {
     /// The maximum age of a result.
     pub max_age: Duration,
-    /// Requesters are counted within this time.
+    /// The time within which requesters are counted.
     pub window: Duration,
 }
 
@@ -77,13 +77,13 @@ pub(super) struct Sharing {
 }
 
 struct Groups {
-    by_key: HashMap<Key, Arc<Group>>,
+    by_key: HashMap<GroupKey, Arc<Group>>,
     sweep_at: Instant,
 }
 
 /// The inputs of a query for all objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct GroupKey {
     server: String,
     /// The rule's `metricsQuery`.
     template: String,
@@ -130,20 +130,20 @@ impl Sharing {
     /// Reads the samples of a shared query. `None` if a single query must be sent.
     pub(super) async fn read(
         &self,
-        wanted: ShareableRequest<'_>,
+        request: ShareableRequest<'_>,
         found: &FoundMetric<'_>,
         client: &Client,
         resources: &ApiResources,
     ) -> Option<SharedSamples> {
         let settings = self.settings?;
         // Other names are patterns in the regular expression of a single query.
-        if wanted.namespace.is_empty() || !wanted.names.iter().all(|name| is_plain(name)) {
+        if request.namespace.is_empty() || !request.names.iter().all(|name| is_plain(name)) {
             return None;
         }
-        let group = self.group(wanted, found, client, resources, &settings)?;
+        let group = self.group(request, found, client, resources, &settings)?;
         let query = group.query.as_ref().ok()?;
         let now = Instant::now();
-        if !group.demand.lock().should_share(&wanted, now, &settings) {
+        if !group.demand.lock().should_share(&request, now, &settings) {
             return None;
         }
         let mut answer = group.answer.lock().await;
@@ -169,7 +169,7 @@ impl Sharing {
 
     fn group(
         &self,
-        wanted: ShareableRequest<'_>,
+        request: ShareableRequest<'_>,
         found: &FoundMetric<'_>,
         client: &Client,
         resources: &ApiResources,
@@ -177,14 +177,14 @@ impl Sharing {
     ) -> Option<Arc<Group>> {
         let FoundMetric { rule, series, label, resource, .. } = found;
         let namespaces = hpa_metrics::resource::GroupResource::namespaces();
-        let key = Key {
+        let key = GroupKey {
             server: client.settings().name.clone(),
             template: rule.query_template().text().to_owned(),
             series: series.clone(),
             label: label.clone(),
             namespace_label: rule.labels().label(&namespaces, resources).ok()?,
-            namespace: wanted.namespace.to_owned(),
-            selector: wanted.selector.clone(),
+            namespace: request.namespace.to_owned(),
+            selector: request.selector.clone(),
         };
         let mut groups = self.groups.lock();
         groups.sweep(Instant::now(), settings);
@@ -194,9 +194,12 @@ impl Sharing {
         if groups.by_key.len() >= MAX_GROUPS {
             return None;
         }
-        let objects =
-            Objects { resource: &resource.group_resource, namespace: wanted.namespace, names: &[] };
-        let query = rule.shared_query(series, objects, wanted.selector, resources, Compat::Off);
+        let objects = Objects {
+            resource: &resource.group_resource,
+            namespace: request.namespace,
+            names: &[],
+        };
+        let query = rule.shared_query(series, objects, request.selector, resources, Compat::Off);
         let group = Arc::new(Group {
             query: query.map(Arc::from),
             demand: Mutex::default(),
@@ -234,7 +237,7 @@ impl Group {
     ) -> Option<ObjectSamples> {
         let mut bar = BarOnDrop { demand: &self.demand, settings, is_answered: false };
         let request = InstantQuery { query: query.to_string(), timeout: TimeoutParameter::Limit };
-        // The other half is for the single query after a failure.
+        // Leaves the other half of the time for a single query after a failure.
         let limit = client.settings().query_timeout / 2;
         let result = timeout(limit, client.query(&request)).await;
         let samples = match result {
@@ -258,6 +261,7 @@ impl Group {
     }
 }
 
+/// Disables sharing for a while when dropped without an answer, such as after a cancellation.
 struct BarOnDrop<'a> {
     demand: &'a Mutex<Demand>,
     settings: &'a SharingSettings,

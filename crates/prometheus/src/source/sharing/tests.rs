@@ -121,9 +121,9 @@ async fn object_without_a_sample_has_the_error_of_its_own_query() {
     let shared = provider(&server, &Setup::default()).await;
     let mut errors = Vec::new();
     for pod in ["web-0", "web-1", "web-2"] {
-        let (own, other) = (read(&alone, pod).await, read(&shared, pod).await);
-        assert_eq!(own, other);
-        errors.extend(own.err());
+        let (expected, actual) = (read(&alone, pod).await, read(&shared, pod).await);
+        assert_eq!(actual, expected);
+        errors.extend(expected.err());
     }
     assert!(errors[0].contains("is not a number"), "{errors:?}");
     assert!(errors[1].contains("has no result"), "{errors:?}");
@@ -154,7 +154,7 @@ async fn failed_shared_query_disables_sharing_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_of_single_queries_are_answers() {
+async fn failed_single_query_is_an_error() {
     let server = server();
     server.fail(SHARED);
     server.fail(&single("web-1"));
@@ -291,7 +291,7 @@ async fn names_with_regex_characters_are_not_shared() {
     assert_eq!(server.take_requests(), [single("a|b"), single("a*"), single("a|b")]);
 }
 
-/// The autoscalers of a namespace are read one after the other, as by the controller.
+/// Reads the autoscalers of a namespace one after the other, like the controller.
 #[tokio::test(start_paused = true)]
 async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() {
     const NAMESPACES: usize = 50;
@@ -303,12 +303,12 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
     let requests = (0..NAMESPACES)
         .map(|index| CustomQuery { namespace: format!("shop-{index}"), ..request("inflight") });
     let requests: Vec<CustomQuery> = requests.collect();
-    let turn = PERIOD / u32::try_from(NAMESPACES * AUTOSCALERS).unwrap();
+    let interval = PERIOD / u32::try_from(NAMESPACES * AUTOSCALERS).unwrap();
     for _ in 0..PERIODS {
         for request in &requests {
             for index in 0..AUTOSCALERS {
                 let _ = provider.read_custom(request.clone().named(&format!("web-{index}"))).await;
-                advance(turn).await;
+                advance(interval).await;
             }
         }
     }
