@@ -194,8 +194,8 @@ impl Server {
 
 /// Samples the number of open sockets of this process.
 struct Sockets {
-    /// The sockets of the runtime.
-    others: usize,
+    /// The number of sockets at the start, which the runtime opened.
+    initial: usize,
     maximum: Arc<AtomicUsize>,
     is_stopped: Arc<AtomicBool>,
 }
@@ -203,7 +203,7 @@ struct Sockets {
 impl Sockets {
     fn start() -> Self {
         let sockets =
-            Self { others: open_sockets(), maximum: Arc::default(), is_stopped: Arc::default() };
+            Self { initial: open_sockets(), maximum: Arc::default(), is_stopped: Arc::default() };
         let (maximum, is_stopped) = (sockets.maximum.clone(), sockets.is_stopped.clone());
         std::thread::spawn(move || {
             while !is_stopped.load(Ordering::SeqCst) {
@@ -217,7 +217,7 @@ impl Sockets {
     /// Stops sampling, and returns the largest number of sockets to pods.
     fn stop(self) -> usize {
         self.is_stopped.store(true, Ordering::SeqCst);
-        self.maximum.load(Ordering::SeqCst).saturating_sub(self.others)
+        self.maximum.load(Ordering::SeqCst).saturating_sub(self.initial)
     }
 }
 

@@ -48,7 +48,7 @@ pub struct AnnotationConfig {
     pub interval: i64,
     /// Nanoseconds for which a pod must have been ready.
     pub min_pod_ready_age: i64,
-    /// The first invalid value. The metric can't be collected.
+    /// The first invalid value. The metric can't be collected because of it.
     pub invalid: Option<AnnotationError>,
 }
 
@@ -98,12 +98,14 @@ impl Annotations {
                 config.per_replica = true;
                 return Ok(());
             }
-            "interval" => set(&mut config.interval, &value).map_err(|error| {
+            "interval" => set_duration(&mut config.interval, &value).map_err(|error| {
                 AnnotationError::Interval { value, metric: displayed_metric(), error }
             }),
-            "min-pod-ready-age" => set(&mut config.min_pod_ready_age, &value).map_err(|error| {
-                AnnotationError::MinPodReadyAge { value, metric: displayed_metric(), error }
-            }),
+            "min-pod-ready-age" => {
+                set_duration(&mut config.min_pod_ready_age, &value).map_err(|error| {
+                    AnnotationError::MinPodReadyAge { value, metric: displayed_metric(), error }
+                })
+            }
             _ => {
                 config.values.insert(name.to_owned(), value);
                 return Ok(());
@@ -116,12 +118,13 @@ impl Annotations {
     }
 }
 
-fn set(duration: &mut i64, text: &str) -> Result<(), DurationError> {
+fn set_duration(duration: &mut i64, text: &str) -> Result<(), DurationError> {
     *duration = go_duration::parse_nanos(text)?;
     Ok(())
 }
 
-/// Splits a key after its prefix. Metric names can't contain dots.
+/// Splits a key, without its prefix, into metric type, metric, collector and name. Metric names
+/// can't contain dots.
 fn split(key: &str) -> Option<(MetricType, &str, &str, &str)> {
     let (left, name) = key.split_once('/').filter(|(_, name)| !name.contains('/'))?;
     let mut parts = left.split('.');

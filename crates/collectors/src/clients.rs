@@ -113,7 +113,7 @@ pub(crate) fn authorized(
 
 fn operator_url(text: &str) -> Result<Uri, SettingsError> {
     url::parse(text).map_err(|_| {
-        // Without credentials, which end at an `@`.
+        // Omits credentials, which end at an `@`.
         let url = text.rsplit('@').next().unwrap_or_default().to_owned();
         SettingsError::Url { url, problem: "must start with http:// or https://" }
     })

@@ -55,7 +55,6 @@ pub enum LookupError {
     /// The request to the API server failed.
     #[error("unable to read {kind} {namespace}/{name}")]
     Request { kind: String, namespace: String, name: String, source: Arc<dyn Error + Send + Sync> },
-    /// The cache of the objects has not synced yet.
     #[error("the cache of {0} has not synced yet")]
     NotSynced(&'static str),
 }

@@ -50,8 +50,8 @@ pub struct MetricConfig {
     pub invalid: Option<AnnotationError>,
 }
 
-/// The metrics of an autoscaler whose types collectors can read. With compatibility, an invalid
-/// duration in any annotation is an error for all metrics.
+/// Returns the metrics of an autoscaler that have a type collectors can read. With compatibility,
+/// an invalid duration in any annotation is an error for all metrics.
 pub fn metric_configs(
     hpa: &HorizontalPodAutoscaler,
     annotations: &Annotations,
@@ -140,8 +140,8 @@ impl MetricConfig {
         })
     }
 
-    /// Reads the reserved keys and the collector of an Object metric also from labels. The
-    /// reference reads them only from annotations.
+    /// Adds the reserved keys and, for an Object metric, the collector from labels. The reference
+    /// reads these only from annotations.
     fn with_labels(mut self) -> Self {
         self.per_replica |= self.value("per-replica").is_some();
         if self.collector.is_empty() && self.metric_type == MetricType::Object {

@@ -45,8 +45,8 @@ impl<'m> JsonSettings<'m> {
     }
 }
 
-/// Extracts the number of a response with status 200. Runs on another thread: an evaluation may
-/// take a second of CPU and can't be interrupted.
+/// Extracts the number of a response with status 200. Runs on another thread, because an evaluation
+/// may take a second of CPU and can't be interrupted.
 pub(crate) async fn number(
     context: &Context<'_>,
     uri: &Uri,
@@ -57,7 +57,7 @@ pub(crate) async fn number(
     let clients = context.clients;
     let (extractor, body) = (extractor.clone(), std::mem::take(&mut reply.body));
     let number = clients.http.evaluate(context.namespace, move || extractor.extract(&body)).await;
-    // Held until here, because of its permit for a large body.
+    // Dropped only after the evaluation, because it has the permit for a large body.
     drop(reply);
     let number = number.map_err(|error| at(uri, HttpError::Task(error)))??;
     Ok(MilliValue::from_milli(milli(number, clients.compat)?))

@@ -154,7 +154,6 @@ pub enum FetchError {
     /// A setting of the operator is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A request failed.
     #[error("the request to {server} failed")]
     Http {
         /// Scheme, host and port.
@@ -167,7 +166,6 @@ pub enum FetchError {
     /// A query can't be built, or its result has no value.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The query to Prometheus failed.
     #[error("the query to {server} failed")]
     Prometheus {
         /// The name or the URL of the server.
@@ -248,7 +246,6 @@ pub enum HttpError {
     /// The connection through the proxy failed.
     #[error("unable to use the proxy")]
     Proxy(#[source] ProxyFailure),
-    /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Tls(#[source] io::Error),
     /// TLS could not be set up with the CA certificates.
@@ -269,7 +266,6 @@ pub enum HttpError {
     /// A credential is not a valid header value.
     #[error("a credential has characters that a header can't have")]
     Header,
-    /// The response is too long.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
     /// The response has a content encoding, which the client didn't request.

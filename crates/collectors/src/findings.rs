@@ -39,7 +39,7 @@ impl Finding {
 }
 
 /// The problems of all annotations `metric-config.*` of an autoscaler, and of the metrics that they
-/// describe. Pure: without requests.
+/// describe. Sends no requests.
 pub fn findings(hpa: &HorizontalPodAutoscaler, environment: &Environment) -> Vec<Finding> {
     let annotations = Annotations::parse(&hpa.metadata.annotations);
     let mut findings = annotation_findings(hpa, &annotations);
@@ -94,7 +94,7 @@ pub(crate) fn annotation_findings(
     findings
 }
 
-/// The names of a metric by type. A valid metric has one.
+/// The names of a metric by type. A valid metric has exactly one type.
 fn names(metric: &MetricSpec) -> impl Iterator<Item = (MetricType, &str)> {
     let pods = metric.pods.as_ref().map(|pods| (MetricType::Pods, &pods.metric));
     let object = metric.object.as_ref().map(|object| (MetricType::Object, &object.metric));
@@ -137,11 +137,13 @@ pub(crate) fn setting_findings(
             warn(format!("the collector {} has no setting {key}", collector.name));
         }
     }
-    let own_type = config.external_type();
+    let external_type = config.external_type();
     let is_external = config.metric_type == MetricType::External;
     if is_external && !config.collector.is_empty() && !collector.is_type(&config.collector) {
         let annotated = &config.collector;
-        warn(format!("the annotations name {annotated}, but the type of the metric is {own_type}"));
+        warn(format!(
+            "the annotations name {annotated}, but the type of the metric is {external_type}"
+        ));
     }
     let query = config.value("query").filter(|_| collector.name == "prometheus");
     if let Some(error) = query.and_then(|query| parse(query).err()) {
@@ -191,7 +193,7 @@ mod tests {
         }));
         let hpa: HorizontalPodAutoscaler = hpa.unwrap();
         let found = findings(&hpa, &Environment::default());
-        found.iter().map(|one| format!("{}: {}", one.subject, one.message)).collect()
+        found.iter().map(|finding| format!("{}: {}", finding.subject, finding.message)).collect()
     }
 
     const QUERY: (&str, &str) = ("external.queue.prometheus/query", "sum(x)");
@@ -248,7 +250,8 @@ mod tests {
         let pods = json!({"type": "Pods", "pods": {
             "metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"},
         }});
-        let annotation = |at| (format!("metric-config.pods.m{at}.json-path/path"), json!("/"));
+        let annotation =
+            |index| (format!("metric-config.pods.m{index}.json-path/path"), json!("/"));
         let annotations: serde_json::Map<_, _> = (0..40_000).map(annotation).collect();
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": "web", "annotations": annotations},

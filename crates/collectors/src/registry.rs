@@ -39,8 +39,8 @@ use crate::{
 /// `docs/contributing/add-a-collector.md` shows how to add one.
 #[async_trait]
 pub trait Collector: fmt::Debug + Send + Sync {
-    /// Parses the settings of a metric, without I/O. Errors become events: they must name what the
-    /// user has to change.
+    /// Parses the settings of a metric, without I/O. Errors become events, so they must name what
+    /// the user has to change.
     fn parse(metric: &MetricConfig, environment: &Environment) -> Result<Self, ConfigError>
     where
         Self: Sized;
@@ -62,7 +62,8 @@ pub trait Collector: fmt::Debug + Send + Sync {
 /// The default time limit of a read, in request timeouts.
 pub(crate) const REQUEST_TIMEOUTS_PER_READ: u32 = 4;
 
-/// The minimum interval of a metric in nanoseconds. Below it, each request would collect.
+/// The minimum interval of a metric in nanoseconds. With shorter intervals, every request would
+/// start a collection.
 const MIN_INTERVAL: i64 = 1_000_000_000;
 
 /// A server that a collector sends requests to.
@@ -152,11 +153,11 @@ impl Registration {
         types.any(|types| types.contains(&name))
     }
 
-    /// Whether the collector knows a setting.
+    /// Whether the collector has a setting.
     pub fn has_key(&self, key: &str) -> bool {
-        self.keys.iter().any(|known| match known.strip_suffix('*') {
+        self.keys.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => key.starts_with(prefix),
-            None => key == *known,
+            None => key == *pattern,
         })
     }
 }
@@ -169,7 +170,7 @@ pub fn external_types() -> impl Iterator<Item = &'static str> {
 
 use MetricSelector::{ExternalType, ObjectAnnotation, ObjectKind, Pods};
 
-/// All collectors. A metric is read by the first one that matches it.
+/// All collectors. The first collector that matches a metric reads it.
 pub const COLLECTORS: &[Registration] = &[
     Registration::new::<PodDocuments>("pods", &[Pods], PodDocuments::KEYS),
     Registration::new::<RequestRate>(
@@ -254,7 +255,6 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// The collector of a metric.
     pub fn collector_for(&self, metric: &MetricConfig) -> Option<&Registration> {
         self.collectors.iter().find(|collector| collector.is_for(metric))
     }
@@ -311,7 +311,7 @@ impl Plan {
         Self { name: "test", interval: 0, collector: Arc::new(collector) }
     }
 
-    /// The servers that [`Self::read`] asks.
+    /// The servers that [`Self::read`] sends requests to.
     pub fn servers(&self) -> Vec<Server> {
         self.collector.servers()
     }

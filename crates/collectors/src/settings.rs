@@ -26,8 +26,8 @@ pub struct Settings {
     /// Credentials for tenants' URLs, by origin (`https://metrics.example.org:8443`). Requests of
     /// all tenants use them.
     pub credentials: BTreeMap<String, Credential>,
-    /// The label with the namespace of series. With it, tenants' queries to servers of the operator
-    /// are restricted to the series of their namespace.
+    /// The label that contains the namespace of a series. If it is set, tenants' queries to servers
+    /// of the operator are restricted to the series of their namespace.
     pub namespace_label: Option<String>,
     /// The annotations of an Ingress with weights of backends.
     pub weight_annotations: Vec<String>,
@@ -55,8 +55,8 @@ pub struct Limits {
     /// The maximum number of open connections of all collectors. Connections to the operator's
     /// Prometheus servers have their own limit.
     pub connections: usize,
-    /// The maximum number of connections of one collection: an autoscaler with many slow pods must
-    /// not block others.
+    /// The maximum number of connections of one collection. It prevents an autoscaler with many
+    /// slow pods from blocking others.
     pub connections_per_fetch: usize,
     /// The maximum wait of a request for a connection.
     pub queue_timeout: Duration,
@@ -140,7 +140,6 @@ pub enum SettingsError {
     /// A certificate is invalid.
     #[error("{} has a certificate that can't be used: {message}", path.display())]
     Certificate { path: PathBuf, message: String },
-    /// TLS could not be set up.
     #[error("unable to set up TLS: {0}")]
     Tls(String),
     #[error("the limit of {0} must be positive")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hpa_metrics::KeyedSemaphores;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of permits. One namespace gets at most half of them: a tenant whose reads hang must not
+/// A number of permits. One namespace gets at most half of them, so a tenant whose reads hang can't
 /// block others.
 pub(crate) struct Slots {
     all: Arc<Semaphore>,
@@ -28,9 +28,9 @@ impl Slots {
     /// Waits for a permit: first the namespace's, then a common one. A request that waits for its
     /// namespace holds no common permit. Never `None`, because no semaphore is closed.
     pub(crate) async fn acquire(&self, namespace: &str) -> Option<Slot> {
-        let own = self.namespaces.of(namespace).acquire_owned().await.ok()?;
+        let namespace = self.namespaces.of(namespace).acquire_owned().await.ok()?;
         let all = self.all.clone().acquire_owned().await.ok()?;
-        Some(Slot { _all: all, _namespace: own })
+        Some(Slot { _all: all, _namespace: namespace })
     }
 
     #[cfg(test)]

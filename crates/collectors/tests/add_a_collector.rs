@@ -122,8 +122,8 @@ fn document_has_this_example() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let document = fs::read_to_string(format!("{root}/docs/contributing/add-a-collector.md"));
     let document = document.unwrap();
-    let own = include_str!("add_a_collector.rs");
-    let (_, example) = own.split_once("// example: collector\n").unwrap();
+    let this_file = include_str!("add_a_collector.rs");
+    let (_, example) = this_file.split_once("// example: collector\n").unwrap();
     let (example, _) = example.split_once("// end\n").unwrap();
     let (_, block) = document.split_once("```rust\n").unwrap();
     let (block, _) = block.split_once("```\n").unwrap();

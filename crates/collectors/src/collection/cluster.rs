@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::plural::plural;
 use hpa_metrics::{KubeObjects, ListError};
 
-/// Age at which a cached selector of a target is read again.
+/// The age at which the cached selector of a target is read again.
 const SELECTOR_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Looks up the selectors of targets.
@@ -44,13 +44,13 @@ pub struct KubeCluster {
 type TargetKey = (String, String, String, String);
 
 impl KubeCluster {
-    /// A cluster whose pods are cached by `objects`, which must watch pods.
+    /// A cluster that reads pods from the caches of `objects`, which must watch pods.
     pub fn new(client: Client, objects: Arc<KubeObjects>) -> Self {
         Self { client, objects, selectors: Mutex::default() }
     }
 
-    /// The API of an object's kind. Fails if a name, which a tenant chooses, isn't a path segment:
-    /// the API server would decode it to another path.
+    /// Returns the API of an object's kind. Fails if a name isn't a path segment: tenants choose
+    /// the names, and the API server would decode such a name to another path.
     fn api(
         &self,
         namespace: &str,
@@ -218,7 +218,8 @@ impl Cluster for KubeCluster {
         let kind = ("zalando.org/v1", "RouteGroup");
         let (spec, _) = self.get::<Spec>(namespace, kind, name).await?;
         let backends = spec.default_backends.into_iter();
-        let default_backends = backends.map(|own| (own.backend_name, own.weight)).collect();
+        let default_backends =
+            backends.map(|backend| (backend.backend_name, backend.weight)).collect();
         Ok(RouteGroup { hosts: spec.hosts, default_backends })
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Metrics that are also in `known` keep their values.
+    /// Creates an entry. Metrics that are also in `known` keep their values.
     pub(super) fn new(
         key: &AutoscalerKey,
         hpa: &HorizontalPodAutoscaler,
@@ -56,7 +56,6 @@ impl Index {
         self.autoscalers.values().flat_map(|entry| &entry.metrics)
     }
 
-    /// The metrics of an autoscaler.
     pub(super) fn metrics_of(&self, key: &AutoscalerKey) -> Vec<Arc<CollectedMetric>> {
         self.autoscalers.get(key).map(|entry| entry.metrics.clone()).unwrap_or_default()
     }
@@ -79,17 +78,17 @@ impl Index {
 
     /// Adds or replaces an autoscaler. Returns whether its problems changed.
     pub(super) fn insert(&mut self, key: AutoscalerKey, entry: Entry) -> bool {
-        let before = self.remove(&key);
+        let previous = self.remove(&key);
         let has_changed =
-            before.as_ref().map(|it| &it.message) != entry.problem.as_ref().map(|it| &it.message);
+            previous.as_ref().map(|it| &it.message) != entry.problem.as_ref().map(|it| &it.message);
         if entry.metrics.is_empty() && entry.problem.is_none() {
             return has_changed;
         }
         for metric in &entry.metrics {
             let config = &metric.config;
             let name = (key.1.clone(), config.metric_type, config.metric.name.clone());
-            let own = self.by_metric.entry(name).or_default().entry(key.clone()).or_default();
-            own.push(metric.clone());
+            let autoscalers = self.by_metric.entry(name).or_default();
+            autoscalers.entry(key.clone()).or_default().push(metric.clone());
         }
         self.autoscalers.insert(key, entry);
         has_changed
@@ -101,9 +100,9 @@ impl Index {
         for metric in &entry.metrics {
             let config = &metric.config;
             let name = (key.1.clone(), config.metric_type, config.metric.name.clone());
-            if let Some(own) = self.by_metric.get_mut(&name) {
-                own.remove(key);
-                if own.is_empty() {
+            if let Some(autoscalers) = self.by_metric.get_mut(&name) {
+                autoscalers.remove(key);
+                if autoscalers.is_empty() {
                     self.by_metric.remove(&name);
                 }
             }
@@ -112,14 +111,14 @@ impl Index {
     }
 
     /// The autoscalers of an API group that are not in `keys`.
-    fn others(&self, group: &str, keys: &BTreeSet<AutoscalerKey>) -> Vec<AutoscalerKey> {
-        let own = self.autoscalers.keys().filter(|key| key.0 == group);
-        own.filter(|key| !keys.contains(*key)).cloned().collect()
+    fn unlisted(&self, group: &str, keys: &BTreeSet<AutoscalerKey>) -> Vec<AutoscalerKey> {
+        let of_group = self.autoscalers.keys().filter(|key| key.0 == group);
+        of_group.filter(|key| !keys.contains(*key)).cloned().collect()
     }
 
     /// Removes the autoscalers of an API group that are not in `listed`.
     pub(super) fn finish_list(&mut self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
-        for key in self.others(group, listed) {
+        for key in self.unlisted(group, listed) {
             self.remove(&key);
         }
     }
@@ -130,7 +129,8 @@ impl Index {
     }
 }
 
-/// The metrics of an autoscaler that collectors can read, and the problems of the others.
+/// The metrics of an autoscaler that collectors can read, and the problems of its other metrics and
+/// of its annotations.
 fn metrics_of(
     hpa: &HorizontalPodAutoscaler,
     known: &[Arc<CollectedMetric>],
@@ -160,7 +160,8 @@ fn metrics_of(
             problems.extend(general(message));
             break;
         }
-        // Regular expressions are left to the server: this runs for each change of an autoscaler.
+        // The server checks regular expressions. Compiling them here, for each change of an
+        // autoscaler, would cost too much.
         problems.extend(setting_findings(&config, environment, parse_without_regexes));
         let is_same = |metric: &&Arc<CollectedMetric>| metric.config == config;
         if let Some(metric) = known.iter().chain(&metrics).find(is_same).cloned() {

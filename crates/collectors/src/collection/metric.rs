@@ -40,20 +40,20 @@ struct State {
     flight: Option<Flight>,
 }
 
-/// Concurrent requests wait for the same collection.
+/// A running collection, which concurrent requests share.
 type Flight = Shared<BoxFuture<'static, Result<Arc<CollectedValues>, Arc<FetchError>>>>;
 
 /// The samples of one collection.
 pub(super) struct CollectedValues {
     /// The start by the monotonic clock, which stops during suspension.
     at: Instant,
-    /// The start by the system clock, which may be set.
+    /// The start by the system clock, which may step.
     time: Timestamp,
     pub(super) samples: Vec<Sample>,
 }
 
 impl CollectedValues {
-    /// The age, by the clock that advanced more.
+    /// The age by the clock that advanced more.
     fn age(&self, now: Timestamp) -> Duration {
         let by_time = Duration::try_from(now.duration_since(self.time)).unwrap_or_default();
         self.at.elapsed().max(by_time)
@@ -95,7 +95,7 @@ impl CollectedMetric {
                 return usable.ok_or_else(|| error.clone());
             }
             if usable.is_none() {
-                // Expired: no request may use it.
+                // No request may use an expired value.
                 state.last = None;
             }
             let flight = state.flight.get_or_insert_with(|| self.start(reader)).clone();
@@ -110,7 +110,7 @@ impl CollectedMetric {
         }
     }
 
-    /// Starts a collection in a task: it ends even if all requests are cancelled.
+    /// Starts a collection in a task, which completes even if all requests are cancelled.
     fn start(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
         let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
@@ -155,16 +155,17 @@ impl CollectedMetric {
         Duration::from_nanos(u64::try_from(self.plan.interval).unwrap_or_default())
     }
 
-    /// The age at which a value is collected again: 85 % to 95 % of the interval. An autoscaler
-    /// with the same period then always triggers it, and many metrics spread out.
+    /// The age at which a value is collected again: 85 % to 95 % of the interval. If the sync
+    /// period of an autoscaler equals the interval, each of its reads then starts a collection. The
+    /// percentage depends on the metric, so that not all metrics are collected at the same time.
     fn refresh_age(&self, settings: &CollectionSettings) -> Duration {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let spread = hasher.hash_one((
+        let hash = hasher.hash_one((
             &self.config.namespace,
             &self.config.target.name,
             &self.config.metric.name,
         ));
-        let percent = 85 + u32::try_from(spread % 11).unwrap_or_default();
+        let percent = 85 + u32::try_from(hash % 11).unwrap_or_default();
         self.interval().min(self.max_age(settings)) * percent / 100
     }
 

@@ -49,7 +49,7 @@ pub struct CollectionSettings {
 }
 
 impl Default for CollectionSettings {
-    /// Enables the collectors of documents of pods and endpoints.
+    /// Enables the collectors that read JSON documents of pods and of HTTP endpoints.
     fn default() -> Self {
         Self {
             environment: Environment::default(),
@@ -74,7 +74,7 @@ pub struct CollectorStatus {
 /// The metrics of all autoscalers, collected on request.
 pub struct Collection {
     reader: Arc<Reader>,
-    /// Selects pods.
+    /// Lists the names of pods by selector.
     objects: Arc<dyn ObjectLister>,
     targets: Arc<dyn Targets>,
     index: Mutex<Index>,
@@ -85,7 +85,7 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// A collection. It has no metrics until [`Self::watch`] has listed the autoscalers.
+    /// A collection without metrics. [`Self::watch`] adds those of the autoscalers.
     pub fn new(
         settings: CollectionSettings,
         clients: Arc<Clients>,

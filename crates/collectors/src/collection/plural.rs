@@ -20,10 +20,11 @@ pub(super) fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether a resource that a client names is that of this kind. The group may be missing.
+/// Whether a resource, in the form in which a client names it, is that of this kind. The group may
+/// be missing.
 pub(super) fn is_of_kind(resource: &GroupResource, api_version: &str, kind: &str) -> bool {
-    let own = group(api_version);
-    let is_group = resource.group == own || resource.group.is_empty() || own.is_empty();
+    let group = group(api_version);
+    let is_group = resource.group == group || resource.group.is_empty() || group.is_empty();
     is_group && (resource.resource == plural(kind) || resource.resource == kind.to_lowercase())
 }
 

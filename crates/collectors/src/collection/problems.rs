@@ -23,7 +23,7 @@ pub struct CollectorProblem {
     pub message: String,
 }
 
-/// The first distinct problems of an autoscaler, and the number of the others.
+/// The first distinct problems of an autoscaler, and the number of omitted ones.
 #[derive(Default)]
 pub(super) struct Problems {
     errors: BTreeSet<String>,

@@ -64,9 +64,9 @@ impl CollectionProvider {
         names.map(|names| names.into_iter().collect()).map_err(MetricError::List)
     }
 
-    /// The metrics whose targets have any of these pods. If one of the targets has this selector,
-    /// only its metric.
-    async fn of_pods(
+    /// Returns the metrics whose targets have any of these pods. If a target has exactly this
+    /// selector, returns only the metric of that target.
+    async fn metrics_of_pods(
         &self,
         metrics: Vec<Arc<CollectedMetric>>,
         selector: Option<&Selector>,
@@ -78,8 +78,8 @@ impl CollectionProvider {
         let (mut found, mut failure) = (Vec::new(), None);
         for metric in metrics {
             let MetricConfig { namespace, target, .. } = &metric.config;
-            let own = match self.0.targets.selector(namespace, target).await {
-                Ok(own) => own,
+            let target_selector = match self.0.targets.selector(namespace, target).await {
+                Ok(selector) => selector,
                 // Another autoscaler's target may have been deleted.
                 Err(LookupError::NotFound { .. }) => continue,
                 Err(error) => {
@@ -87,14 +87,15 @@ impl CollectionProvider {
                     continue;
                 }
             };
-            if selector.is_some_and(|selector| selector.to_string() == own.to_string()) {
+            let is_same = |selector: &Selector| selector.to_string() == target_selector.to_string();
+            if selector.is_some_and(is_same) {
                 return Ok(vec![metric]);
             }
-            if !self.pods(&metric.config.namespace, &own).await?.is_disjoint(pods) {
+            if !self.pods(namespace, &target_selector).await?.is_disjoint(pods) {
                 found.push(metric);
             }
         }
-        // The target may have some of the pods.
+        // The target whose selector can't be read may have some of the pods.
         match failure {
             Some(error) => Err(fetch_error(Arc::new(error.into()))),
             None => Ok(found),
@@ -115,7 +116,7 @@ impl CollectionProvider {
         stream::iter(reads).buffered(MAX_CONCURRENT).collect().await
     }
 
-    /// The values of the pods, without those of deleted pods.
+    /// Reads the values of these pods. Values of other pods, such as deleted ones, are dropped.
     async fn pod_values(
         &self,
         request: &CustomQuery,
@@ -123,7 +124,7 @@ impl CollectionProvider {
         pods: &BTreeSet<String>,
     ) -> Result<CustomValues, MetricError> {
         let metrics = self.named(&request.namespace, MetricType::Pods, &request.metric);
-        let metrics = self.of_pods(metrics, selector, pods).await?;
+        let metrics = self.metrics_of_pods(metrics, selector, pods).await?;
         let origin = origin(metrics.first());
         let mut by_pod = BTreeMap::new();
         let mut failure = None;
@@ -156,8 +157,8 @@ impl CollectionProvider {
         })
     }
 
-    /// The metric of an object. If several autoscalers configure one, the first one's.
-    fn of_object(&self, request: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
+    /// The metric of an object. If several autoscalers configure it, that of the first one.
+    fn metric_of_object(&self, request: &CustomQuery, name: &str) -> Option<Arc<CollectedMetric>> {
         let metrics = self.named(&request.namespace, MetricType::Object, &request.metric);
         metrics.into_iter().find(|metric| {
             let object = metric.config.object.as_ref();
@@ -221,7 +222,7 @@ impl CollectionProvider {
         request: &CustomQuery,
         name: &str,
     ) -> Result<CustomValues, MetricError> {
-        let object_metric = self.of_object(request, name);
+        let object_metric = self.metric_of_object(request, name);
         let is_pod = matches!(request.resource.resource.as_str(), "pods" | "pod");
         if is_pod && object_metric.is_none() {
             let all = self.pods(&request.namespace, &Selector::everything()).await?;
@@ -277,9 +278,9 @@ impl CollectionProvider {
         let selected: Vec<_> = metrics
             .into_iter()
             .filter(|metric| {
-                let own = labels(metric).unwrap_or_default();
-                request.metric_selector.matches(&own)
-                    && seen.insert(own.into_iter().collect::<Vec<_>>())
+                let labels = labels(metric).unwrap_or_default();
+                request.metric_selector.matches(&labels)
+                    && seen.insert(labels.into_iter().collect::<Vec<_>>())
             })
             .collect();
         let origin = origin(selected.first());

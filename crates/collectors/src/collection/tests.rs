@@ -25,11 +25,11 @@ use hpa_metrics::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Pods with the label `app`. Each has the value 5. A collection takes half a second.
+/// A cluster whose pods have the label `app` and the value 5. A collection takes half a second.
 #[derive(Default)]
-struct World {
+struct FakeCluster {
     pods: Mutex<Vec<(String, String)>>,
-    /// The error of the target `api`.
+    /// The error of the selector of the target `api`.
     unreadable: Mutex<Option<LookupError>>,
     is_failing: Mutex<bool>,
     is_panicking: Mutex<bool>,
@@ -39,7 +39,7 @@ struct World {
     most_running: AtomicUsize,
 }
 
-impl World {
+impl FakeCluster {
     fn names_of(&self, selector: &Selector) -> Vec<String> {
         let pods = self.pods.lock();
         let selected = pods.iter().filter(|(_, app)| {
@@ -102,7 +102,7 @@ const COLLECTORS: [Registration; 3] = [
 ];
 
 #[async_trait]
-impl Cluster for World {
+impl Cluster for FakeCluster {
     async fn pods(
         &self,
         _: &str,
@@ -140,7 +140,7 @@ fn selector_of(target: &CrossVersionObjectReference) -> Selector {
 }
 
 #[async_trait]
-impl Targets for World {
+impl Targets for FakeCluster {
     async fn selector(
         &self,
         _: &str,
@@ -154,7 +154,7 @@ impl Targets for World {
 }
 
 #[async_trait]
-impl ObjectLister for World {
+impl ObjectLister for FakeCluster {
     async fn names(
         &self,
         _: &ApiResource,
@@ -182,7 +182,7 @@ impl ObjectLister for World {
 }
 
 struct Fixture {
-    world: Arc<World>,
+    cluster: Arc<FakeCluster>,
     collection: Arc<Collection>,
     provider: CollectionProvider,
     start: Instant,
@@ -194,13 +194,13 @@ impl Fixture {
     }
 
     fn with_max_age(concurrency: usize, max_age: Option<Duration>) -> Self {
-        let world = Arc::new(World::default());
+        let cluster = Arc::new(FakeCluster::default());
         for (name, app) in [("web-0", "web"), ("web-1", "web"), ("api-0", "api")] {
-            world.pods.lock().push((name.to_owned(), app.to_owned()));
+            cluster.pods.lock().push((name.to_owned(), app.to_owned()));
         }
         let start = Instant::now();
-        let suspended = world.clone();
-        let now = move || Timestamp::UNIX_EPOCH + start.elapsed() + *suspended.suspended.lock();
+        let clock = cluster.clone();
+        let now = move || Timestamp::UNIX_EPOCH + start.elapsed() + *clock.suspended.lock();
         let environment = Environment { collectors: COLLECTORS.to_vec(), ..Environment::default() };
         let settings = CollectionSettings {
             environment,
@@ -208,17 +208,17 @@ impl Fixture {
             concurrency,
             max_age,
         };
-        let clients = Clients::new(Settings::default(), world.clone()).unwrap();
+        let clients = Clients::new(Settings::default(), cluster.clone()).unwrap();
         let collection = Arc::new(Collection::new(
             settings,
             Arc::new(clients),
-            world.clone(),
-            world.clone(),
+            cluster.clone(),
+            cluster.clone(),
             Arc::new(now),
             Arc::new(()),
         ));
         let provider = CollectionProvider::new(collection.clone());
-        Self { world, collection, provider, start }
+        Self { cluster, collection, provider, start }
     }
 
     fn apply(&self, hpa: &HorizontalPodAutoscaler) {
@@ -300,16 +300,16 @@ async fn value_is_collected_on_request_and_reused_for_an_interval() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     sleep(SECOND * 600).await;
-    assert_eq!(fixture.world.calls(), 0, "nothing is polled");
+    assert_eq!(fixture.cluster.calls(), 0, "nothing is polled");
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
     sleep(SECOND * 5).await;
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 5));
-    assert_eq!(fixture.world.calls(), 1);
+    assert_eq!(fixture.cluster.calls(), 1);
     sleep(SECOND * 5).await;
     assert_eq!(fixture.external("").await.unwrap(), ("5".to_owned(), 0));
-    assert_eq!(fixture.world.calls(), 2);
+    assert_eq!(fixture.cluster.calls(), 2);
     sleep(SECOND * 600).await;
-    assert_eq!(fixture.world.calls(), 2, "nothing is polled after a request");
+    assert_eq!(fixture.cluster.calls(), 2, "nothing is polled after a request");
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +319,7 @@ async fn concurrent_requests_share_a_collection() {
     let requests = (0..100).map(|_| fixture.external("q=web"));
     let results = futures::future::join_all(requests).await;
     assert!(results.iter().all(Result::is_ok));
-    assert_eq!(fixture.world.calls(), 1);
+    assert_eq!(fixture.cluster.calls(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,7 +327,7 @@ async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     fixture.external("q=web").await.unwrap();
-    *fixture.world.is_failing.lock() = true;
+    *fixture.cluster.is_failing.lock() = true;
     // Two intervals of 10 s.
     let mut ages = Vec::new();
     let failure = loop {
@@ -340,7 +340,7 @@ async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
     };
     assert_eq!(failure, "unable to fetch metrics: the cache of pods has not synced yet");
     assert!(ages.iter().all(|age| *age <= 20) && ages.contains(&5), "{ages:?}");
-    *fixture.world.is_failing.lock() = false;
+    *fixture.cluster.is_failing.lock() = false;
     sleep(SECOND * 10).await;
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
 }
@@ -349,23 +349,23 @@ async fn value_of_a_failing_backend_expires_after_its_maximum_age() {
 async fn panic_of_a_collector_fails_one_collection() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
-    *fixture.world.is_panicking.lock() = true;
+    *fixture.cluster.is_panicking.lock() = true;
     let error = fixture.external("q=web").await.unwrap_err();
     assert_eq!(error, "unable to fetch metrics: the collector panicked");
-    *fixture.world.is_panicking.lock() = false;
+    *fixture.cluster.is_panicking.lock() = false;
     sleep(SECOND * 10).await;
     assert_eq!(fixture.external("q=web").await.unwrap(), ("5".to_owned(), 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleted_pods_and_pods_of_others_have_no_value() {
+async fn deleted_pods_and_pods_of_other_targets_have_no_value() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("web"));
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
     assert_eq!(fixture.pods("shop", "").await.unwrap(), ["web-0", "web-1"]);
-    fixture.world.pods.lock().retain(|(name, _)| name != "web-0");
+    fixture.cluster.pods.lock().retain(|(name, _)| name != "web-0");
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-1"]);
-    assert_eq!(fixture.world.calls(), 1);
+    assert_eq!(fixture.cluster.calls(), 1);
     assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), [""; 0]);
 }
 
@@ -375,24 +375,24 @@ async fn only_the_metric_of_the_selected_pods_is_collected() {
     fixture.apply(&pods_hpa("web"));
     fixture.apply(&pods_hpa("api"));
     assert_eq!(fixture.pods("shop", "app=api").await.unwrap(), ["api-0"]);
-    assert_eq!(fixture.world.calls(), 1);
+    assert_eq!(fixture.cluster.calls(), 1);
     assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["api-0", "web-0", "web-1"]);
-    assert_eq!(fixture.world.calls(), 2);
+    assert_eq!(fixture.cluster.calls(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_deleted_targets_are_left_out() {
+async fn deleted_target_is_skipped_and_unreadable_target_is_an_error() {
     let fixture = Fixture::new(32);
     fixture.apply(&pods_hpa("api"));
     fixture.apply(&pods_hpa("web"));
     let [kind, namespace, name] = ["Deployment", "shop", "api"].map(str::to_owned);
     let deleted = LookupError::NotFound { kind, namespace, name };
-    *fixture.world.unreadable.lock() = Some(deleted);
+    *fixture.cluster.unreadable.lock() = Some(deleted);
     assert_eq!(fixture.pods("shop", "app").await.unwrap(), ["web-0", "web-1"]);
-    *fixture.world.unreadable.lock() = Some(LookupError::NotSynced("scales"));
+    *fixture.cluster.unreadable.lock() = Some(LookupError::NotSynced("scales"));
     let error = fixture.pods("shop", "app").await.unwrap_err();
     assert!(describe(&error).ends_with("the cache of scales has not synced yet"), "{error}");
-    // The target with this selector is another one.
+    // The selector is that of another target.
     assert_eq!(fixture.pods("shop", "app=web").await.unwrap(), ["web-0", "web-1"]);
 }
 
@@ -424,8 +424,8 @@ async fn concurrent_collections_are_limited() {
     let selectors: Vec<String> = (0..40).map(|index| format!("q=web-{index}")).collect();
     let requests = selectors.iter().map(|selector| fixture.external(selector));
     assert!(futures::future::join_all(requests).await.iter().all(Result::is_ok));
-    assert_eq!(fixture.world.calls(), 40);
-    assert_eq!(fixture.world.most_running.load(Ordering::SeqCst), 4);
+    assert_eq!(fixture.cluster.calls(), 40);
+    assert_eq!(fixture.cluster.most_running.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -434,8 +434,8 @@ async fn age_of_a_value_counts_from_the_end_of_the_wait_for_a_slot() {
     for name in ["web", "api"] {
         fixture.apply(&external_hpa(name));
     }
-    let (one, other) = tokio::join!(fixture.external("q=web"), fixture.external("q=api"));
-    one.and(other).unwrap();
+    let (web, api) = tokio::join!(fixture.external("q=web"), fixture.external("q=api"));
+    web.and(api).unwrap();
     let metrics = fixture.collection.index.lock().named("shop", MetricType::External, "queue");
     let ages = metrics.iter().filter_map(|metric| metric.age(&fixture.collection.reader));
     let mut ages: Vec<_> = ages.collect();
@@ -522,7 +522,7 @@ async fn maximum_age_of_the_operator_applies_to_longer_intervals() {
     assert_eq!(fixture.external("q=web").await.unwrap().1, 30);
     sleep(SECOND * 30).await;
     assert_eq!(fixture.external("q=web").await.unwrap().1, 0);
-    *fixture.world.is_failing.lock() = true;
+    *fixture.cluster.is_failing.lock() = true;
     sleep(SECOND * 61).await;
     fixture.external("q=web").await.unwrap_err();
 }
@@ -533,8 +533,8 @@ async fn value_from_before_a_suspension_has_expired() {
     let fixture = Fixture::new(32);
     fixture.apply(&external_hpa("web"));
     fixture.external("q=web").await.unwrap();
-    *fixture.world.is_failing.lock() = true;
-    *fixture.world.suspended.lock() = SECOND * 3600;
+    *fixture.cluster.is_failing.lock() = true;
+    *fixture.cluster.suspended.lock() = SECOND * 3600;
     fixture.external("q=web").await.unwrap_err();
 }
 
@@ -553,16 +553,16 @@ fn settings_and_messages_of_one_autoscaler_are_bounded() {
         })
         .collect();
     let fixture = Fixture::new(1);
-    let kept = || fixture.collection.index.lock().named("shop", MetricType::External, "queue");
+    let collected = || fixture.collection.index.lock().named("shop", MetricType::External, "queue");
     let message = || fixture.collection.problems().remove(0).message;
     fixture.apply(&hpa);
-    assert_eq!(kept().len(), 256);
+    assert_eq!(collected().len(), 256);
     assert!(message().contains("only the first 256 metrics are collected"), "{}", message());
 
     let key = |name: &str| format!("metric-config.external.queue.json-path/{name}");
     hpa.metadata.annotations.insert(key("note"), "x".repeat(240 << 10));
     fixture.apply(&hpa);
-    assert_eq!(kept().len(), 2);
+    assert_eq!(collected().len(), 2);
     assert!(message().contains("the settings of all metrics exceed 524288 bytes"), "{}", message());
 
     // Each metric repeats the value in its error.
@@ -596,7 +596,7 @@ async fn object_metric_can_describe_a_pod() {
     let object = String::from(values.items[0].object.clone());
     assert_eq!((&*values.object_kind.kind, &*object), ("Pod", "dummy-pod"));
     fixture.provider.read_custom(request("other-pod")).await.unwrap_err();
-    // Also with a Pods metric of the same name.
+    // Other pods have the value of the Pods metric with the same name.
     fixture.apply(&pods_hpa("api"));
     let of_pod = fixture.provider.read_custom(request("api-0")).await.unwrap();
     assert_eq!(String::from(of_pod.items[0].object.clone()), "api-0");

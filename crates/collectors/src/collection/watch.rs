@@ -51,7 +51,7 @@ impl AutoscalerGroup {
 
 impl Collection {
     /// Watches the autoscalers of these APIs, in one or all namespaces, and updates the metrics.
-    /// Never ends.
+    /// Never returns.
     pub async fn watch(&self, client: Client, groups: &[AutoscalerGroup], namespace: Option<&str>) {
         let pending = AtomicUsize::new(groups.len());
         let apis = groups.iter().map(|group| {
@@ -93,7 +93,7 @@ impl Collection {
                     self.reader.observer.updated(false);
                     has_failed = false;
                 }
-                // A watch is also resumed without a list.
+                // A watch may also resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
                     self.apply_object(group, object);
                     has_failed = false;

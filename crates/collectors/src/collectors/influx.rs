@@ -55,7 +55,7 @@ impl Collector for FluxQuery {
         vec![self.address.clone().map_or_else(operator, Server::Url)]
     }
 
-    /// Reads the value. The reference drops it and reports 0.
+    /// Reads the value. The reference ignores the value and reports 0.
     async fn read(&self, context: &Context<'_>) -> Result<Values, FetchError> {
         let clients = context.clients;
         let call = self.call(context)?;
@@ -103,14 +103,14 @@ impl FluxQuery {
         let call = call(&base, Destination::Tenant).ok_or_else(invalid)?;
         match &own_token {
             Some(_) => authorized(call, "Token", own_token.as_ref()),
-            // Without the operator's token, which the tenant's server would receive.
+            // Doesn't use the operator's token, because the tenant's server would receive it.
             None => clients.with_credential_as("Token", call),
         }
     }
 }
 
-/// An error of the operator's server, without its message: queries can put other tenants' data
-/// there.
+/// An error of the operator's server, without its message: a query can copy other tenants' data
+/// into the message.
 fn refusal(call: &Call, reply: &Reply) -> FetchError {
     if reply.status == StatusCode::BAD_REQUEST && call.destination == Destination::Operator {
         return FetchError::Server { service: SERVICE, message: "it is invalid, or fails" };

@@ -37,9 +37,9 @@ pub(crate) struct NakadiSubscription {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
-    /// The largest lag of a partition.
+    /// The largest lag of any partition.
     LagSeconds,
-    /// The events of all partitions.
+    /// The sum of the unconsumed events of all partitions.
     Events,
 }
 
@@ -265,7 +265,7 @@ async fn attempt<T: DeserializeOwned>(context: &Context<'_>, call: &Call) -> Att
     match (status.as_u16(), retry_after.map(seconds)) {
         (429, None) => Attempt::Failed { error, after: None },
         (429, Some(Some(after))) => Attempt::Failed { error, after: Some(after) },
-        // As in the reference, also 429 with an invalid `Retry-After`.
+        // As in the reference, this includes 429 with an invalid `Retry-After`.
         (400..=499, _) => Attempt::Done(Err(error)),
         _ => Attempt::Failed { error, after: None },
     }

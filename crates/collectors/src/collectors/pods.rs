@@ -25,9 +25,9 @@ use crate::{
     settings::Limits,
 };
 
-/// The time limit of a collection in request timeouts: half of the connections may be blocked by
-/// pods that don't respond.
-const ROUNDS: u32 = 2;
+/// The time limit of a collection in request timeouts. With 2, pods that don't respond may block
+/// half of the connections.
+const TIMEOUTS_PER_COLLECTION: u32 = 2;
 
 const DEFAULT_TIMEOUT: i64 = 15_000_000_000;
 
@@ -112,12 +112,13 @@ impl Collector for PodDocuments {
         if pods.is_empty() {
             return Ok(Values::default());
         }
-        // Starts with a different pod each time: the time limit would always cut off the same ones.
-        let turn = usize::try_from(context.now.as_second()).unwrap_or_default();
-        let first = turn % pods.len();
+        // Starts with a different pod each time. Otherwise, the time limit would always cut off the
+        // same pods.
+        let second = usize::try_from(context.now.as_second()).unwrap_or_default();
+        let first = second % pods.len();
         pods.rotate_left(first);
-        let limit = request.timeout * ROUNDS;
-        // Collected first: the compiler can't prove that a stream of closures is `Send`.
+        let limit = request.timeout * TIMEOUTS_PER_COLLECTION;
+        // Collected first, because the compiler can't prove that a stream of closures is `Send`.
         let reads = pods.iter().map(|pod| {
             let request = &request;
             async move {
@@ -210,7 +211,7 @@ impl PodRequest {
 /// Whether a pod is ready for long enough, and not terminating.
 fn is_eligible(pod: &Pod, min_ready_age: i64, now: Timestamp) -> bool {
     let Some(since) = pod.ready_since.filter(|_| !pod.is_terminating) else { return false };
-    // Without a minimum age, clock skew must not matter.
+    // Without a minimum age, the clocks are not compared, because they may differ.
     min_ready_age <= 0 || now.duration_since(since) >= SignedDuration::from_nanos(min_ready_age)
 }
 

@@ -31,8 +31,8 @@ pub(crate) struct PrometheusQuery {
     pub(super) query: String,
     server: Server,
     division: Division,
-    /// Whether the autoscaler contains the query, which a tenant wrote.
-    is_tenants: bool,
+    /// Whether a tenant wrote the query, in an annotation or label of the autoscaler.
+    is_from_tenant: bool,
 }
 
 /// The division of a value by the target's replicas.
@@ -51,7 +51,7 @@ impl Collector for PrometheusQuery {
         if metric.object.is_some() {
             let query = metric.value("query").ok_or(ConfigError::NoObjectQuery)?.to_owned();
             let division = if metric.per_replica { Division::PerReplica } else { Division::None };
-            return Ok(Self { division, is_tenants: true, ..Self::of_default_server(query) });
+            return Ok(Self { division, is_from_tenant: true, ..Self::of_default_server(query) });
         }
         metric.labels().ok_or(ConfigError::PrometheusNoSelector)?;
         let query = if let Some(query) = metric.value("query") {
@@ -74,7 +74,7 @@ impl Collector for PrometheusQuery {
             (None, Some(alias)) => Server::Operator(alias.to_owned()),
             (None, None) => Server::Operator(DEFAULT_SERVER.to_owned()),
         };
-        Ok(Self { query: query.to_owned(), server, division: Division::None, is_tenants: true })
+        Ok(Self { query: query.to_owned(), server, division: Division::None, is_from_tenant: true })
     }
 
     fn servers(&self) -> Vec<Server> {
@@ -100,10 +100,10 @@ impl Collector for PrometheusQuery {
 }
 
 impl PrometheusQuery {
-    /// A collector's own query to the operator's default server.
+    /// A query that a collector builds, to the operator's default server.
     pub(super) fn of_default_server(query: String) -> Self {
         let server = Server::Operator(DEFAULT_SERVER.to_owned());
-        Self { query, server, division: Division::None, is_tenants: false }
+        Self { query, server, division: Division::None, is_from_tenant: false }
     }
 
     pub(super) fn divided(self, division: Division) -> Self {
@@ -115,7 +115,7 @@ impl PrometheusQuery {
     fn sent_query(&self, context: &Context<'_>) -> Result<String, FetchError> {
         let is_tenants_server = matches!(self.server, Server::Url(_));
         match &context.clients.namespace_label {
-            Some(label) if self.is_tenants && !is_tenants_server => {
+            Some(label) if self.is_from_tenant && !is_tenants_server => {
                 promql::restrict(&self.query, label, context.namespace)
                     .map_err(FetchError::NotRestricted)
             }
@@ -162,7 +162,7 @@ impl PrometheusQuery {
         let result = decode_query(&reply.body, Compat::Off);
         result.map_err(|failure| FetchError::Prometheus {
             server: url::origin(&call.uri),
-            source: without_content(failure, IsTenants::Yes),
+            source: without_content(failure, ServerOwner::Tenant),
         })
     }
 }
@@ -173,26 +173,27 @@ async fn result_of(client: Option<&Client>, query: String) -> Result<Arc<QueryRe
     let query = InstantQuery { query, timeout: TimeoutParameter::Limit };
     client.query(&query).await.map_err(|failure| FetchError::Prometheus {
         server: client.settings().name.clone(),
-        source: without_content(failure, IsTenants::No),
+        source: without_content(failure, ServerOwner::Operator),
     })
 }
 
-/// Whether an autoscaler names the server.
+/// Who configures a server: a tenant, in an autoscaler, or the operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum IsTenants {
-    Yes,
-    No,
+enum ServerOwner {
+    Tenant,
+    Operator,
 }
 
-/// Removes the content of responses from a failure. The only message that stays is that of the
-/// operator's server about a query's syntax: it quotes only the query. Others may quote series.
-fn without_content(failure: QueryFailure, is_tenants: IsTenants) -> QueryFailure {
+/// Removes the content of responses from a failure, because messages may quote series. Only
+/// messages of the operator's servers about a query's syntax are kept, which quote nothing but the
+/// query.
+fn without_content(failure: QueryFailure, owner: ServerOwner) -> QueryFailure {
     match failure {
         QueryFailure::Decode(_) => QueryFailure::Decode("it is not JSON of its API".to_owned()),
         // The hint may contain the destination of a redirection.
         QueryFailure::Status { status, .. } => QueryFailure::Status { status, hint: String::new() },
         QueryFailure::Api { ref error_type, .. }
-            if is_tenants == IsTenants::Yes || error_type != "bad_data" =>
+            if owner == ServerOwner::Tenant || error_type != "bad_data" =>
         {
             let message = "the message is left out, because it can have data of others".to_owned();
             QueryFailure::Api { error_type: failure.reason(), message }
@@ -231,7 +232,7 @@ fn value(
     to_milli(value * 1000.0, compat)
 }
 
-/// Divides a value by the replicas, for targets that aren't averages.
+/// Divides a value by the replicas, for metrics whose target isn't an average.
 fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
     if replicas < 1 {
         return Err(QueryError::NoReplicas(replicas));
@@ -244,7 +245,8 @@ pub(crate) fn milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
     to_milli(value * 1000.0, compat)
 }
 
-/// Truncates. In Go on amd64, a number out of range becomes the smallest integer.
+/// Truncates a number. If the number is out of range, compatibility makes it the smallest integer,
+/// as Go does on amd64.
 fn to_milli(milli: f64, compat: Compat) -> Result<i64, QueryError> {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[expect(clippy::cast_possible_truncation, reason = "in range, and truncated")]

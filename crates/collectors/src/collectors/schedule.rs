@@ -1,4 +1,4 @@
-//! The value of a `ScalingSchedule` or `ClusterScalingSchedule`.
+//! Recognizes metrics of `ScalingSchedule` and `ClusterScalingSchedule` objects.
 
 use async_trait::async_trait;
 
@@ -8,7 +8,7 @@ use crate::{
     registry::{Collector, Context, Environment, Server, Values},
 };
 
-/// Recognizes metrics of schedules, which would be reported as unknown otherwise. Their values come
+/// A metric of a schedule, which would be reported as unknown otherwise. The values come
 /// from [`crate::schedules::source`], which watches the schedules.
 #[derive(Clone, Debug)]
 pub(crate) struct ScheduleValue;

@@ -1,5 +1,5 @@
-//! Reads requests per second of an Ingress, a `RouteGroup` or host names: from the metrics of
-//! skipper in Prometheus.
+//! Reads the requests per second of an Ingress, a `RouteGroup` or host names, from skipper's
+//! metrics in Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const SERIES: &str = "skipper_serve_host_duration_seconds_count";
 
-/// The maximum length of a backend's name in an error: that of a label's value.
+/// The maximum length of a backend's name in an error: the maximum length of a label's value.
 const MAX_BACKEND_IN_ERROR: usize = 63;
 
 /// Requests per second of an Ingress or `RouteGroup`. The query depends on the object.
@@ -145,11 +145,11 @@ fn external_query(
 /// Parses a weight in percent into a factor. With compatibility, it may be infinite or NaN.
 fn parse_weight(text: &str, compat: Compat) -> Option<f64> {
     let weight: f64 = text.parse().ok()?;
-    let names_it = || text.to_ascii_lowercase().contains('n');
+    let is_spelled_out = || text.to_ascii_lowercase().contains('n');
     let is_accepted = match compat {
         Compat::Off => weight.is_finite() && weight >= 0.0,
         // In Go, a number out of range is an error, but `inf` and `nan` aren't.
-        Compat::Reference => weight.is_finite() || names_it(),
+        Compat::Reference => weight.is_finite() || is_spelled_out(),
     };
     is_accepted.then_some(weight / 100.0)
 }
@@ -226,14 +226,14 @@ fn weight_of(weights: &Weights, backend: &str) -> Option<f64> {
     weights.iter().find(|(name, _)| name == backend).map(|(_, weight)| *weight)
 }
 
-/// The weight in percent, as the reference reads it: a backend without a weight has 0.
+/// The factor for a weight in percent. As in the reference, a backend without a weight has 0.
 fn percentage(weights: &Weights, backend: &str) -> f64 {
     weight_of(weights, backend).unwrap_or_default() / 100.0
 }
 
 /// The share of a backend in the requests. Skipper divides the weight by the sum of all weights of
 /// a path. If all are 0, the backends have equal shares. The annotation of an Ingress may have
-/// backends of several paths: `max_sum` is 100 then, since the weights are usually percentages.
+/// backends of several paths, and its weights are usually percentages, so `max_sum` is 100 for it.
 fn share(weights: &Weights, backend: &str, max_sum: f64) -> Option<f64> {
     let weight = weight_of(weights, backend)?;
     let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
@@ -331,7 +331,7 @@ mod tests {
     #[case::parts([1, 3], "green", "0.7500)")]
     #[case::no_traffic([0, 5], "blue", "0.0000)")]
     #[case::typo([0, 0], "blu", "the backend \"blu\" has no weight in RouteGroup n/g")]
-    fn share_of_a_route_groups_backend_is_the_one_of_skipper(
+    fn share_of_a_route_group_backend_is_that_of_skipper(
         #[case] weights: [i64; 2],
         #[case] backend: &str,
         #[case] expected: &str,
@@ -352,7 +352,7 @@ mod tests {
     #[case::unlisted(r#"{"y": 100}"#, "the backend \"x\" has no weight in Ingress n/i")]
     #[case::null(r#"{"x": null}"#, "the backend \"x\" has no weight in Ingress n/i")]
     #[case::negative(r#"{"x": -1}"#, "annotation w is not a JSON object of weights")]
-    fn share_of_an_ingress_backend_is_the_one_of_skipper(
+    fn share_of_an_ingress_backend_is_that_of_skipper(
         #[case] weights: &str,
         #[case] expected: &str,
     ) {

@@ -30,7 +30,7 @@ use crate::{
     slots::{Slot, Slots},
 };
 
-/// The maximum number of concurrent resolutions of names: each can block a thread for long.
+/// The maximum number of concurrent name resolutions. Each can block a thread for long.
 pub(super) const RESOLUTIONS: usize = 16;
 
 /// The kind of a destination, which decides the checks.
@@ -115,7 +115,7 @@ impl Connector {
         Err(HttpError::Url("is ambiguous"))
     }
 
-    /// The checked addresses to connect to. The name must not be resolved again.
+    /// Resolves and checks the addresses to connect to. The name must not be resolved again.
     async fn addresses(&self, call: &Call) -> Result<Vec<IpAddr>, HttpError> {
         let host = url::host(&call.uri);
         let addresses = if let Ok(address) = host.parse::<IpAddr>() {
@@ -132,7 +132,7 @@ impl Connector {
     }
 
     fn proxy(&self, uri: &Uri, destination: Destination) -> Result<Option<Proxy>, HttpError> {
-        // A proxy resolves names itself: the addresses of tenants' URLs can't be checked.
+        // A proxy resolves names itself, so the addresses of tenants' URLs couldn't be checked.
         if destination != Destination::Operator {
             return Ok(None);
         }
@@ -201,9 +201,9 @@ async fn connect_to(
 ) -> Result<TcpStream, HttpError> {
     let mut failure = None;
     for (index, address) in addresses.iter().enumerate() {
-        let left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        let remaining = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let now = Instant::now();
-        let end = now + deadline.saturating_duration_since(now) / left;
+        let end = now + deadline.saturating_duration_since(now) / remaining;
         let connected = timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await;
         match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(stream) => {

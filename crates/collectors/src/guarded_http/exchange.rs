@@ -37,7 +37,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An error unless the status is 200.
+    /// Fails unless the status is 200.
     pub(crate) fn ok(self) -> Result<Self, HttpError> {
         if self.status == StatusCode::OK { Ok(self) } else { Err(HttpError::Status(self.status)) }
     }
@@ -67,8 +67,8 @@ pub(super) async fn exchange(
     Ok(Reply { status: head.status, headers: head.headers, body, _large: large })
 }
 
-/// Runs the connection until `work` is done. Both are dropped together: the connection ends with
-/// its request.
+/// Runs the connection until `work` is done. The connection ends with its request, because both are
+/// dropped together.
 async fn drive<T>(
     mut driver: Pin<&mut (impl FusedFuture<Output = hyper::Result<()>> + ?Sized)>,
     work: impl Future<Output = T>,
@@ -80,7 +80,7 @@ async fn drive<T>(
     tokio::select! {
         biased;
         result = &mut work => result,
-        // The connection has ended: `work` returns its error or its result.
+        // The connection has ended. `work` then returns an error or its result.
         _ = &mut driver => work.await,
     }
 }

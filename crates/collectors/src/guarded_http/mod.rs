@@ -188,7 +188,7 @@ impl GuardedHttp {
         let mut reply = self.send_once(&call).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some(location) = location(&reply) else { return Ok(reply) };
-            // Errors don't name the destination, which is part of a response.
+            // Errors don't contain the destination, which is part of a response.
             let target = url::join(&call.uri, location)
                 .map_err(|_| HttpError::Redirect("has an invalid destination"))?;
             redirect(&mut call, target)?;
@@ -237,7 +237,7 @@ fn redirect(call: &mut Call, target: Uri) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// Adds the server to an error.
+/// Adds the server of a URL to an error.
 pub(crate) fn at(uri: &Uri, source: HttpError) -> FetchError {
     FetchError::Http { server: url::origin(uri), source }
 }

@@ -80,7 +80,6 @@ pub struct Policy {
 pub enum Refusal {
     #[error("the URL {0}")]
     Url(&'static str),
-    /// The host is not permitted.
     #[error("the host {0} is not permitted (--collector-host)")]
     Host(String),
     /// The address is in a refused network.
@@ -120,7 +119,7 @@ impl Policy {
     }
 
     /// Checks the addresses of a name. One refused address refuses the name. Connect only to these
-    /// addresses: resolving the name again may return others.
+    /// addresses, because resolving the name again may return other addresses.
     pub fn check_addresses(
         &self,
         host: &str,
@@ -146,7 +145,7 @@ impl Policy {
     }
 }
 
-/// Whether the last label may be a number: then the name may be an address.
+/// Whether the last label may be a number. If so, resolvers may read the name as an address.
 fn is_numeric(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_hex = last
@@ -155,13 +154,13 @@ fn is_numeric(name: &str) -> bool {
     is_hex || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The kind of a refused address. Private networks are permitted: pods and services have addresses
-/// there.
+/// The kind of a refused address. Private networks are permitted, because pods and services have
+/// private addresses.
 fn refused_v4(address: Ipv4Addr) -> Option<&'static str> {
     match address.octets() {
         [0, ..] => Some("an unspecified"),
         [127, ..] => Some("a loopback"),
-        // Also the metadata service of most clouds.
+        // Includes the metadata service of most clouds.
         [169, 254, ..] => Some("a link-local"),
         [100, 100, 100, 200] | [192, 0, 0, 192] | [168, 63, 129, 16] => Some("a metadata"),
         [224..=239, ..] => Some("a multicast"),

@@ -1,4 +1,4 @@
-//! Resolution of host names to addresses.
+//! Resolves host names to addresses.
 
 use std::{
     io,
@@ -9,11 +9,12 @@ use async_trait::async_trait;
 
 use crate::slots::Slot;
 
-/// Resolves host names. A connection resolves its host once and uses only addresses that passed the
-/// guard. A second resolution could return others.
+/// Resolves host names. A connection resolves its host once and uses only addresses that the policy
+/// permits. A second resolution could return other addresses.
 #[async_trait]
 pub(crate) trait Resolve: Send + Sync {
-    /// Resolves a name. Must hold the permit until the work ends, even if the caller has given up.
+    /// Resolves a name. The implementation must hold the permit until the work ends, even if the
+    /// caller is cancelled.
     async fn resolve(&self, host: &str, permit: Option<Slot>) -> io::Result<Vec<IpAddr>>;
 }
 

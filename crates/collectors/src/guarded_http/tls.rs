@@ -30,12 +30,12 @@ impl Tls {
         Self { ca_file, current: Mutex::new(None) }
     }
 
-    /// The settings. If a changed file is invalid, the previous ones stay.
+    /// Returns the settings. If a changed file is invalid, the previous settings stay in use.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, SettingsError> {
         let version = self.ca_file.as_deref().and_then(version);
         let mut current = self.current.lock();
         match &*current {
-            Some((known, config)) if *known == version => return Ok(config.clone()),
+            Some((cached, config)) if *cached == version => return Ok(config.clone()),
             _ => {}
         }
         let config = match (client_config(self.ca_file.as_deref()), &*current) {
@@ -49,7 +49,7 @@ impl Tls {
                 previous.clone()
             }
         };
-        // Also after a failure: the file must not be read for each connection.
+        // Stored also after a failure, so that an invalid file isn't read for each connection.
         *current = Some((version, config.clone()));
         Ok(config)
     }

@@ -21,7 +21,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// Invalid characters of URLs. `%` is kept.
+/// The characters that are invalid in a URL. `%` is not encoded.
 const INVALID: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'|').add(b'}');
 
@@ -54,7 +54,7 @@ pub(crate) fn below(base: &Uri, path: &str, parameters: &[(&str, &str)]) -> Opti
     format!("{}{}{path}{mark}{query}", origin(base), base.path().trim_end_matches('/')).parse().ok()
 }
 
-/// The host without brackets.
+/// The host of a URL, without the brackets of an IPv6 address.
 pub(crate) fn host(uri: &Uri) -> &str {
     uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }

@@ -14,13 +14,11 @@ pub enum ExtractError {
     /// The path or expression can't be evaluated for the document.
     #[error("evaluation failed: {0}")]
     Evaluation(String),
-    /// The path selects nothing.
     #[error("the path selects nothing")]
     Empty,
     /// Several numbers, or an array of numbers, but no aggregator.
     #[error("several values, but no aggregator")]
     NoAggregator,
-    /// One of several values is not a number.
     #[error("one of several values is not a number")]
     NotNumeric,
     /// The only value has another type.

@@ -19,11 +19,11 @@ pub(crate) fn apply(
     budget: &Budget,
 ) -> Result<Vec<Value>, EvalError> {
     let mut selection = Selection { values: Vec::new(), left_over: None, document, budget };
-    for (place, step) in path.steps.iter().enumerate() {
+    for (index, step) in path.steps.iter().enumerate() {
         budget.spend(1)?;
         match step {
-            Step::Root if place == 0 => selection.values.push(current.root()),
-            Step::Current if place == 0 => selection.values.push(current.clone()),
+            Step::Root if index == 0 => selection.values.push(current.root()),
+            Step::Current if index == 0 => selection.values.push(current.clone()),
             Step::Root | Step::Current => {}
             Step::Descend => selection.descend()?,
             Step::Children => selection.children()?,
@@ -39,8 +39,8 @@ pub(crate) fn apply(
 
 struct Selection<'e> {
     values: Vec<Value>,
-    /// The last true result of a filter or script. In the reference, a name after it selects this
-    /// value from the first value without children.
+    /// The last true result of a filter or script. As in the reference, a name step after it
+    /// selects this result from the first value, if that value is neither an array nor an object.
     left_over: Option<Value>,
     document: &'e Document,
     budget: &'e Budget,
@@ -162,7 +162,7 @@ impl Selection<'_> {
             return Ok(None);
         }
         let key = match integer("a script", result, self.document) {
-            // As in the reference, which meant to count from the end.
+            // As in the reference, which subtracts the negative index instead of adding it.
             Ok(index) if index < 0 => {
                 let size = i64::try_from(container.children(self.document).len());
                 size.unwrap_or(i64::MAX).wrapping_sub(index).to_string()
@@ -176,7 +176,7 @@ impl Selection<'_> {
     fn keys(&mut self, keys: &[Key], text: &str) -> Result<(), EvalError> {
         let mut found = Vec::new();
         for key in keys {
-            // For the copy, and for unquoting.
+            // Pays for the copy and for unquoting.
             self.budget.spend(key.text.len() / 8)?;
             // In the reference, a negative index is resolved once, by the first array.
             let mut key = key.clone();
@@ -283,7 +283,8 @@ fn index(
     }
 }
 
-/// The value of an expression. A missing value becomes null.
+/// Evaluates an expression. A missing result becomes null. If `current` is missing, the result is
+/// missing.
 pub(crate) fn evaluate(
     expression: &Expression,
     current: &Value,
@@ -357,7 +358,7 @@ fn from_start(index: i64, length: usize) -> i64 {
     if index < 0 { index.saturating_add(i64::try_from(length).unwrap_or(i64::MAX)) } else { index }
 }
 
-/// The indices of a slice. The step must not be 0.
+/// Returns the elements of a slice. The step must not be 0.
 fn slice(
     array: &Value,
     start: Option<i64>,

@@ -56,13 +56,13 @@ impl Extractor {
         Self { limits, ..self }
     }
 
-    /// Changes the compatibility with harmful details of the reference.
+    /// Selects whether harmful details of the reference are reproduced.
     #[must_use]
     pub fn with_compat(self, compat: Compat) -> Self {
         Self { compat, ..self }
     }
 
-    /// The number of a document. It can be NaN or infinite.
+    /// Extracts the number of a document, which can be NaN or infinite.
     pub fn extract(&self, document: &[u8]) -> Result<f64, ExtractError> {
         let document = Document::parse(document, &self.limits)?;
         let budget = Budget::new(self.limits, self.compat);

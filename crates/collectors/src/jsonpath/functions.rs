@@ -1,4 +1,4 @@
-//! Functions of one value.
+//! The functions that expressions can call. Each has one argument.
 
 use base64::{
     Engine,
@@ -147,7 +147,7 @@ fn key(value: &Value, document: &Document, budget: &Budget) -> Result<Value, Eva
         return Ok(Value::Null);
     };
     let siblings = parent.children(document);
-    // The siblings are searched.
+    // Pays for the search through the siblings.
     budget.spend(siblings.len() / 8)?;
     let Some(key) = siblings.key_of(node) else { return Ok(Value::Null) };
     budget.spend_text(key.len())?;
@@ -209,7 +209,7 @@ fn base64(
     Ok(Value::text(&result))
 }
 
-/// The number of an operand of `name`.
+/// Reads an operand of the function or operator `name` as a number.
 pub(crate) fn number(
     name: &'static str,
     value: &Value,

@@ -44,7 +44,7 @@ const FUNCTIONS: [(&str, Calculation); 37] = [
     ("y1", libm::y1),
 ];
 
-/// Finds a function of one number. Returns its static name with it.
+/// Finds a function of one number, and returns it with its static name.
 pub(crate) fn function(name: &str) -> Option<(&'static str, Calculation)> {
     FUNCTIONS.into_iter().find(|(other, _)| *other == name)
 }
@@ -129,23 +129,22 @@ fn inverse_erfc(number: f64) -> f64 {
 /// The inverse of the error function: an approximation by Winitzki, refined by Halley's method.
 fn inverse_erf(number: f64) -> f64 {
     const A: f64 = 0.147;
-    let size = number.abs();
-    if size.is_nan() || size > 1.0 {
+    let abs = number.abs();
+    if abs.is_nan() || abs > 1.0 {
         return f64::NAN;
     }
-    if size >= 1.0 {
+    if abs >= 1.0 {
         return f64::INFINITY.copysign(number);
     }
-    if size == 0.0 {
+    if abs == 0.0 {
         return number;
     }
-    let log = libm::log1p(-size * size);
+    let log = libm::log1p(-abs * abs);
     let half = 2.0 / (consts::PI * A) + log / 2.0;
     let mut root = ((half * half - log / A).sqrt() - half).sqrt();
     for _ in 0..4 {
         // The complement is exact where the function is close to 1.
-        let error =
-            if size < 0.5 { libm::erf(root) - size } else { (1.0 - size) - libm::erfc(root) };
+        let error = if abs < 0.5 { libm::erf(root) - abs } else { (1.0 - abs) - libm::erfc(root) };
         let slope = consts::FRAC_2_SQRT_PI * libm::exp(-root * root);
         let step = error / slope;
         root -= step / (1.0 + root * step);

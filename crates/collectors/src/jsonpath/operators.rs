@@ -32,7 +32,7 @@ impl Operator {
     }
 
     /// Whether this operator is applied before `next`, the operator on its right. `^` is always
-    /// applied first: the reference treats it as a function.
+    /// applied first, because the reference treats it as a function.
     pub(crate) fn binds_before(self, next: Self) -> bool {
         let is_right_associative = self.0 == "**";
         self.0 == "^"

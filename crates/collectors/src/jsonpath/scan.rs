@@ -57,8 +57,8 @@ impl<'t> Scanner<'t> {
         OPERATORS.into_iter().find(|operator| self.take(operator.as_bytes()))
     }
 
-    /// Takes a number in JSON's syntax. A number that is cut short (`1.` or `1e`) is invalid, and
-    /// so is one before a control character.
+    /// Takes a number in JSON's syntax. A number is invalid if it is cut short (`1.` or `1e`), or
+    /// if a control character follows.
     pub(crate) fn number(&mut self) -> Option<&'t str> {
         let start = self.position;
         self.take(b"-");

@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Script(Expression),
     /// Names, separated by commas.
     Keys { keys: Vec<Key>, text: String },
-    /// An invalid step, an error when it is reached.
+    /// An invalid step, which is an error when the evaluation reaches it.
     Invalid(EvalError),
 }
 
@@ -64,7 +64,7 @@ impl Key {
 }
 
 impl Path {
-    /// Parses a path. Invalid steps are errors only when they are reached.
+    /// Parses a path. Invalid steps are errors only when an evaluation reaches them.
     pub(crate) fn parse(text: &[u8], nesting: usize) -> Result<Self, ExtractError> {
         if text.len() > MAX_BYTES {
             let problem = "more than 16 KiB";
@@ -166,7 +166,7 @@ impl Expression {
         self.program.as_deref().map_err(Clone::clone)
     }
 
-    /// Returns the error of an invalid expression now.
+    /// Fails if the expression is invalid, before it is evaluated.
     pub(crate) fn required(self) -> Result<Self, EvalError> {
         self.program().map(|_| ())?;
         Ok(self)

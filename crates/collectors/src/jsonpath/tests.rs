@@ -202,7 +202,8 @@ fn evaluate(path: &str, document: &[u8]) -> Result<f64, ExtractError> {
     Extractor::new(Query::key(path)?, Some(Aggregator::Sum)).extract(document)
 }
 
-/// Compiling it for each element, with an automaton of 32 MiB, took minutes of CPU.
+/// Compiling an expression for each element, with an automaton of 32 MiB, would take minutes of
+/// CPU.
 #[test]
 fn regular_expression_is_limited_and_compiled_once() {
     let large = evaluate(r"$[?(@ =~ '\\pL{200}')]", &texts()).unwrap_err().to_string();
@@ -262,7 +263,7 @@ fn bytes_cost_steps(#[case] path: &str, #[case] document: &[Value]) {
     assert!(steps > 100 * 4000 / 256, "{steps}");
 }
 
-/// Values that an evaluation keeps must count.
+/// Values that an evaluation selects or creates must cost bytes.
 #[rstest]
 #[case::filter("$[?(true)]", &Value::from(vec![1; 1000]), 1000 * size_of::<value::Value>())]
 #[case::names("$[0,0,0,0,0,0,0,0,0,0]", &json!([1]), 10 * size_of::<value::Value>())]
@@ -272,7 +273,7 @@ fn bytes_cost_steps(#[case] path: &str, #[case] document: &[Value]) {
     200 * size_of::<value::Value>()
 )]
 #[case::text_of_a_key("$.*[?(key(@) == 'y')]", &json!({"a": {"x".repeat(4000): 1}}), 4000)]
-fn kept_values_cost_bytes(#[case] path: &str, #[case] document: &Value, #[case] min: usize) {
+fn selected_values_cost_bytes(#[case] path: &str, #[case] document: &Value, #[case] min: usize) {
     let (_, bytes) = spent(path, document);
     assert!(bytes >= min, "{bytes} of {min}");
 }

@@ -18,7 +18,8 @@ pub(crate) enum Value {
     Node(NodeId),
     /// Several values that a path selects.
     Several(Rc<[Value]>),
-    /// A value of the document below an element of such an array: the node and the element's node.
+    /// An element of [`Self::Several`], or a value below it: `node` is the value, and `element` is
+    /// the element.
     Copy {
         array: Rc<[Value]>,
         element: NodeId,
@@ -140,7 +141,7 @@ impl Value {
             let at = members.binary_search_by(|(other, _)| other.as_slice().cmp(key)).ok()?;
             return members.get(at).map(|(_, node)| self.below(*node));
         }
-        // Only canonical numbers are keys: not `01`.
+        // Only canonical numbers are keys: `1`, but not `01`.
         let index: usize = std::str::from_utf8(key).ok()?.parse().ok()?;
         if index.to_string().as_bytes() == key { children.get(index) } else { None }
     }
@@ -205,7 +206,7 @@ impl Children<'_> {
         members.get(index).map(|(key, _)| key.as_slice())
     }
 
-    /// The key of a node.
+    /// The key of the member that is this node.
     pub(crate) fn key_of(&self, node: NodeId) -> Option<&[u8]> {
         let Nodes::Members(members) = self.nodes else { return None };
         members.iter().find(|(_, other)| *other == node).map(|(key, _)| key.as_slice())

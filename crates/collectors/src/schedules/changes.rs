@@ -4,10 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::schedules::{ScheduleError, ScheduledMetric, Window, metric::Ramp};
 
-/// The searched time. Repeating entries repeat after a week.
+/// The time that is searched for a change. It is longer than a week, after which repeating entries
+/// repeat.
 const HORIZON: SignedDuration = SignedDuration::from_hours(9 * 24);
 
-/// The time that is searched first: it has fewer windows.
+/// The time that is searched first, because it has fewer windows.
 const NEAR_HORIZON: SignedDuration = SignedDuration::from_hours(1);
 
 const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
@@ -33,8 +34,8 @@ impl ScheduledMetric {
         }
         // After the horizon, only `OneTime` windows are new.
         let windows = self.effective_windows(now, now);
-        let rises = windows.iter().flat_map(|window| [self.ramp.around(window).0, window.end]);
-        let later = rises.filter(|at| *at >= horizon).min();
+        let edges = windows.iter().flat_map(|window| [self.ramp.around(window).0, window.end]);
+        let later = edges.filter(|at| *at >= horizon).min();
         Ok(later.and_then(|at| {
             let from = at.saturating_sub(NANOSECOND).unwrap_or(Timestamp::MIN);
             self.search(from, from.saturating_add(HORIZON).unwrap_or(Timestamp::MAX)).next()
@@ -56,9 +57,9 @@ impl ScheduledMetric {
         })
     }
 
-    /// The first change after `now`: a window exceeds the current value, or the last one that has
-    /// it falls below. Most windows can't be either, so the other changes of thousands of windows
-    /// are not computed.
+    /// Returns the first change after `now`: either a window exceeds the current value, or the last
+    /// window with this value falls below it. Windows that can do neither are skipped, because a
+    /// schedule may have thousands of them.
     fn next_in(&self, windows: &[Window], now: Timestamp) -> Option<Change> {
         let (value, ramp) = (self.value_in(windows, now), self.ramp);
         let mut next: Option<Timestamp> = None;
@@ -99,13 +100,14 @@ impl Ramp {
         is_reached(at).then_some(at)
     }
 
-    /// The first instant after that at which it contributes less.
+    /// The first instant after its end at which a window contributes less than `value`.
     fn falls_below(self, window: &Window, value: i64) -> Timestamp {
         first_instant(window.end, self.around(window).1, |at| self.value(window, at) < value)
     }
 }
 
-/// The first instant from `from` on that `accepts`, or else `to`. Later ones must be accepted too.
+/// The first instant between `from` and `to` that `accepts` returns true for, or else `to`. If
+/// it returns true for an instant, it must do so for all later ones.
 fn first_instant(from: Timestamp, to: Timestamp, accepts: impl Fn(Timestamp) -> bool) -> Timestamp {
     let (mut low, mut high) = (from, to);
     while low < high {

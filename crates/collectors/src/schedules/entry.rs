@@ -1,4 +1,4 @@
-//! One entry of a schedule, compiled.
+//! Compiles the entries of a schedule.
 
 use jiff::{
     SignedDuration, Timestamp,
@@ -33,11 +33,11 @@ pub(crate) struct Entry {
     index: usize,
     pub(crate) value: i64,
     duration: SignedDuration,
-    when: When,
+    timing: Timing,
 }
 
 #[derive(Clone, Debug)]
-enum When {
+enum Timing {
     Once(Result<(Timestamp, Timestamp), Problem>),
     Repeating { zone: TimeZone, days: Vec<Weekday>, times: Result<(Time, Option<Time>), Problem> },
     MissingPeriod(Problem),
@@ -52,10 +52,10 @@ impl Entry {
         settings: &Settings,
         problems: &mut Vec<Problem>,
     ) -> Self {
-        let when = match (schedule.r#type, &schedule.period) {
-            (ScheduleType::OneTime, _) => When::Once(dates(index, schedule)),
+        let timing = match (schedule.r#type, &schedule.period) {
+            (ScheduleType::OneTime, _) => Timing::Once(dates(index, schedule)),
             (ScheduleType::Repeating, None) => {
-                When::MissingPeriod(Problem::MissingPeriod { index })
+                Timing::MissingPeriod(Problem::MissingPeriod { index })
             }
             (ScheduleType::Repeating, Some(period)) => {
                 let zone = zone::find(&settings.time_zones, &period.timezone);
@@ -63,38 +63,38 @@ impl Entry {
                     let (text, used) = (period.timezone.clone(), &settings.default_time_zone);
                     problems.push(Problem::UnknownTimeZone { index, text, used: used.clone() });
                 }
-                When::Repeating {
+                Timing::Repeating {
                     zone: zone.unwrap_or_else(|| default_zone.clone()),
                     days: weekdays(&period.days),
                     times: times(index, period),
                 }
             }
         };
-        if let When::MissingPeriod(problem)
-        | When::Once(Err(problem))
-        | When::Repeating { times: Err(problem), .. } = &when
+        if let Timing::MissingPeriod(problem)
+        | Timing::Once(Err(problem))
+        | Timing::Repeating { times: Err(problem), .. } = &timing
         {
             problems.push(problem.clone());
         }
         // At most about 1900 years: the number of seconds must not overflow.
         let minutes = schedule.duration_minutes.clamp(0, 1_000_000_000);
-        Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), when }
+        Self { index, value: schedule.value, duration: SignedDuration::from_mins(minutes), timing }
     }
 
     /// The time zone of a repeating entry; `None` for a one-time entry.
     pub(crate) fn time_zone(&self) -> Option<&TimeZone> {
-        match &self.when {
-            When::Repeating { zone, .. } => Some(zone),
-            When::Once(_) | When::MissingPeriod(_) => None,
+        match &self.timing {
+            Timing::Repeating { zone, .. } => Some(zone),
+            Timing::Once(_) | Timing::MissingPeriod(_) => None,
         }
     }
 
     /// Returns the error of the entry. A repeating entry with invalid times fails only on its days.
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), Problem> {
-        match &self.when {
-            When::MissingPeriod(problem) | When::Once(Err(problem)) => Err(problem.clone()),
-            When::Once(Ok(_)) => Ok(()),
-            When::Repeating { zone, days, times } => {
+        match &self.timing {
+            Timing::MissingPeriod(problem) | Timing::Once(Err(problem)) => Err(problem.clone()),
+            Timing::Once(Ok(_)) => Ok(()),
+            Timing::Repeating { zone, days, times } => {
                 let today = zone.to_datetime(now).date().weekday();
                 if days.contains(&today) { times.clone().map(|_| ()) } else { Ok(()) }
             }
@@ -103,12 +103,12 @@ impl Entry {
 
     /// The windows that can affect the value between two times, in the order of their starts.
     pub(crate) fn windows(&self, from: Timestamp, to: Timestamp, compat: Compat) -> Vec<Window> {
-        match &self.when {
-            When::MissingPeriod(_) | When::Once(Err(_)) | When::Repeating { times: Err(_), .. } => {
-                Vec::new()
-            }
-            When::Once(Ok((start, end))) => vec![self.window(*start, *end)],
-            When::Repeating { zone, days, times: Ok((start, end)) } => {
+        match &self.timing {
+            Timing::MissingPeriod(_)
+            | Timing::Once(Err(_))
+            | Timing::Repeating { times: Err(_), .. } => Vec::new(),
+            Timing::Once(Ok((start, end))) => vec![self.window(*start, *end)],
+            Timing::Repeating { zone, days, times: Ok((start, end)) } => {
                 let day = |time: Timestamp, offset: i32| {
                     let date = zone.to_datetime(time).date();
                     date.saturating_add(jiff::Span::new().days(offset))
@@ -125,16 +125,16 @@ impl Entry {
         }
     }
 
-    /// The windows that determine the value between two times. Those of a repeating entry start
-    /// and end in the order of their dates: of the windows that start before, only the last one can
-    /// have an effect, and of those that start later the first one.
+    /// The windows that determine the value between two times. The windows of a repeating entry
+    /// start and end in the order of their dates. Of those that start before `from`, only the last
+    /// one can have an effect, and of those that start after `to` only the first one.
     pub(crate) fn effective_windows(
         &self,
         from: Timestamp,
         to: Timestamp,
         compat: Compat,
     ) -> Vec<Window> {
-        let When::Repeating { zone, days, times: Ok((start, end)) } = &self.when else {
+        let Timing::Repeating { zone, days, times: Ok((start, end)) } = &self.timing else {
             return self.windows(from, to, compat);
         };
         if compat == Compat::Reference {
@@ -212,7 +212,7 @@ fn times(index: usize, period: &SchedulePeriod) -> Result<(Time, Option<Time>), 
     Ok((start, Some(end)))
 }
 
-/// The days, each once: the API permits any number of them.
+/// The days without duplicates, which the API permits.
 fn weekdays(days: &[ScheduleDay]) -> Vec<Weekday> {
     let mut distinct = Vec::new();
     for day in days.iter().copied().map(weekday) {

@@ -1,12 +1,11 @@
 //! Errors of schedules and of their entries.
 
-/// An invalid schedule, or one without a value at a time.
+/// An invalid schedule, or a schedule that has no value at a certain time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// The duration of the ramps is negative.
     #[error("spec.scalingWindowDurationMinutes: {0} is negative")]
     NegativeScalingWindow(i64),
-    /// The default time zone is unknown.
     #[error("unknown default time zone {0:?}")]
     UnknownDefaultTimeZone(String),
     /// An entry is invalid.
@@ -51,7 +50,7 @@ pub enum Problem {
     /// The end is not a time of day.
     #[error("spec.schedules[{index}].period.endTime: {text:?} is not a time HH:MM")]
     InvalidEndTime { index: usize, text: String },
-    /// The time zone is unknown. The default one is used.
+    /// The time zone is unknown. The entry uses the default time zone.
     #[error("spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {used}")]
     UnknownTimeZone {
         index: usize,

@@ -14,7 +14,7 @@ use crate::schedules::{
 pub struct Settings {
     /// Duration of the ramps of a spec that doesn't set it.
     pub default_scaling_window: SignedDuration,
-    /// Time zone of repeating entries whose own is empty or unknown.
+    /// Time zone of repeating entries that name none or an unknown one.
     pub default_time_zone: String,
     /// Number of steps of a ramp.
     pub ramp_steps: u32,
@@ -82,7 +82,6 @@ impl ScheduledMetric {
         &self.problems
     }
 
-    /// Duration of the ramps.
     pub fn ramp_duration(&self) -> SignedDuration {
         self.ramp.duration
     }
@@ -92,8 +91,8 @@ impl ScheduledMetric {
         self.entries.iter().find_map(Entry::time_zone)
     }
 
-    /// The value at a time. An invalid entry is an error: as in the reference, a repeating one only
-    /// on its days.
+    /// The value at a time. An invalid entry is an error. As in the reference, an invalid repeating
+    /// entry is an error only on its days.
     pub fn value_at(&self, now: Timestamp) -> Result<i64, ScheduleError> {
         self.check(now)?;
         Ok(self.valid_value_at(now))

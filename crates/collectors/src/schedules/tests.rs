@@ -77,7 +77,7 @@ fn edges_of_days_are_exact(
 }
 
 #[test]
-fn skipped_time_is_resolved_as_by_go() {
+fn time_skipped_by_a_clock_change_is_resolved_like_in_go() {
     // New York skips 02:00 to 03:00 on 2026-03-08, and Go moves 02:30 back to 01:30.
     let spec = json!({
         "scalingWindowDurationMinutes": 0,
@@ -100,7 +100,7 @@ fn window_of_a_weekly_entry_may_last_all_week() {
 }
 
 #[test]
-fn invalid_entry_is_an_error_on_its_days_and_always_a_problem() {
+fn invalid_entry_is_always_reported_and_fails_on_its_days() {
     let schedules = json!({"schedules": [repeating("25:99", "", &["Fri"], "UTC")]});
     let metric = metric(schedules, Compat::Off);
     let error = metric.value_at(at("2026-11-27T12:00:00Z")).expect_err("a Friday");
@@ -229,7 +229,7 @@ fn next_change_finds_a_distant_date() {
     assert_eq!(metric.next_change(end.at), Ok(None));
 }
 
-/// As in the reference: such an entry is never active.
+/// As in the reference, an entry without days is never active.
 #[test]
 fn null_is_an_empty_list() {
     let spec = r#"{"schedules": [{"type": "Repeating", "value": 5, "period": {

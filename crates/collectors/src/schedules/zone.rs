@@ -14,9 +14,9 @@ pub(crate) fn find(zones: &TimeZoneDatabase, name: &str) -> Option<TimeZone> {
     zones.get(name).ok().filter(|zone| zone.iana_name() == Some(name))
 }
 
-/// The instant of a civil time, computed like Go's `time.Date`. It differs from jiff for times in a
-/// gap: Go uses the offset that applies one offset earlier, and the result may be before or after
-/// the gap.
+/// The instant of a civil time, computed like Go's `time.Date`. The result differs from jiff's for
+/// times in a gap: Go uses the offset that applies one offset earlier, so the result may be before
+/// or after the gap.
 pub(crate) fn instant(date: Date, time: Time, zone: &TimeZone) -> Timestamp {
     let offset_at = |instant: Timestamp| zone.to_offset(instant);
     // Offsets are below 26 hours. Errors mean years out of jiff's range.

@@ -1,4 +1,4 @@
-//! The collector of HTTP endpoints.
+//! Tests of the collector that reads HTTP endpoints.
 
 use rstest::rstest;
 
@@ -117,7 +117,7 @@ async fn credential_is_sent_to_its_origin_only() {
 }
 
 #[test]
-fn origin_of_a_credential_has_no_path() {
+fn invalid_origin_of_a_credential_is_refused() {
     for origin in ["https://a.org/x", "a.org", "ftp://a.org", "https://u@a.org", "https://"] {
         let credentials = [(origin.to_owned(), Credential::Text(Secret::new("t")))].into();
         let settings = Settings { credentials, ..Settings::default() };
@@ -179,7 +179,7 @@ async fn stalled_large_response_does_not_block_others() {
     }
 }
 
-/// A namespace that holds half of the permits leaves the others to the rest.
+/// A namespace gets at most half of the permits, so others can still read.
 #[tokio::test]
 async fn stalled_large_responses_of_a_namespace_do_not_block_others() {
     let server = stalling_server().await;

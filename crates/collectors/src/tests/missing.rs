@@ -137,6 +137,6 @@ async fn missing_number_in_a_response_is_never_zero() {
         }
     }
     // A schedule has no response.
-    let all: BTreeSet<_> = COLLECTORS.iter().map(|one| one.name).collect();
+    let all: BTreeSet<_> = COLLECTORS.iter().map(|collector| collector.name).collect();
     assert_eq!(all.difference(&collectors).collect::<Vec<_>>(), [&"schedule"]);
 }

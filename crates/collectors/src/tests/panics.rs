@@ -36,9 +36,9 @@ async fn division_by_zero_at_an_endpoint_is_an_error() {
     assert!(error.contains("division by zero"), "{error}");
 }
 
-/// In the reference, not a panic: the smallest integer.
+/// The reference doesn't panic here: it returns the smallest integer.
 #[tokio::test]
-async fn nan_is_an_error_unless_compatible() {
+async fn infinite_value_is_an_error_unless_compatible() {
     let server = Server::start(|_| ok("[]")).await;
     let url = server.url("/");
     let plan =

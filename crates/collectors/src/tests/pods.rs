@@ -1,4 +1,4 @@
-//! The collector of pods.
+//! Tests of the collector that reads pods.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn with_pods(pods: &[Pod]) -> Objects {
 /// Values by pod, in thousandths.
 fn values(fetched: &Values) -> Vec<(&str, i64)> {
     let samples = fetched.samples.iter();
-    samples.map(|one| (one.pod.as_deref().unwrap(), one.value.as_milli())).collect()
+    samples.map(|sample| (sample.pod.as_deref().unwrap(), sample.value.as_milli())).collect()
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn failing_pods_do_not_affect_others() {
     let failures: Vec<_> = fetched
         .failures
         .iter()
-        .map(|one| format!("{}: {}", one.pod, describe(&one.error)))
+        .map(|failure| format!("{}: {}", failure.pod, describe(&failure.error)))
         .collect();
     assert!(failures[0].starts_with("b: the request to http://[::1]:"), "{failures:?}");
     assert!(failures[0].contains("unable to connect to ::1"), "{failures:?}");

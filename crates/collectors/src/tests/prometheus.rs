@@ -1,4 +1,4 @@
-//! The collectors that query Prometheus.
+//! Tests of the collectors that query Prometheus.
 
 use hpa_prometheus::client::{Client, Settings as ServerSettings};
 use rstest::rstest;

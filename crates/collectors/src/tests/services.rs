@@ -1,4 +1,4 @@
-//! The collectors of `InfluxDB`, ZMON and Nakadi, by their documented protocols.
+//! Tests of the collectors for `InfluxDB`, ZMON and Nakadi, by the documented protocols.
 
 use jiff::SignedDuration;
 use rstest::rstest;
@@ -45,15 +45,15 @@ async fn influx_value_is_decoded() {
 
 #[tokio::test]
 async fn influx_server_of_a_tenant_never_gets_the_token_of_the_operator() {
-    let (own, tenants) = (Server::start(|_| ok(CSV)).await, Server::start(|_| ok(CSV)).await);
+    let (operators, tenants) = (Server::start(|_| ok(CSV)).await, Server::start(|_| ok(CSV)).await);
     let plan = flux(&[("address", &tenants.url("")), ("org", "theirs")]);
-    assert_eq!(milli(fetch(influx(&own), Objects::default(), &plan).await), 42_500);
+    assert_eq!(milli(fetch(influx(&operators), Objects::default(), &plan).await), 42_500);
     let request = tenants.requests().remove(0);
     assert!(request.starts_with("POST /api/v2/query?org=theirs HTTP/1.1\r\n"), "{request}");
     assert!(!request.contains("authorization"), "{request}");
-    assert!(own.requests().is_empty());
+    assert!(operators.requests().is_empty());
     let credentials = [(tenants.url(""), Credential::Text(Secret::new("theirs")))].into();
-    let settings = Settings { credentials, ..influx(&own) };
+    let settings = Settings { credentials, ..influx(&operators) };
     assert_eq!(milli(fetch(settings, Objects::default(), &plan).await), 42_500);
     assert!(tenants.requests()[1].contains("authorization: Token theirs\r\n"));
 }
@@ -236,7 +236,9 @@ async fn nakadi_subscriptions_are_added_up(#[case] metric_type: &str, #[case] ex
         ],
     );
     assert_eq!(milli(fetch(nakadi(&server), Objects::default(), &plan).await), expected);
-    assert!(server.requests().iter().all(|one| one.contains("authorization: Bearer t0k\r\n")));
+    assert!(
+        server.requests().iter().all(|request| request.contains("authorization: Bearer t0k\r\n"))
+    );
     assert_eq!(server.requests().len(), 5);
 }
 
@@ -311,7 +313,7 @@ fn unconsumed_events() -> Plan {
 #[case::path(r#"{"items":[{"id":"../secret"}]}"#)]
 #[case::empty(r#"{"items":[{"id":""}]}"#)]
 #[tokio::test]
-async fn invalid_id_in_a_response_of_nakadi_is_an_error_without_it(#[case] body: &'static str) {
+async fn invalid_id_in_a_nakadi_response_is_an_error_without_the_id(#[case] body: &'static str) {
     let server = Server::start(move |_| ok(body)).await;
     let plan = unconsumed_events();
     let error = error(fetch(nakadi(&server), Objects::default(), &plan).await);

@@ -1,5 +1,5 @@
-//! The collector of SQS, with credentials from all supported sources. Also tested with moto, if
-//! `moto_server` is in `PATH`.
+//! Tests of the collector for SQS, with credentials from all supported sources. One test needs moto
+//! (`moto_server` in `PATH`).
 
 use std::{
     collections::HashMap,
@@ -126,7 +126,7 @@ async fn credentials_of_a_role_are_used_until_they_expire(
     let signed = &server.requests()[requests];
     assert!(signed.contains("Credential=AKIDROLE/"), "{signed}");
     assert!(signed.contains("x-amz-security-token: session\r\n"), "{signed}");
-    // They are replaced before they expire.
+    // Credentials are replaced five minutes before they expire.
     assert_eq!(read(now() + 56.minutes()).await, 7000);
     assert_eq!(server.requests().len(), 2 * requests + 4);
     let sent_token = server.requests()[..requests].iter().any(|request| {

@@ -209,7 +209,7 @@ async fn hosts_that_are_not_listed_are_refused(#[case] url: &str) {
     let refused = fetch_with(&clients, &unchecked(&victim.text(url))).await.unwrap_err();
     assert!(is_refused(&refused), "{refused:?}");
     assert_eq!(victim.connections(), 0);
-    // Also after a redirection.
+    // The same holds after a redirection.
     let location = victim.text(url);
     let server = Server::start(move |_| redirect(&location)).await;
     let listed = format!("http://listed.test:{}/", server.address.port());

@@ -50,35 +50,35 @@ fn trusting(ca: &Ca, file: &tempfile::NamedTempFile) -> Settings {
 
 #[tokio::test]
 async fn pod_is_verified_by_the_ca_file() {
-    let (own, other) = (generate_ca(), generate_ca());
+    let (ca, other_ca) = (generate_ca(), generate_ca());
     let file = tempfile::NamedTempFile::new().unwrap();
-    let server = start(&own, "127.0.0.1").await;
+    let server = start(&ca, "127.0.0.1").await;
     let (objects, plan) = pods(&server);
-    assert_eq!(milli(fetch(trusting(&own, &file), objects, &plan).await), 4000);
+    assert_eq!(milli(fetch(trusting(&ca, &file), objects, &plan).await), 4000);
     let (objects, plan) = pods(&server);
-    let untrusted = error(fetch(trusting(&other, &file), objects, &plan).await);
+    let untrusted = error(fetch(trusting(&other_ca, &file), objects, &plan).await);
     assert!(untrusted.contains("the TLS handshake failed"), "{untrusted}");
     let (objects, plan) = pods(&server);
     let untrusted = error(fetch(settings(), objects, &plan).await);
     assert!(untrusted.contains("the TLS handshake failed"), "{untrusted}");
     // The certificate must have the address of the pod.
-    let misnamed = start(&own, "localhost").await;
+    let misnamed = start(&ca, "localhost").await;
     let (objects, plan) = pods(&misnamed);
-    let misnamed = error(fetch(trusting(&own, &file), objects, &plan).await);
+    let misnamed = error(fetch(trusting(&ca, &file), objects, &plan).await);
     assert!(misnamed.contains("not valid for name"), "{misnamed}");
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn changed_ca_file_is_read_again() {
-    let (own, other) = (generate_ca(), generate_ca());
+    let (ca, other_ca) = (generate_ca(), generate_ca());
     let file = tempfile::NamedTempFile::new().unwrap();
-    let server = start(&own, "127.0.0.1").await;
+    let server = start(&ca, "127.0.0.1").await;
     let (objects, plan) = pods(&server);
-    let clients = Clients::new(trusting(&other, &file), Arc::new(objects)).unwrap();
+    let clients = Clients::new(trusting(&other_ca, &file), Arc::new(objects)).unwrap();
     fetch_with(&clients, &plan).await.unwrap_err();
-    // With another length: the modification time may be the same.
-    std::fs::write(file.path(), format!("{}\n\n{}", own.pem(), other.pem())).unwrap();
+    // Has another length, because the modification time may be the same.
+    std::fs::write(file.path(), format!("{}\n\n{}", ca.pem(), other_ca.pem())).unwrap();
     assert_eq!(milli(fetch_with(&clients, &plan).await), 4000);
     std::fs::write(file.path(), "no certificate").unwrap();
     assert_eq!(milli(fetch_with(&clients, &plan).await), 4000);
@@ -86,15 +86,15 @@ async fn changed_ca_file_is_read_again() {
 
 #[tokio::test]
 async fn redirection_does_not_leave_tls() {
-    let own = generate_ca();
+    let ca = generate_ca();
     let file = tempfile::NamedTempFile::new().unwrap();
     let unencrypted = Server::start(|_| ok("1")).await;
     let location = unencrypted.url("/");
-    let config = server_config(&own, "127.0.0.1");
+    let config = server_config(&ca, "127.0.0.1");
     let server = Server::start_on("127.0.0.1:0", Some(config), move |_| redirect(&location)).await;
     let url = format!("https://{}/", server.address);
     let plan = external("json-path", &[("endpoint", &url), ("json-key", "$")]);
-    let error = error(fetch(trusting(&own, &file), Objects::default(), &plan).await);
+    let error = error(fetch(trusting(&ca, &file), Objects::default(), &plan).await);
     assert!(error.ends_with("the redirection leads from https to http"), "{error}");
     assert!(unencrypted.requests().is_empty());
 }
@@ -151,9 +151,9 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
     #[case] expected: &str,
 ) {
     let csv = "#datatype,double\n#default,\n,metricvalue\n,5\n";
-    let own = generate_ca();
+    let ca = generate_ca();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let config = (scheme == "https").then(|| server_config(&own, "influx.test"));
+    let config = (scheme == "https").then(|| server_config(&ca, "influx.test"));
     let server = Server::start_on("127.0.0.1:0", config, move |_| ok(csv)).await;
     let requests = Arc::<Mutex<Vec<String>>>::default();
     let address = start_tunnel_proxy(server.address, requests.clone()).await;
@@ -162,7 +162,7 @@ async fn server_of_the_operator_is_reached_through_the_proxy(
         token: Some(Credential::Text(crate::Secret::new("t"))),
         org: "o".to_owned(),
     };
-    let settings = Settings { services: [("influxdb", influx)].into(), ..trusting(&own, &file) };
+    let settings = Settings { services: [("influxdb", influx)].into(), ..trusting(&ca, &file) };
     let clients = Clients::new(settings, Arc::new(Objects::default())).unwrap();
     let clients = clients.map_http(|http| {
         http.with_environment(move |name| {

@@ -30,7 +30,7 @@ impl CollectionObserver for Updates {
     }
 }
 
-/// Watches these APIs of a testbed.
+/// Watches the autoscalers of these API groups of a testbed.
 fn watch(testbed: &Testbed, groups: &'static [AutoscalerGroup]) -> (Arc<Collection>, Arc<Updates>) {
     let client = testbed.client();
     let objects = Arc::new(KubeObjects::new(client.clone()));
@@ -62,7 +62,7 @@ async fn absent_api_is_neither_a_warning_nor_a_failed_update() {
     assert_eq!(updates.0[1].load(Ordering::SeqCst), 0);
 }
 
-/// A watch that fails to start is resumed without a list.
+/// A watch that fails to start resumes without a relist.
 #[tokio::test(start_paused = true)]
 async fn each_outage_of_a_watch_is_logged() {
     let (logs, _guard) = recorded_logs();

@@ -1,5 +1,5 @@
-//! AWS credentials from environment variables, or of a service account, container or instance.
-//! Profile files and single sign-on are not supported.
+//! Reads AWS credentials from environment variables, or those of a service account, a container or
+//! an instance. Profile files and single sign-on are not supported.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::{
 
 /// The remaining validity at which credentials are replaced.
 const MARGIN: SignedDuration = SignedDuration::from_mins(5);
-/// The timeout of local metadata services. They respond at once; without one, packets may be
-/// dropped.
+/// The timeout of local metadata services. A service responds at once, but without one, packets may
+/// get lost silently.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(2);
 const SESSION: &str = "hpa";
 const INSTANCE: &str = "http://169.254.169.254";
@@ -186,7 +186,7 @@ impl CredentialSource<'_> {
         decode(&get(role.trim()).await?)
     }
 
-    /// A request to a local metadata service, without a proxy.
+    /// Creates a request to a local metadata service, which never uses a proxy.
     fn local(&self, method: Method, url: &str) -> Result<Call, FetchError> {
         let uri: Uri =
             url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;

@@ -31,7 +31,7 @@ const VISIBLE: &str = "ApproximateNumberOfMessages";
 const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
 const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
 
-/// The maximum number of cached queue URLs: tenants choose the names.
+/// The maximum number of cached queue URLs. Tenants can choose any number of names.
 const MAX_QUEUES: usize = 1000;
 
 /// A queue, and the messages that are counted in addition to the visible ones.
@@ -191,7 +191,7 @@ async fn signed_call(
     Ok(call.post(CONTENT_TYPE, body))
 }
 
-/// The URL of a service. The AWS SDKs have the same environment variables.
+/// The URL of an AWS service, by default or from the environment variables of the AWS SDKs.
 fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<Uri, FetchError> {
     let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
     let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
@@ -201,7 +201,7 @@ fn endpoint(http: &GuardedHttp, service: &'static str, region: &str) -> Result<U
     url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
 }
 
-/// The AWS errors that tenants see. Other messages could contain accounts and roles.
+/// The AWS errors that tenants may see. Other messages could contain accounts and roles.
 const ERRORS: [&str; 9] = [
     "AccessDenied",
     "AccessDeniedException",

@@ -51,7 +51,7 @@ pub(super) struct Entry {
     current: Mutex<Option<CurrentValue>>,
 }
 
-/// A value, and the time until which the schedule has it.
+/// The value of a schedule, and the time until which it is valid.
 #[derive(Clone, Copy)]
 struct CurrentValue {
     value: i64,
@@ -147,8 +147,11 @@ impl Cache {
     /// The health of the watch of a schedule.
     pub(super) fn health(&self, key: &ScheduleKey) -> Health {
         let state = self.state.read();
-        let own = |namespace: &str| state.health.get(&(key.kind, namespace.to_owned()));
-        own(&key.namespace).or_else(|| own("")).cloned().unwrap_or(Health::NotSynced(None))
+        let health_of = |namespace: &str| state.health.get(&(key.kind, namespace.to_owned()));
+        health_of(&key.namespace)
+            .or_else(|| health_of(""))
+            .cloned()
+            .unwrap_or(Health::NotSynced(None))
     }
 
     /// Whether a first list is neither complete nor failed.
@@ -202,13 +205,13 @@ impl Cache {
         namespace: &str,
         listed: BTreeMap<ScheduleKey, Entry>,
     ) -> BTreeSet<ScheduleKey> {
-        let known: Vec<ScheduleKey> = {
+        let deleted: Vec<ScheduleKey> = {
             let state = self.state.read();
-            let own = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
-            own.filter(|key| !listed.contains_key(key)).cloned().collect()
+            let of_watch = state.entries.keys().filter(|key| is_of_watch(key, kind, namespace));
+            of_watch.filter(|key| !listed.contains_key(key)).cloned().collect()
         };
         let mut changed = BTreeSet::new();
-        for key in known {
+        for key in deleted {
             self.remove(&key);
             changed.insert(key);
         }

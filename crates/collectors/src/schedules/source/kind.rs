@@ -44,7 +44,8 @@ impl ScheduleKind {
         let is_group = resource.group.is_empty() || resource.group == GROUP;
         let name = resource.resource.as_str();
         let is_named = |kind: &Self| {
-            name == kind.plural() || kind.plural().strip_suffix('s').is_some_and(|one| one == name)
+            name == kind.plural()
+                || kind.plural().strip_suffix('s').is_some_and(|singular| singular == name)
         };
         Self::ALL.into_iter().find(is_named).filter(|_| is_group)
     }

@@ -20,7 +20,7 @@ pub use provider::ScheduleProvider;
 
 use self::cache::{Cache, Health};
 
-/// The maximum length of a problem in an error: it quotes the schedule.
+/// The maximum length of a problem in an error. Problems quote the schedule.
 const MAX_PROBLEM_CHARS: usize = 300;
 
 /// Returns the current time, which tests control.
@@ -56,7 +56,7 @@ pub enum NoScheduleValue {
 }
 
 impl Schedules {
-    /// Schedules whose cache is empty until [`Self::watch`] has listed them.
+    /// An empty set of schedules, which [`Self::watch`] keeps up to date.
     pub fn new(settings: crate::schedules::Settings, now: Now) -> Self {
         Self { settings, now, cache: Cache::default() }
     }
@@ -105,7 +105,8 @@ impl Schedules {
 pub fn schedules_of(hpa: &HorizontalPodAutoscaler) -> impl Iterator<Item = ScheduleKey> {
     let is_object =
         |metric: &&hpa_calc::api::MetricSpec| metric.source_type == MetricSourceType::Object;
-    let objects = hpa.spec.metrics.iter().filter(is_object).filter_map(|it| it.object.as_ref());
+    let objects =
+        hpa.spec.metrics.iter().filter(is_object).filter_map(|metric| metric.object.as_ref());
     objects.filter_map(|object| {
         ScheduleKey::for_object(&hpa.metadata.namespace, &object.described_object)
     })

@@ -19,8 +19,8 @@ use super::{
     kind::{ScheduleKey, ScheduleKind, VERSION},
 };
 
-/// A metric source for schedules. A metric with any name has the value of its schedule; discovery
-/// doesn't list them.
+/// A metric source for schedules. A metric of a schedule has the schedule's value, whatever its
+/// name. Discovery therefore lists no metrics.
 pub struct ScheduleProvider(Arc<Schedules>);
 
 impl ScheduleProvider {

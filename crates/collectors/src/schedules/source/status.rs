@@ -12,16 +12,16 @@ use tracing::{debug, warn};
 
 use super::{Schedules, cache::Entry, kind::ScheduleKey};
 
-/// The pause after a change of a schedule. Own writes are also changes.
+/// The pause after a change of a schedule. The writes of a status are also changes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The maximum wait for a change after the pause. With it, the status is checked every 10 s, as in
-/// kube-metrics-adapter.
+/// The maximum wait for a change after the pause. Pause and wait add up to the 10 s between checks
+/// of the status in kube-metrics-adapter.
 const WAIT: Duration = Duration::from_secs(9);
 
 impl Schedules {
-    /// Writes `status.active` of all schedules whenever it changes. Never ends. Must run in only
-    /// one process, because clocks differ.
+    /// Writes `status.active` of all schedules whenever it changes. Never returns. Must run in only
+    /// one process, because the clocks of processes differ.
     pub async fn write_statuses(&self, client: Client) {
         let mut changes = self.cache.subscribe();
         let mut has_failed = false;
@@ -38,7 +38,7 @@ impl Schedules {
     /// failures.
     async fn write_outdated(&self, client: &Client, has_failed: bool) -> bool {
         let now = (self.now)();
-        let mut fails = false;
+        let mut fails_now = false;
         for (key, entry) in self.cache.all() {
             let Some(is_active) = entry.is_active_at(now).filter(|it| *it != entry.is_active)
             else {
@@ -46,18 +46,18 @@ impl Schedules {
             };
             match write(client, &key, &entry, is_active).await {
                 Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
-                // It has changed or was deleted: the watch will deliver that.
+                // The schedule has changed or was deleted. The watch will deliver that.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
-                    if !has_failed && !fails {
+                    if !has_failed && !fails_now {
                         let error = hpa_metrics::describe(&error);
                         warn!(schedule = %key, error, "unable to write the status, retrying");
                     }
-                    fails = true;
+                    fails_now = true;
                 }
             }
         }
-        fails
+        fails_now
     }
 }
 

@@ -253,7 +253,7 @@ async fn source_reads_by_name_and_by_selector() {
     assert_eq!(values, [0, 10_000]);
 }
 
-/// A watch that fails to start is resumed without a list.
+/// A watch that fails to start resumes without a relist.
 #[tokio::test(start_paused = true)]
 async fn each_outage_of_a_watch_and_its_end_are_logged() {
     let (logs, _guard) = crate::tests::recorded_logs();

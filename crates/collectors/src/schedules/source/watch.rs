@@ -17,8 +17,9 @@ use super::{
 };
 
 impl Schedules {
-    /// Watches the schedules of these or all namespaces. Never ends. A resource may be installed
-    /// later. Calls `on_change` with schedules whose values may differ.
+    /// Watches the schedules of these namespaces, or of all if there are none. Never returns. A
+    /// resource may be installed later. Calls `on_change` with schedules whose values may have
+    /// changed.
     pub async fn watch(
         &self,
         client: Client,
@@ -69,7 +70,7 @@ impl Schedules {
                     let listed = std::mem::take(&mut listed);
                     self.cache.replace(kind, namespace, listed).into_iter().collect()
                 }
-                // A watch is also resumed without a list.
+                // A watch may also resume without a relist.
                 Ok(watcher::Event::Apply(object)) => {
                     succeeded(kind, &mut has_failed);
                     let key = key(&object);
