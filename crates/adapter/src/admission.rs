@@ -49,7 +49,8 @@ impl Admission {
     /// time, which is the concurrency of the client of the API server.
     pub(crate) fn new() -> Self {
         Self {
-            // Half of them, 400, are the default of kube-apiserver's --max-requests-inflight.
+            // A single user gets half, 400: the default of kube-apiserver's
+            // --max-requests-inflight.
             trusted: Limits::new(800, ReviewLimit::new(20, 380), 128 << 10),
             authenticated: Limits::new(200, ReviewLimit::new(8, 92), 32 << 10),
             anonymous: Limits::new(80, ReviewLimit::new(4, 36), 8 << 10),

@@ -242,8 +242,8 @@ impl Adapter {
         Ok(items)
     }
 
-    /// The failure because of which a list is empty. Objects without a value are no failure.
-    /// The reference serves an empty list after any failure.
+    /// Returns the failure that left the list empty, if any. An object without a value is no
+    /// failure. The reference serves an empty list after any failure.
     fn reason_for_no_items<'f>(
         &self,
         items: &[Metrics<'_>],
@@ -278,7 +278,7 @@ fn status_of(error: &MetricError, metric: &str, resource: &str, name: Option<&st
 }
 
 /// The status for a failed read of pods or nodes.
-fn usage_error(what: &str, error: &MetricError) -> StatusError {
+fn usage_error(summary: &str, error: &MetricError) -> StatusError {
     let reason = match error {
         MetricError::List(error) => error.to_string(),
         MetricError::UnknownMetric(
@@ -287,7 +287,7 @@ fn usage_error(what: &str, error: &MetricError) -> StatusError {
         // The details are in the log, as in `status_of`.
         _ => "unable to fetch metrics".to_owned(),
     };
-    let message = format!("{what}: {reason}");
+    let message = format!("{summary}: {reason}");
     match error {
         MetricError::List(ListError::NotSynced(_))
         | MetricError::UnknownMetric(NotFound::NotDiscovered) => {
@@ -307,7 +307,7 @@ mod tests {
     #[case(NotFound::NotDiscovered, 503, "the metrics have not been discovered yet")]
     #[case(NotFound::NotConfigured, 500, "no rules are configured for this API")]
     #[case(NotFound::Other("a template".to_owned()), 500, "unable to fetch metrics")]
-    fn usage_without_rules_is_no_missing_metric(
+    fn missing_usage_rules_are_not_reported_as_404(
         #[case] reason: NotFound,
         #[case] code: u16,
         #[case] expected: &str,

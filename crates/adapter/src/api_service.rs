@@ -1,8 +1,9 @@
 //! Shares a serving certificate among replicas, and makes the API services trust it.
 //!
-//! The certificate is in a Secret, which must exist: a role can then name it. The first replica
-//! that finds it empty or about to expire generates a new one. Until the next renewal, the API
-//! services trust the CAs of the old and the new certificate.
+//! The certificate is in an existing Secret, because a role can be limited to the name of an
+//! existing object, but not for `create`. The first replica that finds the Secret empty or about to
+//! expire generates a new certificate. Until the next renewal, the API services trust the CAs of
+//! the old and the new certificate.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -185,7 +186,7 @@ impl CertificateController {
         all.map(|(group, version)| format!("{version}.{}", group.name()))
     }
 
-    /// The changed API services. Each has its own watch: a role can then name it.
+    /// The changed API services. Each has its own watch, because a role can be limited to one name.
     fn changes(&self) -> impl Stream<Item = APIService> + Unpin + Send + use<> {
         let services: Api<APIService> = Api::all(self.client.clone());
         let watches = self.api_service_names().map(|name| {
@@ -233,7 +234,7 @@ impl CertificateController {
             warn!(name, "the APIService doesn't exist: the API server doesn't use this API");
             return Ok(());
         };
-        if !self.is_own(&current) {
+        if !self.refers_to_service(&current) {
             warn!(name, "the APIService refers to another Service and is not changed");
             return Ok(());
         }
@@ -251,7 +252,7 @@ impl CertificateController {
     }
 
     /// Whether an API service refers to the Service.
-    fn is_own(&self, service: &APIService) -> bool {
+    fn refers_to_service(&self, service: &APIService) -> bool {
         let target = service.spec.as_ref().and_then(|spec| spec.service.as_ref());
         target.is_some_and(|target| {
             target.name.as_deref() == Some(&*self.service.name)
@@ -264,7 +265,7 @@ impl CertificateController {
         let Some(spec) = &service.spec else { return false };
         let bundle = spec.ca_bundle.as_ref().map(|bundle| &*bundle.0);
         let is_insecure = spec.insecure_skip_tls_verify == Some(true);
-        self.is_own(service) && (bundle != Some(authorities.as_bytes()) || is_insecure)
+        self.refers_to_service(service) && (bundle != Some(authorities.as_bytes()) || is_insecure)
     }
 }
 

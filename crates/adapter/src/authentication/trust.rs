@@ -151,7 +151,7 @@ impl FrontProxy {
     /// Whether a proxy may have a common name.
     pub(super) fn allows(&self, common_name: &str) -> bool {
         let allowed = &self.names.allowed;
-        allowed.is_empty() || allowed.iter().any(|own| own == common_name)
+        allowed.is_empty() || allowed.iter().any(|name| name == common_name)
     }
 
     /// The user in the headers. `None` if there is no name.

@@ -95,7 +95,7 @@ pub struct NotAcceptable;
 /// The media types of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representations {
-    /// Of a document or an object.
+    /// The media types of a document or an object.
     Document,
     List,
 }
@@ -211,7 +211,7 @@ pub fn asks_for_pretty(query: &Query, user_agent: &str) -> bool {
     }
 }
 
-/// An encoding error, which no input causes.
+/// An encoding error. No request can cause one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {

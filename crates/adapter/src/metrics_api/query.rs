@@ -31,7 +31,7 @@ impl Query {
 
     /// The values of a parameter, in their order.
     pub fn all(&self, key: &str) -> impl Iterator<Item = &str> {
-        let pairs = self.pairs.iter().filter(move |(own, _)| own == key);
+        let pairs = self.pairs.iter().filter(move |(name, _)| name == key);
         pairs.map(|(_, value)| value.as_str())
     }
 }

@@ -144,8 +144,9 @@ mod tests {
             Objects::Named(name) => Some(name.as_str()),
             Objects::Selected(_) => None,
         };
-        let (own, resource_name) = (query.namespace.as_str(), query.resource.to_string());
-        assert_eq!((own, &*resource_name, named), (namespace, resource, name));
+        let (query_namespace, resource_name) =
+            (query.namespace.as_str(), query.resource.to_string());
+        assert_eq!((query_namespace, &*resource_name, named), (namespace, resource, name));
         assert_eq!(query.metric, metric);
     }
 

@@ -62,7 +62,7 @@ impl StatusError {
     pub(crate) fn bounded(mut self) -> Self {
         let details = self.details.iter_mut().flat_map(|details| {
             let StatusDetails { name, group, kind, causes } = &mut **details;
-            [name, group, kind].into_iter().chain(causes.iter_mut().map(|own| &mut own.message))
+            [name, group, kind].into_iter().chain(causes.iter_mut().map(|cause| &mut cause.message))
         });
         for text in details.chain([&mut self.message]) {
             text.truncate(bounded(text).len());
@@ -93,10 +93,10 @@ impl StatusError {
         let Forbidden { user, request, reason } = forbidden;
         let user = Quoted(user);
         let verb = &request.verb;
-        let (subject, what, details) = match &request.resource {
+        let (subject, action, details) = match &request.resource {
             None => {
-                let what = format!("User {user} cannot {verb} path {}", Quoted(&request.path));
-                ("forbidden".to_owned(), what, StatusDetails::default())
+                let action = format!("User {user} cannot {verb} path {}", Quoted(&request.path));
+                ("forbidden".to_owned(), action, StatusDetails::default())
             }
             Some(attributes) => {
                 let resource = match attributes.subresource.as_str() {
@@ -109,7 +109,7 @@ impl StatusError {
                 };
                 let group = Quoted(&attributes.group);
                 let resource = Quoted(&resource);
-                let what = format!(
+                let action = format!(
                     "User {user} cannot {verb} resource {resource} in API group {group} {scope}"
                 );
                 let details = StatusDetails {
@@ -118,12 +118,12 @@ impl StatusError {
                     kind: attributes.resource.clone(),
                     causes: Vec::new(),
                 };
-                (forbidden_subject(attributes), what, details)
+                (forbidden_subject(attributes), action, details)
             }
         };
-        let what = escape_html(&what);
+        let action = escape_html(&action);
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        let message = format!("{subject}: {what}{reason}");
+        let message = format!("{subject}: {action}{reason}");
         Self { details: Some(Box::new(details)), ..Self::new(403, "Forbidden", message) }
     }
 

@@ -214,11 +214,12 @@ fn total(metrics: &Metrics<'_>) -> [String; 2] {
 }
 
 /// The nanos of a milli-unit.
-const NANOS: i128 = 1_000_000;
+const NANOS_PER_MILLI: i128 = 1_000_000;
 
 /// The exact sum. Values are multiples of thousandths.
 fn sum<'q>(values: impl Iterator<Item = Option<&'q Quantity>>, format: Format) -> Option<Quantity> {
-    let milli = values.map(|value| Some(value?.nano_value() / NANOS)).sum::<Option<i128>>()?;
+    let milli =
+        values.map(|value| Some(value?.nano_value() / NANOS_PER_MILLI)).sum::<Option<i128>>()?;
     Some(match i64::try_from(milli) {
         Ok(milli) => Quantity::from_milli(MilliValue::from_milli(milli), format),
         // For a sum of more than 64 bits.

@@ -105,8 +105,10 @@ impl<'a> Metrics<'a> {
     /// The metrics of a pod in a response that is created `now`.
     pub(crate) fn of_pod(pod: &'a PodMetrics, now: Timestamp) -> Self {
         let containers = pod.containers.iter();
-        let containers =
-            containers.map(|own| Container { name: &own.name, usage: Usage::from(&own.usage) });
+        let containers = containers.map(|container| Container {
+            name: &container.name,
+            usage: Usage::from(&container.usage),
+        });
         let containers = Some(containers.collect());
         Self { containers, ..Self::new(&pod.metadata, pod.timestamp, pod.window, now) }
     }

@@ -48,8 +48,8 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A limit on concurrent use. A flow may use at most as much as it leaves free: alone, it gets half
-/// of the limit, and others always find room.
+/// A limit on concurrent use. A flow may use at most as much as it leaves free. A single flow gets
+/// half of the limit, so others always find room.
 pub(crate) struct FairLimit {
     limit: usize,
     used: Mutex<HashMap<Flow, usize>>,
@@ -77,11 +77,11 @@ impl FairLimit {
     pub(crate) fn try_acquire(self: &Arc<Self>, flow: Flow, amount: usize) -> Option<FairPermit> {
         let mut used = self.used.lock();
         let all = used.values().sum::<usize>() + amount;
-        let own = used.get(&flow).copied().unwrap_or_default() + amount;
-        if own + all > self.limit + 1 {
+        let of_flow = used.get(&flow).copied().unwrap_or_default() + amount;
+        if of_flow + all > self.limit + 1 {
             return None;
         }
-        used.insert(flow, own);
+        used.insert(flow, of_flow);
         Some(FairPermit { limit: self.clone(), flow, amount })
     }
 
@@ -101,9 +101,9 @@ impl FairLimit {
 impl Drop for FairPermit {
     fn drop(&mut self) {
         let mut used = self.limit.used.lock();
-        if let Some(own) = used.get_mut(&self.flow) {
-            *own -= self.amount;
-            if *own == 0 {
+        if let Some(of_flow) = used.get_mut(&self.flow) {
+            *of_flow -= self.amount;
+            if *of_flow == 0 {
                 used.remove(&self.flow);
             }
         }
@@ -166,14 +166,14 @@ impl RateLimit {
     /// Counts an action of a client. Returns false if there are too many.
     pub(crate) fn take(&self, client: IpAddr) -> bool {
         let now = Instant::now();
-        let own = Some(network(client));
+        let network = Some(network(client));
         let mut state = self.state.lock();
         // Full buckets are dropped. The rate of all clients limits the number of entries.
         state.retain(|_, full_at| now < *full_at);
-        let each = self.each.take(state.get(&own).copied(), now);
+        let each = self.each.take(state.get(&network).copied(), now);
         let all = self.all.take(state.get(&None).copied(), now);
         let (Some(each), Some(all)) = (each, all) else { return false };
-        state.extend([(own, each), (None, all)]);
+        state.extend([(network, each), (None, all)]);
         true
     }
 }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn networks_are_forgotten_over_days() {
+    async fn idle_networks_are_removed() {
         let rate = |per_second| Rate { per_second, burst: 10 };
         let limit = RateLimit::new(rate(100), rate(1));
         for address in 0..3 * 24 * 60 {

@@ -53,7 +53,7 @@ impl User {
     }
 
     pub fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|own| own == group)
+        self.groups.iter().any(|name| name == group)
     }
 
     /// Adds the group [`AUTHENTICATED`].

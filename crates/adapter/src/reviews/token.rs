@@ -23,7 +23,7 @@ use crate::reviews::{
 /// The number of cached valid tokens, and of cached invalid ones: these can't evict valid ones.
 const CAPACITY: usize = 512;
 
-/// The maximum number of running and waiting reviews, for known and for unknown tokens each.
+/// The maximum number of running and of waiting reviews, each for known and for unknown tokens.
 const RUNNING: usize = 16;
 const WAITING: usize = 112;
 

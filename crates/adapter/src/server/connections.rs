@@ -40,10 +40,10 @@ pub struct ConnectionLimits {
 
 /// The open connections of a server.
 ///
-/// A connection above the limit replaces another one: idle clients and clients that don't read must
-/// not block others. The replaced one is of the address with the most replaceable connections: the
-/// longest idle one, else one whose responses are all unread. A connection with a request in
-/// progress isn't replaceable: `admission` limits those.
+/// A connection above the limit replaces another one, because idle clients and clients that don't
+/// read must not block others. It is chosen from the address with the most replaceable connections:
+/// the one that has been idle longest or, if all have unread responses, the one that changed least
+/// recently. A connection with a request in progress isn't replaceable: `admission` limits those.
 pub struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
@@ -136,7 +136,7 @@ impl OpenConnections {
 
     fn replace(&mut self, class: Class) -> bool {
         let candidates =
-            || self.by_id.iter().filter(|(_, own)| own.class == class && own.running == 0);
+            || self.by_id.iter().filter(|(_, entry)| entry.class == class && entry.running == 0);
         let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
         for (_, entry) in candidates() {
             *by_address.entry(entry.address).or_default() += 1;
@@ -153,7 +153,7 @@ impl OpenConnections {
     fn limit_unread(&mut self, limit: usize) {
         while self.unread > limit {
             let unread = self.by_id.iter().filter(|(_, entry)| entry.class != Class::Protected);
-            let most = unread.min_by_key(|(_, own)| (Reverse(own.unread.len()), own.changed));
+            let most = unread.min_by_key(|(_, entry)| (Reverse(entry.unread.len()), entry.changed));
             let Some(id) = most.map(|(id, _)| *id) else { return };
             self.close(id);
         }
@@ -211,7 +211,7 @@ impl Connection {
     /// Marks the connection as one of a user or of a front proxy.
     pub fn set_class(&self, class: Class) {
         let mut open = self.connections.open.lock();
-        let is_higher = |own: Class| own == Class::Unknown || class == Class::Protected;
+        let is_higher = |current: Class| current == Class::Unknown || class == Class::Protected;
         if open
             .by_id
             .get(&self.id)

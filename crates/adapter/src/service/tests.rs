@@ -276,7 +276,7 @@ async fn responses_that_are_not_read_delay_only_the_same_client() {
     assert_eq!(status(&adapter, &document, &eve), 200);
 }
 
-/// Invalid paths once had a response before authentication, of twice their length.
+/// Once, invalid paths were answered before authentication, with twice the bytes of the path.
 #[tokio::test]
 async fn no_response_is_sent_before_authentication() {
     let (reviews, cluster) = (Arc::<Reviews>::default(), Cluster::new());
