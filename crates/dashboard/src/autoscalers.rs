@@ -21,8 +21,8 @@ use crate::{
 
 /// Interval of checks for an API that the cluster doesn't serve.
 const NOT_SERVED_INTERVAL: Duration = Duration::from_secs(60);
-/// After this time without another failure, a failed watch has resumed. Longer than the backoff
-/// between two attempts.
+/// A failed watch counts as resumed after this time without another failure. Longer than the
+/// backoff between two attempts.
 const RESUMED_AFTER: Duration = Duration::from_secs(120);
 
 /// Watches the autoscalers of one API, forever.
@@ -101,8 +101,8 @@ impl AutoscalerFeed {
         stop
     }
 
-    /// Clears the failure of a watch when no other has followed it for a while: a watch that resumes
-    /// is not reported. Doesn't end while the sender exists.
+    /// Clears the failure of a watch if no other failure follows within [`RESUMED_AFTER`], because
+    /// a watcher doesn't report that it resumed. Runs while the sender exists.
     async fn clear_watch_failures(&self, mut failed: watch::Receiver<bool>) {
         while failed.changed().await.is_ok() {
             while let Ok(Ok(())) = timeout(RESUMED_AFTER, failed.changed()).await {}

@@ -101,7 +101,7 @@ pub enum StartError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// Keeps up to date what the board has about a controller that makes no decisions.
+/// Updates the board's information about controllers that make no decisions.
 async fn follow_silence(
     source: Arc<dyn PastSource>,
     board: Arc<Board>,
@@ -125,7 +125,7 @@ async fn follow_silence(
     }
 }
 
-/// A running dashboard. Dropping it ends it.
+/// A running dashboard. It ends when dropped.
 #[derive(Debug)]
 pub struct Dashboard {
     address: SocketAddr,
@@ -169,7 +169,7 @@ impl Dashboard {
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
         let site = Site::new(access, board, Arc::new(cluster), title);
         let router = site::router(Arc::new(site));
-        // Without it, a response would wait for the ACK of its first segment.
+        // Without TCP_NODELAY, a response would wait for the ACK of its first segment.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         tasks.spawn(async move { _ = axum::serve(listener, router).await });
         Ok(Self { address, token, launch_token, tasks })

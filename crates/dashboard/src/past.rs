@@ -71,8 +71,8 @@ pub struct PastDecision {
 pub trait PastSource: Send + Sync {
     /// Reads the past of an autoscaler, with only the samples after a time (`None`: all samples).
     ///
-    /// `manager` is the field manager that stored the autoscaler's status. The error tells the user
-    /// why the past can't be read and what to do, without a full stop.
+    /// `manager` is the field manager that stored the autoscaler's status. The error says why the
+    /// past can't be read and what to do, without a full stop.
     async fn past(
         &self,
         autoscaler: &HpaKey,
@@ -86,7 +86,7 @@ pub trait PastSource: Send + Sync {
     /// `managers` are the field managers of the statuses.
     async fn silence(&self, managers: &[String], limit: SignedDuration) -> Option<String>;
 
-    /// The autoscalers that are due and had no decision for longer than `limit`. Asked while
+    /// The autoscalers that are due and had no decision for longer than `limit`. Called only while
     /// `silence` returns a sentence. Empty if it can't be read.
     async fn overdue(&self, _managers: &[String], _limit: SignedDuration) -> Vec<Overdue> {
         Vec::new()
@@ -106,7 +106,7 @@ pub struct Overdue {
 const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(2);
 const SILENT_PERIODS: i32 = 4;
 
-/// The longest time without decisions that isn't reported.
+/// The time without decisions after which a controller is reported.
 pub fn silence_limit(sync_period: Duration) -> SignedDuration {
     let period = SignedDuration::try_from(sync_period).unwrap_or(SILENT_AFTER);
     period.saturating_mul(SILENT_PERIODS).max(SILENT_AFTER)
@@ -146,7 +146,7 @@ impl From<Run> for PastDecision {
     }
 }
 
-/// A time by a clock that is `ahead` of the one that it was read from.
+/// Converts a time to a clock that is `ahead` of the clock that it was read from.
 pub(crate) fn shifted(at: Timestamp, ahead: SignedDuration) -> Timestamp {
     at.saturating_add(ahead).unwrap_or(at)
 }

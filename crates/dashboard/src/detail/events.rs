@@ -35,8 +35,8 @@ impl EventLine {
     }
 }
 
-/// Selects the events about an autoscaler. Without its UID, those about an earlier object of that
-/// name too.
+/// Selects the events about an autoscaler. Without a UID, also selects those about earlier objects
+/// with the same name.
 pub(super) fn field_selector(id: &Identity, uid: &str) -> String {
     let (name, api) = (&id.name, id.api);
     let object = match uid {

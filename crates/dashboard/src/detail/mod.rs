@@ -105,7 +105,7 @@ impl Detail {
         };
         let (mut past, mut missing) = self.past(&entry).await;
         let decisions = std::mem::take(&mut past.decisions);
-        // While the controller can't be read, its last decision stays known.
+        // Keep the last known decision while the controller can't be read.
         self.decided_at = decisions.last().map(|last| last.until).or(self.decided_at);
         let forecasts = past.forecasts.clone();
         let (report, not_read) = self.decide(&entry, past).await;
@@ -146,8 +146,10 @@ impl Detail {
                 );
             }
         };
-        // By the time before the read: the last sample must not be in the future.
-        let ahead = past.now.map_or(SignedDuration::ZERO, |theirs| now.duration_since(theirs));
+        // Relative to the time before the read: the last sample must not be in the future.
+        let ahead = past
+            .now
+            .map_or(SignedDuration::ZERO, |controller_now| now.duration_since(controller_now));
         self.board.record_past(&self.id, std::mem::take(&mut past.samples), ahead);
         for decision in &mut past.decisions {
             decision.from = shifted(decision.from, ahead);
@@ -203,19 +205,19 @@ impl Detail {
         (Some(inputs.doubted_report(self.doubt(entry))), missing)
     }
 
-    /// The reason why no controller may carry out a decision.
+    /// The reason to doubt that a controller carries out the decision, if any.
     fn doubt(&self, entry: &Entry) -> Option<String> {
         let text = match self.decided_at {
             Some(at) if self.is_late(at) => "the controller made its last decision long ago",
             Some(_) => return None,
-            // The silence is that of a controller of this project.
+            // Only controllers of this project are checked for silence.
             None if entry.controller.is_reference() || !self.board.is_silent() => return None,
             None => "the controller may make no decisions",
         };
         Some(text.to_owned())
     }
 
-    /// Whether a decision was so long ago that the controller may make none.
+    /// Whether the last decision was so long ago that the controller may have stopped deciding.
     fn is_late(&self, at: Timestamp) -> bool {
         self.cluster.clock.now().duration_since(at) > silence_limit(self.cluster.sync_period)
     }
@@ -249,7 +251,7 @@ impl Detail {
     /// The autoscalers that select any of the pods. Others are looked up only if the controller
     /// reports an ambiguous selector, because each of them costs a request.
     async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
-        let own = format!("{}/{}", self.id.namespace, self.id.name);
+        let own_name = format!("{}/{}", self.id.namespace, self.id.name);
         let active = entry.hpa.as_ref();
         let active = active.and_then(|hpa| hpa.status.condition(&ConditionType::ScalingActive));
         let is_ambiguous =
@@ -259,7 +261,7 @@ impl Detail {
             (false, true) => self.cluster.selecting(self.board.others(&self.id), pods).await,
             (false, false) => Vec::new(),
         };
-        names.push(own);
+        names.push(own_name);
         names.sort();
         names
     }

@@ -21,9 +21,9 @@ use crate::past::{Overdue, PastSample, shifted};
 const MAX_SAMPLES: usize = 500_000;
 /// Bounds of the limit for the samples of one autoscaler.
 const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
-/// Ages of a decision that differ by less are of the same one.
+/// Two ages that differ by less belong to the same decision.
 const SAME_AGE: SignedDuration = SignedDuration::from_secs(5);
-/// The number of deletions that are remembered. A reader that missed more gets all rows again.
+/// The number of stored deletions. A reader that missed more gets all rows again.
 pub(super) const MAX_DELETIONS: usize = 1000;
 
 /// An autoscaler as a list or a watch returned it.
@@ -55,7 +55,7 @@ pub(crate) enum SourceState {
     Failed(String),
 }
 
-/// An autoscaler, and what was observed of it.
+/// An autoscaler, and the data that the dashboard has about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) row: Row,
@@ -71,7 +71,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Changes {
-    /// Whether `rows` has all rows. The reader then drops its own.
+    /// Whether `rows` has all rows. The reader then discards its previous rows.
     pub(crate) reset: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) deleted: Vec<Identity>,
@@ -105,7 +105,7 @@ struct Inner {
     notes: Vec<String>,
     /// A sentence about a controller that makes no decisions.
     silence: Option<String>,
-    /// Since when autoscalers are without a decision.
+    /// The autoscalers without a recent decision, and the time since when.
     overdue: HashMap<Identity, Timestamp>,
     version: u64,
     /// The controller's settings, if they are known; otherwise the defaults.
@@ -127,9 +127,9 @@ impl Board {
             Update::Delete(id) => state.delete(&id),
             Update::Replace(api, all) => {
                 let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
-                let gone: Vec<_> =
+                let known: Vec<_> =
                     state.entries.keys().filter(|id| id.api == api).cloned().collect();
-                for id in gone.iter().filter(|id| !listed.contains(*id)) {
+                for id in known.iter().filter(|id| !listed.contains(*id)) {
                     state.delete(id);
                 }
                 for observed in all {
@@ -206,8 +206,8 @@ impl Board {
         }
     }
 
-    /// Adds samples that the controller remembers, oldest first. The dashboard's clock is `ahead` of
-    /// the controller's.
+    /// Adds the samples that the controller recorded, oldest first. The dashboard's clock is
+    /// `ahead` of the controller's.
     pub(crate) fn record_past(
         &self,
         id: &Identity,
@@ -313,7 +313,7 @@ impl Inner {
             entry.hpa.as_deref() == Some(&hpa) && entry.controller.name == controller.name
         };
         if let Some(entry) = previous.as_ref().filter(is_unchanged) {
-            // A list repeats what a watch returned.
+            // A relist returns objects that the watch returned before.
             self.entries.insert(id, entry.clone());
             return;
         }
@@ -335,8 +335,8 @@ impl Inner {
             .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
     }
 
-    /// Since when autoscalers are without a decision. A time that differs little from the last one
-    /// stays, because each change of a row is sent to all pages.
+    /// The times since when autoscalers are without a decision. A time that differs little from the
+    /// previous one is kept, because each change of a row is sent to all pages.
     fn times_of(&self, overdue: Vec<Overdue>, now: Timestamp) -> HashMap<Identity, Timestamp> {
         let times = overdue.into_iter().map(|Overdue { key, age }| {
             let (id, since) = (Identity::from(&key), shifted(now, -age));

@@ -1,4 +1,4 @@
-//! One autoscaler in the list: its state, and the reason in words, by its status.
+//! One autoscaler in the list: its state, and the reason in words, from its status.
 
 use std::fmt;
 
@@ -108,8 +108,8 @@ fn own_settings(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Option<St
     custom.map(|condition| condition.message.to_string())
 }
 
-/// The replicas of the status. Unknown if the controller could not read the scale: it stores those
-/// that it knew before, or 0.
+/// The current replicas in the status. `None` if the controller could not read the scale: the
+/// status then has the previous replicas, or 0.
 pub(crate) fn current_replicas(hpa: &HorizontalPodAutoscaler) -> Option<i32> {
     let able = hpa.status.condition(&ConditionType::AbleToScale);
     let is_unread = able.is_some_and(|one| one.reason == ConditionReason::FailedGetScale);

@@ -85,7 +85,7 @@ fn invalid_settings_are_marked(#[case] name: &str, #[case] is_invalid: bool) {
 }
 
 #[test]
-fn dry_run_is_a_setting_though_no_status_says_so() {
+fn dry_run_is_shown_as_a_setting_without_a_status() {
     let mut hpa = hpa(Value::Null);
     for (name, value) in [("dry-run", "true"), ("tolerance", "0.2")] {
         hpa.metadata.annotations.insert(format!("autoscaling.hpa-rs.dev/{name}"), value.into());
@@ -110,7 +110,7 @@ fn replicas_of_a_missing_target_are_unknown() {
 }
 
 #[test]
-fn load_is_that_of_the_largest_ratio() {
+fn load_is_the_largest_ratio() {
     let mut hpa = hpa(status(4, 4, &[]));
     hpa.spec.metrics.push(serde_json::from_value(cpu(30)).unwrap());
     hpa.status.current_metrics.push(serde_json::from_value(used(90)).unwrap());
@@ -130,7 +130,7 @@ fn load_is_that_of_the_largest_ratio() {
 #[case("core/shop", false)]
 #[case("core//web", false)]
 #[case("core/shop/web/x", false)]
-fn identity_is_parsed_from_what_it_prints(#[case] text: &str, #[case] is_valid: bool) {
+fn identity_round_trips(#[case] text: &str, #[case] is_valid: bool) {
     let parsed = Identity::parse(text).map(|id| id.to_string());
     assert_eq!(parsed, is_valid.then(|| text.to_owned()));
 }
@@ -147,7 +147,7 @@ fn board(names: &[&str]) -> Board {
 }
 
 #[test]
-fn reader_gets_everything_first_and_then_what_changes() {
+fn reader_gets_all_rows_first_and_then_changes() {
     let board = board(&["a", "b", "c"]);
     let first = board.changes_since(0, at(0));
     assert!((first.reset, first.rows.len(), first.synced) == (true, 3, true));
@@ -161,7 +161,7 @@ fn reader_gets_everything_first_and_then_what_changes() {
 }
 
 #[test]
-fn list_that_repeats_what_is_known_changes_nothing() {
+fn unchanged_object_of_a_relist_is_not_sent_again() {
     let board = board(&["a", "b"]);
     let first = board.changes_since(0, at(0));
     let all = ["a", "d"].map(|name| observed(name, status(4, 4, &[]))).to_vec();
@@ -204,7 +204,7 @@ fn problems_last_until_the_source_works() {
 }
 
 #[test]
-fn only_the_own_list_may_lack_an_autoscaler() {
+fn only_problems_of_its_own_api_make_a_list_incomplete() {
     let board = board(&["a"]);
     board.set_silence(Some("No controller makes decisions.".to_owned()));
     board.add_note("only one namespace of the custom API".to_owned());
@@ -355,7 +355,7 @@ fn dropped_samples_of_the_controller_are_read_again() {
 }
 
 #[test]
-fn samples_end_with_their_metrics_and_their_object() {
+fn samples_survive_a_new_target_but_not_a_re_created_object() {
     let board = board(&["a"]);
     board.record(&id("a"), sample(1, 5));
     let count = |board: &Board| board.get(&id("a")).unwrap().series.samples().count();

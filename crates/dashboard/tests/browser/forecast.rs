@@ -95,7 +95,7 @@ async fn open(tab: &mut Tab, last_decision: SignedDuration) -> Cluster {
     cluster
 }
 
-/// The picture of the last hour, which is before that of the past day.
+/// The chart of the last hour, which precedes that of the last day.
 const PICTURE: &str = "document.querySelector('#metrics section section svg[role=img]')";
 
 #[tokio::test]

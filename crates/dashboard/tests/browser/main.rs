@@ -33,7 +33,7 @@ const LOADED: &str = "document.querySelectorAll('#autoscalers tbody tr').length 
 const EXPLAINED: &str = "document.querySelectorAll('#metrics tbody tr').length > 4
     && document.querySelectorAll('#events tr').length > 1";
 
-async fn shown(tab: &mut Tab) -> Vec<String> {
+async fn shown_names(tab: &mut Tab) -> Vec<String> {
     let names = "[...document.querySelectorAll('#autoscalers tbody th.name')].map((cell) => cell.textContent)";
     let names = tab.evaluate(names).await;
     let names = names.as_array().expect("names").iter();
@@ -66,7 +66,7 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
         tab.press(key).await;
     }
     tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 1").await;
-    assert_eq!(shown(&mut tab).await, ["web"]);
+    assert_eq!(shown_names(&mut tab).await, ["web"]);
     assert_eq!(text(&mut tab, "count").await, "1 autoscaler of 31");
     assert_eq!(tab.evaluate("location.search").await, "?filter=web");
     // Open the autoscaler, then go back to the filtered list.
@@ -78,7 +78,7 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
     assert_eq!(tab.evaluate("document.title").await, "shop/web - Autoscalers");
     tab.evaluate("history.back()").await;
     tab.wait_for("!document.getElementById('list').hidden").await;
-    assert_eq!(shown(&mut tab).await, ["web"]);
+    assert_eq!(shown_names(&mut tab).await, ["web"]);
     // Sort by name, both ways.
     tab.evaluate(
         "byQuery = document.getElementById('query'); byQuery.value = '';
@@ -90,7 +90,7 @@ async fn list_is_used_by_keyboard_and_follows_the_cluster() {
         let sort = "document.querySelector('#columns .name').getAttribute('aria-sort')";
         assert_eq!(tab.evaluate(sort).await, order);
     }
-    let names = shown(&mut tab).await;
+    let names = shown_names(&mut tab).await;
     assert_eq!(names[0], "worker-27", "numbers in names are compared as numbers");
     // One more, and one less.
     cluster.testbed.apply_all([other(100)]);
@@ -133,7 +133,7 @@ async fn autoscaler_is_explained_and_followed() {
     let label = tab.evaluate(label).await;
     let label = label.as_str().expect("a label").to_owned();
     assert!(label.contains("maximum is 10") && label.contains("current is 5"), "{label}");
-    // A value of the past, by pointer.
+    // Moving the pointer over the chart shows a past value.
     let moved = json!({ "type": "mouseMoved", "x": 200, "y": 500 });
     tab.call("Input.dispatchMouseEvent", moved).await;
     // The page follows the cluster.
@@ -156,7 +156,7 @@ async fn autoscaler_is_explained_and_followed() {
 
 /// Draws a chart whose second sample is a minute newer than its right edge. The x coordinates of its
 /// line, and the right edge of the grid.
-const AHEAD: &str = "import('/chart.js').then(({ createChart }) => {
+const CHART_WITH_FUTURE_SAMPLE: &str = "import('/chart.js').then(({ createChart }) => {
     const container = document.body.appendChild(document.createElement('div'));
     const now = 10 * 60_000;
     createChart(container)({
@@ -171,12 +171,12 @@ const AHEAD: &str = "import('/chart.js').then(({ createChart }) => {
 })";
 
 #[tokio::test]
-async fn sample_that_is_newer_than_now_does_not_bend_the_line_back() {
+async fn sample_in_the_future_does_not_bend_the_line_back() {
     let Some(program) = program() else { return };
     let cluster = Cluster::new(0).await;
     let mut tab = Tab::new(&program).await;
     tab.open(&cluster.url, LOADED).await;
-    let drawn = tab.evaluate(AHEAD).await;
+    let drawn = tab.evaluate(CHART_WITH_FUTURE_SAMPLE).await;
     let line: Vec<f64> =
         drawn[0].as_array().expect("a line").iter().filter_map(serde_json::Value::as_f64).collect();
     assert!(line.len() > 2 && line.is_sorted(), "{drawn}");
@@ -184,7 +184,7 @@ async fn sample_that_is_newer_than_now_does_not_bend_the_line_back() {
 }
 
 #[tokio::test]
-async fn target_that_is_missing_has_no_replicas() {
+async fn missing_target_has_no_replicas() {
     let Some(program) = program() else { return };
     let cluster = Cluster::new(0).await;
     let mut lost = other(0);

@@ -108,7 +108,7 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn only_who_has_the_token_gets_an_answer() {
+async fn requests_without_a_valid_token_are_refused() {
     let cluster = Cluster::new().await;
     let (page, data) = (&cluster.page, "/api/autoscalers");
     assert_eq!(page.get("/").await.status, 200);
@@ -132,7 +132,7 @@ async fn only_who_has_the_token_gets_an_answer() {
 }
 
 #[tokio::test]
-async fn names_that_are_not_of_loopback_are_refused() {
+async fn host_names_other_than_loopback_are_refused() {
     let page = &Cluster::new().await.page;
     for host in ["attacker.example", "127.0.0.1.attacker.example", "", "10.0.0.1"] {
         let with_token = format!("/?token={}", page.token);
@@ -201,7 +201,7 @@ async fn list_follows_changes() {
 
 #[tokio::test]
 async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
-    // Nothing is read by time.
+    // The sync period is too long to cause a read.
     let cluster = Cluster::start(&[], Options { sync_period: 1000 * PERIOD, ..options() }).await;
     let mut of_custom = cluster.event("web", "of the custom API");
     of_custom["metadata"]["name"] = json!("web.2");
@@ -276,7 +276,7 @@ async fn missing_rights_are_named_and_the_rest_is_shown() {
 }
 
 #[tokio::test]
-async fn only_the_own_namespace_is_shown_if_all_are_forbidden() {
+async fn default_namespace_is_shown_if_listing_all_is_forbidden() {
     let fault = json!({
         "match": { "resources": ["horizontalpodautoscalers"], "namespaces": [""] },
         "effect": forbidden(),
@@ -341,7 +341,7 @@ impl PastSource for Controller {
 }
 
 #[tokio::test]
-async fn past_that_the_controller_remembers_is_shown_and_decided_on() {
+async fn recorded_past_is_shown_and_used_for_the_decision() {
     let cluster =
         Cluster::start(&[], Options { past: Some(Arc::new(Controller)), ..options() }).await;
     cluster.metrics.set_cpu_percent(10);
