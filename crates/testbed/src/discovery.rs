@@ -82,8 +82,8 @@ fn version(git_version: &str) -> Value {
 
 /// The verbs of a resource. Namespaces have no `deletecollection`.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
-    let spared = if resource.is_namespace() { "deletecollection" } else { "" };
-    VERBS.iter().copied().filter(|verb| *verb != spared).collect()
+    let omitted = if resource.is_namespace() { "deletecollection" } else { "" };
+    VERBS.iter().copied().filter(|verb| *verb != omitted).collect()
 }
 
 const VERBS: &[&str] =
@@ -131,7 +131,8 @@ fn group(state: &State, served: &[(String, String)], name: &str, versions: &[&st
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
-            let is_metrics = served.iter().any(|(own, one)| own == name && one == version);
+            let is_metrics =
+                served.iter().any(|(group, served)| group == name && served == version);
             let resources = if is_metrics {
                 metric_resources(name, version)
             } else {
@@ -220,7 +221,7 @@ fn group_list(state: &State, served: &Served) -> Value {
 
 fn group_versions(state: &State, served: &Served, name: &str) -> Option<Value> {
     let groups = all_groups(state, served);
-    let (_, versions) = groups.iter().find(|(own, _)| *own == name)?;
+    let (_, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut group = api_group(name, versions);
     json::set(&mut group, &["kind"], "APIGroup");
     json::set(&mut group, &["apiVersion"], "v1");
@@ -236,7 +237,8 @@ fn api_group(name: &str, versions: &[&str]) -> Value {
 }
 
 fn resource_list(state: &State, served: &Served, group: &str, version: &str) -> Option<Value> {
-    let is_metrics = served.iter().any(|(own, one)| own == group && one == version);
+    let is_metrics =
+        served.iter().any(|(api_group, served)| api_group == group && served == version);
     let resources: Vec<Value> = if is_metrics {
         metrics_provider::resources(group)
     } else {

@@ -76,7 +76,7 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 404 for a resource or subresource that the group and version doesn't have.
+    /// 404 for a resource or subresource that the group and version don't have.
     pub fn unknown_resource() -> Self {
         Self::with_empty_details(
             404,
@@ -143,9 +143,9 @@ impl ApiError {
         Self { details: Some(reference.details()), ..Self::new(409, "AlreadyExists", text) }
     }
 
-    pub(crate) fn conflict(reference: &ObjectReference<'_>, why: &str) -> Self {
+    pub(crate) fn conflict(reference: &ObjectReference<'_>, detail: &str) -> Self {
         let text = format!(
-            "Operation cannot be fulfilled on {} \"{}\": {why}",
+            "Operation cannot be fulfilled on {} \"{}\": {detail}",
             reference.resource(),
             reference.name
         );
@@ -153,9 +153,9 @@ impl ApiError {
     }
 
     pub(crate) fn modified(reference: &ObjectReference<'_>) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version \
-            and try again";
-        Self::conflict(reference, why)
+        let detail = "the object has been modified; please apply your changes to the latest \
+            version and try again";
+        Self::conflict(reference, detail)
     }
 
     pub(crate) fn invalid(reference: &ObjectReference<'_>, causes: &[Cause]) -> Self {

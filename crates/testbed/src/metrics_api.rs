@@ -148,7 +148,8 @@ fn or_now(server: &Server, time: &str) -> String {
 fn selected_pods(server: &Server, namespace: &str, selector: &Selector) -> Vec<(String, String)> {
     let mut state = server.state.lock();
     let pods = state.store.collection(&(String::new(), "pods".to_owned())).objects().iter();
-    let of_namespace = pods.filter(|((own, _), _)| namespace.is_empty() || own == namespace);
+    let of_namespace =
+        pods.filter(|((pod_namespace, _), _)| namespace.is_empty() || pod_namespace == namespace);
     of_namespace
         .filter(|(_, pod)| matches_labels(selector, pod))
         .map(|(id, _)| id.clone())

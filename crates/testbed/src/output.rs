@@ -67,7 +67,7 @@ impl OutputFormat {
     }
 
     pub(crate) fn object<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
-        let shown = match &self.format {
+        let rendered = match &self.format {
             Format::Object => return self.target.in_requested_version(object),
             Format::PartialMetadata => partial_metadata(&self.target.in_requested_version(object)),
             Format::Table(table) => {
@@ -75,7 +75,7 @@ impl OutputFormat {
                 table.print([object], &json!({ "resourceVersion": version }))
             }
         };
-        Cow::Owned(shown)
+        Cow::Owned(rendered)
     }
 
     /// A bookmark event's object, which has only a resource version.

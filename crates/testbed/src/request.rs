@@ -99,7 +99,7 @@ pub(crate) struct ApiRequest {
     pub(crate) content_type: String,
     user_agent: String,
     pub(crate) body: Bytes,
-    /// The age of the state for reads in resource versions, set by a fault.
+    /// The number of resource versions by which a fault makes reads stale.
     pub(crate) revisions_back: u64,
 }
 
@@ -130,7 +130,7 @@ impl ApiRequest {
 
     /// A query parameter, or `""`.
     pub(crate) fn parameter(&self, name: &str) -> &str {
-        self.query.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+        self.query.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
     pub(crate) fn is_set(&self, name: &str) -> bool {

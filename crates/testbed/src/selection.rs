@@ -81,8 +81,9 @@ fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement,
 }
 
 fn not_selectable(field: &str, resource: &Resource) -> String {
-    let has_own = ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];
-    if resource.is_custom || has_own.contains(&resource.plural.as_str()) {
+    let with_field_labels =
+        ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];
+    if resource.is_custom || with_field_labels.contains(&resource.plural.as_str()) {
         return format!("field label not supported: {field}");
     }
     let known = "only \"metadata.name\", \"metadata.namespace\"";

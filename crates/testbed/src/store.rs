@@ -151,7 +151,8 @@ impl Collection {
         let revision = change.revision;
         self.log.push_back(change);
         while self.log.len() > limit {
-            self.compacted = self.log.pop_front().map_or(self.compacted, |gone| gone.revision);
+            self.compacted =
+                self.log.pop_front().map_or(self.compacted, |removed| removed.revision);
         }
         self.latest.send_replace(revision);
     }
@@ -238,7 +239,10 @@ impl Store {
 
     pub(crate) fn ids_in_namespace(&self, namespace: &str) -> Vec<(ResourceKey, ObjectId)> {
         let entries = |(key, collection): (&ResourceKey, &Collection)| {
-            let ids = collection.objects.keys().filter(|(own, _)| own == namespace);
+            let ids = collection
+                .objects
+                .keys()
+                .filter(|(object_namespace, _)| object_namespace == namespace);
             ids.map(|id| (key.clone(), id.clone())).collect::<Vec<_>>()
         };
         self.collections.iter().flat_map(entries).collect()

@@ -70,8 +70,8 @@ impl Testbed {
         let server = Arc::clone(&self.server);
         let router =
             Router::new().fallback(move |request: Request<Body>| handle_http(server, request));
-        // As in kube-apiserver. Without it, responses would wait for the ACK of their first
-        // segment.
+        // TCP_NODELAY, as in kube-apiserver: otherwise responses would wait for the ACK of their
+        // first segment.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok((address, ServerHandle { task }))

@@ -10,7 +10,7 @@ use super::{
     values::{ALL, BYTES, NAMES},
 };
 
-/// The kind of an edit: from [`Truncate`] on, of the text, otherwise of a node of the tree.
+/// The kind of an edit. The kinds up to [`AddSpace`] edit a node of the tree, the others the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Replaces the node by a value.

@@ -48,7 +48,9 @@ struct Shared {
     ended: watch::Sender<bool>,
     /// Serializes the stalled requests. Its only permit is added when the window ends.
     line: Arc<Semaphore>,
+    /// Whether the permit was added to `line`.
     is_open: AtomicBool,
+    /// The free places in the queue of stalled requests.
     slots: Arc<Semaphore>,
 }
 

@@ -255,8 +255,8 @@ pub(crate) fn remove_group(group: &str, index: &mut Value) {
         items.retain(|one| json::str_at(one, "/metadata/name") != group);
     }
     if let Some(paths) = index.get_mut("paths").and_then(Value::as_object_mut) {
-        let own = if group.is_empty() { "api/".to_owned() } else { format!("apis/{group}/") };
-        paths.retain(|path, _| !path.starts_with(&own));
+        let prefix = if group.is_empty() { "api/".to_owned() } else { format!("apis/{group}/") };
+        paths.retain(|path, _| !path.starts_with(&prefix));
     }
 }
 

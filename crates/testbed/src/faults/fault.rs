@@ -256,14 +256,14 @@ impl Match {
             (&self.names, &request.name),
         ];
         let has_resource = !request.resource.is_empty();
-        has(&self.clients, &request.client)
-            && has(&self.verbs, &request.verb)
+        accepts(&self.clients, &request.client)
+            && accepts(&self.verbs, &request.verb)
             && of_resource.iter().all(|(accepted, actual)| {
-                accepted.is_empty() || has_resource && has(accepted, actual)
+                accepted.is_empty() || has_resource && accepts(accepted, actual)
             })
     }
 }
 
-fn has(accepted: &[String], actual: &str) -> bool {
+fn accepts(accepted: &[String], actual: &str) -> bool {
     accepted.is_empty() || accepted.iter().any(|one| one == actual)
 }

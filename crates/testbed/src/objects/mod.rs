@@ -302,9 +302,9 @@ fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
 /// The error for an object of another type than the URL's.
 pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
     let version = given.rsplit('/').next().unwrap_or_default();
-    let why = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
+    let detail = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
     let text =
-        format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+        format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {detail}");
     ApiError::bad_request(text)
 }
 
@@ -332,13 +332,13 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
     }
     let path = [target.resource.plural.as_str(), &target.namespace, &target.name];
     let path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
-    let why = format!(
+    let detail = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, \
          AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
         path.join("/"),
     );
-    Err(ApiError::conflict(&target.reference(), &why))
+    Err(ApiError::conflict(&target.reference(), &detail))
 }
 
 /// Rejects a PUT of a custom resource without a resource version.

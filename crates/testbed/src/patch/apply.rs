@@ -28,9 +28,9 @@ impl FieldManager {
     ) -> Result<Value, ApiError> {
         let fields = fields_of(applied);
         let mut others = entries(live);
-        let own = self.take_entry(&mut others);
+        let own_entry = self.take_entry(&mut others);
         resolve_conflicts(live, applied, &fields, &mut others, force)?;
-        let before = own.as_ref().map(owned_fields).unwrap_or_default();
+        let before = own_entry.as_ref().map(owned_fields).unwrap_or_default();
         let owned_by_others: FieldSet = others.iter().flat_map(owned_fields).collect();
         let mut result = live.clone();
         for path in before.difference(&fields) {
@@ -40,8 +40,8 @@ impl FieldManager {
         }
         merge(&mut result, "", applied);
         // The entry's time changes only if its fields do.
-        let entry = match own {
-            Some(own) if before == fields => own,
+        let entry = match own_entry {
+            Some(own_entry) if before == fields => own_entry,
             _ => self.entry(&fields),
         };
         others.push(entry);
@@ -56,8 +56,8 @@ fn is_owned(path: &[String], owned_by_others: &FieldSet) -> bool {
     owned_by_others.iter().any(|other| other.starts_with(path))
 }
 
-/// Returns a conflict if other managers own fields with different values. If forced, takes the
-/// ownership from them.
+/// Fails with a conflict if other managers own fields with different values. With `force`, takes
+/// the ownership from them instead.
 fn resolve_conflicts(
     live: &Value,
     applied: &Value,
@@ -116,8 +116,10 @@ fn conflict(conflicts: &[(String, String)]) -> ApiError {
 }
 
 fn describe_conflicts(conflicts: &[(String, String)], manager: &str) -> String {
-    let fields =
-        conflicts.iter().filter(|(own, _)| own == manager).map(|(_, field)| format!("\n- {field}"));
+    let fields = conflicts
+        .iter()
+        .filter(|(name, _)| name == manager)
+        .map(|(_, field)| format!("\n- {field}"));
     format!("conflicts with {manager}:{}", fields.collect::<String>())
 }
 

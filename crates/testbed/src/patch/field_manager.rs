@@ -100,13 +100,13 @@ impl FieldManager {
             return;
         }
         let mut entries = entries(new);
-        let own = self.take_entry(&mut entries);
+        let own_entry = self.take_entry(&mut entries);
         for entry in &mut entries {
             let remaining: FieldSet = owned_fields(entry).difference(&changed).cloned().collect();
             json::set(entry, &["fieldsV1"], fields_to_json(&remaining));
         }
         entries.retain(|entry| !owned_fields(entry).is_empty());
-        let before = own.as_ref().map(owned_fields).unwrap_or_default();
+        let before = own_entry.as_ref().map(owned_fields).unwrap_or_default();
         let all: FieldSet =
             before.union(&changed).filter(|path| present.contains(*path)).cloned().collect();
         entries.push(self.entry(&all));
@@ -120,7 +120,7 @@ pub(super) type FieldPath = Vec<String>;
 
 pub(super) type FieldSet = BTreeSet<FieldPath>;
 
-/// The fields of an object, without its identity.
+/// The fields of an object, without those that identify it.
 pub(super) fn fields_of(object: &Value) -> FieldSet {
     fields_where(object, |_| true)
 }

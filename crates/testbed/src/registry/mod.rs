@@ -179,8 +179,8 @@ pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
         group: json::str_at(crd, "/spec/group").to_owned(),
         versions,
         plural: names("plural"),
-        singular: or(names("singular"), kind.to_lowercase()),
-        list_kind: or(names("listKind"), format!("{kind}List")),
+        singular: non_empty_or(names("singular"), kind.to_lowercase()),
+        list_kind: non_empty_or(names("listKind"), format!("{kind}List")),
         kind,
         short_names: list("shortNames"),
         categories: list("categories"),
@@ -240,7 +240,7 @@ fn scale(scale: &Value) -> ScalePaths {
     ScalePaths { spec_replicas, status_replicas, selector }
 }
 
-fn or(text: String, fallback: String) -> String {
+fn non_empty_or(text: String, fallback: String) -> String {
     if text.is_empty() { fallback } else { text }
 }
 

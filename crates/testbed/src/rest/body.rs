@@ -68,9 +68,10 @@ impl<'a> BodyKind<'a> {
         Self { kind: "DeleteOptions", version: "v1", shape: Shape::Any }
     }
 
-    fn error(&self, why: &str) -> ApiError {
+    fn error(&self, detail: &str) -> ApiError {
         let Self { kind, version, .. } = self;
-        let text = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+        let text =
+            format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {detail}");
         ApiError::bad_request(text)
     }
 
@@ -168,14 +169,14 @@ pub(super) fn warn(mut response: Response<HttpBody>, warnings: &[String]) -> Res
 /// Rejects contradictory parameters of a list.
 pub(super) fn check_list(request: &ApiRequest) -> Result<(), ApiError> {
     let mut causes = Vec::new();
-    if has(request, "resourceVersionMatch")
-        && !has(request, "resourceVersion")
-        && !has(request, "continue")
+    if has_parameter(request, "resourceVersionMatch")
+        && !has_parameter(request, "resourceVersion")
+        && !has_parameter(request, "continue")
     {
-        let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-        causes.push(forbidden("resourceVersionMatch", why));
+        let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+        causes.push(forbidden("resourceVersionMatch", detail));
     }
-    if has(request, "sendInitialEvents") {
+    if has_parameter(request, "sendInitialEvents") {
         causes.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     reject_options("ListOptions", &causes)?;
@@ -187,16 +188,16 @@ pub(super) fn check_list(request: &ApiRequest) -> Result<(), ApiError> {
 
 /// Rejects contradictory parameters of a watch.
 pub(super) fn check_watch(request: &ApiRequest) -> Result<(), ApiError> {
-    let sends_initial = has(request, "sendInitialEvents");
+    let sends_initial = has_parameter(request, "sendInitialEvents");
     let mut causes = Vec::new();
     if sends_initial && request.parameter("resourceVersionMatch") != "NotOlderThan" {
-        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        causes.push(forbidden("resourceVersionMatch", why));
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        causes.push(forbidden("resourceVersionMatch", detail));
     }
-    if !sends_initial && has(request, "resourceVersionMatch") {
-        let why =
+    if !sends_initial && has_parameter(request, "resourceVersionMatch") {
+        let detail =
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        causes.push(forbidden("resourceVersionMatch", why));
+        causes.push(forbidden("resourceVersionMatch", detail));
     }
     reject_options("ListOptions", &causes)?;
     invalid_resource_version(request).map_or(Ok(()), |text| Err(ApiError::without_reason(text)))
@@ -251,12 +252,12 @@ pub(super) fn reject_options(kind: &str, causes: &[Cause]) -> Result<(), ApiErro
     ))
 }
 
-fn has(request: &ApiRequest, name: &str) -> bool {
+fn has_parameter(request: &ApiRequest, name: &str) -> bool {
     !request.parameter(name).is_empty()
 }
 
-fn forbidden(field: &str, why: &str) -> Cause {
-    let message = format!("Forbidden: {why}");
+fn forbidden(field: &str, detail: &str) -> Cause {
+    let message = format!("Forbidden: {detail}");
     Cause { reason: CauseReason::Forbidden, message, field: field.to_owned() }
 }
 
@@ -266,6 +267,6 @@ fn invalid_resource_version(request: &ApiRequest) -> Option<String> {
     if given.is_empty() || given.parse::<u64>().is_ok() {
         return None;
     }
-    let why = format!("strconv.ParseUint: parsing \"{given}\": invalid syntax");
-    Some(format!("resourceVersion: Invalid value: \"{given}\": {why}"))
+    let detail = format!("strconv.ParseUint: parsing \"{given}\": invalid syntax");
+    Some(format!("resourceVersion: Invalid value: \"{given}\": {detail}"))
 }

@@ -42,12 +42,12 @@ pub(super) fn one(
     drop(state);
     let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
-    let answer = match deleted? {
+    let body = match deleted? {
         DeleteResult::Removed(object) if returns_object => output.object(&object).into_owned(),
         DeleteResult::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
         DeleteResult::Finalizing(object) => output.object(&object).into_owned(),
     };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(response::json(StatusCode::OK, &body))
 }
 
 pub(super) fn collection(
@@ -98,14 +98,14 @@ fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Resu
         if given.is_empty() || given == stored {
             continue;
         }
-        let why = format!(
+        let detail = format!(
             "the {name} in the precondition ({given}) does not match the {name} in record \
              ({stored}). {advice}"
         );
         let reference = target.reference();
         return Err(ApiError::conflict(
             &ObjectReference { plural: reference.kind, ..reference },
-            &why,
+            &detail,
         ));
     }
     Ok(())

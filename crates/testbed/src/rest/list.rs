@@ -19,8 +19,8 @@ use crate::{
     target::Target,
 };
 
-/// A continue token: the resource version of the list, how many objects the pages so far have, and
-/// the last of them.
+/// A continue token: the resource version of the list, the number of objects on the pages so far,
+/// and the last of these objects.
 struct ContinueToken {
     revision: u64,
     sent: usize,
@@ -53,9 +53,9 @@ pub(super) fn handle(
     check_list(request)?;
     let selection = Selection::new(request, &target.resource)?;
     // With `resourceVersion=0` kube-apiserver lists from its watch cache and ignores the limit.
-    let is_cut =
+    let uses_limit =
         request.parameter("resourceVersion") != "0" || !request.parameter("continue").is_empty();
-    let limit = request.number("limit").filter(|limit| *limit > 0 && is_cut);
+    let limit = request.number("limit").filter(|limit| *limit > 0 && uses_limit);
     let (ListSnapshot { revision, objects }, previous) =
         snapshot(server, request, target, limit.is_some())?;
     let sent = previous.as_ref().map_or(0, |token| token.sent);
@@ -66,7 +66,9 @@ pub(super) fn handle(
     };
     let mut selected = objects
         .range((from, Bound::Unbounded))
-        .take_while(|((own, _), _)| namespace.is_empty() || own == namespace)
+        .take_while(|((object_namespace, _), _)| {
+            namespace.is_empty() || object_namespace == namespace
+        })
         .filter(|(id, object)| selection.matches(id, object));
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let page: Vec<(&ObjectId, &Object)> = selected.by_ref().take(limit).collect();
@@ -144,11 +146,12 @@ fn metadata(
             && request.parameter("fieldSelector").is_empty()
         {
             let namespace = &request.info.namespace;
-            // A list of all pages is linear only if no page counts what follows it.
+            // For all namespaces, the total is known: counting the rest on each page would make a
+            // paginated list quadratic.
             let all = if namespace.is_empty() {
                 objects.len()
             } else {
-                objects.keys().filter(|(own, _)| own == namespace).count()
+                objects.keys().filter(|(object_namespace, _)| object_namespace == namespace).count()
             };
             json::set(&mut metadata, &["remainingItemCount"], all.saturating_sub(next.sent));
         }

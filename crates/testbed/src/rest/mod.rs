@@ -39,8 +39,10 @@ pub(crate) fn handle(
     let version = target.served_version()?;
     match request.info.subresource.as_str() {
         "" if request.info.name.is_empty() => collection(server, request, &target),
-        "" => one(server, request, &target, Subresource::None),
-        "status" if version.has_status => one(server, request, &target, Subresource::Status),
+        "" => handle_object(server, request, &target, Subresource::None),
+        "status" if version.has_status => {
+            handle_object(server, request, &target, Subresource::Status)
+        }
         "scale" if version.scale.is_some() => scale::handle(server, request, &target),
         _ => Err(ApiError::unknown_resource()),
     }
@@ -103,7 +105,7 @@ fn create(
     Ok(warn(response, &warnings))
 }
 
-fn one(
+fn handle_object(
     server: &Server,
     request: &ApiRequest,
     target: &Target,

@@ -103,8 +103,8 @@ fn decode_field(
         }
         kind => {
             let decoded = decode_value(kind, value)?;
-            let is_shown = |value: &Value| !(field.omits_zero && is_zero(value));
-            if let Some(decoded) = decoded.filter(is_shown) {
+            let is_present = |value: &Value| !(field.omits_zero && is_zero(value));
+            if let Some(decoded) = decoded.filter(is_present) {
                 object.insert(name.to_owned(), decoded);
             }
         }

@@ -147,29 +147,33 @@ fn age(object: &Value, now: Timestamp) -> Value {
 /// The time since `then`.
 fn since(then: &str, now: Timestamp) -> String {
     match then.parse::<Timestamp>() {
-        Ok(then) => short(now.as_second() - then.as_second()),
+        Ok(then) => short_duration(now.as_second() - then.as_second()),
         Err(_) => "<unknown>".to_owned(),
     }
 }
 
 /// Formats a duration in one or two units, like `HumanDuration` in apimachinery.
-fn short(seconds: i64) -> String {
+fn short_duration(seconds: i64) -> String {
     match seconds {
         i64::MIN..-1 => "<invalid>".to_owned(),
         -1..0 => "0s".to_owned(),
         _ if seconds < 2 * MINUTE => format!("{seconds}s"),
-        _ if seconds < 10 * MINUTE => two(seconds, (MINUTE, "m"), (1, "s")),
+        _ if seconds < 10 * MINUTE => two_units(seconds, (MINUTE, "m"), (1, "s")),
         _ if seconds < 3 * HOUR => format!("{}m", seconds / MINUTE),
-        _ if seconds < 8 * HOUR => two(seconds, (HOUR, "h"), (MINUTE, "m")),
+        _ if seconds < 8 * HOUR => two_units(seconds, (HOUR, "h"), (MINUTE, "m")),
         _ if seconds < 2 * DAY => format!("{}h", seconds / HOUR),
-        _ if seconds < 8 * DAY => two(seconds, (DAY, "d"), (HOUR, "h")),
+        _ if seconds < 8 * DAY => two_units(seconds, (DAY, "d"), (HOUR, "h")),
         _ if seconds < 2 * YEAR => format!("{}d", seconds / DAY),
-        _ if seconds < 8 * YEAR => two(seconds, (YEAR, "y"), (DAY, "d")),
+        _ if seconds < 8 * YEAR => two_units(seconds, (YEAR, "y"), (DAY, "d")),
         _ => format!("{}y", seconds / YEAR),
     }
 }
 
-fn two(seconds: i64, (large, large_name): (i64, &str), (small, small_name): (i64, &str)) -> String {
+fn two_units(
+    seconds: i64,
+    (large, large_name): (i64, &str),
+    (small, small_name): (i64, &str),
+) -> String {
     let rest = seconds % large / small;
     let first = seconds / large;
     if rest == 0 {
@@ -254,6 +258,6 @@ mod tests {
     #[case(2 * YEAR + DAY, "2y1d")]
     #[case(9 * YEAR, "9y")]
     fn durations_are_formatted_as_by_kubectl(#[case] seconds: i64, #[case] expected: &str) {
-        assert_eq!(short(seconds), expected);
+        assert_eq!(short_duration(seconds), expected);
     }
 }

@@ -280,7 +280,7 @@ async fn missing_group_is_hidden_from_discovery() {
         "{index}"
     );
     assert_eq!(get(&testbed, crate::support::AUTOSCALERS).await.0, 200);
-    // The fault affects only requests for the group and lists of groups: five requests, three
+    // The fault affects only requests for the group and lists of groups: four requests, three
     // lists.
     assert_eq!(faults.total_hits(), 7);
     faults.clear();

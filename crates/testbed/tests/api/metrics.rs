@@ -15,14 +15,14 @@ impl MetricsProvider for Fixed {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let usage = BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]);
         let containers = BTreeMap::from([("main".to_owned(), usage)]);
-        let of = |(namespace, name): &(String, String)| PodMetrics {
+        let usage_of = |(namespace, name): &(String, String)| PodMetrics {
             namespace: namespace.clone(),
             name: name.clone(),
             window: "30s".to_owned(),
             containers: containers.clone(),
             ..PodMetrics::default()
         };
-        Ok(query.pods.iter().map(of).collect())
+        Ok(query.pods.iter().map(usage_of).collect())
     }
 
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {

@@ -62,7 +62,7 @@ async fn with_web() -> (Testbed, String) {
     json!({})
 )]
 #[tokio::test]
-async fn patch_is_apply_url(
+async fn patch_is_applied(
     #[case] kind: &str,
     #[case] change: Value,
     #[case] pointer: &str,

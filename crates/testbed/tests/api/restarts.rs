@@ -110,11 +110,11 @@ async fn restart_restores_custom_resources() {
     let before = testbed.snapshot();
     testbed.apply(crd()).unwrap();
     testbed.apply(queue()).unwrap();
-    let with = testbed.snapshot();
+    let with_crd = testbed.snapshot();
     let path = "/apis/example.com/v1/namespaces/default/queues";
     testbed.restart(Restart::Older(before), Duration::ZERO);
     assert_eq!(get(&testbed, path).await.0, 404);
-    testbed.restart(Restart::Older(with), Duration::ZERO);
+    testbed.restart(Restart::Older(with_crd), Duration::ZERO);
     assert_eq!(get(&testbed, path).await.0, 200);
     testbed.restart(Restart::Fresh, Duration::ZERO);
     assert_eq!(get(&testbed, path).await.0, 404);

@@ -24,19 +24,20 @@ pub(super) fn reconcile(
     deployment: &Owner,
     owners: &[Owner],
 ) {
-    let mut own: Vec<&Owner> =
+    let mut replica_sets: Vec<&Owner> =
         owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment)).collect();
-    own.sort_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()));
+    replica_sets
+        .sort_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()));
     let hash = template_hash(&deployment.object);
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let current = own.iter().position(|replica_set| {
+    let current = replica_sets.iter().position(|replica_set| {
         json::str_at(&replica_set.object, "/metadata/labels/pod-template-hash") == hash
     });
-    let current = if is_paused { own.len().checked_sub(1) } else { current };
-    let newest = own.last().map_or(0, |replica_set| revision_number(replica_set));
+    let current = if is_paused { replica_sets.len().checked_sub(1) } else { current };
+    let newest = replica_sets.last().map_or(0, |replica_set| revision_number(replica_set));
     let created;
     let new = if let Some(index) = current {
-        own.remove(index)
+        replica_sets.remove(index)
     } else {
         let Ok(object) = testbed.apply(new_replica_set(deployment, &hash, newest + 1)) else {
             return;
@@ -49,17 +50,18 @@ pub(super) fn reconcile(
         set_revision(testbed, new, newest + 1);
     }
     set_revision(testbed, deployment, revision_number(new).max(newest));
-    let (replicas, old) = next_replicas(model, deployment, new, &own, is_paused);
+    let (replicas, old) = next_replicas(model, deployment, new, &replica_sets, is_paused);
     scale(testbed, new, replicas);
-    for (replica_set, replicas) in own.iter().zip(old) {
+    for (replica_set, replicas) in replica_sets.iter().zip(old) {
         scale(testbed, replica_set, replicas);
     }
-    delete_old_replica_sets(testbed, model, deployment, &own);
+    delete_old_replica_sets(testbed, model, deployment, &replica_sets);
 }
 
 pub(super) fn newest<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
-    let own = owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment));
-    own.max_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()))
+    let replica_sets = owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment));
+    replica_sets
+        .max_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()))
 }
 
 fn is_owned_by(replica_set: &Owner, deployment: &Owner) -> bool {

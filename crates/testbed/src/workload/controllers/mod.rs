@@ -270,7 +270,7 @@ fn conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Va
     ])
 }
 
-/// A condition. Its times change only if it does.
+/// A condition. Its times change only if the condition does.
 fn condition(
     object: &Value,
     name: &str,

@@ -158,9 +158,9 @@ impl Page {
         }
         let Some(sample) = pod.rate.latest(model.now, &model.metrics.settings.pods) else { return };
         for metric in &workload.pod_metrics {
-            let own = [("namespace", &*pod.namespace), ("pod", &*pod.name)];
+            let object_labels = [("namespace", &*pod.namespace), ("pod", &*pod.name)];
             let value = metric.base + metric.per_unit * sample.value;
-            self.add(GAUGE, &metric.name, &with_labels(&own, &metric.labels), value);
+            self.add(GAUGE, &metric.name, &with_labels(&object_labels, &metric.labels), value);
         }
     }
 
@@ -175,8 +175,14 @@ impl Page {
         for one in model.metrics.objects.iter().filter(|_| is_up(MetricsSource::Object)) {
             let Some(value) = latest(&one.metric.series, &settings.object) else { continue };
             let kind = one.object.kind.to_lowercase();
-            let own = [("namespace", &*one.object.namespace), (&*kind, &*one.object.name)];
-            self.add(GAUGE, &one.metric.name, &with_labels(&own, &one.metric.labels), value);
+            let object_labels =
+                [("namespace", &*one.object.namespace), (&*kind, &*one.object.name)];
+            self.add(
+                GAUGE,
+                &one.metric.name,
+                &with_labels(&object_labels, &one.metric.labels),
+                value,
+            );
         }
         let external = model.external_metrics().filter(|_| is_up(MetricsSource::External));
         for (name, labels, series) in external {
@@ -198,11 +204,11 @@ impl Page {
 }
 
 fn with_labels<'a>(
-    own: &[(&'a str, &'a str)],
+    object_labels: &[(&'a str, &'a str)],
     labels: &'a BTreeMap<String, String>,
 ) -> Vec<(&'a str, &'a str)> {
     let labels = labels.iter().map(|(label, value)| (&**label, &**value));
-    own.iter().copied().chain(labels).collect()
+    object_labels.iter().copied().chain(labels).collect()
 }
 
 /// A name with only the characters that names of metrics and labels may have.

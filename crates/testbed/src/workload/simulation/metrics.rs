@@ -211,6 +211,6 @@ fn milli_quantity(value: f64) -> String {
     MilliValue::from_milli(number::round(value * MILLI)).to_string()
 }
 
-fn metric_not_found(what: &str) -> ApiError {
-    ApiError::new(404, "NotFound", format!("the server could not find the metric {what}"))
+fn metric_not_found(metric: &str) -> ApiError {
+    ApiError::new(404, "NotFound", format!("the server could not find the metric {metric}"))
 }

@@ -29,7 +29,7 @@ use crate::{
 /// The text format of Prometheus.
 const EXPOSITION: &str = "text/plain; version=0.0.4";
 
-/// A scenario and its clock. It provides the metrics of the simulated cluster, and its true state.
+/// A scenario and its clock. Provides the metrics and the true state of the simulated cluster.
 /// Clones share the same simulation.
 #[derive(Clone)]
 pub struct Simulation {
@@ -97,7 +97,7 @@ impl Simulation {
         &self.shared.scenario
     }
 
-    /// When the scenario's duration is over. The simulation continues after it.
+    /// The time at which the scenario's duration is over. The simulation continues after that time.
     pub fn end(&self) -> Timestamp {
         let start = self.shared.state.lock().start;
         timestamp_at(start, self.shared.scenario.duration.get())

@@ -23,7 +23,7 @@ pub(super) struct Runner {
     shared: Arc<Shared>,
     /// Resource version up to which changes to the relevant objects have been processed.
     observed_version: u64,
-    /// The controllers have more to do even if no object changes.
+    /// Whether the controllers have more to do even if no object changes.
     needs_reconcile: bool,
 }
 
