@@ -63,7 +63,8 @@ impl Adapter {
         }
     }
 
-    /// Returns its flags: one API server for all requests, no client-side rate limit, a loopback port.
+    /// Returns the adapter's flags: one API server for all requests, no client-side rate limit, a
+    /// loopback port.
     pub(crate) fn flags(&self, settings: &AdapterSettings<'_>) -> Vec<String> {
         let kubeconfig = settings.kubeconfig.display();
         let mut flags = vec![

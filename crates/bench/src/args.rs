@@ -354,7 +354,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A steady population, by its flags.
+    /// Parses a population from flags, with a steady load.
     pub(crate) fn population(flags: &[&str]) -> Population {
         let start = ["hpa-bench", "serve", "--kubeconfig=x", "--change=steady"];
         match Arguments::parse_from(start.iter().chain(flags)).command {
@@ -398,13 +398,13 @@ pub(crate) mod tests {
             "--pods=3",
             "--namespaces=2",
         ];
-        let more = ["--metric=external", "--change=wave", "--period=1500ms"];
+        let metric_flags = ["--metric=external", "--change=wave", "--period=1500ms"];
         let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
             Command::Serve(arguments) => arguments.population,
             other => unreachable!("the command is serve: {other:?}"),
         };
-        let first = parse(given.iter().chain(&more).map(ToString::to_string).collect());
-        assert_eq!(first.flags(), [&given[3..], &more].concat());
+        let first = parse(given.iter().chain(&metric_flags).map(ToString::to_string).collect());
+        assert_eq!(first.flags(), [&given[3..], &metric_flags].concat());
         let start = given[..3].iter().map(ToString::to_string).collect::<Vec<_>>();
         let second = parse([start, first.flags()].concat());
         assert_eq!(second.flags(), first.flags());

@@ -142,7 +142,7 @@ impl Decades {
         }
     }
 
-    /// Where a value is between the first and the last power, from 0 to 1.
+    /// The position of a value between the first and the last power, from 0 to 1.
     fn position(&self, value: f64) -> f64 {
         (value.log10() - self.first) / (self.last - self.first)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) protobuf: bool,
     /// A directory for files of the controller.
     pub(crate) dir: &'a Path,
-    /// From where `ours` reads metrics itself, if it does.
+    /// The Prometheus that `ours` reads. `None` if `ours` reads the metrics APIs.
     pub(crate) prometheus: Option<RulesAndUrl<'a>>,
     /// Additional flags of `ours`.
     pub(crate) extra_flags: &'a [String],
@@ -83,12 +83,12 @@ impl Controller {
         }
     }
 
-    /// Whether each reconcile writes its status, if it changed.
+    /// Whether each reconcile writes a changed status at once, without `--status-interval`.
     pub(crate) fn writes_each_status(&self) -> bool {
         self.status_interval.is_zero()
     }
 
-    /// URL scheme of its metrics endpoint.
+    /// The URL scheme of the controller's metrics endpoint.
     pub(crate) fn metrics_scheme(&self) -> &'static str {
         match self.kind {
             Kind::Ours => "http",
@@ -96,8 +96,8 @@ impl Controller {
         }
     }
 
-    /// Returns its flags: no leader election, no client-side rate limit, metrics on a loopback
-    /// port.
+    /// Returns the controller's flags: no leader election, no client-side rate limit, metrics on a
+    /// loopback port.
     pub(crate) fn flags(&self, settings: &Settings<'_>) -> Vec<String> {
         let mut flags = vec![
             format!("--kubeconfig={}", settings.kubeconfig.display()),
@@ -144,7 +144,7 @@ impl Controller {
     }
 }
 
-/// Settings in the environment of the caller must not apply to a program.
+/// Removes the variables that `hpa` would read as flags: the caller's must not apply to a program.
 pub(crate) fn remove_hpa_variables(command: &mut Command) {
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("HPA_") {

@@ -140,7 +140,7 @@ impl Load {
         1.0 + deviation.unwrap_or_default()
     }
 
-    /// Returns the index of the latest measurement once this time has elapsed.
+    /// Returns the index of the latest measurement at a time.
     fn tick(&self, elapsed: Duration) -> u128 {
         elapsed.as_nanos() / self.resolution.as_nanos()
     }
@@ -174,7 +174,8 @@ impl Load {
         body.into()
     }
 
-    /// Returns the values of a metric of pods in a namespace, of all pods or of those with a name.
+    /// Returns the values of the pods metric in a namespace: of all pods, or only of those in
+    /// `names`.
     pub(crate) fn pod_values(&self, namespace: &str, names: Option<&[String]>) -> Vec<PodValue> {
         let elapsed = self.start.elapsed();
         let state = self.state.lock();
@@ -264,8 +265,8 @@ impl MetricsProvider for Load {
         if query.resource != "pods" || query.metric != objects::PODS_METRIC {
             return Ok(Vec::new());
         }
-        // By the label that all pods of a target have, because a testbed that serves metrics only
-        // has no pods.
+        // Selects by the label `app`, which all pods of a target have: a testbed that only serves
+        // metrics has no pods to match.
         let is_selected = |pod: &str| {
             let app = pod.rsplit_once('-').map(|(app, _)| app);
             query.selector.matches_by(|key| if key == "app" { app } else { None })

@@ -2,14 +2,15 @@
 //! server with autoscalers, targets and pods, serves their metrics, and records the requests of the
 //! controller.
 //!
-//! `hpa-bench serve` is the API server, in a process of its own: the testbed, a kube-apiserver that
+//! `hpa-bench serve` is the API server, in a separate process: the testbed, a kube-apiserver that
 //! it starts, or a proxy to a running one. `hpa-bench run` starts a server and a controller, one
-//! controller after the other, and compares them. `hpa-bench adapter` does the same with adapters of
-//! the custom metrics API, in front of a fake Prometheus, which `hpa-bench prometheus` serves alone.
+//! controller after the other, and compares them. `hpa-bench adapter` does the same with adapters
+//! of the custom metrics API, in front of a fake Prometheus, which `hpa-bench prometheus` serves
+//! alone.
 //!
 //! Modules by layer, lowest first. A module imports only modules that are listed before it:
 //!
-//! - [`controller`], [`adapter`], [`args`]: command lines, of what is measured and of `hpa-bench`
+//! - [`controller`], [`adapter`], [`args`]: command lines of measured programs and of `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them
 //! - [`request_info`], [`stats`]: measured values
 //! - [`prometheus`]: a fake Prometheus

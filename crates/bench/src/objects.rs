@@ -234,7 +234,7 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
         "metadata": { "namespace": namespace, "name": name, "annotations": annotations },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-            // Above what is needed: the load is at most one and a half times the average.
+            // Not a limit: the load is at most one and a half times the average.
             "minReplicas": 1, "maxReplicas": population.pods * 2,
             "metrics": [metric],
         },
@@ -243,11 +243,11 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
 
 #[derive(Clone)]
 pub(crate) enum ObjectStore {
-    /// In this process. Accepts an object together with its status.
+    /// The testbed in this process. Accepts an object together with its status.
     Testbed(Testbed),
-    /// Needs separate requests for an object and its status.
+    /// A cluster that nothing else uses. Needs separate requests for an object and its status.
     Dedicated(Client),
-    /// The same, of a cluster that also runs other workloads and controllers.
+    /// A cluster that also runs other workloads and controllers. Also needs separate requests.
     Shared(Client),
 }
 
@@ -268,11 +268,13 @@ impl ObjectStore {
         let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());
         let types = object.types.clone().context("the object has no kind")?;
         let api = api(client, &GroupVersionKind::try_from(&types)?, &namespace);
-        let what = || format!("cannot create {} {namespace}/{name}", types.kind);
-        api.create(&PostParams::default(), &object).await.with_context(what)?;
+        let problem = || format!("cannot create {} {namespace}/{name}", types.kind);
+        api.create(&PostParams::default(), &object).await.with_context(problem)?;
         if has_status {
             // Without a resource version, because nothing else writes the new object.
-            api.replace_status(&name, &PostParams::default(), &object).await.with_context(what)?;
+            api.replace_status(&name, &PostParams::default(), &object)
+                .await
+                .with_context(problem)?;
         }
         Ok(())
     }

@@ -26,9 +26,9 @@ const ROWS: &[(&str, Cell)] = &[
     ("  overdue at the end", |one| one.overdue_at_end.map_or_else(none, |count| count.to_string())),
     ("  counted by", |one| counted_by(one).to_owned()),
     ("  by its own metrics", |one| one.own_reconciles.map_or_else(none, |count| count.to_string())),
-    ("cycle, median / p99", |one| middle(one.cycle)),
+    ("cycle, median / p99", |one| median_and_p99(one.cycle)),
     ("  p99.9 / max", |one| tail(one.cycle)),
-    ("lateness, median / p99", |one| middle(one.lateness)),
+    ("lateness, median / p99", |one| median_and_p99(one.lateness)),
     ("  p99.9 / max", |one| tail(one.lateness)),
     ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(none, seconds)),
     ("CPU per reconcile", |one| seconds(one.cpu_per_reconcile)),
@@ -150,7 +150,7 @@ fn counted_by(one: &Outcome) -> &'static str {
     }
 }
 
-fn middle(times: Option<Summary>) -> String {
+fn median_and_p99(times: Option<Summary>) -> String {
     times.map_or_else(none, |times| format!("{} / {}", seconds(times.p50), seconds(times.p99)))
 }
 
@@ -162,7 +162,7 @@ fn response_times(times: &Summary) -> String {
     [times.p50, times.p99, times.max].map(seconds).join(" / ")
 }
 
-/// Returns a row for each kind of request of which any controller has a value.
+/// Returns a row for each kind of request that any controller has a value for.
 fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
     let row = |kind: &String| {

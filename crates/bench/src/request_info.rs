@@ -58,8 +58,8 @@ impl RequestInfo {
     }
 
     pub(crate) fn is(&self, verbs: &[&str], resource: &str, subresource: &str) -> bool {
-        let RequestKind { verb, resource: own, subresource: sub } = &self.kind;
-        verbs.contains(&verb.as_str()) && own == resource && sub == subresource
+        let RequestKind { verb, resource: actual_resource, subresource: sub } = &self.kind;
+        verbs.contains(&verb.as_str()) && actual_resource == resource && sub == subresource
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds<Outcome>>
     rounds.into_iter().map(Rounds::new).collect()
 }
 
-/// A directory for logs, which is deleted at the end or reported now.
+/// Creates a directory for logs. With `keep`, prints its path; otherwise deletes it at the end.
 pub(crate) fn log_dir(keep: bool) -> Result<TempDir> {
     let mut dir = tempfile::tempdir()?;
     dir.disable_cleanup(keep);
@@ -101,7 +101,7 @@ async fn measure_against(
 ) -> Result<Outcome> {
     server.wait_until_ready().await?;
     let [metrics_port] = free_ports()?;
-    let own = MetricsEndpoint::new(controller, metrics_port)?;
+    let endpoint = MetricsEndpoint::new(controller, metrics_port)?;
     let rules = dir.join("rules.yaml");
     std::fs::write(&rules, prometheus::RULES)
         .with_context(|| format!("cannot write {}", rules.display()))?;
@@ -125,10 +125,10 @@ async fn measure_against(
     wait_until_decided(arguments, server, &mut process).await?;
     let settled = Instant::now() + arguments.settle.unwrap_or_default();
     run_until(settled, &mut process).await?;
-    let begin = snapshot(server, &process, &own).await?;
+    let begin = snapshot(server, &process, &endpoint).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
     add_autoscalers(arguments, server, &mut process).await?;
-    let end = snapshot(server, &process, &own).await?;
+    let end = snapshot(server, &process, &endpoint).await?;
     process.stop(GRACE).await?;
     let measurement = Measurement { controller, flags, started, begin, end };
     Ok(Outcome::new(measurement, &arguments.population))
@@ -177,11 +177,11 @@ async fn run_until(end: Instant, process: &mut Process) -> Result<()> {
 async fn snapshot(
     server: &ServerProcess,
     process: &Process,
-    own: &MetricsEndpoint,
+    endpoint: &MetricsEndpoint,
 ) -> Result<Snapshot> {
     let controller = Usage::for_process(process.id()?)?;
     let stats = server.stats().await?;
-    let own = own.read().await.unwrap_or_else(|error| {
+    let own = endpoint.read().await.unwrap_or_else(|error| {
         eprintln!("hpa-bench: the controller's own metrics are missing: {error:#}");
         OwnMetrics::default()
     });
@@ -200,7 +200,7 @@ pub(crate) struct Rounds<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Rounds<T> {
-    /// `rounds` must not be empty.
+    /// Computes the medians. `rounds` must not be empty.
     pub(crate) fn new(rounds: Vec<T>) -> Result<Self> {
         let values = rounds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
         let median = serde_json::from_value(median(&values.iter().collect::<Vec<_>>()))?;
@@ -220,12 +220,12 @@ fn median(values: &[&Value]) -> Value {
                 present.iter().filter_map(|value| value.as_object()).collect();
             let keys = objects.iter().flat_map(|object| object.keys());
             // A field that most rounds don't have is left out.
-            let of = |key: &String| {
+            let median_of = |key: &String| {
                 let fields: Vec<&Value> =
                     objects.iter().filter_map(|object| object.get(key)).collect();
                 (fields.len() * 2 > objects.len()).then(|| (key.clone(), median(&fields)))
             };
-            Value::Object(keys.filter_map(of).collect())
+            Value::Object(keys.filter_map(median_of).collect())
         }
         Some(other) => (*other).clone(),
     }
@@ -258,7 +258,7 @@ struct OwnMetrics {
 
 impl OwnMetrics {
     fn parse(text: &str) -> Self {
-        let of = |suffix: &str| sum(text, &format!("{DELAYS}_{suffix}"));
+        let delays = |suffix: &str| sum(text, &format!("{DELAYS}_{suffix}"));
         let reconciles = sum(text, RECONCILES);
         #[expect(
             clippy::cast_possible_truncation,
@@ -266,7 +266,7 @@ impl OwnMetrics {
             reason = "it is a count"
         )]
         let reconciles = reconciles.map(|count| count as u64);
-        Self { reconciles, delay_ratios: of("count").zip(of("sum")) }
+        Self { reconciles, delay_ratios: delays("count").zip(delays("sum")) }
     }
 }
 

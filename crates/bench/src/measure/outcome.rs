@@ -42,8 +42,8 @@ pub(crate) enum CountedBy {
     ScaleReads,
 }
 
-/// The numbers. Times are in seconds, sizes in bytes. The field names are part of the `--json`
-/// output.
+/// The numbers of one measurement. Times are in seconds, sizes in bytes. The field names are part
+/// of the `--json` output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) controller: String,
@@ -89,7 +89,7 @@ pub(crate) struct Outcome {
     /// Queries that the fake Prometheus received. `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prometheus: Option<Queries>,
-    /// If this is high, the server limited the measurement.
+    /// CPUs in use by the server. If this is high, the server limited the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpus: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,9 +106,9 @@ pub(crate) struct Queries {
     pub(crate) count: u64,
     pub(crate) per_reconcile: f64,
     pub(crate) namespaces: usize,
-    /// Mean of the namespaces.
+    /// The mean over the namespaces.
     pub(crate) per_namespace_and_period: f64,
-    /// Of the namespace with the most.
+    /// The queries per period of the namespace with the most queries.
     pub(crate) per_period_at_most: f64,
 }
 
@@ -156,30 +156,30 @@ impl Outcome {
         let measured = end.stats.now - begin.stats.now;
         let (extra, first): (Vec<_>, Vec<_>) =
             end.stats.autoscalers.iter().partition(|(id, _)| id.contains(&format!("/{EXTRA}")));
-        let first: Vec<&AutoscalerRecord> = first.into_iter().map(|(_, seen)| seen).collect();
-        let extra: Vec<&AutoscalerRecord> = extra.into_iter().map(|(_, seen)| seen).collect();
+        let first: Vec<&AutoscalerRecord> = first.into_iter().map(|(_, record)| record).collect();
+        let extra: Vec<&AutoscalerRecord> = extra.into_iter().map(|(_, record)| record).collect();
         let decided =
-            first.iter().filter_map(|seen| seen.decided()).filter(|at| *at <= begin.stats.now);
-        // If not every reconcile writes a status, cycles can't be seen.
+            first.iter().filter_map(|record| record.decided()).filter(|at| *at <= begin.stats.now);
+        // If not every reconcile writes a status, cycles can't be observed.
         let has_writes = population.change != Change::Steady && controller.writes_each_status();
         let cycles = has_writes.then(|| {
-            let of =
-                |seen: &&AutoscalerRecord| cycles(seen, begin.stats.now, end.stats.now, period);
-            first.iter().flat_map(of).collect::<Vec<f64>>()
+            let cycles_of =
+                |record: &&AutoscalerRecord| cycles(record, begin.stats.now, end.stats.now, period);
+            first.iter().flat_map(cycles_of).collect::<Vec<f64>>()
         });
         let overdue_at_end = has_writes.then(|| {
             let all = first.iter().chain(&extra);
-            all.filter(|seen| since_last_write(seen, end.stats.now) > period).count()
+            all.filter(|record| since_last_write(record, end.stats.now) > period).count()
         });
         let late =
             cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
         let soon: Vec<f64> =
-            extra.iter().filter_map(|seen| Some(seen.decided()? - seen.created)).collect();
+            extra.iter().filter_map(|record| Some(record.decided()? - record.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, has_writes);
-        let due = |seen: &&AutoscalerRecord| {
-            reconciles_due(seen, begin.stats.now, end.stats.now, period, has_writes)
+        let due = |record: &&AutoscalerRecord| {
+            reconciles_due(record, begin.stats.now, end.stats.now, period, has_writes)
         };
-        let reconciles_due = first.iter().chain(&extra).copied().map(|seen| due(&seen)).sum();
+        let reconciles_due = first.iter().chain(&extra).copied().map(|record| due(&record)).sum();
         let cpu = end.controller.cpu_seconds - begin.controller.cpu_seconds;
         // VmHWM is derived from counters that lag a little, so it can decrease.
         let peak_memory = end.controller.peak_memory.max(begin.controller.peak_memory);
@@ -254,10 +254,10 @@ fn own_lateness(begin: &Snapshot, end: &Snapshot, period: f64) -> Option<f64> {
 /// Returns the cycles of an autoscaler that ended during the measurement. If the autoscaler is
 /// overdue at the end, its unfinished cycle is included, so that skipping autoscalers
 /// does not improve the result.
-fn cycles(seen: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64> {
-    let mut times: Vec<f64> = seen.written.iter().copied().filter(|at| *at <= end).collect();
+fn cycles(record: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64> {
+    let mut times: Vec<f64> = record.written.iter().copied().filter(|at| *at <= end).collect();
     times.sort_by(f64::total_cmp);
-    let since_last = since_last_write(seen, end);
+    let since_last = since_last_write(record, end);
     let pairs = times.iter().zip(times.iter().skip(1));
     let mut cycles: Vec<f64> =
         pairs.filter(|(_, at)| **at > begin).map(|(before, at)| at - before).collect();
@@ -267,34 +267,35 @@ fn cycles(seen: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64
     cycles
 }
 
-/// Returns how many reconciles of an autoscaler were due during the measurement: one when it was
-/// created or, if it was overdue, at the beginning, and one each period after its last status write.
-/// Without writes of an unchanged status, an autoscaler can't be recognized as overdue.
+/// Returns how many reconciles of an autoscaler were due during the measurement: one at the
+/// beginning if it was overdue, or when it was created, and one each period after its last status
+/// write. Without `has_writes`, unchanged statuses aren't written, so overdue autoscalers can't be
+/// detected.
 fn reconciles_due(
-    seen: &AutoscalerRecord,
+    record: &AutoscalerRecord,
     begin: f64,
     end: f64,
     period: f64,
     has_writes: bool,
 ) -> f64 {
-    let before = seen.written.iter().copied().filter(|at| *at <= begin).max_by(f64::total_cmp);
+    let before = record.written.iter().copied().filter(|at| *at <= begin).max_by(f64::total_cmp);
     let periods = |from: f64, to: f64| ((to - from) / period).floor();
     match before {
         Some(last) if !has_writes || begin - last <= period => {
             periods(last, end) - periods(last, begin)
         }
-        _ => 1.0 + periods(begin.max(seen.created), end),
+        _ => 1.0 + periods(begin.max(record.created), end),
     }
 }
 
 /// Returns the time from the last status write to the end, or from the creation if there is none.
-fn since_last_write(seen: &AutoscalerRecord, end: f64) -> f64 {
-    let times = seen.written.iter().copied().filter(|at| *at <= end);
-    end - times.max_by(f64::total_cmp).unwrap_or(seen.created)
+fn since_last_write(record: &AutoscalerRecord, end: f64) -> f64 {
+    let times = record.written.iter().copied().filter(|at| *at <= end);
+    end - times.max_by(f64::total_cmp).unwrap_or(record.created)
 }
 
 fn status_writes(stats: &Stats) -> u64 {
-    stats.autoscalers.values().map(|seen| seen.written.len() as u64).sum()
+    stats.autoscalers.values().map(|record| record.written.len() as u64).sum()
 }
 
 fn scale_reads(stats: &Stats) -> u64 {
@@ -305,7 +306,7 @@ fn scale_reads(stats: &Stats) -> u64 {
 fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Requests> {
     let before: BTreeMap<&RequestKind, &RequestCount> =
         begin.requests.iter().map(|one| (&one.kind, one)).collect();
-    let of = |counted: &RequestCount| {
+    let requests_since = |counted: &RequestCount| {
         let before = before.get(&counted.kind);
         let at_start = before.map_or(0, |before| before.count);
         let count = counted.count - at_start;
@@ -320,7 +321,7 @@ fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Req
         };
         (counted.kind.to_string(), requests)
     };
-    end.requests.iter().map(of).collect()
+    end.requests.iter().map(requests_since).collect()
 }
 
 /// Returns the CPU time of the server's processes, in seconds.
@@ -352,8 +353,8 @@ mod tests {
         #[case] expected: f64,
     ) {
         // 3.5 s, which the period of 2 s does not divide.
-        let seen = AutoscalerRecord { created: 0.5, written: written.to_vec() };
-        let due = reconciles_due(&seen, 4.5, 8.0, 2.0, has_writes);
+        let record = AutoscalerRecord { created: 0.5, written: written.to_vec() };
+        let due = reconciles_due(&record, 4.5, 8.0, 2.0, has_writes);
         assert!((due - expected).abs() < f64::EPSILON, "{due}");
     }
 
@@ -374,8 +375,8 @@ mod tests {
 
     #[test]
     fn new_autoscaler_is_due_when_it_is_created() {
-        let seen = AutoscalerRecord { created: 5.0, written: vec![5.1, 7.1] };
-        assert!((reconciles_due(&seen, 4.5, 8.0, 2.0, true) - 2.0).abs() < f64::EPSILON);
+        let record = AutoscalerRecord { created: 5.0, written: vec![5.1, 7.1] };
+        assert!((reconciles_due(&record, 4.5, 8.0, 2.0, true) - 2.0).abs() < f64::EPSILON);
     }
 
     #[rstest]
@@ -386,7 +387,7 @@ mod tests {
     #[case::never_started(&[], &[7.5])]
     #[case::write_after_the_end(&[3.0, 5.0, 7.0, 9.0], &[2.0, 2.0])]
     fn cycles_that_ended_or_are_overdue_count(#[case] written: &[f64], #[case] expected: &[f64]) {
-        let seen = AutoscalerRecord { created: 0.5, written: written.to_vec() };
-        assert_eq!(cycles(&seen, 4.0, 8.0, 2.0), expected);
+        let record = AutoscalerRecord { created: 0.5, written: written.to_vec() };
+        assert_eq!(cycles(&record, 4.0, 8.0, 2.0), expected);
     }
 }

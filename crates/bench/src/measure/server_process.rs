@@ -41,8 +41,8 @@ impl ServerProcess {
         kubeconfig: &Path,
         name: &str,
     ) -> Result<Self> {
-        let own = std::env::current_exe().context("cannot find this program")?;
-        let mut command = Command::new(own);
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
         command.arg("serve").args(arguments.population.flags()).arg("--kubeconfig").arg(kubeconfig);
         command
             .arg(format!("--extra={}", arguments.extra))

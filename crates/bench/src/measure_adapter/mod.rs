@@ -177,7 +177,7 @@ impl RunningAdapter<'_> {
         }
     }
 
-    fn report(&self, reported: &mut Instant, start: Instant, what: &str) {
+    fn report(&self, reported: &mut Instant, start: Instant, condition: &str) {
         if reported.elapsed() < PROGRESS_INTERVAL {
             return;
         }
@@ -185,13 +185,15 @@ impl RunningAdapter<'_> {
         let Self { name, .. } = self;
         let lists = self.prometheus.stats().series_responses;
         let seconds = start.elapsed().as_secs();
-        eprintln!("hpa-bench: {name}: waiting until {what}: {seconds} s, {lists} lists of series");
+        eprintln!(
+            "hpa-bench: {name}: waiting until {condition}: {seconds} s, {lists} lists of series"
+        );
     }
 
-    async fn phase(&mut self, how: &str, client: &Client, idle: Idle) -> Result<Phase> {
+    async fn phase(&mut self, route: &str, client: &Client, idle: Idle) -> Result<Phase> {
         let (arguments, name) = (self.arguments, self.name);
         let population = arguments.workloads.population();
-        eprintln!("hpa-bench: {name}: sending requests {how} for {:?}", arguments.duration);
+        eprintln!("hpa-bench: {name}: sending requests {route} for {:?}", arguments.duration);
         let begin = self.snapshot()?;
         let sent = send(client, &population, arguments.duration).await?;
         let end = self.snapshot()?;

@@ -51,8 +51,8 @@ impl Idle {
     }
 }
 
-/// The numbers. Times are in seconds, sizes in bytes. The field names are part of the `--json`
-/// output.
+/// The numbers of one adapter. Times are in seconds, sizes in bytes. The field names are part of
+/// the `--json` output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AdapterOutcome {
     pub(crate) adapter: String,
@@ -183,7 +183,7 @@ pub(crate) fn table(arguments: &AdapterArguments, outcomes: &[&AdapterOutcome]) 
     text
 }
 
-/// As long as kube-controller-manager waits.
+/// The timeout of a request, as in kube-controller-manager.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]

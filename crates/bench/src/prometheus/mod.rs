@@ -1,4 +1,5 @@
-//! A fake Prometheus: the series and values of the pods' metrics, and a past for forecasts.
+//! A fake Prometheus: series and current values of the pods' metrics, and past values for
+//! forecasts.
 
 mod past;
 mod series;

@@ -1,10 +1,10 @@
-//! The past of each metric: an office, whose load triples from eight to eighteen o'clock.
+//! Past values of each metric: a load that is three times as high from 8 to 18 o'clock.
 
 use std::fmt::Write as _;
 
-/// The minutes of the day in which the load rises, and in which it has fallen.
-const OPEN: i64 = 480;
-const CLOSED: i64 = 1080;
+/// The minutes of the day at which the load starts to rise, and at which it is low again.
+const RISE_START: i64 = 480;
+const FALL_END: i64 = 1080;
 const RISE_MINUTES: i64 = 10;
 const MINUTES_PER_DAY: i64 = 1440;
 /// The most points of a response, as in Prometheus.
@@ -40,7 +40,7 @@ impl Range {
         while at <= self.end {
             let comma = if at == self.start { "" } else { "," };
             // Writing to a string cannot fail.
-            let _ = write!(body, r#"{comma}[{at},"{}"]"#, low * office(at / 60));
+            let _ = write!(body, r#"{comma}[{at},"{}"]"#, low * load_factor(at / 60));
             at += self.step;
         }
         body.push_str("]}]}}");
@@ -49,9 +49,9 @@ impl Range {
 }
 
 /// The load of a minute, as a multiple of that at night.
-fn office(minute: i64) -> f64 {
+fn load_factor(minute: i64) -> f64 {
     let minute = minute.rem_euclid(MINUTES_PER_DAY);
-    let (since, until) = (minute - OPEN, CLOSED - minute);
+    let (since, until) = (minute - RISE_START, FALL_END - minute);
     let share = since.clamp(0, RISE_MINUTES).min(until.clamp(0, RISE_MINUTES));
     1.0 + 2.0 * share as f64 / RISE_MINUTES as f64
 }

@@ -10,7 +10,7 @@ use crate::{args::Population, objects};
 const REQUESTED_SERIES: &str = "http_requests_total";
 /// Series in one part of a response, about 64 KiB.
 const SERIES_PER_PART: u64 = 256;
-/// Further labels of the series with the first name, the second name and so on.
+/// The additional label of the series with the first name, the second name and so on, in turn.
 const FURTHER_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
 
 /// The series that exist. They are generated while they are sent, so any number needs no memory.
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(runs.len() as u64, names);
         assert_eq!(runs[0], REQUESTED_SERIES);
         for name in runs {
-            let own = all.iter().filter(|series| series["__name__"] == name);
-            assert_eq!(read(&catalog, Some(name)), own.cloned().collect::<Vec<_>>());
+            let of_name = all.iter().filter(|series| series["__name__"] == name);
+            assert_eq!(read(&catalog, Some(name)), of_name.cloned().collect::<Vec<_>>());
         }
         assert_eq!(read(&catalog, Some("metric_9999_total")), Vec::<Value>::new());
     }

@@ -80,9 +80,9 @@ async fn populate(namespaces: &mut Namespaces, cluster: &Cluster) -> Result<()> 
 async fn read(file: &Path) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(file).with_context(|| unusable(file))?;
     let context = kubeconfig.current_context.clone().unwrap_or_default();
-    let what = || format!("{}, context {context:?}", unusable(file));
+    let problem = || format!("{}, context {context:?}", unusable(file));
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let config = config.with_context(what)?;
+    let config = config.with_context(problem)?;
     print_progress(&format!(
         "the server is {}, of context {context:?} in {}",
         config.cluster_url,

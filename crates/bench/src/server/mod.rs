@@ -1,9 +1,9 @@
 //! `hpa-bench serve`: the API server that a controller is measured against.
 //!
-//! The testbed is in this process; a kube-apiserver is started by it or runs elsewhere. In front of
-//! the testbed and of a running one is a [`Proxy`], which records the controller's requests. Those
-//! to a started one are read from its audit log. Lists of pod metrics never reach the testbed,
-//! which would scan all pods for each one.
+//! The testbed runs in this process. A kube-apiserver is started by this process, or runs already.
+//! A [`Proxy`] in front of the testbed or of a running kube-apiserver records the controller's
+//! requests. With a kube-apiserver that this process started, they are read from the audit log.
+//! Lists of pod metrics never reach the testbed, which would scan all pods for each one.
 //!
 //! Modules by layer, lowest first: [`recorder`], [`metrics`], [`cluster`], [`mod@populate`],
 //! [`upstream`], [`namespaces`], and two kinds of servers: [`kube_apiserver`], [`kubeconfig`].
@@ -81,7 +81,7 @@ async fn until(
     }
 }
 
-/// SIGTERM and SIGINT after its creation.
+/// Receives SIGTERM and SIGINT from its creation on.
 pub(crate) struct Interruption {
     terminate: Signal,
     interrupt: Signal,
@@ -93,7 +93,7 @@ impl Interruption {
         Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
     }
 
-    /// Waits for a signal, and returns what it does to the process.
+    /// Waits for a signal. Returns `terminated` or `interrupted`.
     pub(crate) async fn received(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "terminated",
@@ -166,9 +166,9 @@ enum Backend {
 
 impl Proxy {
     fn router(self) -> Router {
-        let own = self.cluster.router();
+        let endpoints = self.cluster.router();
         let fallback = |State(proxy): State<Self>, request: Request| proxy.respond(request);
-        Router::new().fallback(fallback).with_state(self).merge(own)
+        Router::new().fallback(fallback).with_state(self).merge(endpoints)
     }
 
     async fn respond(self, request: Request) -> Response {

@@ -184,7 +184,7 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Returns the namespace, unless it is gone or another one with its name exists.
+    /// Returns the namespace, unless it is gone or was re-created with another UID.
     async fn remaining(&self, name: &str, uid: &str) -> Result<Option<DynamicObject>> {
         let found = self.namespaces().get_opt(name).await?;
         Ok(found.filter(|namespace| namespace.metadata.uid.as_deref() == Some(uid)))

@@ -71,7 +71,7 @@ fn workload(target: &Target, pods: u32) -> impl Iterator<Item = Value> + Send {
 
 async fn create_all(
     cluster: &Cluster,
-    what: &str,
+    plural: &str,
     count: usize,
     objects: impl Iterator<Item = Value> + Send,
 ) -> Result<()> {
@@ -82,10 +82,10 @@ async fn create_all(
     while let Some((index, result)) = created.next().await {
         result?;
         if timer.is_due() {
-            print_progress(&format!("{} of {count} {what}", index + 1))?;
+            print_progress(&format!("{} of {count} {plural}", index + 1))?;
         }
     }
-    ensure!(!cluster.is_stopped(), "stopped before all {what} were created");
+    ensure!(!cluster.is_stopped(), "stopped before all {plural} were created");
     Ok(())
 }
 

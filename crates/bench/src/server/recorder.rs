@@ -167,7 +167,7 @@ pub(crate) struct CompletedRequest {
     pub(crate) success: bool,
 }
 
-/// Passes requests on until the API server closes the log.
+/// Passes completed requests to `record` until the API server closes the log.
 pub(crate) async fn follow(log: ChildStdout, record: impl Fn(CompletedRequest)) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -188,7 +188,7 @@ fn parse(line: &str) -> Result<Option<CompletedRequest>> {
     let is_counted = match event.stage.as_str() {
         "ResponseStarted" => is_watch,
         "ResponseComplete" => !is_watch,
-        // The stage "Panic", which ends a request too.
+        // The stage "Panic" also ends a request.
         _ => true,
     };
     if !is_counted {

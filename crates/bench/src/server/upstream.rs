@@ -89,7 +89,7 @@ impl Upstream {
             || kind.verb == "create" && REVIEWS.contains(&kind.resource.as_str())
     }
 
-    /// Returns the response without waiting for its body.
+    /// Forwards a request. Returns the response before its body has arrived.
     async fn forward(&self, info: &RequestInfo, request: Request) -> Result<Response> {
         let (mut parts, body) = request.into_parts();
         remove_headers(&mut parts.headers);
@@ -123,13 +123,13 @@ fn needs_selector(info: &RequestInfo) -> bool {
 fn with_selector(uri: &Uri) -> Result<Uri> {
     const PARAMETER: &str = "labelSelector=";
     let [label, value] = MANAGED_BY;
-    let own = format!("{}%3D{value}", label.replace('/', "%2F"));
+    let requirement = format!("{}%3D{value}", label.replace('/', "%2F"));
     let mut parameters: Vec<String> =
         uri.query().unwrap_or_default().split('&').map(str::to_owned).collect();
     parameters.retain(|parameter| !parameter.is_empty() && parameter != PARAMETER);
     match parameters.iter_mut().find(|parameter| parameter.starts_with(PARAMETER)) {
-        Some(selector) => selector.extend(["%2C", &own]),
-        None => parameters.push(format!("{PARAMETER}{own}")),
+        Some(selector) => selector.extend(["%2C", &requirement]),
+        None => parameters.push(format!("{PARAMETER}{requirement}")),
     }
     Ok(format!("{}?{}", uri.path(), parameters.join("&")).parse()?)
 }
@@ -150,13 +150,14 @@ mod tests {
     use super::*;
     use crate::args::tests::population;
 
-    const OWN: &str = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dhpa-bench";
-    const BOTH: &str = "labelSelector=app%3Dx%2Capp.kubernetes.io%2Fmanaged-by%3Dhpa-bench";
+    const BENCH_ONLY: &str = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dhpa-bench";
+    const APP_AND_BENCH: &str =
+        "labelSelector=app%3Dx%2Capp.kubernetes.io%2Fmanaged-by%3Dhpa-bench";
 
     #[rstest]
-    #[case("/api/v1/pods", "/api/v1/pods?", OWN)]
-    #[case("/api/v1/pods?watch=true&labelSelector=", "/api/v1/pods?watch=true&", OWN)]
-    #[case("/api/v1/pods?labelSelector=app%3Dx", "/api/v1/pods?", BOTH)]
+    #[case("/api/v1/pods", "/api/v1/pods?", BENCH_ONLY)]
+    #[case("/api/v1/pods?watch=true&labelSelector=", "/api/v1/pods?watch=true&", BENCH_ONLY)]
+    #[case("/api/v1/pods?labelSelector=app%3Dx", "/api/v1/pods?", APP_AND_BENCH)]
     fn selector_is_added_to_the_query(
         #[case] given: &'static str,
         #[case] path: &str,

@@ -8,7 +8,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The controller. Every call of cargo takes a second and waits for other calls, so it is called once.
+/// The controller's binary. It is built once, because each call of cargo takes a second and waits
+/// for other calls.
 pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(hpa_tests::harness::hpa_binary);
 
 pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
@@ -21,7 +22,7 @@ pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
 
 /// Measures the controller for two seconds, with 20 autoscalers of 3 pods that are reconciled five
 /// times a second.
-pub(crate) fn measure(more: &[&str]) -> (Value, String) {
+pub(crate) fn measure(flags: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("numbers.json").display().to_string();
     let controller = format!("ours={}", HPA.display());
@@ -33,7 +34,7 @@ pub(crate) fn measure(more: &[&str]) -> (Value, String) {
         "--for=2s",
         "--extra=2",
     ];
-    let arguments = [&["--controller", &controller, "--json", &json][..], &small, more].concat();
+    let arguments = [&["--controller", &controller, "--json", &json][..], &small, flags].concat();
     let (success, output, errors) = bench(&arguments);
     assert!(success, "{output}{errors}");
     let numbers = std::fs::read_to_string(json).expect("numbers");

@@ -67,12 +67,12 @@ fn wave_scales_targets_and_pods_follow() {
     let [at_start, later, refused] =
         ["/at_start", "/count", "/failed"].map(|field| requests(outcome, field, WRITE_SCALE));
     assert!(at_start + later >= 5.0, "{output}");
-    // The stand-in for the kubelets must not conflict with the controller.
+    // The task that adds and deletes pods must not conflict with the controller's writes.
     assert!(refused <= (at_start + later) * 0.2, "{output}");
     assert_eq!(requests(outcome, "/failed", READ_SCALE), 0.0, "{output}");
 }
 
-/// `cargo test -p hpa-bench -- --ignored`.
+/// Run with `cargo test -p hpa-bench -- --ignored`.
 #[test]
 #[ignore = "needs etcd and kube-apiserver"]
 fn kube_apiserver_gives_the_same_numbers() {

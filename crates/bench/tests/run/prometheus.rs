@@ -43,7 +43,7 @@ fn reference_cannot_read_a_prometheus() {
     assert!(!success && errors.contains("can't read from Prometheus"), "{errors}");
 }
 
-/// `cargo test -p hpa-bench -- --ignored`.
+/// Run with `cargo test -p hpa-bench -- --ignored`.
 #[test]
 #[ignore = "needs etcd and kube-apiserver"]
 fn adapter_is_measured_behind_a_kube_apiserver() {

@@ -35,7 +35,7 @@ impl ServedTestbed {
         Self { testbed, dir, _handle: handle, _runtime: runtime }
     }
 
-    /// Returns the flag that selects it as the server.
+    /// Returns the flag that selects this testbed as the server.
     fn flag(&self) -> String {
         format!("--server=kubeconfig={}", self.dir.path().join("cluster.yaml").display())
     }
