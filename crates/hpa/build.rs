@@ -10,7 +10,7 @@ fn main() {
         println!("cargo::rerun-if-env-changed={name}");
     }
     println!("cargo::rerun-if-changed=build.rs");
-    // In the repository of another project, as an unpacked archive may be, the prefix differs.
+    // Unpacked in the repository of another project, an archive has another prefix.
     let is_repository = git(&["rev-parse", "--show-prefix"]).as_deref() == Some("crates/hpa/");
     let (mut revision, mut seconds) = (variable("HPA_GIT_REVISION"), variable("SOURCE_DATE_EPOCH"));
     if is_repository {
@@ -22,8 +22,8 @@ fn main() {
     println!("cargo::rustc-env=HPA_SOURCE_SECONDS={}", seconds.unwrap_or_default());
 }
 
-/// Runs this script again when another revision is checked out or committed. Only files that exist
-/// are watched: cargo would run it every time for one that doesn't.
+/// Makes cargo run this script again when HEAD changes. A missing file must not be watched, because
+/// cargo would then run the script on every build.
 fn watch_head() {
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     let names = ["HEAD", "logs/HEAD", "packed-refs"].into_iter().chain(branch.as_deref());

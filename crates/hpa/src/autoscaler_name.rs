@@ -11,7 +11,7 @@ use crate::{
     manifests::text,
 };
 
-/// If a namespace has more autoscalers, an error doesn't name them.
+/// The maximum number of autoscalers of a namespace that an error names.
 const MAX_NAMES: usize = 5;
 
 /// An autoscaler of a cluster.
@@ -22,19 +22,20 @@ pub(crate) struct AutoscalerName {
 }
 
 impl AutoscalerName {
-    /// The autoscaler of an argument and of `--namespace`, or else of the default namespace.
+    /// Parses `NAME` or `NAMESPACE/NAME`. If the namespace is missing, it is `flag` (the value of
+    /// `--namespace`), else `default`.
     pub(crate) fn new(
         api: TargetApi,
         argument: &str,
         flag: Option<&str>,
         default: &str,
     ) -> anyhow::Result<Self> {
-        // As conditions and logs name it.
-        let of_custom = argument.strip_prefix(hpa_crd::SHORT_NAME);
-        let of_custom = of_custom.and_then(|rest| rest.strip_prefix('/'));
-        let of_custom = of_custom.filter(|rest| rest.contains('/'));
-        let api = if of_custom.is_some() { TargetApi::Custom } else { api };
-        let argument = of_custom.unwrap_or(argument);
+        // Conditions and logs name autoscalers of the custom API `rhpa/NAMESPACE/NAME`.
+        let without_prefix = argument.strip_prefix(hpa_crd::SHORT_NAME);
+        let without_prefix = without_prefix.and_then(|rest| rest.strip_prefix('/'));
+        let without_prefix = without_prefix.filter(|rest| rest.contains('/'));
+        let api = if without_prefix.is_some() { TargetApi::Custom } else { api };
+        let argument = without_prefix.unwrap_or(argument);
         let (namespace, name) = match (argument.split_once('/'), flag) {
             (Some((namespace, _)), Some(flag)) if namespace != flag => {
                 bail!("{argument} is not in the namespace {flag} that --namespace names")
@@ -45,37 +46,37 @@ impl AutoscalerName {
         Ok(Self { api, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// That of the custom API, if only that has the name.
+    /// The same name in the custom API, if only that API has such an autoscaler.
     pub(crate) async fn in_any_api(self, client: &Client) -> Self {
-        let is_of = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
-        if is_of(TargetApi::Core).await || !is_of(TargetApi::Custom).await {
+        let exists_in = async |api| get::<Value>(client, &self.path_in(api)).await.is_ok();
+        if exists_in(TargetApi::Core).await || !exists_in(TargetApi::Custom).await {
             return self;
         }
         Self { api: TargetApi::Custom, ..self }
     }
 
-    /// Reads the autoscaler. If it doesn't exist, the error names those that may be meant.
+    /// Reads the autoscaler. If it doesn't exist, the error suggests other ones.
     pub(crate) async fn read(&self, client: &Client) -> anyhow::Result<Value> {
         let error = match get::<Value>(client, &self.path_in(self.api)).await {
             Ok(object) => return Ok(object),
             Err(error) => error,
         };
-        let own_name = format!("{}/{}", self.namespace, self.name);
-        let (other, flag) = match self.api {
+        let full_name = format!("{}/{}", self.namespace, self.name);
+        let (other_api, flag) = match self.api {
             TargetApi::Core => (TargetApi::Custom, "custom"),
             TargetApi::Custom => (TargetApi::Core, "core"),
         };
-        if get::<Value>(client, &self.path_in(other)).await.is_ok() {
+        if get::<Value>(client, &self.path_in(other_api)).await.is_ok() {
             bail!(
-                "{own_name} is an autoscaler of {}, not of {}: add --autoscaler-api={flag}",
-                other.api_version(),
+                "{full_name} is an autoscaler of {}, not of {}: add --autoscaler-api={flag}",
+                other_api.api_version(),
                 self.api.api_version()
             );
         }
-        if let Some(others) = self.others(client).await {
-            bail!("there is no autoscaler {own_name}{others}");
+        if let Some(suggestions) = self.suggestions(client).await {
+            bail!("there is no autoscaler {full_name}{suggestions}");
         }
-        Err(error.context(format!("unable to read the autoscaler {own_name}")))
+        Err(error.context(format!("unable to read the autoscaler {full_name}")))
     }
 
     /// The path of all autoscalers of an API in the namespace.
@@ -87,9 +88,9 @@ impl AutoscalerName {
         format!("{}/{}", list_path(api, &self.namespace), escape(&self.name))
     }
 
-    /// The autoscalers that may be meant, if those of the namespace can be listed and the name is
-    /// not among them.
-    async fn others(&self, client: &Client) -> Option<String> {
+    /// Names other autoscalers, if those of the namespace can be listed and this one is not among
+    /// them.
+    async fn suggestions(&self, client: &Client) -> Option<String> {
         let list: Value = get(client, &self.list_path(self.api)).await.ok()?;
         let items = list.get("items")?.as_array()?;
         let names: Vec<_> = items.iter().map(|item| text(item, "/metadata/name")).collect();
@@ -118,7 +119,7 @@ fn list_path(api: TargetApi, namespace: &str) -> String {
     format!("/apis/{group}/namespaces/{}/{resource}", escape(namespace))
 }
 
-/// The autoscaler of this name among objects from files, or the only one. The name can have a
+/// Finds the autoscaler of this name among objects from files, or the only one. The name can have a
 /// namespace.
 pub(crate) fn find_in_files<'a>(
     objects: impl Iterator<Item = &'a Value>,
@@ -143,13 +144,13 @@ pub(crate) fn find_in_files<'a>(
     }
 }
 
-/// Whether an object is in a namespace. Manifests may leave it out.
+/// Whether an object is in a namespace. Manifests may leave the namespace out.
 pub(crate) fn is_in(object: &Value, namespace: &str) -> bool {
-    let own = text(object, "/metadata/namespace");
-    own.is_empty() || namespace.is_empty() || own == namespace
+    let object_namespace = text(object, "/metadata/namespace");
+    object_namespace.is_empty() || namespace.is_empty() || object_namespace == namespace
 }
 
-/// Kind, namespace and name.
+/// Formats kind, namespace and name, as in `Deployment shop/web`.
 pub(crate) fn describe(object: &Value) -> String {
     let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };

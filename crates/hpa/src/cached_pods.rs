@@ -1,4 +1,4 @@
-//! Cached pods as the objects of a metrics provider.
+//! Lists cached pods as the objects of a metric source.
 
 use std::sync::{Arc, Weak};
 
@@ -11,13 +11,13 @@ use hpa_metrics::{
 };
 use parking_lot::RwLock;
 
-/// Selects pods without a request.
+/// Selects pods in memory, without a request to the API server.
 pub(crate) trait SelectPods: Send + Sync {
     /// The selected pods. `None` if they are not cached.
     fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>>;
 }
 
-/// The cache of a controller.
+/// The pod cache of a controller.
 impl SelectPods for PodLookup {
     fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
         self.select(namespace, selector)
@@ -28,7 +28,7 @@ impl SelectPods for PodLookup {
 #[derive(Default)]
 pub(crate) struct FetchedPods(RwLock<Vec<Weak<PodSelection>>>);
 
-/// The pods of a selector. They are cached until this is dropped.
+/// The pods of a selector. [`FetchedPods`] returns them until this is dropped.
 pub(crate) struct PodSelection {
     namespace: String,
     selector: Selector,
@@ -43,11 +43,11 @@ impl FetchedPods {
         pods: Vec<Arc<Pod>>,
     ) -> Arc<PodSelection> {
         let (namespace, selector) = (namespace.to_owned(), selector.clone());
-        let selected = Arc::new(PodSelection { namespace, selector, pods });
+        let selection = Arc::new(PodSelection { namespace, selector, pods });
         let mut all = self.0.write();
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(&selected));
-        selected
+        all.retain(|selection| selection.strong_count() > 0);
+        all.push(Arc::downgrade(&selection));
+        selection
     }
 }
 
@@ -62,7 +62,7 @@ impl SelectPods for Arc<FetchedPods> {
     }
 }
 
-/// Pods as the only objects of a metrics provider.
+/// Lists pods, and no other objects, from a cache.
 pub(crate) struct CachedPods<S>(pub(crate) S);
 
 impl<S: SelectPods> CachedPods<S> {
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_pods_are_cached_by_namespace_and_selector_until_they_are_dropped() {
-        let read = Arc::new(FetchedPods::default());
+    fn fetched_pods_are_cached_by_namespace_and_selector_until_dropped() {
+        let fetched = Arc::new(FetchedPods::default());
         let selector = |text: &str| Selector::parse(text).unwrap();
         let pods = |names: &[&str]| {
             let pod = |name: &&str| {
@@ -134,12 +134,12 @@ mod tests {
             names.iter().map(pod).collect::<Vec<_>>()
         };
         let names = |namespace: &str, text: &str| {
-            let pods = read.select(namespace, &selector(text))?;
+            let pods = fetched.select(namespace, &selector(text))?;
             Some(pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>())
         };
-        let old = read.add("shop", &selector("app=web"), pods(&["old"]));
-        let new = read.add("shop", &selector("app=web"), pods(&["new"]));
-        let other = read.add("test", &selector("app=web"), pods(&["other"]));
+        let old = fetched.add("shop", &selector("app=web"), pods(&["old"]));
+        let new = fetched.add("shop", &selector("app=web"), pods(&["new"]));
+        let other = fetched.add("test", &selector("app=web"), pods(&["other"]));
         assert_eq!(names("shop", "app=web"), Some(vec!["new".to_owned()]));
         assert_eq!(names("test", "app=web"), Some(vec!["other".to_owned()]));
         assert_eq!(names("shop", "app=db"), None);

@@ -165,7 +165,7 @@ fn event(problem: CollectorProblem) -> RecordedEvent {
     }
 }
 
-/// Counters of events.
+/// Metrics that are updated after each collection, and after each list of autoscalers.
 #[derive(Clone)]
 struct Counters {
     success: IntCounter,

@@ -1,4 +1,4 @@
-//! Options of the controller and settings of decisions, by flags.
+//! Creates the controller's options and the settings of decisions from flags.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ pub(crate) fn setting_policy(autoscaling: &AutoscalingArguments) -> SettingPolic
     SettingPolicy { allowed: allowed.collect(), min_sync_period: autoscaling.min_sync_period }
 }
 
-/// The options of a controller without a shutdown grace period.
+/// The options that `hpa run` and `hpa shadow-report` share. The shutdown grace period and the
+/// status interval are zero.
 pub(crate) fn options_from(
     autoscaling: &AutoscalingArguments,
     cluster: &ClusterArguments,

@@ -1,4 +1,4 @@
-//! Metrics in the controller's process: by rules from Prometheus (`hpa run --metrics-config`), and
+//! Metrics that `hpa run` reads in its process: by rules from Prometheus (`--metrics-config`), and
 //! by annotations of autoscalers (`--collectors`).
 
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl Metrics {
         self.rules.clone()
     }
 
-    /// The dependencies of a controller. It reads these metrics here, and others from the metrics
-    /// APIs.
+    /// The dependencies of a controller that reads these metrics in its process, and all others
+    /// from the metrics APIs.
     pub(crate) fn dependencies(
         self,
         clients: Clients,
@@ -125,7 +125,7 @@ async fn rules(
     );
     let provider = Arc::new(provider.with_context(name)?);
     telemetry.attach_collector(Arc::new(rule_metrics(provider.clone())?));
-    // At the start, a missing or invalid file is an error. Later, it can be a rotation in progress.
+    // At the start, a missing or invalid file is an error. Later, a rotation may be in progress.
     provider.check_files().await.context("unable to connect to Prometheus")?;
     info!(file = %path.display(), "reading metrics from Prometheus");
     tokio::spawn({

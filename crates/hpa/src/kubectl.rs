@@ -38,7 +38,7 @@ pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clie
     Ok(Clients::new(&config).await?)
 }
 
-/// The objects of a page of a list.
+/// The number of objects in a page of a list.
 const PAGE_SIZE: usize = 500;
 
 /// Runs the requests of a command on this thread.
@@ -71,7 +71,7 @@ pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> any
     response.map_err(|error| failure(&error, path))
 }
 
-/// As [`get`]. `None` if there is nothing at the path.
+/// Like [`get`], but returns `None` if the API server answers 404.
 pub(crate) async fn get_if_served<T: DeserializeOwned>(
     client: &Client,
     path: &str,
@@ -93,8 +93,8 @@ fn failure(error: &kube::Error, path: &str) -> anyhow::Error {
     }
 }
 
-/// The reason if a namespace doesn't exist, with similar ones. `None` if it exists or may not be
-/// read.
+/// The message that a namespace doesn't exist, with similar names. `None` if it exists, or if the
+/// user may not read it.
 pub(crate) async fn missing_namespace(client: &Client, namespace: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}", escape(namespace));
     let request = Request::get(path).body(Vec::new()).ok()?;

@@ -4,17 +4,17 @@
 //! `hpa-metrics` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs the
 //! controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 //!
-//! A module for each subcommand: `run`, `shadow`, `adapter`, `explain`, `lint`, `status`,
-//! `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`, `schedule`,
-//! `convert`, `version`, `man`, `completions`. The other modules, by subject:
+//! Each subcommand but `hpa crd` has a module: `run`, `shadow`, `adapter`, `explain`, `lint`,
+//! `status`, `dashboard`, `demo`, `simulate`, `recommend`, `replay`, `forecast`, `rules`,
+//! `schedule`, `convert`, `version`, `man`, `completions`. The other modules, by subject:
 //!
 //! - `args`, `logging`, `signals`: flags, logs, signals
 //! - `api_client`, `controller_options`: clients of the API server and options, by flags
 //! - `serve`, `debug_api`, `debug_client`: `/metrics` and probes; the debug API and its client
 //! - `in_process`, `rules_provider`, `collectors`, `scaling_schedules`, `cached_pods`: sources of
 //!   metrics for `run` and `adapter`
-//! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for the other subcommands
-//! - `autoscaler_name`, `similar`: the autoscaler that a command names, and misspelled names
+//! - `metric_reader`, `kubectl`, `manifests`: metrics, clients and objects for other subcommands
+//! - `autoscaler_name`: the autoscaler that a command names
 //! - `prometheus_metrics`: exported metrics about queries to Prometheus
 //! - `terminal`, `plugin_completion`: output, and completion for `kubectl hpa`
 //! - `reference`, `export_tests`: tests that compare the documentation with the program
@@ -86,14 +86,14 @@ fn main() -> ExitCode {
         }
         _ => ExitCode::FAILURE,
     };
-    let logs = matches!(command, Command::Run(_) | Command::Adapter(_));
+    let has_log = matches!(command, Command::Run(_) | Command::Adapter(_));
     execute(command).unwrap_or_else(|error| {
         if terminal::is_closed_pipe(&error) {
             return ExitCode::SUCCESS;
         }
         // Log the error, unless logging has not started or is off.
         let error = hpa_metrics::with_causes(error.as_ref());
-        if logs && tracing::enabled!(Level::ERROR) {
+        if has_log && tracing::enabled!(Level::ERROR) {
             error!(error, "exiting");
         } else {
             terminal::warn(error);

@@ -15,7 +15,7 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     terminal::write(&page)
 }
 
-/// Renders the page of the program or of one of its commands.
+/// Renders the page of the program or, with a name, of a subcommand.
 fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
     let mut program = Arguments::command();
     program.build();
@@ -32,7 +32,7 @@ fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Finds a subcommand and sets its name to that of its page, such as `hpa-run`.
+/// Finds a subcommand and gives it the name of its page, such as `hpa-run`.
 fn subcommand(program: &Command, name: &str) -> anyhow::Result<Command> {
     let command =
         program.find_subcommand(name).with_context(|| format!("unknown command {name}"))?;

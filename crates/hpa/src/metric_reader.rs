@@ -1,4 +1,4 @@
-//! Reads the metrics of a decision from the sources of a controller: the flags of `hpa run`.
+//! Reads the metrics of a decision from the sources that the flags of `hpa run` configure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,8 +26,8 @@ use crate::{
     rules_provider, scaling_schedules, terminal,
 };
 
-/// Time limit for the first lists of autoscalers, pods and schedules. After it, their metrics fail
-/// because the lists have not been read.
+/// Time limit for the first lists of autoscalers, pods and schedules. If they take longer, metrics
+/// that need them fail.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads metrics from the sources that flags configure, and others from the metrics APIs.
@@ -49,7 +49,7 @@ impl MetricReader {
         arguments: &SourceArguments,
         scope: Scope,
         timeout: Duration,
-        sharing: CoalescingSettings,
+        coalescing: CoalescingSettings,
     ) -> anyhow::Result<Self> {
         if let Some(warning) = arguments.unused_server() {
             terminal::warn(warning);
@@ -81,11 +81,11 @@ impl MetricReader {
             sources.push(rules.clone());
         }
         let client: Arc<dyn MetricsClient> = if sources.is_empty() {
-            Arc::new(Coalescing::new(apis, kinds, sharing))
+            Arc::new(Coalescing::new(apis, kinds, coalescing))
         } else {
             let source = Fallback::new(Arc::new(Routed::new(sources)), apis);
-            // The rules know the pods of selectors, not all of a namespace.
-            Arc::new(Coalescing::new(source, kinds, sharing.with_threshold(usize::MAX)))
+            // No namespace lists: rules know the pods of the decisions, not all of a namespace.
+            Arc::new(Coalescing::new(source, kinds, coalescing.with_threshold(usize::MAX)))
         };
         let client = match &schedules {
             Some(schedules) => Arc::new(ScheduleClient::new(schedules.clone(), client)),
@@ -99,7 +99,7 @@ impl MetricReader {
         self.rules.as_ref()
     }
 
-    /// Answers the queries of a decision. `inputs` has all its other inputs.
+    /// Reads the metrics of a decision. `inputs` has all other inputs.
     pub(crate) async fn read(&self, inputs: &Inputs) -> Readings {
         let plan = inputs.plan();
         let Some(selector) = plan.selector() else { return Readings::new() };
@@ -111,6 +111,7 @@ impl MetricReader {
         readings
     }
 
+    /// Waits for the first lists of collectors and schedules.
     async fn listed(&self) {
         if let Some(collectors) = &self.collectors {
             collectors.listed().await;

@@ -21,7 +21,7 @@ enum Directive {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Completion {
-    /// The candidates, some with descriptions.
+    /// Candidates and their descriptions, which may be empty.
     candidates: Vec<(String, String)>,
     directive: Directive,
 }
@@ -65,7 +65,7 @@ fn complete(root: &Command, words: &[String]) -> Completion {
     // The flag whose value is the next word.
     let mut flag: Option<&Arg> = None;
     for word in before {
-        if flag.take().is_some_and(|flag| takes(flag, word)) {
+        if flag.take().is_some_and(|flag| takes_word(flag, word)) {
             continue;
         }
         if word.starts_with('-') {
@@ -75,7 +75,7 @@ fn complete(root: &Command, words: &[String]) -> Completion {
             command = inner;
         }
     }
-    match (flag.filter(|flag| takes(flag, last)), last.split_once('=')) {
+    match (flag.filter(|flag| takes_word(flag, last)), last.split_once('=')) {
         (Some(flag), _) => values(flag, last, ""),
         (None, Some((name, value))) if name.starts_with("--") => match flag_of(command, name) {
             Some(flag) => values(flag, value, &format!("{name}=")),
@@ -93,19 +93,19 @@ fn complete(root: &Command, words: &[String]) -> Completion {
 /// The flag of a word, if it takes a value.
 fn flag_of<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let word = word.split('=').next().unwrap_or_default();
-    let is_it = |flag: &&Arg| {
+    let is_named = |flag: &&Arg| {
         let long = flag.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));
         let mut short = [0; 4];
         let short = flag.get_short().map(|name| &*name.encode_utf8(&mut short));
         long || short.is_some_and(|name| word.strip_prefix('-') == Some(name))
     };
     let takes_value = |flag: &&Arg| flag.get_action().takes_values();
-    command.get_arguments().filter(takes_value).find(is_it)
+    command.get_arguments().filter(takes_value).find(is_named)
 }
 
-/// Whether a flag takes the next word as its value. One whose value is optional takes no flag.
-fn takes(flag: &Arg, word: &str) -> bool {
-    let is_optional = flag.get_num_args().is_some_and(|amount| amount.min_values() == 0);
+/// Whether `word` is the value of a flag. A flag with an optional value doesn't take another flag.
+fn takes_word(flag: &Arg, word: &str) -> bool {
+    let is_optional = flag.get_num_args().is_some_and(|range| range.min_values() == 0);
     !(is_optional && word.starts_with('-'))
 }
 
@@ -183,20 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn files_are_left_to_the_shell() {
+    fn shell_completes_file_names() {
         for words in [&["lint", ""][..], &["explain", "-f", ""], &["explain", "--filename=w"]] {
             assert_eq!(completed(words), (Vec::new(), Directive::Files), "{words:?}");
         }
     }
 
     #[test]
-    fn flag_with_its_value_after_an_equals_sign_does_not_take_the_next_word() {
+    fn flag_that_requires_an_equals_sign_does_not_take_the_next_word() {
         let (candidates, _) = completed(&["adapter", "--logtostderr", ""]);
         assert!(candidates.contains(&"--prometheus-url".to_owned()), "{candidates:?}");
     }
 
     #[test]
-    fn nothing_typed_lists_the_commands() {
+    fn empty_input_lists_the_commands() {
         for words in [&[][..], &[""]] {
             let (candidates, _) = completed(words);
             assert!(["explain", "lint"].iter().all(|name| candidates.contains(&(*name).into())));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_completer_completes() {
+    fn completions_require_the_name_of_the_completer() {
         let requested = |words: &[&str]| requested(words.iter().map(OsString::from));
         assert_eq!(requested(&["/bin/kubectl_complete-hpa", "ex"]), Some(vec!["ex".to_owned()]));
         assert_eq!(requested(&["/bin/kubectl-hpa", "explain"]), None);

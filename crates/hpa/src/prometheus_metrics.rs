@@ -13,7 +13,7 @@ use prometheus::{
 /// Counts requests to Prometheus. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct RequestMetrics {
-    /// It has the name of prometheus-adapter's metric.
+    /// Has the name that prometheus-adapter uses.
     seconds: HistogramVec,
     failures: IntCounterVec,
 }
@@ -70,7 +70,7 @@ pub(crate) struct MetricsOnRead {
 }
 
 impl MetricsOnRead {
-    /// Gauges of which all series are set by `set`.
+    /// Gauges that are reset before `set` sets all of their series.
     pub(crate) fn gauges<const N: usize>(
         gauges: [GaugeVec; N],
         set: impl Fn([&GaugeVec; N]) + Send + Sync + 'static,
@@ -150,13 +150,13 @@ pub(crate) fn query_metrics(
     let set = move || {
         for counts in provider.query_counts() {
             let (rule, server) = (counts.rule.as_str(), counts.server.as_str());
-            let set = |counter: &IntCounterVec, labels: &[&str], value: u64| {
+            let raise = |counter: &IntCounterVec, labels: &[&str], value: u64| {
                 let counter = counter.with_label_values(labels);
                 counter.inc_by(value.saturating_sub(counter.get()));
             };
-            set(&queries, &[rule, "request", server], counts.single);
-            set(&queries, &[rule, "namespace", server], counts.shared);
-            set(&reused, &[rule, server], counts.reused);
+            raise(&queries, &[rule, "request", server], counts.single);
+            raise(&queries, &[rule, "namespace", server], counts.shared);
+            raise(&reused, &[rule, server], counts.reused);
         }
     };
     Ok(MetricsOnRead { metrics, set: Box::new(set) })

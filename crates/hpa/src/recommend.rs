@@ -57,7 +57,7 @@ fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
     };
     let accepted = objections(base, &base.manifest);
     let progress = Progress::new(options.runs() as f64, "runs");
-    // Settings are checked before their runs, which also takes a while.
+    // Checking settings also takes a while, without adding to the progress.
     let accepts = |manifest: &Value| {
         progress.refresh();
         objections(base, manifest).iter().all(|objection| accepted.contains(objection))
@@ -83,7 +83,7 @@ fn row(name: &str, found: &Recommendation) -> String {
     }
 }
 
-/// The rules of `hpa lint` that a manifest violates, with the pods of the scenario.
+/// The rules of `hpa lint` that a manifest violates on the target of the scenario.
 fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
     let mut hpa = manifest.clone();
     let metadata = serde_json::to_value(&base.autoscaler.metadata).unwrap_or_default();
@@ -95,7 +95,7 @@ fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
     lint::violated_rules(vec![hpa, target(base)])
 }
 
-/// The target as a manifest, for the checks of requests.
+/// The target as a manifest, for the lint rules about requests.
 fn target(base: &Variant) -> Value {
     let (workload, reference) = (&base.workload, &base.autoscaler.spec.scale_target_ref);
     let profile = base.cluster.profile(workload);
@@ -121,7 +121,7 @@ fn text(base: &Variant, found: &Recommendation) -> String {
                 let _ = writeln!(text, "  {setting}");
             }
             let name = escape_line(&base.autoscaler.metadata.name);
-            // Without one in the scenario, that of the current context.
+            // If the scenario has none, kubectl uses that of the current context.
             let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);
             let namespace = namespace.map(|namespace| format!(" -n {}", escape_line(namespace)));
             let _ = writeln!(

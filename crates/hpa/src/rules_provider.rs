@@ -1,4 +1,4 @@
-//! A provider of metrics by a rules file, for commands that read them once.
+//! Creates a metric source from a rules file, for commands that read metrics once.
 
 use std::{path::Path, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(crate) fn refuse_invalid_rules(config: &Config) -> anyhow::Result<()> {
 }
 
 /// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections
-/// to the servers of the file. They need permission because someone else may have written the file.
+/// to the servers that the file names. Its author may be untrusted.
 pub(crate) async fn provider(
     config: &Config,
     prometheus: &PrometheusArguments,
@@ -54,7 +54,7 @@ pub(crate) async fn provider(
     Ok(Some(provider))
 }
 
-/// The provider of `--metrics-config`, without metrics until [`relist`]. `None` without that flag.
+/// The provider of `--metrics-config`, without metrics until [`relist`]. `None` without the flag.
 pub(crate) async fn from_flags(
     arguments: &RulesFileArguments,
     mapper: Arc<dyn ResourceMapper>,
@@ -73,7 +73,7 @@ pub(crate) async fn from_flags(
     Ok(Some(Arc::new(provider)))
 }
 
-/// Reads the series of all rules. A rule that fails is reported, and the others work.
+/// Reads the series of all rules. Warns of rules that fail; the others work.
 pub(crate) async fn relist(provider: &PrometheusProvider) -> anyhow::Result<()> {
     match provider.relist().await {
         Ok(()) => Ok(()),

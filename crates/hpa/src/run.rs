@@ -89,7 +89,7 @@ fn forecast_source(
     Ok(ForecastSource { past, zone: zone.clone() })
 }
 
-/// The error if another controller is active, with advice.
+/// The error for a start beside another active controller, with advice.
 fn refusal(peer: &ActivePeer) -> String {
     let window = peer.window;
     format!(

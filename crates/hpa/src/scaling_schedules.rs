@@ -25,7 +25,7 @@ impl KnownMetricChanges for ScheduleChanges {
     }
 }
 
-/// Starts the watch of schedules, if they are on. No namespaces are all namespaces.
+/// Starts the watch of schedules if `--scaling-schedule` is set. Without `namespaces`, watches all.
 pub(crate) fn start(
     arguments: &ScalingScheduleArguments,
     compat: Compat,
@@ -44,7 +44,7 @@ pub(crate) fn start(
     Ok(Some(schedules))
 }
 
-/// Adds scaling schedules to a controller, if they are on.
+/// Adds scaling schedules to a controller if `--scaling-schedule` is set.
 pub(crate) fn attach(
     arguments: &ScalingScheduleArguments,
     options: &Options,

@@ -50,11 +50,11 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCo
     }
 }
 
-/// The warning about a comparison that ends before a difference can count.
+/// Warns of a comparison that ends before a difference can count.
 fn short_comparison(arguments: &ShadowReportArguments) -> Option<String> {
     let window = arguments.autoscaling.horizontal_pod_autoscaler_downscale_stabilization;
     let period = arguments.autoscaling.horizontal_pod_autoscaler_sync_period;
-    // The comparison begins within the first period, and a difference has to persist.
+    // The first decision takes up to a period, and a difference must persist to count.
     let needed = window.saturating_add(period.saturating_mul(6));
     (arguments.length < needed).then(|| {
         format!(
@@ -90,7 +90,7 @@ fn headline(summary: &Summary, length: SignedDuration) -> String {
     }
 }
 
-/// The reason why the comparison could not find a difference; `None` if it could.
+/// The reason why the comparison could not find a difference. `None` if it could.
 fn inconclusive(summary: &Summary) -> Option<String> {
     if summary.is_conclusive() {
         return None;
@@ -116,7 +116,7 @@ fn config(arguments: &ShadowReportArguments) -> ClientConfig {
     ClientConfig { overrides, ..client_config(&arguments.cluster) }
 }
 
-/// Also returns the length of the comparison, which a signal can end early.
+/// Compares decisions. Also returns the length of the comparison, which a signal can shorten.
 async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, SignedDuration)> {
     let shutdown = CancellationToken::new();
     signals::cancel_on_signal(&shutdown)?;
@@ -139,7 +139,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
             shutdown.cancel();
             controller.await?;
             if let Err(error) = readiness {
-                let cause = unlisted(&client, &arguments.cluster).await;
+                let cause = first_list_error(&client, &arguments.cluster).await;
                 let cause = cause.map(|cause| format!(": {cause:#}")).unwrap_or_default();
                 bail!("nothing was compared: {error}{cause}");
             }
@@ -152,8 +152,8 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<(Summary, 
     Ok((telemetry.shadow_summary(Timestamp::now()), length))
 }
 
-/// The error of the first kind that the controller has to list and can't.
-async fn unlisted(client: &Client, cluster: &ClusterArguments) -> Option<anyhow::Error> {
+/// Lists the kinds that the controller needs. Returns the first error.
+async fn first_list_error(client: &Client, cluster: &ClusterArguments) -> Option<anyhow::Error> {
     let mut resources: Vec<(&str, &str)> = cluster
         .autoscaler_api
         .apis()
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::args::{Arguments, Command};
 
-    /// Twelve autoscalers, compared with an active peer.
+    /// Twelve of 13 autoscalers, compared with an active peer.
     fn summary() -> Summary {
         Summary {
             autoscalers: 13,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn report_is_read_with_the_identity_of_the_flags() {
+    fn cluster_is_read_with_the_impersonated_identity() {
         let words = ["hpa", "shadow-report", "--as", "ann", "--as-group=ops", "--as-group=dev"];
         let Command::ShadowReport(arguments) = Arguments::parse_from(words).command else {
             panic!("another command");
@@ -251,7 +251,7 @@ mod tests {
         Summary { conclusive: 0, ..summary() },
         "12 autoscalers compared for 10m: no difference could be found: --for is shorter than the \
          stabilization windows and policy periods (up to 5m)")]
-    fn headline_is_the_result(#[case] summary: Summary, #[case] expected: &str) {
+    fn headline_has_the_result(#[case] summary: Summary, #[case] expected: &str) {
         assert_eq!(headline(&summary, SignedDuration::from_mins(10)), expected);
     }
 }

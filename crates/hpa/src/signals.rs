@@ -27,7 +27,7 @@ impl Signals {
         })
     }
 
-    /// Waits for any of them.
+    /// Waits for any of the signals.
     pub(crate) async fn any(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => info!("received SIGINT"),

@@ -20,7 +20,7 @@ const FEATURES: [(&str, bool); 2] =
 /// The length of the revision in the user agent, as in kubectl's.
 const SHORT_REVISION: usize = 7;
 
-/// Prints version, revision, date and platform.
+/// Prints version, revision, date, platform and features.
 pub(crate) fn run(arguments: &VersionArguments) -> anyhow::Result<()> {
     let text = render(&build_info(), arguments.format)?;
     terminal::print(&text)
@@ -63,7 +63,7 @@ fn from_build_script(revision: &str, seconds: &str) -> BuildInfo {
     if !revision.is_empty() {
         revision.clone_into(&mut build.revision);
     }
-    // An image that is built without a date has the epoch 0 in its files.
+    // The Containerfile sets SOURCE_DATE_EPOCH to 0 by default.
     let date = seconds.parse().ok().filter(|seconds| *seconds != 0);
     if let Some(date) = date.and_then(|seconds| Timestamp::from_second(seconds).ok()) {
         build.date = date.to_string();

@@ -1,4 +1,4 @@
-//! `hpa adapter`: what it logs about its flags when it starts, and its probes.
+//! `hpa adapter`: its log at the start, and its probes.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
@@ -23,7 +23,7 @@ use tokio::{
 /// Timeout of every wait.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// An adapter that serves.
+/// A running adapter.
 struct Adapter {
     log: String,
     lines: Lines<BufReader<ChildStderr>>,
@@ -32,7 +32,7 @@ struct Adapter {
 }
 
 impl Adapter {
-    /// Starts it with a flag, and waits until it serves.
+    /// Starts the adapter with a flag, and waits until it serves.
     async fn start(flag: &str) -> Self {
         let router = Router::new()
             .route("/api/v1/series", any(async || prometheus_success(json!([]))))
@@ -85,7 +85,7 @@ impl Adapter {
     }
 }
 
-/// The reference starts with each of them.
+/// The reference also starts with each of these values.
 #[rstest]
 #[case::client_go_default("--client-qps=0", Some("--client-qps=0 means 5 requests a second"))]
 #[case::no_limit("--client-qps=-1", None)]
@@ -106,7 +106,7 @@ async fn unusual_value_starts_with_a_warning(#[case] flag: &str, #[case] warning
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn log_says_what_was_read_of_prometheus() {
+async fn log_reports_whether_prometheus_is_reachable() {
     let mut adapter = Adapter::start_with(&["--prometheus-url=http://127.0.0.1:1"]).await;
     let refused = "no rule of this Prometheus could be read";
     let line = adapter.wait_for_line(|line| line.contains(refused)).await;
@@ -128,7 +128,7 @@ async fn get(port: u16, path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn probes_have_a_port_that_clients_can_not_fill() {
+async fn idle_clients_do_not_block_the_port_of_the_probes() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);

@@ -1,5 +1,5 @@
 //! `hpa lint` reports an error for an autoscaler if, and only if, a real kube-apiserver refuses it.
-//! Skipped, with a line that says so, without the programs.
+//! Without the programs, the test prints that it is skipped.
 //!
 //! The autoscalers are the recorded ones and those of the examples. `HPA_MANIFESTS` names a
 //! directory of further manifests, such as those of public repositories.
@@ -29,7 +29,7 @@ use http::Request;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-/// An autoscaler, and where it is from.
+/// An autoscaler and its origin.
 struct Subject {
     origin: String,
     object: Value,
@@ -61,7 +61,7 @@ fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
     for path in paths.iter().filter(|path| path.is_file()) {
         let text = fs::read_to_string(path)?;
         for (index, document) in text.split("\n---").enumerate() {
-            // After the rest of the separator's line.
+            // Skip the rest of the separator's line.
             let document =
                 if index == 0 { document } else { document.split_once('\n').unwrap_or_default().1 };
             let Ok(object) = serde_saphyr::from_str::<Value>(document) else { continue };
@@ -74,7 +74,7 @@ fn of_directory(directory: &Path) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// The API server's reason for rejecting an object; `None` if it accepts the object.
+/// The API server's reason for rejecting an object. `None` if it accepts the object.
 async fn refusal(client: &Client, object: &Value) -> Result<Option<String>> {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let path = format!(
@@ -97,7 +97,7 @@ async fn refusal(client: &Client, object: &Value) -> Result<Option<String>> {
     Ok(Some(format!("{status}: {}", message["message"].as_str().unwrap_or_default())))
 }
 
-/// The files of a directory for which lint reports errors, with the first one.
+/// The errors that lint reports about the files of a directory, as name and message.
 fn errors(directory: &Path) -> Result<Vec<(String, String)>> {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
         .args(["lint", "-o", "json"])
@@ -127,7 +127,7 @@ async fn lint_reports_what_the_api_server_refuses() -> Result<()> {
     };
     let mut subjects = recorded()?;
     subjects.extend(of_directory(&repository("examples/autoscalers"))?);
-    let known = subjects.len();
+    let own_count = subjects.len();
     if let Some(directory) = std::env::var_os("HPA_MANIFESTS") {
         subjects.extend(of_directory(Path::new(&directory))?);
     }
@@ -153,9 +153,12 @@ async fn lint_reports_what_the_api_server_refuses() -> Result<()> {
             differences.push(difference);
         }
     }
-    let more = subjects.len() - known;
+    let extra = subjects.len() - own_count;
     let count = subjects.len();
-    println!("{count} autoscalers, {more} of them of HPA_MANIFESTS; {} are refused", refused.len());
+    println!(
+        "{count} autoscalers, {extra} of them of HPA_MANIFESTS; {} are refused",
+        refused.len()
+    );
     ensure!(
         differences.is_empty(),
         "{} differ:\n  {}",

@@ -127,7 +127,7 @@ async fn past_is_read_from_the_debug_api() {
     read_until(&host, path, &cookie, "\"decisions\":[{\"from\":").await;
 }
 
-/// A Prometheus with ten requests per second and pod, as soon as it is available.
+/// A fake Prometheus with ten requests per second for each pod. It fails until `is_available`.
 async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
     let series = json!([
         { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0" },
@@ -183,7 +183,7 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     is_available.store(true, Ordering::SeqCst);
     let sentence = "stays at 2: http_requests_per_second is at 10 per pod, target 10";
     read_until(&host, path, &cookie, sentence).await;
-    // The data that was missing is there now.
+    // The view no longer reports missing metrics.
     let view = read_until(&host, path, &cookie, sentence).await;
     assert!(!view.contains("Metrics can't be read"), "{view}");
 }

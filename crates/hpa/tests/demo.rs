@@ -18,7 +18,7 @@ use kube::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One workload whose load grows fourfold: it must be scaled from two to eight replicas.
+/// One workload whose load grows fourfold, which needs eight replicas instead of two.
 const SCENARIO: &str = "
 name: growth
 duration: 20m
@@ -115,7 +115,7 @@ fn scalings<'a>(output: &'a str, name: &str) -> Vec<(u32, &'a str)> {
 }
 
 #[test]
-fn forecasts_are_observed_then_scaled_for_also_on_an_odd_day() {
+fn forecast_scales_before_the_rise_unless_only_observed() {
     const RISE: u32 = 15 * 60;
     let scenario = include_str!("../../../examples/forecast/cluster.yaml");
     let (_, output, errors) = run_scenario(scenario, &["--for", "12s"]);
@@ -135,8 +135,11 @@ fn forecasts_are_observed_then_scaled_for_also_on_an_odd_day() {
         let (_, line) = *scalings(&output, name).last()?;
         line.split_once(" -> ")?.1.split_whitespace().next()?.parse::<u32>().ok()
     };
-    let (scaled, odd) = (at_the_end("scales"), at_the_end("holiday"));
-    assert!(scaled > odd && odd.is_some(), "{scaled:?} and {odd:?} without a rise: {output}");
+    let (scaled, holiday) = (at_the_end("scales"), at_the_end("holiday"));
+    assert!(
+        scaled > holiday && holiday.is_some(),
+        "{scaled:?} and {holiday:?} without a rise: {output}"
+    );
 }
 
 #[test]
@@ -322,7 +325,7 @@ fn explain_and_status_read_the_debug_api_of_the_demo() {
     let explained = hpa(&["explain", "api", "--since", "1h"]);
     assert!(explained.contains("Earlier decisions"), "{explained}");
     assert!(!explained.contains("are missing") && !explained.contains("not known"), "{explained}");
-    // The controller of the hold has started, and may not have read its caches yet.
+    // The hold restarts the controller, whose caches may not be synced yet.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut status = hpa(&["status"]);
     while !status.contains("the instance reconciles") && std::time::Instant::now() < end {

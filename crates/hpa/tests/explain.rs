@@ -18,7 +18,7 @@ const CPU_PERCENT: i64 = 60;
 /// The value of every custom and external metric.
 const VALUE: i64 = 40;
 
-/// A testbed whose objects a test sets up, and the program.
+/// A testbed with the objects of a test, and a kubeconfig for the program.
 struct Cluster {
     testbed: Testbed,
     metrics: Arc<SettableMetrics>,
@@ -51,7 +51,7 @@ impl Cluster {
         output
     }
 
-    /// Explains the autoscaler `web`, which must say all of this.
+    /// Checks that the explanation of the autoscaler `web` contains the texts.
     async fn expect(&self, texts: &[&str]) {
         let output = self.explain(&[&format!("{NAMESPACE}/web")]).await;
         for text in texts {
@@ -353,9 +353,9 @@ fn past(window_seconds: f64) -> Value {
 }
 
 #[tokio::test]
-async fn past_of_a_dump_holds_the_replicas_and_is_printed() {
+async fn history_of_a_dump_stabilizes_and_is_printed() {
     let cluster = Cluster::new([]).await;
-    let explain = async |past: Option<Value>, more: &[&str]| {
+    let explain = async |past: Option<Value>, flags: &[&str]| {
         let pod_metrics = |index: i64| {
             json!({
                 "kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1",
@@ -370,7 +370,7 @@ async fn past_of_a_dump_holds_the_replicas_and_is_printed() {
         let file = cluster.served.dir.path().join("dump.json");
         fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
         let file = file.display().to_string();
-        cluster.explain(&[&["-f", &*file], more].concat()).await
+        cluster.explain(&[&["-f", &*file], flags].concat()).await
     };
     let without = explain(None, &["--since=1h"]).await;
     assert!(without.starts_with("shop/web would scale from 4 to 2"), "{without}");
@@ -434,7 +434,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
         (None, &[flag], true),
         (exact(false), &[], false),
         (exact(true), &[], true),
-        // The controller's settings, and those of flags beside them.
+        // The controller's settings, with flags in addition.
         (exact(true), &[tolerance], true),
         (exact(false), &[flag], true),
         // A document of an older version.
@@ -447,7 +447,7 @@ async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
 }
 
 #[tokio::test]
-async fn works_as_a_plugin_of_kubectl() {
+async fn hpa_works_as_a_kubectl_plugin() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
     let plugin = cluster.served.dir.path().join("kubectl-hpa");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hpa"), &plugin).expect("a link");
@@ -459,7 +459,7 @@ async fn works_as_a_plugin_of_kubectl() {
 }
 
 #[tokio::test]
-async fn completes_the_words_of_the_plugin() {
+async fn kubectl_plugin_completes_words() {
     let dir = tempfile::tempdir().expect("a directory");
     let completer = dir.path().join("kubectl_complete-hpa");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hpa"), &completer).expect("a link");
@@ -569,7 +569,7 @@ async fn status_reads_the_lease_and_the_flags_of_kube_controller_manager() {
     assert!(line.starts_with("√ ") && line.ends_with(off), "{line}");
 }
 
-/// `web` should have twice its pods, and this controller has stored its status.
+/// `web` with half of the pods that it needs, and a status that `manager` stored.
 fn controlled_by(manager: &str) -> Vec<Value> {
     let status = |all: &mut Vec<Value>| {
         all[1]["metadata"]["managedFields"] = json!([{
@@ -593,7 +593,7 @@ fn lease(namespace: &str, name: &str, renewed: jiff::Timestamp) -> Value {
 }
 
 #[tokio::test]
-async fn dead_controller_scales_nothing() {
+async fn controller_with_an_expired_lease_scales_nothing() {
     let (now, old) = (jiff::Timestamp::now(), "2026-01-01T00:00:00Z".parse().expect("a time"));
     let held = |manager, leases: &[Value]| {
         Cluster::new(controlled_by(manager).into_iter().chain(leases.to_vec()))
@@ -647,7 +647,7 @@ async fn autoscaler_of_another_controller_is_named() {
 }
 
 #[tokio::test]
-async fn missing_right_of_the_user_is_no_decision_of_the_controller() {
+async fn forbidden_request_is_not_reported_as_a_decision() {
     let message = "deployments.apps \"web\" is forbidden: User \"ann\" cannot get resource \
                    \"deployments/scale\" in API group \"apps\" in the namespace \"shop\"";
     let faults = Faults::new(1);
@@ -673,7 +673,7 @@ async fn missing_right_of_the_user_is_no_decision_of_the_controller() {
 }
 
 #[tokio::test]
-async fn autoscaler_of_the_other_api_is_named() {
+async fn autoscaler_of_the_custom_api_is_named_with_the_flag() {
     let mut moved = objects::hpa("moved", 2..=10, vec![objects::cpu_metric(60)]);
     moved["apiVersion"] = json!("autoscaling.hpa-rs.dev/v2");
     let definition = hpa_crd::definition().expect("a definition");
@@ -687,7 +687,7 @@ async fn autoscaler_of_the_other_api_is_named() {
 }
 
 #[tokio::test]
-async fn all_autoscalers_with_a_problem_are_one_line_each() {
+async fn autoscalers_with_problems_get_one_line_each() {
     let failing = |all: &mut Vec<Value>| {
         all[1]["status"] = json!({
             "currentReplicas": 4, "desiredReplicas": 0,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A load of so many days: 20, and 60 from eight to eighteen o'clock in New York.
+/// Writes a load for `days` days: 60 from 08:00 to 18:00 in New York, otherwise 20, times `factor`.
 fn load(folder: &TempDir, days: i64, factor: impl Fn(i64) -> f64) -> PathBuf {
     let start: Timestamp = "2026-01-05T05:00:00Z".parse().unwrap();
     let mut text = "time,load\n".to_owned();
@@ -83,7 +83,7 @@ fn steep_mornings_are_forecastable() {
 #[test]
 fn lower_target_that_costs_more_is_not_at_the_same_pod_hours() {
     let folder = tempfile::tempdir().unwrap();
-    // Every load is a multiple of the target: with any lower one, there is a pod more.
+    // Every load is a multiple of the target, so any lower target needs one more pod.
     let stdout = text(&forecast(&load(&folder, 28, |_| 1.0), &["--target=10"]).stdout);
     assert!(stdout.contains(" fewer pod-hours, simulated pods were overloaded"), "{stdout}");
     assert!(stdout.contains("target × 0.9999"), "{stdout}");
@@ -142,8 +142,8 @@ struct Range {
     step: String,
 }
 
-/// Ten replicas, and 20 requests per second, or 60 from eight to eighteen o'clock UTC. They rise and
-/// fall in ten minutes.
+/// Answers with ten replicas, and 60 requests per second from 08:00 to 18:00 UTC, otherwise 20.
+/// The load rises and falls in ten minutes.
 async fn query_range(Form(range): Form<Range>) -> Json<Value> {
     let load = |second: f64| {
         let minute = second.rem_euclid(86_400.0) / 60.0;

@@ -43,7 +43,7 @@ const FLAGS: [&str; 4] = [
 /// Requests per second of each pod.
 type Load = Arc<AtomicU64>;
 
-/// The testbed with two pods, and the controller.
+/// The testbed with two pods, and its address for the controller.
 struct Cluster {
     testbed: Testbed,
     served: ServedTestbed,
@@ -78,7 +78,7 @@ impl Cluster {
     }
 }
 
-/// Answers every query with the load of each pod.
+/// Answers the query of [`REQUEST_RULES`] with the load of each pod, and others without a sample.
 fn fake_prometheus(load: &Load) -> Router {
     let load = load.clone();
     let series = json!([
@@ -113,7 +113,7 @@ async fn requests_per_second_scale_both_ways() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_rule_is_refused_at_the_start_as_by_rules_check() {
+async fn run_refuses_the_rule_that_rules_check_reports() {
     let cluster = Cluster::new().await;
     let rules = cluster.served.dir.path().join("rules.yaml");
     // No API server is asked whether it has the resource of an override.
@@ -241,8 +241,8 @@ async fn rules(arguments: &[&str], url: &str) -> (String, bool) {
 }
 
 async fn check_and_explain(cluster: &Cluster, url: &str) {
-    let good = cluster.served.dir.path().join("rules.yaml").display().to_string();
-    let (report, is_good) = rules(&["check", &good], url).await;
+    let valid = cluster.served.dir.path().join("rules.yaml").display().to_string();
+    let (report, is_good) = rules(&["check", &valid], url).await;
     assert!(is_good, "{report}");
     assert!(report.contains("pods/http_requests_per_second <- http_requests_total"), "{report}");
     assert!(report.contains("/web-0 = "), "{report}");
@@ -251,7 +251,7 @@ async fn check_and_explain(cluster: &Cluster, url: &str) {
         rules(&[&arguments, flags].concat(), url).await
     };
     let flags = ["-n", NAMESPACE];
-    let (text, is_found) = explain(&good, "pods/http_requests_per_second", &flags).await;
+    let (text, is_found) = explain(&valid, "pods/http_requests_per_second", &flags).await;
     assert!(is_found && text.contains("web-1 = "), "{text}");
 
     let bad = cluster.served.dir.path().join("bad.yaml");

@@ -1,5 +1,4 @@
-//! `hpa lint` on files and on the testbed, and `hpa convert` on files: what they print, and their exit
-//! status.
+//! Output and exit status of `hpa lint` on files and on the testbed, and of `hpa convert` on files.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
@@ -8,7 +7,7 @@ use std::{fs, path::Path, process::Command, sync::Arc};
 use hpa_testbed::{Config, Effect, Fault, Faults, Match, Testbed};
 use hpa_tests::harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 
-const SOUND: &str = "\
+const VALID: &str = "\
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata: {name: web}
@@ -18,7 +17,7 @@ spec:
   maxReplicas: 5
 ";
 
-/// Output, errors and exit status of a command with standard input.
+/// Runs a command with standard input. Returns its output, errors and exit status.
 fn with_input(arguments: &[&str], input: &str) -> (String, String, Option<i32>) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("input");
@@ -42,7 +41,7 @@ fn rules_are_checked_from_standard_input() {
     assert_eq!(status, Some(1));
 }
 
-/// Output, errors and exit status for files of a directory.
+/// Lints files of a directory. Returns the output, errors and exit status.
 fn lint(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
     let output = command.current_dir(directory).arg("lint").args(arguments).output();
@@ -55,11 +54,11 @@ fn lint(directory: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
 fn unreadable_file_does_not_hide_the_findings_of_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect(name);
-    write("a.yaml", &SOUND.replace("s: 5", "s: 2"));
+    write("a.yaml", &VALID.replace("s: 5", "s: 2"));
     write("b.yaml", "kind: HorizontalPodAutoscaler\nspec: {{ toYaml .Values.spec }}\n");
     write("c.yaml", "a: [\n");
     fs::create_dir(directory.path().join("nested")).expect("a directory");
-    write("nested/d.yaml", &SOUND.replace("maxReplicas", "maxReplica"));
+    write("nested/d.yaml", &VALID.replace("maxReplicas", "maxReplica"));
     let (output, errors, status) = lint(directory.path(), &["-R", "."]);
     assert_eq!(status, Some(2), "{output}{errors}");
     assert!(output.contains("./a.yaml:6: warning: web: spec.minReplicas: "), "{output}");
@@ -74,16 +73,16 @@ fn unreadable_file_does_not_hide_the_findings_of_others() {
 }
 
 #[test]
-fn rules_without_a_response_of_prometheus_are_a_problem_and_no_finding() {
+fn unreachable_prometheus_is_a_problem_and_no_finding() {
     let directory = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect(name);
     let metric =
         "{type: External, external: {metric: {name: lag}, target: {type: Value, value: 1}}}";
-    write("web.yaml", &format!("{SOUND}  metrics: [{metric}]\n"));
+    write("web.yaml", &format!("{VALID}  metrics: [{metric}]\n"));
     let rule =
         "{seriesQuery: lag, metricsQuery: 'sum(<<.Series>>)', resources: {namespaced: false}}";
     write("rules.yaml", &format!("externalRules: [{rule}]\n"));
-    // Nothing listens at the port of a socket that is closed.
+    // Nothing listens on the port of a closed socket.
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", socket.local_addr().expect("its address"));
     drop(socket);
@@ -122,7 +121,7 @@ fn file_without_an_autoscaler_is_an_error_that_names_its_kinds() {
 fn file_to_convert_is_an_argument_a_flag_or_standard_input() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("web.yaml");
-    fs::write(&path, SOUND).expect("a file");
+    fs::write(&path, VALID).expect("a file");
     let convert = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
         command.current_dir(directory.path()).arg("convert").args(arguments);
@@ -131,7 +130,7 @@ fn file_to_convert_is_an_argument_a_flag_or_standard_input() {
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         (text(output.stdout), text(output.stderr), output.status.code())
     };
-    let converted = SOUND.replace("autoscaling/v2", "autoscaling.hpa-rs.dev/v2");
+    let converted = VALID.replace("autoscaling/v2", "autoscaling.hpa-rs.dev/v2");
     for arguments in [["web.yaml"].as_slice(), &["-f", "web.yaml"], &["-"], &[]] {
         assert_eq!(
             convert(arguments),

@@ -28,7 +28,7 @@ const LOCAL: [&[&str]; 12] = [
     &["demo", "--print-scenario"],
 ];
 
-/// Those that read a cluster.
+/// Command lines of commands that read a cluster.
 const OF_A_CLUSTER: [&[&str]; 6] = [
     &["status"],
     &["explain", "shop/web"],
@@ -38,7 +38,7 @@ const OF_A_CLUSTER: [&[&str]; 6] = [
     &["dashboard", "--no-open"],
 ];
 
-/// Runs a command whose standard output, and standard error if asked for, has no reader.
+/// Runs a command whose standard output, and if `both` is set also standard error, has no reader.
 fn run(mut command: Command, both: bool) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -93,10 +93,10 @@ async fn commands_of_a_cluster_end_quietly_on_a_closed_pipe() {
     .expect("no panic");
 }
 
-/// In every text that a user may choose, with what must not follow a line's end.
+/// The value of every text that a user may choose. A printed line must not begin with `FORGED`.
 const FORGED: &str = "x\nFORGED\r\u{1b}[2JFORGED\u{2028}FORGED";
 
-/// An autoscaler with that in its metric, annotations, labels and status.
+/// An autoscaler with [`FORGED`] in its metric, annotations, labels and status.
 fn forger() -> Value {
     let mut hpa = objects::hpa(
         "forger",
@@ -133,7 +133,7 @@ fn forger() -> Value {
     hpa
 }
 
-/// Checks that a command has printed the text, and only within lines.
+/// Checks that a command printed [`FORGED`], and only within lines.
 fn check_lines(arguments: &[&str], output: &Output) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     let printed = text(&output.stdout) + &text(&output.stderr);
@@ -145,7 +145,7 @@ fn check_lines(arguments: &[&str], output: &Output) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_text_of_a_cluster_looks_like_a_line() {
+async fn text_of_a_cluster_does_not_look_like_a_line() {
     let metrics = std::sync::Arc::new(SettableMetrics::new(60, 1));
     let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
     testbed.apply_all([objects::namespace(), objects::running_deployment("forger", 2)]);
@@ -160,7 +160,7 @@ async fn no_text_of_a_cluster_looks_like_a_line() {
 }
 
 #[test]
-fn no_text_of_a_file_looks_like_a_line() {
+fn text_of_a_file_does_not_look_like_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, content: &Value| {
         std::fs::write(folder.path().join(name), content.to_string()).expect("a file");
@@ -193,7 +193,7 @@ fn no_text_of_a_file_looks_like_a_line() {
 }
 
 #[test]
-fn every_command_is_tried() {
+fn every_command_is_tested() {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa")).arg("--help").output().expect("help");
     let help = String::from_utf8(output.stdout).expect("UTF-8");
     let commands = help.split("Commands:").nth(1).expect("commands");
@@ -204,8 +204,8 @@ fn every_command_is_tried() {
     });
     // `run` and `adapter` print nothing. `recommend`, `replay` and `forecast` print as `simulate`
     // does, after minutes or from a Prometheus.
-    let untried = ["run", "adapter", "recommend", "replay", "forecast", "help"];
-    for name in names.filter(|name| !untried.contains(name)) {
+    let untested = ["run", "adapter", "recommend", "replay", "forecast", "help"];
+    for name in names.filter(|name| !untested.contains(name)) {
         let is_tried =
             |all: &[&[&str]]| all.iter().any(|arguments| arguments.first() == Some(&name));
         assert!(is_tried(&LOCAL) || is_tried(&OF_A_CLUSTER), "{name} is not tried");

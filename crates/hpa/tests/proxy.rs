@@ -42,7 +42,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A name that only the proxy resolves.
 const NAME: &str = "api.behind-the-proxy.test";
-/// This machine, but not a loopback address, for which no proxy is used.
+/// This machine by an address other than loopback, because no proxy is used for loopback.
 const UNSPECIFIED: &str = "0.0.0.0";
 const PASSWORD: &str = "hunter2";
 /// `me:hunter2` in Base64.
@@ -63,7 +63,7 @@ where
     address
 }
 
-async fn pass(mut from: impl AsyncRead + AsyncWrite + Unpin, to: SocketAddr) {
+async fn relay(mut from: impl AsyncRead + AsyncWrite + Unpin, to: SocketAddr) {
     if let Ok(mut to) = TcpStream::connect(to).await {
         copy_bidirectional(&mut from, &mut to).await.ok();
     }
@@ -114,7 +114,7 @@ impl Server {
             let acceptor = acceptor.clone();
             async move {
                 if let Ok(connection) = acceptor.accept(connection).await {
-                    pass(connection, address).await;
+                    relay(connection, address).await;
                 }
             }
         })
@@ -122,7 +122,7 @@ impl Server {
         Self { scale_writes, plain, tls, certificate }
     }
 
-    /// Writes a kubeconfig with this URL.
+    /// Writes a kubeconfig with the URL of a server, and optionally of a proxy.
     fn kubeconfig(&self, server: &str, proxy: Option<&str>) {
         let mut cluster = json!({ "server": server });
         if server.starts_with("https") {
@@ -161,24 +161,24 @@ impl Server {
     }
 }
 
-/// The requests that a proxy has received.
+/// A CONNECT request that a proxy accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tunnel {
     target: String,
     authorization: Option<String>,
 }
 
-/// A proxy that connects every target to one address, if `authorized` is sent.
+/// A proxy that connects every target to one address, if the request has the right credentials.
 struct Proxy {
     address: SocketAddr,
     tunnels: Arc<Mutex<Vec<Tunnel>>>,
-    refused: watch::Receiver<usize>,
+    refusal_count: watch::Receiver<usize>,
 }
 
 impl Proxy {
     async fn start(to: SocketAddr, authorization: &'static str) -> Self {
         let tunnels = Arc::new(Mutex::new(Vec::new()));
-        let (refusals, refused) = watch::channel(0);
+        let (refusals, refusal_count) = watch::channel(0);
         let (log, refusals) = (Arc::clone(&tunnels), Arc::new(refusals));
         let address = listen(move |connection| {
             let (log, refusals) = (Arc::clone(&log), Arc::clone(&refusals));
@@ -193,11 +193,11 @@ impl Proxy {
                 }
                 log.lock().push(tunnel);
                 connection.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok();
-                pass(connection, to).await;
+                relay(connection, to).await;
             }
         })
         .await;
-        Self { address, tunnels, refused }
+        Self { address, tunnels, refusal_count }
     }
 
     fn url(&self) -> String {
@@ -239,7 +239,7 @@ async fn controller_scales_through_the_proxy_of_the_environment() {
     server.kubeconfig(&format!("https://{NAME}:6443"), None);
     server.scale_with(&[("HTTPS_PROXY", &proxy.url()), ("NO_PROXY", "127.0.0.1,.svc")]).await;
     assert_eq!(proxy.targets(), [format!("{NAME}:6443")]);
-    // API and metrics.
+    // One tunnel for the API and one for the metrics.
     assert!(proxy.tunnels.lock().len() >= 2, "{:?}", proxy.tunnels.lock());
     let log = server.log();
     let line = format!("http://{}", proxy.address);
@@ -286,7 +286,7 @@ async fn refusal_of_the_proxy_is_logged_without_its_password() {
     let mut proxy = Proxy::start(server.tls, "Basic other").await;
     server.kubeconfig(&format!("https://{NAME}:6443"), None);
     let mut child = server.start_controller(&[("HTTPS_PROXY", &proxy.url())]);
-    let refused = proxy.refused.wait_for(|count| *count >= 3);
+    let refused = proxy.refusal_count.wait_for(|count| *count >= 3);
     timeout(LIMIT, refused).await.expect("in time").unwrap();
     child.kill().await.unwrap();
     let log = server.log();

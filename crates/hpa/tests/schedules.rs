@@ -68,8 +68,8 @@ async fn active(testbed: &Testbed) {
 #[tokio::test(flavor = "multi_thread")]
 async fn autoscaler_scales_when_a_schedule_changes() {
     let testbed = testbed();
-    // 21 instead of 20 is within the tolerance. No change of the value is within a minute of the
-    // sync period.
+    // 21 instead of 20 is within the tolerance of other metrics. All changes of the value are long
+    // before the end of the sync period.
     testbed.apply_all([schedule(Timestamp::now() - SignedDuration::from_secs(1), 21)]);
     let served = ServedTestbed::new(&testbed).await;
     let flags = [
@@ -77,7 +77,7 @@ async fn autoscaler_scales_when_a_schedule_changes() {
         "--horizontal-pod-autoscaler-sync-period=10m",
         "--horizontal-pod-autoscaler-downscale-stabilization=0s",
     ];
-    // Of a single autoscaler, the first reconcile is at the start.
+    // A single autoscaler has no initial delay, so its first reconcile is at the start.
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
     served.wait_for_replicas(&testbed, "web", 21).await;
     active(&testbed).await;

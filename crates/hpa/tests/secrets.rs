@@ -1,5 +1,5 @@
-//! No place of a response to a collector gets into conditions, events, logs, metrics, the debug API or
-//! `hpa explain`: tenants who may not read a server could read its responses there.
+//! Conditions, events, logs, metrics, the debug API and `hpa explain` contain no part of a response
+//! to a collector. Otherwise, tenants could read responses of servers that they may not access.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
@@ -107,7 +107,7 @@ async fn get(port: u16, path: &str) -> String {
     response
 }
 
-/// Waits until so many autoscalers have an event about their failed metric.
+/// Waits until `count` autoscalers have an event about their failed metric.
 async fn wait_for_events(testbed: &Testbed, served: &ServedTestbed, count: usize) {
     let events: Api<Event> = Api::namespaced(testbed.client(), NAMESPACE);
     let mut events = pin!(watcher(events, watcher::Config::default()).applied_objects());
@@ -179,7 +179,7 @@ async fn no_output_has_content_of_a_response() {
     let events: Api<Event> = Api::namespaced(testbed.client(), NAMESPACE);
     let events = events.list(&ListParams::default()).await.expect("events");
     outputs.push(("events", serde_json::to_string(&events.items).expect("JSON")));
-    // The last of them, as each takes a process.
+    // Only some of them, because each one takes a process.
     for name in names.iter().rev().step_by(5).take(10) {
         let name = format!("{NAMESPACE}/{name}");
         let arguments = ["explain", &name, "--collectors", "--collector-address=127.0.0.1"];

@@ -1,4 +1,4 @@
-//! docs/settings.md lists what the table of the engine has.
+//! Compares docs/settings.md with the settings of the engine.
 
 #![allow(clippy::expect_used, clippy::format_push_string, reason = "tests")]
 
@@ -11,7 +11,7 @@ use hpa_calc::{
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
 
-/// The table of docs/settings.md.
+/// The table that docs/settings.md must have.
 fn table() -> String {
     let mut table = String::from("| name | field | values | default |\n|---|---|---|---|\n");
     for setting in SETTINGS {
@@ -38,7 +38,7 @@ fn document_has_the_table_of_the_code() {
 }
 
 #[test]
-fn document_has_a_section_of_each_setting() {
+fn document_has_a_section_for_each_setting() {
     let document = fs::read_to_string(DOCUMENT).expect("docs/settings.md");
     for setting in SETTINGS {
         let heading = format!("\n## {}\n", setting.name);

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
-/// A run of the program: exit status, standard output and standard error.
+/// Runs the program. Returns its exit status, standard output and standard error.
 fn hpa(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_hpa")).args(arguments).output().expect("hpa");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
@@ -19,7 +19,7 @@ fn example(name: &str) -> String {
 }
 
 #[test]
-fn simulate_compares_variants_and_says_why_they_scale() {
+fn simulate_compares_variants_and_explains_their_scalings() {
     let (status, table, errors) = hpa(&["simulate", &example("tolerance.yaml"), "--steps"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     let mut lines = table.lines();
@@ -145,7 +145,7 @@ fn patch_is_for_the_namespace_of_the_scenario() {
 }
 
 #[test]
-fn recommend_fails_with_another_status_than_without_a_suggestion() {
+fn error_of_recommend_has_its_own_exit_status() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("none.yaml");
     let (status, _, errors) = hpa(&["recommend", &missing.to_string_lossy()]);

@@ -23,7 +23,7 @@ use tokio::{
 /// Timeout of every wait.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Autoscalers with their metric, and what it is at with a target of 10.
+/// Each autoscaler with its metric, and the text about the metric's value.
 const CASES: [(&str, &str, &str); 4] = [
     ("web", "rps", "rps is at 30 per pod, target 10"),
     ("mail", "mails", "mails is at 15 per pod, target 10"),
@@ -153,7 +153,7 @@ async fn run(served: &ServedTestbed, arguments: &[&str], flags: &[String]) -> St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_reads_by_the_flags_of_the_controller() {
+async fn explain_reads_the_sources_that_the_flags_configure() {
     let address = documents().await;
     let served = ServedTestbed::new(&cluster(address)).await;
     let flags = flags(address);
@@ -175,7 +175,7 @@ async fn explain_reads_by_the_flags_of_the_controller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_says_why_a_source_can_not_be_read() {
+async fn explain_reports_why_a_source_cannot_be_read() {
     let address = documents().await;
     let served = ServedTestbed::new(&cluster(address)).await;
     // The loopback address is not allowed.
@@ -187,7 +187,7 @@ async fn explain_says_why_a_source_can_not_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lint_knows_the_sources_by_the_flags_of_the_controller() {
+async fn lint_accepts_the_sources_that_the_flags_configure() {
     let address = documents().await;
     let testbed = cluster(address);
     // No controller has read the metrics yet.
@@ -208,13 +208,13 @@ async fn lint_knows_the_sources_by_the_flags_of_the_controller() {
     }
     let output = run(&served, &["lint", "-A"], &flags(address)).await;
     assert!(!output.contains("is not served"), "{output}");
-    // Without a server, nothing collects queries.
+    // Without a Prometheus server, the collector of queries is off.
     let output = run(&served, &["lint", "-A"], &flags(address)[..3]).await;
     assert_eq!(output.matches("is not served").count(), 1, "{output}");
     assert!(output.contains("shop/orders: spec.metrics[0]: "), "{output}");
 }
 
-/// Reads from the dashboard until a text, and returns what came.
+/// Sends a request to the dashboard, and reads the response until it contains a text.
 async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String {
     let mut stream = TcpStream::connect(host).await.expect("a connection");
     let request = format!(
@@ -235,7 +235,7 @@ async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dashboard_reads_by_the_flags_of_the_controller() {
+async fn dashboard_reads_the_sources_that_the_flags_configure() {
     let address = documents().await;
     let served = ServedTestbed::new(&cluster(address)).await;
     let flags = flags(address);

@@ -15,7 +15,7 @@ pub(super) async fn log_first(provider: Arc<PrometheusProvider>) {
     }
     let rules = provider.rule_status();
     let mut by_server: BTreeMap<(&str, &str), Vec<&RuleStatus>> = BTreeMap::new();
-    // Resource rules have no server here.
+    // The status of a resource rule names no server.
     for rule in rules.iter().filter(|rule| !rule.server.is_empty()) {
         by_server.entry((&rule.server, &rule.server_url)).or_default().push(rule);
     }

@@ -1,4 +1,4 @@
-//! Work of the leader: of several adapters, the one that holds a lease.
+//! Runs the leader's tasks. Of several adapters, the one that holds the lease is the leader.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::{
     run::pod_namespace,
 };
 
-/// The election that the flags configure. `client` must not be shared.
+/// The election that the flags configure; `None` without `--leader-elect`. `client` must not be
+/// shared: renewals would queue behind other requests.
 pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
     let namespace = lease.leader_elect_resource_namespace.clone().or_else(pod_namespace);
     let config = ElectionConfig {

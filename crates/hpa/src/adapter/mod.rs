@@ -42,7 +42,8 @@ use crate::{
 const SYNC_PERIOD: Duration = Duration::from_secs(15);
 
 /// The default time for which an authorization is cached, as in kube-apiserver's webhook
-/// authorizer. With prometheus-adapter's 10 s, each request of an autoscaler would need a review.
+/// authorizer. prometheus-adapter's 10 s are shorter than the sync period: each request of an
+/// autoscaler would need a `SubjectAccessReview`.
 const AUTHORIZED_SECONDS: i64 = 300;
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
@@ -75,7 +76,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     sources.add_schedules(&arguments, &clients)?;
     sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
     sources.add_rules(&arguments, &clients, requests, &metrics).await?;
-    let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.sources));
+    let source: Arc<dyn MetricSource> = Arc::new(Routed::new(sources.metric_sources));
     let groups = groups(&arguments, &*source);
 
     let (trust_source, trust) =
@@ -105,7 +106,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let adapter = Adapter::new(source, authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
 
-    let leading = (!sources.leader_tasks.is_empty()).then(|| {
+    let leader_task = (!sources.leader_tasks.is_empty()).then(|| {
         let election = leader::election(&arguments.election, clients.election.clone());
         tokio::spawn(leader::run(election, clients.lister, sources.leader_tasks, stop.clone()))
     });
@@ -113,19 +114,19 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let probes = probes::start(&arguments.serving, adapter.clone()).await?;
     let names: Vec<&str> = Group::of(groups).map(Group::name).collect();
     info!(address = %server.address(), groups = names.join(","), "serving");
-    let stopping = adapter.clone();
+    let stopping_adapter = adapter.clone();
     let on_stop = stop.clone();
     tokio::spawn(async move {
         on_stop.cancelled().await;
-        stopping.set_stopping();
+        stopping_adapter.set_stopping();
     });
     server.serve(adapter, certificate, server_options, stop).await;
     if let Some(probes) = probes {
         probes.stop().await;
     }
-    if let Some(leading) = leading {
+    if let Some(leader_task) = leader_task {
         // The task releases the lease before it ends.
-        leading.await.context("the leader's task failed")?;
+        leader_task.await.context("the leader's task failed")?;
     }
     Ok(())
 }
@@ -133,7 +134,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
 /// The sources of metrics that flags turn on, and the tasks that need the lease.
 #[derive(Default)]
 struct Sources {
-    sources: Vec<Arc<dyn MetricSource>>,
+    metric_sources: Vec<Arc<dyn MetricSource>>,
     leader_tasks: Vec<LeaderTask>,
 }
 
@@ -153,7 +154,7 @@ impl Sources {
         )?;
         let Some(schedules) = schedules else { return Ok(()) };
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
-        self.sources.push(Arc::new(ScheduleProvider::new(schedules)));
+        self.metric_sources.push(Arc::new(ScheduleProvider::new(schedules)));
         Ok(())
     }
 
@@ -181,11 +182,11 @@ impl Sources {
         )?;
         metrics.register(counters)?;
         self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
-        self.sources.push(Arc::new(CollectionProvider::new(collection)));
+        self.metric_sources.push(Arc::new(CollectionProvider::new(collection)));
         Ok(())
     }
 
-    /// Adds the metrics of the rules file. It is optional if there are other metrics.
+    /// Adds the metrics of the rules file. The file is optional if there are other sources.
     async fn add_rules(
         &mut self,
         arguments: &AdapterArguments,
@@ -193,7 +194,7 @@ impl Sources {
         requests: Arc<RequestMetrics>,
         metrics: &Metrics,
     ) -> anyhow::Result<()> {
-        if arguments.config.is_none() && !self.sources.is_empty() {
+        if arguments.config.is_none() && !self.metric_sources.is_empty() {
             return Ok(());
         }
         let client = prometheus_client(arguments, requests.clone()).await?;
@@ -218,12 +219,13 @@ impl Sources {
             async move { provider.run(file).await }
         });
         tokio::spawn(discovery_log::log_first(provider.clone()));
-        self.sources.push(provider);
+        self.metric_sources.push(provider);
         Ok(())
     }
 }
 
-/// The client of Prometheus. Reads its files once, to report errors.
+/// Creates the client of Prometheus. Reads its certificates and tokens once, to report errors at
+/// the start.
 async fn prometheus_client(
     arguments: &AdapterArguments,
     requests: Arc<RequestMetrics>,
@@ -245,7 +247,7 @@ async fn prometheus_client(
     Ok(client)
 }
 
-/// The rules and their file.
+/// Reads the rules file.
 fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Config)> {
     let failed = "unable to load metrics discovery config";
     let Some(path) = &arguments.config else {
@@ -260,10 +262,11 @@ fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Con
     Ok((Some(file), config))
 }
 
-/// The maximum age must not be below the interval: series would disappear between discoveries.
+/// Fails if the maximum age of series is below the relist interval: series would disappear between
+/// discoveries.
 fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Result<()> {
     let flags = &arguments.prometheus;
-    // prometheus-adapter checks it for custom metrics only.
+    // prometheus-adapter checks this only if there are rules for custom metrics.
     if !config.rules.is_empty() && flags.max_age() < flags.relist_interval() {
         bail!("max age must not be less than relist interval (--metrics-max-age)");
     }
@@ -318,7 +321,7 @@ impl KubeClients {
     }
 }
 
-/// The provider, before its first discovery.
+/// Creates the source of the rules' metrics. It has no series before its first discovery.
 async fn provider(
     arguments: &AdapterArguments,
     config: Config,

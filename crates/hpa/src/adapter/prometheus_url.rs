@@ -8,8 +8,8 @@ use tracing::warn;
 /// prometheus-adapter.
 const UNUSABLE: &str = "http://unusable-prometheus-url.invalid";
 
-/// The URL to use. prometheus-adapter starts with any URL that Go can parse, and then its requests
-/// fail.
+/// The URL to use. prometheus-adapter starts with any URL that Go can parse. If the scheme is not
+/// HTTP, its requests fail.
 pub(super) fn for_mode(url: &str, compat: Compat) -> anyhow::Result<String> {
     let is_http = ["http://", "https://"].iter().any(|scheme| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -128,7 +128,7 @@ impl CompatArgument {
 pub(crate) struct AdapterClusterArguments {
     /// Kubeconfig file for lists of objects [default: $KUBECONFIG, else ~/.kube/config, else the
     /// service account of the pod]
-    // As in the other commands. prometheus-adapter has no `--kubeconfig`.
+    // The alias is the flag of the other commands. prometheus-adapter has no `--kubeconfig`.
     #[arg(long, alias = "kubeconfig", env = "HPA_ADAPTER_LISTER_KUBECONFIG", value_name = "FILE")]
     pub(crate) lister_kubeconfig: Option<PathBuf>,
     /// Maximum average rate of list requests, per second; 0 means 5 and a negative number no limit,

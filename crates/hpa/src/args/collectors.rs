@@ -213,7 +213,7 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// A server whose name is none of --collector-permission.
+/// Parses NAME=URL. The name must not be one that --collector-permission has for another server.
 fn alias_and_url(text: &str) -> Result<(String, String), String> {
     let (name, url) = name_and_value(text)?;
     if matches!(&*name, "prometheus" | "influxdb" | "sqs" | "zmon" | "nakadi" | "pods" | "url") {
@@ -223,7 +223,7 @@ fn alias_and_url(text: &str) -> Result<(String, String), String> {
 }
 
 impl CollectorArguments {
-    /// The metrics to collect. `has_prometheus`: --prometheus-url is set.
+    /// The settings of the metrics to collect. `has_prometheus`: whether --prometheus-url is set.
     pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
         let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
         let interval = self.default_collection_interval.as_nanos();

@@ -27,7 +27,8 @@ pub(crate) struct ControllerArguments {
     pub(crate) controller_url: Option<Uri>,
 }
 
-/// A URL without TLS: the client sends its token only through the API server, never to this URL.
+/// Parses a URL without TLS: the client sends its token only through the API server, never to this
+/// URL.
 fn url(text: &str) -> Result<Uri, String> {
     let uri = text.trim_end_matches('/').parse::<Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);

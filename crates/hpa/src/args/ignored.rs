@@ -1,5 +1,6 @@
 //! Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores:
-//! their own, klog's, and those of the generic API server. The arguments of a deployment can stay.
+//! their own, klog's, and those of the generic API server. An existing deployment can keep its
+//! arguments.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, parser::ValueSource};
 

@@ -38,7 +38,7 @@ pub(crate) struct KubectlArguments {
     pub(crate) request_timeout: SignedDuration,
 }
 
-/// The flags of kubectl for another identity.
+/// The flags of kubectl that impersonate another user.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ImpersonationArguments {
     /// The user to act as
@@ -50,7 +50,7 @@ pub(crate) struct ImpersonationArguments {
 }
 
 impl ImpersonationArguments {
-    /// The overrides that make a client send the identity.
+    /// The overrides with which a client impersonates the user.
     pub(crate) fn overrides(&self) -> KubeconfigOverrides {
         KubeconfigOverrides {
             impersonate: self.impersonate.clone(),

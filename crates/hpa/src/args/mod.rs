@@ -1,5 +1,5 @@
-//! The command line. Flags that kube-controller-manager has keep its names; each flag of
-//! `hpa run` has an environment variable.
+//! The command line. Flags of kube-controller-manager keep their names. Each flag of `hpa run` has
+//! an environment variable.
 
 #![expect(clippy::doc_markdown, reason = "clap shows these comments verbatim in --help")]
 
@@ -129,8 +129,8 @@ pub(crate) enum Command {
 }
 
 impl Arguments {
-    /// Parses the process's arguments and environment. An invalid value is printed with its flag or
-    /// variable, and ends the process with exit status 2.
+    /// Parses the process's arguments and environment. If a value is invalid, prints it with its
+    /// flag or variable, and exits with status 2.
     pub(crate) fn parse_or_exit() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::try_parse_checked(&arguments).unwrap_or_else(|error| error.exit())
@@ -150,7 +150,8 @@ impl Arguments {
     }
 }
 
-/// The flags that `-h` shows, by command, separated by spaces. All flags of other commands fit on a screen.
+/// The flags that `-h` shows, by command, separated by spaces. For other commands, `-h` shows all
+/// flags.
 const MAIN_FLAGS: [(&str, &str); 17] = [
     ("demo", "scenario print-scenario speed for hold metrics-address"),
     (
@@ -221,8 +222,8 @@ fn shortened(parent: &str, command: ClapCommand) -> ClapCommand {
     }
 }
 
-/// Returns the first sentence of a help text. If it is too long, leaves the default out, and cuts
-/// the rest off.
+/// Returns the first sentence of a help text. If it is too long, leaves the default out. If it is
+/// still too long, cuts the end off.
 fn short_help(text: &str) -> String {
     let first = text.split(". ").next().unwrap_or(text);
     let first = first.split("; ").next().unwrap_or(first);
@@ -273,15 +274,15 @@ fn name_variable(
         .into_iter()
         .flat_map(ClapCommand::get_arguments)
         .find(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")));
-    let unset = argument.filter(|argument| !is_given(argument, arguments));
-    if let Some(variable) = unset.and_then(|argument| argument.get_env()) {
+    let not_given = argument.filter(|argument| !is_given(argument, arguments));
+    if let Some(variable) = not_given.and_then(|argument| argument.get_env()) {
         let tip = format!("the value comes from the variable {}", variable.to_string_lossy());
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
 }
 
-/// Whether any of the arguments is this flag, in its long form, its short one or an alias.
+/// Whether a flag is among the arguments, in its long or short form or as an alias.
 fn is_given(flag: &clap::Arg, arguments: &[OsString]) -> bool {
     let long = flag.get_long().into_iter().chain(flag.get_all_aliases().unwrap_or_default());
     let long = long.map(|name| format!("--{name}"));

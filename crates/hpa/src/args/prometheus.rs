@@ -127,7 +127,7 @@ pub(crate) struct PrometheusArguments {
     pub(crate) metrics_config_auth_incluster: bool,
 }
 
-/// With an interval of zero, prometheus-adapter would list without pauses.
+/// The minimum of --metrics-relist-interval. An interval of zero would list series without a pause.
 const MIN_RELIST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// The default URL of prometheus-adapter.

@@ -80,13 +80,13 @@ pub(crate) struct PastArguments {
     #[arg(long, short = 'f', value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     /// The duration of the past to replay
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = past)]
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = prometheus_duration)]
     pub(crate) since: Duration,
     /// The end of the replayed time [default: now]
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<Timestamp>,
     /// The time between two samples [default: 15s for up to 8 days, then longer]
-    #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
+    #[arg(long, value_name = "DURATION", value_parser = at_least_one_second)]
     pub(crate) step: Option<SignedDuration>,
     /// A query for the total of a metric over all pods, or for the value of an Object or External
     /// metric. METRIC= is optional if there is a single metric. Can be repeated
@@ -103,7 +103,7 @@ pub(crate) struct PastArguments {
     #[arg(long, value_name = "REGEX")]
     pub(crate) pods: Option<String>,
     /// The window of CPU rates [default: 4 scrapes, at least 1m]
-    #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
+    #[arg(long, value_name = "DURATION", value_parser = at_least_one_second)]
     pub(crate) rate_window: Option<SignedDuration>,
     /// The request of a pod, such as cpu=250m [default: the request from kube-state-metrics]. Can
     /// be repeated
@@ -126,15 +126,15 @@ pub(crate) struct PastArguments {
     pub(crate) rules: RulesFileArguments,
 }
 
-/// A duration in Prometheus's notation, which has days and weeks.
-fn past(text: &str) -> Result<Duration, String> {
+/// Parses a duration in Prometheus's notation, which has days and weeks.
+fn prometheus_duration(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(time) if time >= Duration::from_secs(60) => Ok(time),
         _ => Err("must be a duration of at least 1m, such as 90m, 12h, 7d or 2w".to_owned()),
     }
 }
 
-fn whole_seconds(text: &str) -> Result<SignedDuration, String> {
+fn at_least_one_second(text: &str) -> Result<SignedDuration, String> {
     match positive_duration(text)? {
         time if time.as_secs() >= 1 => Ok(time),
         _ => Err("must be at least 1s".to_owned()),

@@ -27,7 +27,7 @@ impl SourceArguments {
             || self.rules.metrics_config.is_some()
     }
 
-    /// A warning if a server is given, and no source that reads from it.
+    /// Returns a warning if --prometheus-url is set but no source reads from it.
     pub(crate) fn unused_server(&self) -> Option<&'static str> {
         let is_used = self.collectors.collectors || self.rules.metrics_config.is_some();
         (self.rules.prometheus.prometheus_url.is_some() && !is_used).then_some(

@@ -120,7 +120,7 @@ fn invalid_value_is_rejected_and_names_the_flag() {
 }
 
 #[test]
-fn name_of_a_lease_is_a_subdomain() {
+fn lease_name_is_a_dns_subdomain() {
     for name in ["hpa.shop-1.example", &["a".repeat(63), "b".repeat(63)].join(".")] {
         parse(&[&format!("--leader-elect-resource-name={name}")]).expect(name);
         let explain = ["hpa", "explain", "web", "--controller-lease", name];
@@ -213,7 +213,7 @@ fn leader_election_defaults_match_kube_controller_manager() {
 }
 
 #[test]
-fn adapter_takes_kubeconfig_as_the_kubeconfig_of_lists() {
+fn adapter_accepts_kubeconfig_as_alias_of_lister_kubeconfig() {
     let arguments = Arguments::try_parse_from(["hpa", "adapter", "--kubeconfig", "k"]);
     let Command::Adapter(arguments) = arguments.expect("an alias").command else {
         panic!("another command")
@@ -222,7 +222,7 @@ fn adapter_takes_kubeconfig_as_the_kubeconfig_of_lists() {
 }
 
 #[test]
-fn adapter_has_the_lease_flags_of_run_with_its_own_variables_and_lease() {
+fn lease_flags_of_adapter_have_separate_variables_and_default_name() {
     let command = Arguments::command();
     let lease_flags = |subcommand: &str| -> Vec<_> {
         let subcommand = command.find_subcommand(subcommand).expect("a subcommand");
@@ -235,16 +235,17 @@ fn adapter_has_the_lease_flags_of_run_with_its_own_variables_and_lease() {
     let run = lease_flags("run");
     let adapter = lease_flags("adapter");
     assert_eq!(adapter.len(), 4, "{adapter:?}");
-    for own in adapter {
-        let other = run.iter().find(|other| other.get_id() == own.get_id()).expect("the same flag");
+    for adapter_flag in adapter {
+        let run_flag = run.iter().find(|flag| flag.get_id() == adapter_flag.get_id());
+        let run_flag = run_flag.expect("the same flag");
         let variable = |argument: &clap::Arg| {
             argument.get_env().map(|name| name.to_string_lossy().into_owned()).expect("a variable")
         };
-        assert_eq!(variable(&own), variable(other).replace("HPA_", "HPA_ADAPTER_"));
+        assert_eq!(variable(&adapter_flag), variable(run_flag).replace("HPA_", "HPA_ADAPTER_"));
         let help = |argument: &clap::Arg| argument.get_help().expect("a text").to_string();
-        assert_ne!(help(&own), help(other));
-        let is_name = own.get_id() == "leader_elect_resource_name";
-        assert_eq!(is_name, own.get_default_values() != other.get_default_values());
+        assert_ne!(help(&adapter_flag), help(run_flag));
+        let is_name = adapter_flag.get_id() == "leader_elect_resource_name";
+        assert_eq!(is_name, adapter_flag.get_default_values() != run_flag.get_default_values());
     }
     let arguments = Arguments::try_parse_from(["hpa", "adapter"]).expect("the defaults");
     let Command::Adapter(arguments) = arguments.command else { panic!("another command") };
@@ -321,7 +322,7 @@ fn flags_without_a_group_have_no_heading() {
     }
 }
 
-/// The names of a command and all its subcommands.
+/// Collects the paths of all subcommands.
 fn paths(command: &ClapCommand, path: &[String], found: &mut Vec<Vec<String>>) {
     for subcommand in command.get_subcommands() {
         let path = [path, &[subcommand.get_name().to_owned()]].concat();
@@ -335,7 +336,7 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
     let mut found = Vec::new();
     paths(&Arguments::command(), &[], &mut found);
     assert!(found.len() > 20, "{found:?}");
-    let mut long = Vec::new();
+    let mut too_long = Vec::new();
     for path in found {
         let help = |flag: &str| {
             let words = ["hpa".to_owned()].into_iter().chain(path.clone()).chain([flag.to_owned()]);
@@ -347,7 +348,7 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
         let is_wide = short.lines().any(|line| line.chars().count() > 120);
         let is_cut = short.lines().any(|line| line.ends_with(" ..."));
         if short.lines().count() > 24 || is_wide || is_cut {
-            long.push(short.clone());
+            too_long.push(short.clone());
         }
         assert!(short.contains("Usage: hpa "), "{short}");
         let mut command = &Arguments::command();
@@ -359,7 +360,12 @@ fn short_help_fits_a_screen_and_long_help_has_all_flags() {
             assert!(full.contains(&flag), "{path:?} {flag}");
         }
     }
-    assert!(long.is_empty(), "{} texts are too long:\n{}", long.len(), long.join("\n---\n"));
+    assert!(
+        too_long.is_empty(),
+        "{} texts are too long:\n{}",
+        too_long.len(),
+        too_long.join("\n---\n")
+    );
 }
 
 #[test]
@@ -378,7 +384,7 @@ fn main_flags_exist() {
 }
 
 #[test]
-fn page_about_keda_has_all_collectors() {
+fn keda_page_names_all_collectors() {
     let collectors = include_str!("../../../../docs/collectors.md");
     let keda = include_str!("../../../../docs/keda.md");
     let table =
@@ -392,9 +398,9 @@ fn page_about_keda_has_all_collectors() {
     }
 }
 
-/// Autoscalers and permissions refer to both by one name.
+/// Annotations and --collector-permission refer to each server by its name.
 #[test]
-fn additional_prometheus_server_needs_its_own_name() {
+fn additional_prometheus_server_needs_a_unique_name() {
     let named = |name: &str| {
         let flag = format!("--additional-prometheus-server={name}=http://p");
         parse(&[&flag]).map(|run| run.collectors.additional_prometheus_servers)
@@ -406,7 +412,7 @@ fn additional_prometheus_server_needs_its_own_name() {
     }
 }
 
-/// A collector that needs nothing of the operator is one line in the table of collectors.
+/// A collector without flags needs only an entry in the table of collectors.
 #[test]
 fn collectors_are_on_unless_they_need_a_flag() {
     let names = |arguments: &[&str], has_prometheus| {

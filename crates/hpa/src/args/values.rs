@@ -38,7 +38,7 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// A year: longer than any sensible window or period. Times that far ahead can't overflow.
+/// A year, which is longer than any sensible window or period. Adding it to a time can't overflow.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
 pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
@@ -120,7 +120,7 @@ pub(super) fn setting_name(text: &str) -> Result<&'static str, String> {
 
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The crates that log, ours and our dependencies: the first segment of a log target.
+/// The crates that log, in this project and its dependencies: the first segment of a log target.
 pub(super) const LOG_TARGETS: [&str; 13] = [
     "hpa",
     "hpa_adapter",
@@ -163,7 +163,7 @@ fn check_log_directive(directive: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts a duration that its parser has checked not to be negative.
+/// Converts a duration whose parser rejects negative values.
 pub(crate) fn to_std(duration: SignedDuration) -> Duration {
     duration.unsigned_abs()
 }

@@ -16,21 +16,21 @@ pub(super) struct Document<'a> {
 /// Splits a stream at its `---` lines.
 pub(super) fn split(stream: &str) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
-    let (mut separator, mut start, mut place) = ("", 0, 0);
+    let (mut separator, mut start, mut offset) = ("", 0, 0);
     for line in stream.split_inclusive('\n') {
         if line.starts_with("---")
             && line.get(3..).is_some_and(|rest| rest.trim_start().len() < rest.len())
             || line == "---"
         {
             documents
-                .push(Document { separator, body: stream.get(start..place).unwrap_or_default() });
+                .push(Document { separator, body: stream.get(start..offset).unwrap_or_default() });
             separator = line;
-            start = place + line.len();
+            start = offset + line.len();
         }
-        place += line.len();
+        offset += line.len();
     }
     documents.push(Document { separator, body: stream.get(start..).unwrap_or_default() });
-    // Nothing precedes a leading separator.
+    // A leading separator has an empty document before it.
     documents.retain(|document| !document.separator.is_empty() || !document.body.trim().is_empty());
     documents
 }
@@ -47,7 +47,7 @@ impl Document<'_> {
     /// text, which keeps comments.
     pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body } = self;
-        // Text that would control the terminal is not copied.
+        // Text that could control the terminal is escaped instead of copied.
         let can_be_copied = !terminal::needs_escapes(separator) && !terminal::needs_escapes(body);
         if before == after && can_be_copied {
             return Ok(format!("{separator}{body}"));

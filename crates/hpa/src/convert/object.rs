@@ -33,7 +33,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         return Vec::new();
     }
     let api_version = text(object, "/apiVersion");
-    // It has the target version already, or its kind is of another group.
+    // The object already has the target version, or belongs to another API group.
     if api_version == to.api_version() || !versions::is_known(api_version) {
         return Vec::new();
     }

@@ -56,8 +56,8 @@ fn annotation(object: &mut Value, setting: &Setting) -> Option<String> {
     annotation.as_str().map(ToOwned::to_owned)
 }
 
-/// The sources of metrics of these types. Each has the names by which an annotation can refer to
-/// its metric: the metric's name and its index.
+/// The sources of metrics of these types. Each comes with the names by which an annotation can
+/// refer to its metric: the metric's name and index.
 fn sources<'a>(
     object: &'a mut Value,
     types: &'a [MetricSourceType],
@@ -99,10 +99,10 @@ fn set_on_metrics(
         return false;
     }
     for (names, source) in sources(object, types) {
-        let own = |(name, _): &&(Option<String>, Value)| {
+        let is_for_source = |(name, _): &&(Option<String>, Value)| {
             name.as_ref().is_none_or(|name| names.contains(name))
         };
-        if let Some((_, field)) = fields.iter().find(own) {
+        if let Some((_, field)) = fields.iter().find(is_for_source) {
             source.entry(setting.field).or_insert_with(|| field.clone());
         }
     }

@@ -46,7 +46,7 @@ fn round_trip_changes_only_the_api_version() {
 }
 
 #[test]
-fn direction_characters_are_escaped_with_the_same_value() {
+fn direction_characters_are_escaped_without_changing_values() {
     for template in [CORE, OTHER] {
         let text =
             template.replace("spec:\n", "spec: # \u{202e}\n").replace("a: text", "a: \u{200f}x");
@@ -76,8 +76,8 @@ fn other_documents_pass_through_byte_for_byte() {
 
 #[test]
 fn object_of_the_target_or_a_foreign_api_is_unchanged() {
-    let own_form = CORE.replace("autoscaling/v2", hpa_crd::API_VERSION);
-    assert_eq!(to_custom(&own_form).expect("it converts"), own_form);
+    let custom = CORE.replace("autoscaling/v2", hpa_crd::API_VERSION);
+    assert_eq!(to_custom(&custom).expect("it converts"), custom);
     let foreign = CORE.replace("autoscaling/v2", "autoscaling.example.com/v2");
     assert_eq!(to_custom(&foreign).expect("foreign"), foreign);
 }
@@ -172,7 +172,7 @@ fn fields_that_an_older_version_lacks_are_errors() {
 }
 
 #[test]
-fn betas_are_converted() {
+fn beta_versions_are_converted() {
     let spec = json!({ "maxReplicas": 5, "metrics": [{ "type": "Resource", "resource": {
         "name": "cpu", "targetAverageUtilization": 50 } }] });
     let converted = custom_object(&autoscaler("autoscaling/v2beta1", spec)).expect("it converts");
@@ -190,20 +190,20 @@ fn strings_stay_strings() {
     let mut object = autoscaler("autoscaling/v1", json!({ "maxReplicas": 5 }));
     let texts =
         ["yes", "NO", "on", "y", "null", "~", "1_000", "017", "0x1f", "1e3", ".5", "-", "5.", ""];
-    let labels: serde_json::Map<_, _> =
+    let annotations: serde_json::Map<_, _> =
         texts.iter().enumerate().map(|(at, text)| (format!("l{at}"), (*text).into())).collect();
-    object["metadata"]["annotations"] = labels.into();
+    object["metadata"]["annotations"] = annotations.into();
     let text = to_custom(&object.to_string()).expect("it converts");
-    let read = crate::manifests::parse_document(&text).expect("YAML");
-    assert_eq!(read["metadata"]["annotations"], object["metadata"]["annotations"], "{text}");
+    let parsed = crate::manifests::parse_document(&text).expect("YAML");
+    assert_eq!(parsed["metadata"]["annotations"], object["metadata"]["annotations"], "{text}");
 }
 
 #[test]
 fn errors_name_document_object_and_field() {
-    let odd = CORE.replace("maxReplicas: 5", "maxReplicas: five");
-    let bad = CORE.replace("maxReplicas: 5", "maxReplicas: -5");
-    let error =
-        to_custom(&format!("{OTHER_SHORT}---\n{odd}---\n{bad}---\n{{\n")).expect_err("errors");
+    let wrong_type = CORE.replace("maxReplicas: 5", "maxReplicas: five");
+    let negative = CORE.replace("maxReplicas: 5", "maxReplicas: -5");
+    let error = to_custom(&format!("{OTHER_SHORT}---\n{wrong_type}---\n{negative}---\n{{\n"))
+        .expect_err("errors");
     let lines: Vec<&str> = error.lines().collect();
     let has_line = |start: &str| lines.iter().any(|line| line.starts_with(start));
     assert!(
@@ -278,13 +278,13 @@ fn settings_become_fields_and_annotations_without_loss() {
     };
     assert_eq!(effective(&back), effective(&core));
     assert_eq!(effective(&custom), effective(&core));
-    let texts =
+    let annotation_count =
         |object: &Value| object["metadata"]["annotations"].as_object().map(serde_json::Map::len);
-    assert_eq!(texts(&back), texts(&core));
+    assert_eq!(annotation_count(&back), annotation_count(&core));
 }
 
 #[test]
-fn settings_that_are_not_valid_stay_annotations() {
+fn invalid_settings_stay_annotations() {
     let mut core = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
     let invalid = json!({
         "autoscaling.hpa-rs.dev/sync-period": "1 minute",

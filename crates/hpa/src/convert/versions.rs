@@ -45,8 +45,8 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 }
 
 /// Converts the spec of an autoscaler to v2, and drops the status if its version has a different
-/// one. Drops and returns the fields that the version doesn't have: in v2, they might have an
-/// effect that they never had.
+/// one. Drops the fields that the version doesn't have, and returns an error for each: in v2, they
+/// might have an effect that they never had.
 pub(crate) fn to_v2(object: &mut Value) -> Vec<FieldError> {
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if version != V1 && version != V2_BETA_1 {
@@ -187,7 +187,8 @@ fn metric_source(kind: &str, old: &mut Members) -> Value {
         "object" => {
             let (described, average) = (old.take("target"), old.take("averageValue"));
             let is_zero = |value: &Value| value.as_str() == Some("0") || value.as_i64() == Some(0);
-            // A required field: beside an average, its zero stands for an absent value.
+            // v2beta1 requires `targetValue`. If there is an average, zero stands for an absent
+            // value.
             let value = old.take("targetValue");
             let value = value.filter(|value| average.is_none() || !is_zero(value));
             (described, old.take("selector"), average, value)

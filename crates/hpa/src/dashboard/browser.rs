@@ -16,7 +16,8 @@ pub(super) fn open(address: &str) {
     }
 }
 
-/// The program of the desktop. Without a desktop, `xdg-open` would start a browser in the terminal.
+/// The program that opens a page; `None` without a desktop, where `xdg-open` would start a browser
+/// in the terminal.
 fn opener(has_variable: impl Fn(&str) -> bool) -> Option<&'static str> {
     if cfg!(target_os = "macos") {
         return Some("open");

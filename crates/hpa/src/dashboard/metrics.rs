@@ -14,12 +14,12 @@ use tokio::{
 
 use crate::metric_reader::MetricReader;
 
-/// After this time, metrics are read even if the first series are not.
+/// After this time, metrics are read even if no series are listed yet.
 const FIRST_SERIES_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of attempts to read the series after a failure.
+/// The longest delay between attempts to list the series after a failure.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// The outcome of reading the series, with the reason if some are missing. `None` before the first
+/// The outcome of the last relist, with the reason if series are missing. `None` before the first
 /// attempt.
 type RelistOutcome = Option<Result<(), String>>;
 
@@ -61,7 +61,7 @@ async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender
 impl hpa_dashboard::DecisionMetrics for SourceMetrics {
     async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
         let mut relisted = self.relisted.clone();
-        // If it takes longer, the metrics say that they are not discovered yet.
+        // After the timeout, the readings report that the metrics are not discovered yet.
         _ = timeout(FIRST_SERIES_TIMEOUT, relisted.wait_for(Option::is_some)).await;
         let readings = self.reader.read(inputs).await;
         let outcome = self.relisted.borrow().clone();

@@ -66,7 +66,8 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
     }
 }
 
-/// The controller's own sources of metrics. `None` if no flag configures one.
+/// Metrics from the sources that flags configure, as in the controller. `None` if no flag
+/// configures one.
 async fn metrics(
     clients: &Clients,
     arguments: &DashboardArguments,

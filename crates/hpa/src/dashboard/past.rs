@@ -27,14 +27,14 @@ const SPAN: SignedDuration = SignedDuration::from_hours(1);
 pub(super) struct ControllerPast {
     client: Client,
     location: ControllerArguments,
-    found: Mutex<Option<Found>>,
+    last_search: Mutex<Option<LeaderSearch>>,
     /// When the lease was first seen without a holder, if it has had none since.
     released: Mutex<Option<Timestamp>>,
 }
 
-/// The debug API of a controller, or the reason why there is none.
+/// The result of a search for the leader: its debug API, or the reason why there is none.
 #[derive(Clone)]
-struct Found {
+struct LeaderSearch {
     lease: LeaseName,
     at: Instant,
     api: Result<Arc<DebugClient>, Unavailable>,
@@ -45,7 +45,7 @@ impl ControllerPast {
         Self {
             client,
             location: location.clone(),
-            found: Mutex::default(),
+            last_search: Mutex::default(),
             released: Mutex::default(),
         }
     }
@@ -65,28 +65,29 @@ impl ControllerPast {
     }
 
     async fn api(&self, lease: LeaseName) -> Result<Arc<DebugClient>, Unavailable> {
-        let mut found = self.found.lock().await;
-        let is_current =
-            |found: &&Found| found.lease == lease && found.at.elapsed() < FIND_INTERVAL;
-        if let Some(found) = found.as_ref().filter(is_current) {
-            return found.api.clone();
+        let mut last_search = self.last_search.lock().await;
+        let is_current = |last_search: &&LeaderSearch| {
+            last_search.lease == lease && last_search.at.elapsed() < FIND_INTERVAL
+        };
+        if let Some(last_search) = last_search.as_ref().filter(is_current) {
+            return last_search.api.clone();
         }
         let api = DebugClient::find(&self.client, &self.location, &lease).await.map(Arc::new);
-        *found = Some(Found { lease, at: Instant::now(), api: api.clone() });
+        *last_search = Some(LeaderSearch { lease, at: Instant::now(), api: api.clone() });
         api
     }
 
     async fn read(&self, key: &HpaKey, manager: Option<&str>) -> Result<Past, Unavailable> {
-        let other = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
-        if let (Some(other), None) = (other, &self.location.controller_url) {
-            return Err(Unavailable::OtherController(other.to_owned()));
+        let other_manager = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
+        if let (Some(other_manager), None) = (other_manager, &self.location.controller_url) {
+            return Err(Unavailable::OtherController(other_manager.to_owned()));
         }
         let api = self.api(LeaseName::choose(&self.location, manager)).await?;
         let since = Timestamp::now().checked_sub(SPAN).ok();
         let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
         if detail.is_err() {
             // Another instance may be the leader now.
-            *self.found.lock().await = None;
+            *self.last_search.lock().await = None;
         }
         match detail? {
             Some(detail) if detail.history.is_some() => Ok(detail.into()),
@@ -143,7 +144,8 @@ impl PastSource for ControllerPast {
         match (status, &self.location.controller_url) {
             (Ok(status), _) => silence::of_status(&status, limit),
             (Err(error), Some(url)) => Some(silence::of_url(&url.to_string(), &error)),
-            // The lease is renewed, and the page of an autoscaler says why the rest is unknown.
+            // The lease is renewed, so the controller runs. The page of an autoscaler says why its
+            // past is unknown.
             (Err(_), None) => None,
         }
     }

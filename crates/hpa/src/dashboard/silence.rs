@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
 
 /// The consequence for the rest of the page.
-const OLD: &str = "The rest of the page may be old.";
+const PAGE_MAY_BE_OLD: &str = "The rest of the page may be old.";
 
 /// The number of statuses whose field manager names this lease.
 pub(super) fn statuses_of<'a>(lease: &LeaseName, managers: impl Iterator<Item = &'a str>) -> usize {
@@ -20,7 +20,7 @@ pub(super) fn statuses_of<'a>(lease: &LeaseName, managers: impl Iterator<Item = 
     managers.filter_map(FieldManager::parse_lease).filter(|named| *named == name).count()
 }
 
-/// About a lease that its holder has not renewed for longer than `limit`.
+/// A sentence about a lease that its holder has not renewed for longer than `limit`.
 pub(super) fn of_lease(
     holder: &LeaseHolder,
     statuses: usize,
@@ -39,7 +39,7 @@ pub(super) fn of_lease(
     Some(of_cause(&holder.lease, statuses, &format!("{pod} {renewed}")))
 }
 
-/// About a lease that has had no holder for longer than `limit`.
+/// A sentence about a lease that has had no holder for longer than `limit`.
 pub(super) fn of_released(
     lease: &LeaseName,
     statuses: usize,
@@ -56,11 +56,12 @@ fn of_cause(LeaseName { namespace, name }: &LeaseName, statuses: usize, cause: &
     let named = counted(statuses, "autoscaler");
     format!(
         "No controller makes decisions with the lease {namespace}/{name}, whose holder stored the \
-         status of {named}: {cause}. {OLD}"
+         status of {named}: {cause}. {PAGE_MAY_BE_OLD}"
     )
 }
 
-/// About a leader whose oldest reconcile is longer ago than `limit` and four of its sync periods.
+/// A sentence about a leader, if the last reconcile of an autoscaler is longer ago than `limit` and
+/// than four sync periods.
 pub(super) fn of_status(status: &ControllerStatus, limit: SignedDuration) -> Option<String> {
     let oldest = status.oldest_reconcile_seconds?;
     let limit = limit.as_secs_f64().max(4.0 * status.sync_period_seconds);
@@ -70,25 +71,27 @@ pub(super) fn of_status(status: &ControllerStatus, limit: SignedDuration) -> Opt
     let oldest = in_minutes(SignedDuration::from_secs_f64(oldest.min(1e9)));
     Some(format!(
         "The controller answers, but has made no decision for {oldest} about at least one \
-         autoscaler. {OLD}"
+         autoscaler. {PAGE_MAY_BE_OLD}"
     ))
 }
 
-/// An autoscaler that is due and had no decision for longer than `limit`.
+/// The autoscaler, if it is due and has had no decision for longer than `limit`.
 pub(super) fn overdue(item: &AutoscalerItem, limit: SignedDuration) -> Option<Overdue> {
-    let late = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
+    let lateness = item.next_due_in_seconds.filter(|due| *due < 0.0).map(f64::abs)?;
     let age =
-        SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(late).min(1e9));
+        SignedDuration::from_secs_f64(item.last_reconcile_seconds_ago.unwrap_or(lateness).min(1e9));
     let key = HpaKey::for_api(item.api, item.namespace.as_str(), item.name.as_str());
     (age > limit).then_some(Overdue { key, age })
 }
 
-/// About a debug API that the user has named.
+/// A sentence about the debug API of `--controller-url`, if it can't be read.
 pub(super) fn of_url(url: &str, error: &Unavailable) -> String {
-    format!("Whether the controller at {url} makes decisions is unknown: {error}. {OLD}")
+    format!(
+        "Whether the controller at {url} makes decisions is unknown: {error}. {PAGE_MAY_BE_OLD}"
+    )
 }
 
-/// `3m` or `2h 5m`. The sentence changes once a minute at most, because each change is sent to all
+/// Formats `3m` or `2h 5m`. Seconds are left out, because each change of a sentence is sent to all
 /// pages.
 fn in_minutes(age: SignedDuration) -> String {
     let (hours, minutes) = (age.as_hours(), age.as_mins() % 60);
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_statuses_that_name_the_lease_count() {
+    fn statuses_with_other_leases_are_not_counted() {
         let lease = LeaseName { namespace: "scaling".to_owned(), name: "hpa".to_owned() };
         let managers =
             ["hpa-controller:scaling/hpa", "hpa-controller:a/hpa", "kube-controller-manager"];

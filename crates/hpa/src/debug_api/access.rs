@@ -55,7 +55,7 @@ pub(super) enum Denied {
     /// The reason is only logged, because the client is not authenticated.
     #[error("the API server does not review the request; the controller's log has the reason")]
     Unreviewed(String),
-    /// Protects from web pages whose name resolves to a loopback address.
+    /// Protects against web pages whose host name resolves to a loopback address.
     #[error("the host {0:?} is not a name of the loopback interface")]
     Host(String),
 }
@@ -86,7 +86,7 @@ impl Access {
         }))
     }
 
-    /// Whether a request may get a path.
+    /// Checks whether a request may get a path.
     pub(super) async fn check(
         &self,
         client: IpAddr,

@@ -97,7 +97,7 @@ fn generate_certificate() -> anyhow::Result<ServingCertificate> {
     Ok(ServingCertificate::from_pem(chain, key, Handshake::default())?)
 }
 
-/// Serves at an address and returns it with the actual port.
+/// Serves at an address. Returns the address with the actual port.
 async fn serve_view(
     address: SocketAddr,
     certificate: Option<ServingCertificate>,
@@ -200,16 +200,16 @@ fn refuse(denied: &Denied) -> Response<Text> {
     response
 }
 
-fn error(status: StatusCode, text: &str, long: Option<RunningRequest>) -> Response<Text> {
-    reply(status, json!({ "error": text }).to_string(), long)
+fn error(status: StatusCode, text: &str, running: Option<RunningRequest>) -> Response<Text> {
+    reply(status, json!({ "error": text }).to_string(), running)
 }
 
 fn reply(
     status: StatusCode,
     body: impl Into<Bytes>,
-    long: Option<RunningRequest>,
+    running: Option<RunningRequest>,
 ) -> Response<Text> {
-    let mut response = Response::new(Text::new(body, long));
+    let mut response = Response::new(Text::new(body, running));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     for (name, value) in [

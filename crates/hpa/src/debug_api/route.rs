@@ -8,7 +8,7 @@ use jiff::Timestamp;
 const DEFAULT_LIMIT: usize = 1000;
 const MAX_LIMIT: usize = 10_000;
 
-/// A document.
+/// A document of the debug API, with its parameters.
 #[derive(Debug)]
 pub(super) enum Route {
     Status,
@@ -104,7 +104,7 @@ mod tests {
         "/debug/v1/autoscalers/shop/web?since=1h",
         "since must be a time such as 2026-01-31T12:00:00Z"
     )]
-    fn paths_and_parameters(#[case] path: &str, #[case] route: &str) {
+    fn path_and_parameters_select_the_document(#[case] path: &str, #[case] route: &str) {
         assert_eq!(parse(path), route);
     }
 }

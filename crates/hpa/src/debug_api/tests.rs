@@ -14,7 +14,8 @@ use super::*;
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// An API server that accepts tokens of this prefix and the name of a user. It fails for one token.
+/// Accepts tokens that consist of this prefix and a user's name. The review of the token
+/// `unreviewed` fails.
 struct Tokens(&'static str);
 
 #[async_trait]
@@ -40,8 +41,8 @@ impl AccessReviews for Accesses {
         request: &RequestInfo,
     ) -> Result<hpa_adapter::reviews::Access, ReviewError> {
         let User { name, groups, .. } = user;
-        let asked = format!("{name} {groups:?} {} {}", request.verb, request.path);
-        self.0.lock().expect("a lock").push(asked);
+        let review = format!("{name} {groups:?} {} {}", request.verb, request.path);
+        self.0.lock().expect("a lock").push(review);
         if name == "unreviewed" {
             return Err(ReviewError::Timeout);
         }
@@ -71,7 +72,7 @@ async fn reviewed() -> (Server, Arc<Accesses>, SocketAddr) {
     (server, accesses, address)
 }
 
-/// The status of a response, and its text.
+/// Sends a request. Returns the status and the whole text of the response.
 async fn send(address: SocketAddr, request: &str, headers: &[&str]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.expect("a server");
     let headers = [headers, &["connection: close"]].concat().join("\r\n");
@@ -151,7 +152,7 @@ async fn only_users_who_may_get_the_path_read_documents(
 #[tokio::test]
 async fn long_token_is_refused_without_a_review() {
     let (_server, accesses, address) = reviewed().await;
-    // Shorter than what hyper accepts.
+    // hyper accepts a header of this length.
     let header = format!("authorization: Bearer api-{}", "r".repeat(20_000));
     assert_eq!(send(address, STATUS, &[HOST, &header]).await.0, 401);
     assert!(accesses.0.lock().expect("a lock").is_empty());
@@ -164,11 +165,11 @@ async fn access_is_reviewed_by_path_with_the_groups_of_the_user() {
         let path = format!("GET /debug/v1/autoscalers/shop/{name}?since=x");
         send(address, &path, &[HOST, "authorization: Bearer api-reader"]).await;
     }
-    let asked = accesses.0.lock().expect("a lock").clone();
-    let asked_for = |name: &str| {
+    let reviews = accesses.0.lock().expect("a lock").clone();
+    let review_for = |name: &str| {
         format!("reader [\"system:authenticated\"] get /debug/v1/autoscalers/shop/{name}")
     };
-    assert_eq!(asked, [asked_for("web"), asked_for("api")], "an equal review is cached");
+    assert_eq!(reviews, [review_for("web"), review_for("api")], "an equal review is cached");
 }
 
 #[rstest]
@@ -182,10 +183,7 @@ async fn access_is_reviewed_by_path_with_the_groups_of_the_user() {
 #[case("host: x@attacker.example", 403)]
 #[case("host: ", 403)]
 #[tokio::test]
-async fn local_access_is_safe_from_names_that_resolve_to_loopback(
-    #[case] host: &str,
-    #[case] expected: u16,
-) {
+async fn local_access_rejects_other_host_names(#[case] host: &str, #[case] expected: u16) {
     let (_server, address) =
         serve_view(LOOPBACK, None, Access::Local, view()).await.expect("a port");
     let (status, text) = send(address, STATUS, &[host]).await;

@@ -13,7 +13,7 @@ use crate::args::ControllerArguments;
 /// The name of the container port of the debug API.
 const PORT_NAME: &str = "debug";
 
-/// The field manager and the lease of kube-controller-manager.
+/// The name of kube-controller-manager's field manager and lease.
 pub(crate) const BUILT_IN: &str = "kube-controller-manager";
 
 /// The default name of the lease.
@@ -34,7 +34,7 @@ impl LeaseName {
         Self { namespace: DEFAULT_NAMESPACE.to_owned(), name: BUILT_IN.to_owned() }
     }
 
-    /// The lease from the flags, or else the one that most field managers of statuses name.
+    /// The lease from the flags, or else the lease that most field managers of statuses name.
     pub(crate) fn choose<'a>(
         arguments: &ControllerArguments,
         managers: impl IntoIterator<Item = &'a str>,
@@ -47,19 +47,20 @@ impl LeaseName {
                 None => named.push((lease, 1)),
             }
         }
-        let most = named.into_iter().rev().max_by_key(|(_, count)| *count).map(|(lease, _)| lease);
-        let most = most.unwrap_or_else(|| Self {
+        let most_named =
+            named.into_iter().rev().max_by_key(|(_, count)| *count).map(|(lease, _)| lease);
+        let most_named = most_named.unwrap_or_else(|| Self {
             namespace: DEFAULT_NAMESPACE.to_owned(),
             name: DEFAULT_LEASE.to_owned(),
         });
         Self {
-            namespace: arguments.controller_namespace.clone().unwrap_or(most.namespace),
-            name: arguments.controller_lease.clone().unwrap_or(most.name),
+            namespace: arguments.controller_namespace.clone().unwrap_or(most_named.namespace),
+            name: arguments.controller_lease.clone().unwrap_or(most_named.name),
         }
     }
 }
 
-/// A lease, as it was last renewed.
+/// A held lease, as its holder last renewed it.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseHolder {
     pub(crate) lease: LeaseName,
@@ -85,8 +86,8 @@ impl LeaseHolder {
     pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
         let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
         let found = leases.get_opt(&lease.name).await;
-        let what = format!("get the lease {}/{}", lease.namespace, lease.name);
-        let found = found.map_err(|error| Unavailable::request(&what, error))?;
+        let action = format!("get the lease {}/{}", lease.namespace, lease.name);
+        let found = found.map_err(|error| Unavailable::request(&action, error))?;
         let spec = found.ok_or_else(|| Unavailable::NoLease(lease.clone()))?.spec;
         let spec = spec.unwrap_or_default();
         let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
@@ -105,7 +106,7 @@ impl LeaseHolder {
         self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
     }
 
-    /// `no controller has renewed the lease a/b for 47s`.
+    /// A message such as `no controller has renewed the lease a/b for 47s`.
     pub(crate) fn describe_expiry(&self, now: Timestamp) -> String {
         let LeaseName { namespace, name } = &self.lease;
         let since = self.renewed.map(|renewed| now.duration_since(renewed).as_secs());
@@ -122,8 +123,9 @@ impl LeaseHolder {
     pub(crate) async fn leader(&self, client: &Client) -> Result<Leader, Unavailable> {
         let (namespace, name) = (&self.lease.namespace, self.pod_name());
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-        let what = format!("get the pod {namespace}/{name}");
-        let found = pods.get_opt(name).await.map_err(|error| Unavailable::request(&what, error))?;
+        let action = format!("get the pod {namespace}/{name}");
+        let found =
+            pods.get_opt(name).await.map_err(|error| Unavailable::request(&action, error))?;
         let pod = found.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
         Ok(Leader {
             namespace: namespace.clone(),
@@ -146,7 +148,7 @@ fn debug_port(pod: &Pod) -> Option<i32> {
     port.map(|port| port.container_port)
 }
 
-/// `namespace/name` of the pod.
+/// Formats the pod as `namespace/name`.
 impl fmt::Display for Leader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.pod)

@@ -158,7 +158,7 @@ impl DebugClient {
     }
 }
 
-/// The message of an error.
+/// The message of an error response: a JSON string, or else the start of the body.
 fn message(body: &[u8], pointer: &str) -> String {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let text = json.as_ref().and_then(|json| json.pointer(pointer)).and_then(Value::as_str);

@@ -21,7 +21,7 @@ fn arguments(namespace: Option<&str>, lease: Option<&str>) -> ControllerArgument
 #[case::first_of_equals(&["hpa-controller:a/x", "hpa-controller:b/y"], None, None, "a/x")]
 #[case::flags(&["hpa-controller:a/x"], Some("c"), Some("z"), "c/z")]
 #[case::one_flag(&["hpa-controller:a/x"], Some("c"), None, "c/x")]
-fn lease_is_that_of_the_flags_or_of_most_statuses(
+fn lease_comes_from_flags_or_most_statuses(
     #[case] managers: &[&str],
     #[case] namespace: Option<&str>,
     #[case] lease: Option<&str>,
@@ -33,13 +33,13 @@ fn lease_is_that_of_the_flags_or_of_most_statuses(
 }
 
 #[test]
-fn error_message_is_that_of_the_document() {
+fn error_message_is_read_from_json_or_text() {
     assert_eq!(message(br#"{"kind":"Status","message":"no"}"#, "/message"), "no");
     assert_eq!(message(b"502 Bad Gateway\n", "/message"), "502 Bad Gateway");
 }
 
 #[tokio::test]
-async fn url_of_an_https_server_is_named_with_what_to_do() {
+async fn plain_request_to_an_https_server_gets_a_hint() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {

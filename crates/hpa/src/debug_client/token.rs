@@ -17,7 +17,7 @@ use tokio::{sync::Mutex, time::Instant};
 use super::{lease::LeaseName, unavailable::Unavailable};
 use crate::debug_api::AUDIENCE;
 
-/// The lifetime of tokens. The API server issues none with a shorter one.
+/// The lifetime of tokens: the shortest that the API server accepts.
 const LIFETIME: Duration = Duration::from_secs(600);
 /// The age at which a token is replaced.
 const RENEW_AFTER: Duration = Duration::from_secs(300);
@@ -64,10 +64,10 @@ impl DebugToken {
         let parameters = PostParams::default();
         let issued = self.accounts.create_token_request(&self.account, &parameters, &request).await;
         let account = format!("{}/{}", self.namespace, self.account);
-        let what = format!("create a token for the ServiceAccount {account}");
+        let action = format!("create a token for the ServiceAccount {account}");
         let issued = issued.map_err(|error| match error {
             kube::Error::Api(status) if status.is_not_found() => Unavailable::NoAccount { account },
-            error => Unavailable::request(&what, error),
+            error => Unavailable::request(&action, error),
         })?;
         let token = issued.status.and_then(|status| status.token);
         let token = token

@@ -61,7 +61,7 @@ impl Unavailable {
         Self::Unreachable(describe(error))
     }
 
-    /// A request without a response. `source` is the pod or the URL.
+    /// The error of a request without a response. `source` is the pod or the URL.
     pub(super) fn no_response(source: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let error = describe(error);
         let hint = if error.contains(TLS_ALERT) {
@@ -77,11 +77,11 @@ impl Unavailable {
         Self::Unreachable(format!("{source} serves something else at this port"))
     }
 
-    /// A request to the API server that failed. `what` completes "not permitted to".
-    pub(super) fn request(what: &str, error: kube::Error) -> Self {
+    /// The error of a failed request to the API server. `action` completes "not permitted to".
+    pub(super) fn request(action: &str, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.is_forbidden() => {
-                Self::Forbidden { what: what.to_owned(), message: status.message }
+                Self::Forbidden { what: action.to_owned(), message: status.message }
             }
             error => Self::Unreachable(describe(&error)),
         }

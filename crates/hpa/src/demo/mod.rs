@@ -74,7 +74,7 @@ fn load_scenario(arguments: &DemoArguments) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// Names the field that was meant, instead of all fields.
+/// Suggests a similar field, instead of listing all fields.
 fn with_hint(error: ScenarioError) -> anyhow::Error {
     let similar = match &error {
         ScenarioError::Syntax { problem: SyntaxProblem::UnknownField { name, known }, place } => {

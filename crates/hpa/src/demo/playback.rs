@@ -25,7 +25,7 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// Observations per run. They are at least one simulated second apart.
 const OBSERVATIONS: f64 = 4000.0;
 
-/// The end of the demo.
+/// The way in which the demo ended.
 pub(super) enum Ending {
     /// The scenario ran to its end.
     Completed {
@@ -56,16 +56,16 @@ pub(super) async fn play(
     };
     let records = DemoRecords::new(&cluster.testbed, cluster.simulation.scenario());
     let kubeconfig = cluster.kubeconfig.display().to_string();
-    let page = cluster.start_dashboard(&name, speed).await;
+    let dashboard = cluster.start_dashboard(&name, speed).await;
     let debug_api = cluster.start_debug_api().await;
-    let page_url = page.as_ref().map(hpa_dashboard::Dashboard::url);
+    let dashboard_url = dashboard.as_ref().map(hpa_dashboard::Dashboard::url);
     let mut playback = Playback { cluster, records, output, signals };
     let start = Start {
         scenario: name,
         duration,
         speed,
         kubeconfig,
-        dashboard: page_url,
+        dashboard: dashboard_url,
         metrics: metrics.as_ref().map(|(address, _)| *address),
         debug_api: debug_api.as_ref().map(|(_, address)| *address),
     };
@@ -90,8 +90,8 @@ struct Playback {
 }
 
 impl Playback {
-    /// Runs for `duration` simulated seconds, and on hold after that. Returns the summary of the
-    /// duration, or `None` if a signal ended it early.
+    /// Runs for `duration` simulated seconds. If `hold` is set, continues until a signal. Returns
+    /// the summary of the duration, or `None` if a signal ended it early.
     async fn run(&mut self, duration: f64, hold: bool) -> anyhow::Result<Option<Summary>> {
         if !self.advance(Some(duration)).await? {
             return Ok(None);
@@ -105,7 +105,7 @@ impl Playback {
         Ok(Some(summary))
     }
 
-    /// Lets time pass until a simulated second, or forever. Returns false if a signal came first.
+    /// Handles events until a simulated second, or forever. Returns false after a signal.
     async fn advance(&mut self, until: Option<f64>) -> anyhow::Result<bool> {
         let step = (until.unwrap_or_default() / OBSERVATIONS).max(1.0);
         let mut frames = interval(FRAME_INTERVAL);

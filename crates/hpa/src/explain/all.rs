@@ -72,12 +72,16 @@ fn text(problems: &[Problem], count: usize) -> String {
             format!("No controller has stored a status of {autoscalers}: {}\n", escape_line(&names))
         }
     };
-    let known = count.saturating_sub(names.len());
-    if known == 0 && count > 0 { new } else { new + &text_of_known(&problems, known) }
+    let with_status = count.saturating_sub(names.len());
+    if with_status == 0 && count > 0 {
+        new
+    } else {
+        new + &text_with_status(&problems, with_status)
+    }
 }
 
 /// The autoscalers with a status.
-fn text_of_known(problems: &[&Problem], count: usize) -> String {
+fn text_with_status(problems: &[&Problem], count: usize) -> String {
     let width = problems.iter().map(|one| one.autoscaler.chars().count()).max().unwrap_or(0);
     let line = |Problem { autoscaler, sentence, .. }: &&Problem| {
         format!("{autoscaler:width$}  {}\n", escape_line(sentence))

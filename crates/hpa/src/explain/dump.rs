@@ -62,8 +62,8 @@ impl Dump {
             None => Vec::new(),
         };
         let past = self.past(&hpa)?;
-        let remembered = past.as_ref().ok().map(|past| past.settings.into());
-        let settings = effective_settings(settings, remembered);
+        let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
+        let settings = effective_settings(settings, controller_settings);
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let is_reference = controller.is_reference() && past.is_err();
         let settings = settings_of_controller(settings, &hpa, policy, is_reference);
@@ -126,7 +126,7 @@ impl Dump {
             |object: &&Value| text(object, "/metadata/name") == name && is_in(object, namespace);
         if let Some(scale) = self.of_kind("Scale").find(is_named) {
             let selector = text(scale, "/status/selector").to_owned();
-            return Ok(replicas(scale, 0, selector));
+            return Ok(build_scale(scale, 0, selector));
         }
         let target = self.of_kind(kind).find(is_named);
         match target.filter(|_| SCALABLE.contains(&kind.as_str())) {
@@ -137,7 +137,7 @@ impl Dump {
                 let selector = selector.map_err(ScaleReadError::read)?;
                 let selector =
                     Selector::from_label_selector(Some(&selector)).map_err(ScaleReadError::read)?;
-                Ok(replicas(target, 1, selector.to_string()))
+                Ok(build_scale(target, 1, selector.to_string()))
             }
             None => Err(ScaleReadError::read(format!(
                 "the files have neither a Scale nor a {kind} of the name {name}"
@@ -173,7 +173,7 @@ impl Dump {
         names
     }
 
-    /// The answer to a query. `None` if the files have no metrics of its API.
+    /// The reading of a query. `None` if the files have no metrics of its API.
     fn reading(
         &self,
         query: &MetricQuery,
@@ -243,7 +243,8 @@ fn decode<'a, I: ListItem>(
         .map_err(|error| ReadError::fetch(api, hpa_metrics::describe(&error)))
 }
 
-fn replicas(object: &Value, default: i32, selector: String) -> Scale {
+/// Reads a scale from a Scale or its target. `default` is used if `spec.replicas` is absent.
+fn build_scale(object: &Value, default: i32, selector: String) -> Scale {
     let number = |pointer: &str| {
         let number = object.pointer(pointer).and_then(Value::as_i64);
         number.and_then(|number| i32::try_from(number).ok())
@@ -259,7 +260,8 @@ fn replicas(object: &Value, default: i32, selector: String) -> Scale {
 mod tests {
     use super::*;
 
-    /// A dump of an autoscaler whose status kube-controller-manager stored last.
+    /// An autoscaler whose status kube-controller-manager stored last. If `pods` isn't empty, it
+    /// has the annotation `pods` and a scale instead.
     fn subject(pods: &str, others: &[Value]) -> Subject {
         let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
         let managed = json!([{
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn past_of_a_controller_is_not_of_the_reference() {
+    fn record_of_the_debug_api_takes_precedence_over_the_field_manager() {
         let tolerance = |others: &[Value]| subject("", others).inputs.settings.tolerance;
         assert!((tolerance(&[]) - 0.1).abs() < 1e-9);
         let past = json!({
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_about_owned_pods_is_about_the_files() {
+    fn advice_about_owned_pods_suggests_reading_the_cluster() {
         let report = subject("owned", &[]).report();
         let advice = report.advice.join(" ");
         assert!(advice.contains("run hpa explain NAMESPACE/NAME without --filename"), "{advice}");

@@ -1,4 +1,4 @@
-//! Whether no controller is running, by the leases.
+//! Finds autoscalers without a running controller, by the leases.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use crate::{
     status::{ObservedAutoscaler, named},
 };
 
-/// The leases of at most this many field managers are read.
+/// The maximum number of field managers whose leases are read.
 const MAX_MANAGERS: usize = 4;
 
-/// The reason why no controller is running, by the lease of the one that stored the status.
-/// `None` if one is running, or if there is no lease that says so. `others` are the field managers
-/// of other statuses, which name the lease of a controller that has replaced
-/// kube-controller-manager.
+/// A clause about the expired lease of the controller that stored a status, with the field manager
+/// `manager`. `None` if a controller is running, or if no lease has expired. If `manager` is
+/// kube-controller-manager, hpa-rs may have replaced it: `others`, the field managers of other
+/// statuses, name the lease of hpa-rs.
 pub(super) async fn reason<'a>(
     client: &Client,
     location: &ControllerArguments,
     manager: &str,
     others: impl Iterator<Item = &'a str>,
 ) -> Option<String> {
-    let own = match FieldManager::parse_lease(manager) {
+    let hpa_rs_lease = match FieldManager::parse_lease(manager) {
         Some(_) => LeaseName::choose(location, [manager]),
         None => LeaseName::choose(location, others),
     };
     let leases = if FieldManager::parse_lease(manager).is_some() {
-        vec![own]
+        vec![hpa_rs_lease]
     } else if manager == BUILT_IN {
-        // It may have been replaced since.
-        vec![LeaseName::built_in(), own]
+        // hpa-rs may have replaced it since.
+        vec![LeaseName::built_in(), hpa_rs_lease]
     } else {
         return None;
     };
@@ -99,7 +99,8 @@ fn several(by_manager: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
     )]
 }
 
-/// Whether a controller without the lease works, by the debug API of the flags.
+/// Whether the debug API of `--controller-url` reports a working controller, which may not use a
+/// lease.
 async fn is_working(client: &Client, location: &ControllerArguments) -> bool {
     if location.controller_url.is_none() {
         return false;

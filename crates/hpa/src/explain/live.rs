@@ -49,7 +49,7 @@ use crate::{
 
 /// Limit for concurrent reads of scales, which are read to find other autoscalers of the same pods.
 const MAX_CONCURRENT_READS: usize = 8;
-/// The shortest period to read from the debug API. It has a value of every metric.
+/// The shortest period to read from the debug API, which includes a value of every metric.
 const MIN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 /// If the clock of a controller is further behind, the past is read by that clock.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(10);
@@ -137,8 +137,8 @@ impl Cluster {
         apply_defaults(&mut hpa.spec);
         let past = self.past(&hpa, &controller).await;
         let started = Timestamp::now();
-        let remembered = past.as_ref().ok().map(|past| past.settings.into());
-        let settings = effective_settings(settings, remembered);
+        let controller_settings = past.as_ref().ok().map(|past| past.settings.into());
+        let settings = effective_settings(settings, controller_settings);
         // A controller that has a record of the autoscaler may not have stored its status yet.
         let is_reference = controller.is_reference() && past.is_err();
         let settings = settings_of_controller(settings, &hpa, &self.policy, is_reference);
@@ -148,7 +148,7 @@ impl Cluster {
         }
         let idle = match (&past, &controller.name) {
             (Err(_), Some(manager)) => {
-                let others = self.managers_beside(manager).await;
+                let others = self.managers_of_namespace(manager).await;
                 let others = others.iter().map(String::as_str);
                 idle::reason(&self.client, &self.location, manager, others).await
             }
@@ -176,8 +176,8 @@ impl Cluster {
         };
         self.relist().await?;
         let readings = self.metrics.read(&inputs).await;
-        // By the clock of the controller, which differs from this one in a simulation. The samples
-        // are newer than the time at which the reads began.
+        // Decide by the clock of the controller, which is behind this one in a simulation. Read the
+        // time again, because the samples are newer than `started`.
         let behind =
             past.as_ref().map_or(SignedDuration::ZERO, |past| started.duration_since(past.now));
         let now = Timestamp::now().checked_sub(behind)?;
@@ -193,8 +193,9 @@ impl Cluster {
         Ok(Subject { inputs, controller, past, read_by_controller, idle, metric_advice })
     }
 
-    /// The field managers of the namespace's statuses, if this one may have been replaced.
-    async fn managers_beside(&self, manager: &str) -> Vec<String> {
+    /// The field managers of the namespace's statuses, if `manager` is kube-controller-manager,
+    /// which may have been replaced.
+    async fn managers_of_namespace(&self, manager: &str) -> Vec<String> {
         if manager != BUILT_IN {
             return Vec::new();
         }
@@ -221,18 +222,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// The record of the leader's debug API.
+    /// Reads the record of the autoscaler from the leader's debug API.
     async fn past(
         &self,
         hpa: &HorizontalPodAutoscaler,
         controller: &StatusController,
     ) -> Result<AutoscalerDetail, Unavailable> {
         let manager = controller.name.as_deref();
-        let other = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
+        let other_manager = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
         let lease = LeaseName::choose(&self.location, manager);
         let record = self.record(hpa, &lease).await;
-        match other.filter(|_| self.location.controller_url.is_none()) {
-            // Its successor may have the autoscaler, whose status hasn't changed since.
+        match other_manager.filter(|_| self.location.controller_url.is_none()) {
+            // A successor may have a record although the status hasn't changed since.
             Some(name) => record.map_err(|_| Unavailable::OtherController(name.to_owned())),
             None => record,
         }
@@ -253,9 +254,11 @@ impl Cluster {
         let now = Timestamp::now();
         let mut detail = read(now).await?;
         // In a simulation, the clock of the controller is behind.
-        let other = detail.as_ref().map(|detail| detail.now);
-        if let Some(other) = other.filter(|other| now.duration_since(*other) > MAX_SKEW) {
-            detail = read(other).await?;
+        let controller_now = detail.as_ref().map(|detail| detail.now);
+        if let Some(controller_now) =
+            controller_now.filter(|controller_now| now.duration_since(*controller_now) > MAX_SKEW)
+        {
+            detail = read(controller_now).await?;
         }
         match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
             Some(detail) if detail.history.is_some() => Ok(detail),
@@ -294,7 +297,7 @@ impl Cluster {
             return Ok(SelectedPods::default());
         }
         let selected = &pods;
-        let others = self.of_namespace(hpa, controller).await?;
+        let others = self.handled_autoscalers(hpa, controller).await?;
         let others = others.into_iter().map(|(name, hpa)| async move {
             let selector = usable_selector(&self.target(&hpa).await.ok()?.scale)?;
             let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
@@ -307,7 +310,7 @@ impl Cluster {
     }
 
     /// The autoscalers of the namespace that the controller handles, named as in its conditions.
-    async fn of_namespace(
+    async fn handled_autoscalers(
         &self,
         hpa: &HorizontalPodAutoscaler,
         controller: &StatusController,
@@ -317,21 +320,21 @@ impl Cluster {
             active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector);
         let mut all = Vec::new();
         for api in [TargetApi::Core, TargetApi::Custom] {
-            let is_own = api == self.autoscaler.api;
+            let is_same_api = api == self.autoscaler.api;
             let list = get::<Value>(&self.client, &self.autoscaler.list_path(api)).await;
             let list = match list {
                 Ok(list) => list,
-                Err(error) if is_own => {
+                Err(error) if is_same_api => {
                     return Err(error.context("unable to list the autoscalers of the namespace"));
                 }
-                // It is not served, or of no concern.
+                // The other API may not be served.
                 Err(_) => continue,
             };
             let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
             // A controller of one API doesn't watch the objects of the other API.
             let is_handled = |item: &&Value| {
                 let other = StatusController::from_managed_fields(item);
-                is_own || is_ambiguous || other.name.is_some() && other.name == controller.name
+                is_same_api || is_ambiguous || other.name.is_some() && other.name == controller.name
             };
             all.extend(items.filter(is_handled).filter_map(|item| {
                 let hpa: HorizontalPodAutoscaler = serde_json::from_value(item.clone()).ok()?;

@@ -28,16 +28,16 @@ pub(super) fn section(detail: &AutoscalerDetail, since: Timestamp) -> String {
 fn line(run: &Run) -> String {
     let Run { from, until, count, decision, .. } = run;
     let Decision { current_replicas, scaled_to, sentence, .. } = decision;
-    let what = match (current_replicas, scaled_to) {
+    let action = match (current_replicas, scaled_to) {
         (None, _) => "can't decide".to_owned(),
         (Some(current), Some(to)) => format!("scales from {current} to {to}"),
         (Some(current), None) => format!("stays at {current}"),
     };
     match count {
-        0 | 1 => format!("{}  {what}: {sentence}", time(*from)),
+        0 | 1 => format!("{}  {action}: {sentence}", time(*from)),
         count => {
             let (from, until) = (time(*from), time(*until));
-            format!("{from} to {until}  {what} ({count} decisions); last: {sentence}")
+            format!("{from} to {until}  {action} ({count} decisions); last: {sentence}")
         }
     }
 }

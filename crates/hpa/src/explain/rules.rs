@@ -1,4 +1,4 @@
-//! Failures of metrics beside the rules of `--metrics-config`.
+//! Explains failures of metrics by the rules of `--metrics-config`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use hpa_prometheus::{
     source::PrometheusProvider,
 };
 
-/// In errors of metrics APIs that are not registered.
+/// Texts in the errors of metrics APIs that are not registered.
 const NOT_REGISTERED: [&str; 2] =
     ["no custom metrics API (", "the server could not find the requested resource ("];
 /// The maximum length of a query in an advice, in characters.
@@ -33,7 +33,7 @@ pub(super) fn complete_errors(
         let name = query.metric_name();
         match error {
             ReadError::Empty(_) if known.iter().any(|known| known == name) => {
-                advice.insert(index, about_rule(rules, inputs, index, &query));
+                advice.insert(index, advice_about_rule(rules, inputs, index, &query));
             }
             ReadError::Fetch { api, message }
                 if !known.iter().any(|known| known == name)
@@ -56,7 +56,7 @@ pub(super) fn complete_errors(
     advice
 }
 
-/// The metrics of rules that a query could ask for. `None` for resources.
+/// The names of the rules' metrics of the same API as a query. `None` for resource metrics.
 fn names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>> {
     let catalog = rules.catalog();
     Some(match query {
@@ -71,14 +71,14 @@ fn names(rules: &PrometheusProvider, query: &MetricQuery) -> Option<Vec<String>>
 }
 
 /// Advice about a metric whose rule returned no value.
-fn about_rule(
+fn advice_about_rule(
     rules: &PrometheusProvider,
     inputs: &Inputs,
     index: usize,
     query: &MetricQuery,
 ) -> String {
     let name = query.metric_name();
-    let sent = match query {
+    let sent_query = match query {
         MetricQuery::External { metric, metric_selector } => {
             let request = ExternalQuery {
                 namespace: inputs.hpa.metadata.namespace.clone(),
@@ -89,10 +89,11 @@ fn about_rule(
         }
         _ => None,
     };
-    let sent = sent.map(|query| format!(": {query}")).unwrap_or_default();
+    let sent_query = sent_query.map(|query| format!(": {query}")).unwrap_or_default();
     format!(
-        "A rule of --metrics-config has {name}, but its query returned no value{sent}. Check the \
-         names and selectors in spec.metrics[{index}], and whether Prometheus has such series."
+        "A rule of --metrics-config has {name}, but its query returned no value{sent_query}. \
+         Check the names and selectors in spec.metrics[{index}], and whether Prometheus has such \
+         series."
     )
 }
 

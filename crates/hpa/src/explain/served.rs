@@ -10,12 +10,12 @@ use crate::{kubectl::get, manifests::text, status::named};
 
 /// Discovery entry of an adapter that doesn't list its metrics, such as KEDA.
 const PLACEHOLDER: &str = "externalmetrics";
-/// In errors of metrics APIs that have no such metric.
+/// A text in the errors of metrics APIs that have no such metric.
 const UNKNOWN_METRIC: &str = "could not find the metric";
-/// In errors about the rights of the user.
+/// A text in errors about missing permissions of the user.
 const FORBIDDEN: &str = " is forbidden: User ";
-/// In errors of rules and collectors, whose metrics are not read from an API.
-const OWN_SOURCES: [&str; 2] = ["the request to Prometheus at ", "are not discovered yet"];
+/// Texts in the errors of rules and collectors, whose metrics are not read from an API.
+const IN_PROCESS_ERRORS: [&str; 2] = ["the request to Prometheus at ", "are not discovered yet"];
 
 /// A registered metrics API.
 struct Api {
@@ -26,8 +26,8 @@ struct Api {
     service: Value,
 }
 
-/// Adds advice for each metric that fails in a metrics API and has none. `has_sources`: flags
-/// configure other sources of metrics.
+/// Adds advice for each metric that fails in a metrics API, unless the metric already has advice.
+/// `has_sources`: whether flags configure other sources of metrics.
 pub(super) async fn add_advice(
     client: &Client,
     inputs: &Inputs,
@@ -43,8 +43,9 @@ pub(super) async fn add_advice(
             MetricsApi::External => "external.metrics.k8s.io",
             MetricsApi::Resource => continue,
         };
-        let is_own = has_sources && OWN_SOURCES.iter().any(|own| error.to_string().contains(own));
-        if is_own || advice.contains_key(&index) {
+        let is_in_process =
+            has_sources && IN_PROCESS_ERRORS.iter().any(|text| error.to_string().contains(text));
+        if is_in_process || advice.contains_key(&index) {
             continue;
         }
         if !apis.contains_key(group) {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_answer_is_about_the_name_only_if_the_api_lists_others() {
+    fn empty_result_has_advice_only_if_the_api_lists_other_names() {
         let advise = |names| api(names).advise("lag", 0, &ReadError::Empty(MetricsApi::Custom));
         assert_eq!(advise(&["pods/lag"]), None);
         assert_eq!(advise(&[]), None);

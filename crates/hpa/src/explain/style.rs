@@ -12,7 +12,7 @@ const RESET: &str = "\x1b[0m";
 
 /// Colors the first line by the state of the autoscaler, and prints headings in bold.
 pub(super) fn color(text: &str, report: &Report) -> String {
-    let first = match report.reason {
+    let first_color = match report.reason {
         _ if report.doubt.is_some() => YELLOW,
         Reason::Failed => RED,
         Reason::Metrics | Reason::Stabilization => GREEN,
@@ -23,7 +23,7 @@ pub(super) fn color(text: &str, report: &Report) -> String {
         let is_heading = line.starts_with(char::is_uppercase) && !line.ends_with('.');
         // Writing to a string doesn't fail.
         let _ = match index {
-            0 => writeln!(colored, "{first}{line}{RESET}"),
+            0 => writeln!(colored, "{first_color}{line}{RESET}"),
             _ if is_heading => writeln!(colored, "{BOLD}{line}{RESET}"),
             _ => writeln!(colored, "{line}"),
         };

@@ -77,7 +77,7 @@ impl Query {
                     parsed.grouping.extend(words_until(&mut rest, ')'));
                 }
             } else if is_function || OPERATORS.contains(&word.as_str()) {
-                // It names neither a metric nor a label.
+                // Functions and operators are neither metrics nor labels.
             } else if is_variable && !parsed.selectors.is_empty() {
                 parsed.grouping.push(word);
             } else {

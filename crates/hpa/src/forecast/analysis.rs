@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{args::ForecastArguments, simulate::Progress};
 
-/// The quantiles that are compared.
+/// The quantiles to compare without `--quantile`.
 const QUANTILES: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
 /// If the overload is below this share of the overload without forecasts, more pod-hours aren't
 /// worth it.
@@ -39,7 +39,9 @@ pub(super) struct Analysis {
 
 /// The minutes of the measured time, with and without forecasts.
 pub(super) struct Runs {
+    /// Without forecasts.
     pub(super) reactive: Vec<Replicas>,
+    /// Without forecasts, with a lower target for the same pod-hours.
     pub(super) lowered: Vec<Replicas>,
     pub(super) forecast: Vec<Replicas>,
     /// The forecasts of each minute of the trace, for the load one horizon later.
@@ -75,7 +77,7 @@ impl Analysis {
         Self { subject, settings, verdicts, verdict, runs }
     }
 
-    /// The measured time.
+    /// The first and the last minute of the measured time.
     pub(super) fn measured(&self) -> Option<(Timestamp, Timestamp)> {
         let runs = self.runs.as_ref()?;
         let time = |one: &Replicas| self.subject.trace.time(one.minute);
@@ -89,13 +91,14 @@ fn best(verdicts: &[(f64, Verdict)]) -> (f64, Verdict) {
     let active = verdicts.iter().filter(|(_, one)| one.reason.is_active());
     let active = active.filter_map(|found| Some((found, found.1.comparison?)));
     let cost = |one: &Comparison| one.forecast.pod_hours;
-    let enough = active.clone().filter(|(_, one)| one.ratio() <= LOW_OVERLOAD_RATIO);
-    let enough = enough.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
-    let least = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
+    let low_overload = active.clone().filter(|(_, one)| one.ratio() <= LOW_OVERLOAD_RATIO);
+    let cheapest = low_overload.min_by(|one, other| cost(&one.1).total_cmp(&cost(&other.1)));
+    let least_overload = active.min_by(|one, other| one.1.ratio().total_cmp(&other.1.ratio()));
     let is_default = |quantile: &f64| (quantile - Settings::DEFAULT_QUANTILE).abs() < f64::EPSILON;
     let default = || verdicts.iter().find(|(quantile, _)| is_default(quantile));
     let unknown = Verdict { reason: Reason::NotEnoughHistory, choice: None, comparison: None };
-    let found = enough.or(least).map(|(found, _)| found).or_else(default).or(verdicts.first());
+    let found =
+        cheapest.or(least_overload).map(|(found, _)| found).or_else(default).or(verdicts.first());
     found.cloned().unwrap_or((Settings::DEFAULT_QUANTILE, unknown))
 }
 

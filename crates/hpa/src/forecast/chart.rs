@@ -17,8 +17,8 @@ const WITHOUT: &str = "Without forecasts, with a lower target for the same pod-h
 pub(super) fn of_last_days(analysis: &Analysis, days: usize) -> Option<String> {
     let runs = analysis.runs.as_ref()?;
     let (first, last) = (runs.reactive.first()?.minute, runs.reactive.last()?.minute);
-    let shown = first.max(last.saturating_sub(days * 24 * MINUTES_PER_HOUR))..=last;
-    draw(analysis, runs, &shown, &format!("The last {days} days"))
+    let range = first.max(last.saturating_sub(days * 24 * MINUTES_PER_HOUR))..=last;
+    draw(analysis, runs, &range, &format!("The last {days} days"))
 }
 
 /// The chart of the hours in which forecasts save the most overload, at equal pod-hours.
@@ -36,43 +36,43 @@ pub(super) fn of_best_hours(analysis: &Analysis, hours: usize) -> Option<String>
     // Among equals, `max_by_key` returns the last.
     let start = starts.max_by_key(|start| sum(*start))?;
     let first = runs.reactive.get(start)?.minute;
-    let shown = first..=(first + hours * MINUTES_PER_HOUR);
-    draw(analysis, runs, &shown, &format!("{hours} hours"))
+    let range = first..=(first + hours * MINUTES_PER_HOUR);
+    draw(analysis, runs, &range, &format!("{hours} hours"))
 }
 
 fn draw(
     analysis: &Analysis,
     runs: &Runs,
-    shown: &RangeInclusive<usize>,
-    what: &str,
+    range: &RangeInclusive<usize>,
+    period_name: &str,
 ) -> Option<String> {
     let capacity = analysis.verdict.comparison?.capacity * analysis.subject.workload.target;
-    let first = *shown.start() as f64;
-    let is_shown = |one: &&Replicas| shown.contains(&one.minute);
+    let first = *range.start() as f64;
+    let is_in_range = |one: &&Replicas| range.contains(&one.minute);
     let second = |minute: usize| (minute as f64 - first) * SECONDS_PER_MINUTE;
     let points = |run: &[Replicas], value: &dyn Fn(&Replicas) -> f64| -> Vec<(f64, f64)> {
-        run.iter().filter(is_shown).map(|one| (second(one.minute), value(one))).collect()
+        run.iter().filter(is_in_range).map(|one| (second(one.minute), value(one))).collect()
     };
     let served = |one: &Replicas| f64::from(one.ready) * capacity;
     let replicas = |one: &Replicas| f64::from(one.replicas);
     let line = |name: &str, style, points| Line { name: name.to_owned(), style, points };
-    let drawn = runs.lowered.iter().chain(&runs.forecast).filter(is_shown);
-    let most = drawn.map(|one| one.load.max(served(one))).fold(0.0, f64::max);
+    let drawn = runs.lowered.iter().chain(&runs.forecast).filter(is_in_range);
+    let highest = drawn.map(|one| one.load.max(served(one))).fold(0.0, f64::max);
     let plot = |title: &str, run: &[Replicas]| Plot {
         title: title.to_owned(),
         lines: vec![
             line("load", Style::Load, points(run, &|one| one.load)),
             line("capacity", Style::Capacity, points(run, &served)),
         ],
-        min_axis_end: most,
+        min_axis_end: highest,
         beyond: run
             .iter()
-            .filter(is_shown)
+            .filter(is_in_range)
             .map(|one| (second(one.minute), one.load, served(one)))
             .collect(),
     };
     let mut with = plot(WITH, &runs.forecast);
-    with.lines.insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, shown)));
+    with.lines.insert(1, line("forecast", Style::Forecast, forecasts(analysis, runs, range)));
     let all = [
         plot(WITHOUT, &runs.lowered),
         with,
@@ -86,19 +86,19 @@ fn draw(
             beyond: Vec::new(),
         },
     ];
-    let mut shown_minutes = runs.reactive.iter().filter(is_shown);
-    let start = analysis.subject.trace.time(shown_minutes.next()?.minute);
-    let end = second(shown_minutes.next_back()?.minute);
+    let mut minutes_in_range = runs.reactive.iter().filter(is_in_range);
+    let start = analysis.subject.trace.time(minutes_in_range.next()?.minute);
+    let end = second(minutes_in_range.next_back()?.minute);
     let name = &analysis.subject.name;
-    let description = format!("{what} of {name} with and without forecasts");
+    let description = format!("{period_name} of {name} with and without forecasts");
     Some(plots(&all, start, end, &description))
 }
 
 /// The forecast loads at their forecast times.
-fn forecasts(analysis: &Analysis, runs: &Runs, shown: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
+fn forecasts(analysis: &Analysis, runs: &Runs, range: &RangeInclusive<usize>) -> Vec<(f64, f64)> {
     let ahead = analysis.settings.horizon - analysis.subject.workload.delay;
     let ahead = ahead.as_secs_f64() / SECONDS_PER_MINUTE;
-    let (first, last) = (*shown.start() as f64, *shown.end() as f64);
+    let (first, last) = (*range.start() as f64, *range.end() as f64);
     let points = runs.forecasts.iter().enumerate().filter(|(_, load)| !load.is_nan());
     points
         .map(|(minute, load)| (minute as f64 + ahead, f64::from(*load)))

@@ -124,7 +124,7 @@ mod tests {
     #[case::byte_order_mark("\u{feff}Time,Value\n1767571200,1\n1767571260,2.5", &[0, 60])]
     #[case::byte_order_mark_without_header("\u{feff}1767571200,1\n1767571260,2.5", &[0, 60])]
     #[case::missing("1767571200,1\n1767571230,\n1767571260,2.5", &[0, 60])]
-    fn times_have_several_forms(#[case] text: &str, #[case] seconds: &[i64]) {
+    fn formats_of_times_are_accepted(#[case] text: &str, #[case] seconds: &[i64]) {
         let samples = parse(text, &berlin()).unwrap();
         let times: Vec<i64> =
             samples.iter().map(|(at, _)| at.as_second() - 1_767_571_200).collect();

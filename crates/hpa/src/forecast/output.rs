@@ -17,8 +17,8 @@ use super::{
 use crate::terminal::{self, escape_line};
 
 const SECONDS_PER_MINUTE: f64 = 60.0;
-/// Pod-hours that differ by a smaller share are equal. A lower target can cost much more at once, if
-/// the load has plateaus at multiples of it.
+/// Pod-hours that differ by a smaller share count as equal. The difference can be larger: if the
+/// load has plateaus at multiples of the target, a slightly lower target costs many more pod-hours.
 const EQUAL_POD_HOURS: f64 = 0.01;
 
 pub(super) fn text(analysis: &Analysis) -> String {
@@ -53,13 +53,13 @@ pub(super) fn page(analysis: &Analysis) -> String {
     for (title, rows) in tables(analysis) {
         parts.extend([PagePart::Heading(title), PagePart::Table(rows)]);
     }
-    let best = if analysis.verdict.reason.is_active() {
+    let best_title = if analysis.verdict.reason.is_active() {
         "The six hours in which forecasts save the most overload"
     } else {
         "Six hours with and without forecasts"
     };
     let charts = [
-        (best, chart::of_best_hours(analysis, 6)),
+        (best_title, chart::of_best_hours(analysis, 6)),
         ("The last week", chart::of_last_days(analysis, 7)),
     ];
     for (title, svg) in charts {
@@ -74,14 +74,14 @@ pub(super) fn page(analysis: &Analysis) -> String {
 fn head(analysis: &Analysis) -> String {
     let subject = &analysis.subject;
     let metric = subject.metric.as_ref().map(|metric| escape_line(metric));
-    let of = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
+    let metric_part = metric.map(|metric| format!(", {metric}")).unwrap_or_default();
     let (from, to) = (subject.trace.time(0), subject.trace.time(subject.trace.len().max(1) - 1));
     let zone = analysis.settings.zone.iana_name().unwrap_or("UTC");
     let (from, to) = (minute(analysis, from), minute(analysis, to));
-    format!("Forecasts for {}{of}, from {from} to {to} ({zone}).", subject.name)
+    format!("Forecasts for {}{metric_part}, from {from} to {to} ({zone}).", subject.name)
 }
 
-/// A time in the zone of the days.
+/// Formats a time in the time zone of the forecasts.
 fn minute(analysis: &Analysis, time: Timestamp) -> String {
     time.to_zoned(analysis.settings.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
 }
@@ -175,7 +175,7 @@ fn details(analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// The command that sets it, to observe first.
+/// The command that sets quantile and horizon on the autoscaler, in the mode `observe`.
 fn command(Subject { name, metric, is_custom, .. }: &Subject, settings: &Settings) -> Vec<String> {
     // A file has no autoscaler.
     let Some((namespace, name)) = name.split_once('/').filter(|_| metric.is_some()) else {
@@ -251,7 +251,7 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     ]
 }
 
-/// With enough digits to differ from 1.
+/// Formats a share of the target with enough digits to differ from 1.
 fn share_of_target(share: f64) -> String {
     let digits = (3..6).find(|digits| (1.0 - share) * 10_f64.powi(*digits) >= 0.5).unwrap_or(3);
     format!("{share:.*}", usize::try_from(digits).unwrap_or(3))
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn name_of_a_metric_stays_in_its_line() {
+    fn line_breaks_in_a_metric_name_are_escaped() {
         let analysis = Analysis {
             subject: subject("a\n\u{1b}[31mb", false),
             settings: settings(),

@@ -28,11 +28,11 @@ struct List {
     api: &'static str,
     resource: &'static str,
     kind: &'static str,
-    /// What is missing if the user may not list it.
+    /// The checks that are incomplete if the kind can't be listed.
     consequence: &'static str,
 }
 
-/// The list that lint can't do without.
+/// The API of the only list that must succeed.
 const AUTOSCALERS: &str = "apis/autoscaling/v2";
 const WORKLOADS: &str = "missing-target, missing-container, missing-request and \
                          overlapping-selectors report nothing about them";
@@ -78,7 +78,7 @@ impl List {
         }
     }
 
-    /// Reports that the objects can't be listed, and what isn't checked therefore.
+    /// Warns that the objects can't be listed and that checks are incomplete.
     fn report_unlisted(&self, error: &anyhow::Error) {
         let Self { resource, consequence, .. } = self;
         let separator = if self.group().is_empty() { "" } else { "." };
@@ -96,23 +96,23 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
     let groups: Value =
         kubectl::get(&client, "/apis").await.context("unable to list the API groups")?;
     let groups = groups.get("groups").and_then(Value::as_array).cloned().unwrap_or_default();
-    // The API server refuses a list of a group that it doesn't have to a user without the right.
+    // If a group isn't served and the user may not list it, the API server answers 403, not 404.
     let is_served = |list: &&List| {
         let has_name = |group: &Value| text(group, "/name") == list.group();
         list.api == AUTOSCALERS || list.group().is_empty() || groups.iter().any(has_name)
     };
     let (mut objects, mut listed) = (Vec::new(), BTreeSet::new());
-    for kind in LISTS.iter().filter(is_served) {
-        match list(&client, &kind.path(namespace), kind.kind).await {
+    for entry in LISTS.iter().filter(is_served) {
+        match list(&client, &entry.path(namespace), entry.kind).await {
             Ok(Some(found)) => {
                 objects.extend(found);
-                listed.insert((kind.group().to_owned(), kind.kind.to_owned()));
+                listed.insert((entry.group().to_owned(), entry.kind.to_owned()));
             }
-            Ok(None) if kind.api == AUTOSCALERS => bail!("{AUTOSCALERS} is not served"),
-            Err(error) if kind.api == AUTOSCALERS => {
+            Ok(None) if entry.api == AUTOSCALERS => bail!("{AUTOSCALERS} is not served"),
+            Err(error) if entry.api == AUTOSCALERS => {
                 return Err(error).context("unable to list the autoscalers");
             }
-            Err(error) if is_needed(kind, &objects) => kind.report_unlisted(&error),
+            Err(error) if is_needed(entry, &objects) => entry.report_unlisted(&error),
             Ok(None) | Err(_) => {}
         }
     }
@@ -127,8 +127,8 @@ pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace>
     Ok(Workspace::from_cluster(objects, listed, served))
 }
 
-/// Whether a check of these objects needs the kind. Definitions are of custom resources only, and
-/// few users may list them.
+/// Whether a check of these objects needs the kind. Definitions are needed only if a target is a
+/// custom resource; few users may list them.
 fn is_needed(list: &List, objects: &[Manifest]) -> bool {
     let mut autoscalers = objects.iter().filter(|object| is_autoscaler(object));
     list.kind != CLUSTER_SCOPED
@@ -158,7 +158,7 @@ async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Option<
     }
 }
 
-/// The metrics APIs with the metrics of their discovery.
+/// The metrics APIs, with the metrics that their discovery lists.
 async fn served_by_apis(client: &Client, groups: &[Value]) -> ServedMetrics {
     let mut served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
     for group in groups {

@@ -11,9 +11,9 @@ use crate::manifests::{Manifest, Position, text};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// It may be intended.
+    /// The setting may be intended.
     Note,
-    /// It doesn't work as intended, or may fail at any time.
+    /// The autoscaler doesn't work as intended, or may fail at any time.
     Warning,
     /// The API server rejects the object.
     Error,

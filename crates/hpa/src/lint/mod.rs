@@ -49,8 +49,8 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
         (runtime.block_on(cluster::read(arguments))?, Vec::new())
     } else {
         let mut input = manifests::read_all(&arguments.files, arguments.recursive);
-        let lacking = lacks_autoscalers(&arguments.files, &input);
-        input.problems.extend(lacking);
+        let problem = lacks_autoscalers(&arguments.files, &input);
+        input.problems.extend(problem);
         let mut workspace = Workspace::from_manifests(input.manifests);
         workspace.set_namespace(arguments.cluster.namespace.as_deref());
         let served = served::by_rules(&arguments.sources.rules, builtin_mapper());
@@ -98,7 +98,7 @@ fn exit_code(findings: &[Finding], problems: &[Problem], warnings_as_notes: bool
     }
 }
 
-/// A problem if the files have no autoscaler. It lists the kinds that they have.
+/// Returns a problem if the files have no autoscaler. It lists the kinds that the files have.
 fn lacks_autoscalers(paths: &[PathBuf], input: &Input) -> Option<Problem> {
     let Input { manifests, problems } = input;
     if !problems.is_empty() || manifests.iter().any(is_autoscaler) {
@@ -143,7 +143,7 @@ pub(crate) fn all_rules() -> impl Iterator<Item = [&'static str; 3]> {
     rules::RULES.iter().map(|rule| [rule.id, rule.severity.as_str(), rule.summary])
 }
 
-/// All findings, sorted by file, line and rule.
+/// All findings, sorted by file, line, autoscaler and severity.
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in workspace.objects() {

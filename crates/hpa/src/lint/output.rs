@@ -14,12 +14,12 @@ use crate::{manifests::Problem, terminal::escape_line};
 
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The characters of a path that a URI has as they are.
+/// The characters of a path that a URI must escape.
 const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
-/// The findings, and their number. `problems` is the number of inputs that could not be checked,
-/// which are reported on their own.
+/// Formats the findings and their counts. `problems` is the number of inputs that could not be
+/// checked, which the caller reports.
 pub(super) fn text(findings: &[Finding], autoscalers: usize, problems: usize) -> String {
     let mut text = String::new();
     for finding in findings {

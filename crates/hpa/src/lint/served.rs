@@ -83,8 +83,8 @@ fn example(template: &str) -> String {
     query
 }
 
-/// Whether an expression is an average or a quantile, or combines only such and numbers. An average
-/// times the number of pods is a sum.
+/// Whether an expression is an average or a quantile, or combines only these and numbers. An
+/// average times the number of pods is a sum.
 fn is_average(expr: &Expr<'_>) -> bool {
     let is_any = |name: &str, of: &[&str]| of.iter().any(|one| one.eq_ignore_ascii_case(name));
     match &expr.node {
@@ -93,12 +93,13 @@ fn is_average(expr: &Expr<'_>) -> bool {
         Node::Call(name, _) => *name == "histogram_quantile",
         Node::Binary(operator, _, operands) => {
             let [left, right] = &**operands;
-            let is_either = |operand: &Expr<'_>| is_number(operand) || is_average(operand);
+            let is_average_or_number =
+                |operand: &Expr<'_>| is_number(operand) || is_average(operand);
             if is_any(operator, &["and", "or", "unless"]) {
                 // The right operand is a default or a condition.
                 return is_average(left);
             }
-            is_either(left) && is_either(right) && !is_number(expr)
+            is_average_or_number(left) && is_average_or_number(right) && !is_number(expr)
         }
         Node::Number | Node::Text(_) | Node::Selector(_) => false,
     }
@@ -123,10 +124,10 @@ impl ServedMetrics {
     /// Adds the metrics of rules to those of the cluster's APIs.
     pub(super) fn add(&mut self, rules: Self) {
         // An API whose metrics are not known may serve any.
-        let merge = |own: &mut Option<BTreeSet<String>>, is_served: bool, other| match own {
+        let merge = |names: &mut Option<BTreeSet<String>>, is_served: bool, other| match names {
             Some(names) => names.extend(Option::into_iter(other).flatten()),
             None if is_served => {}
-            None => *own = other,
+            None => *names = other,
         };
         let serves = |group: &str| self.groups.contains(group);
         let (custom, external) = (serves(CUSTOM), serves(EXTERNAL));

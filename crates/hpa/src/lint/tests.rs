@@ -7,7 +7,7 @@ mod bounds;
 use super::*;
 use crate::lint::{rules::RULES, workspace::ServedMetrics};
 
-/// An autoscaler of a Deployment, and the Deployment, which give no finding.
+/// A Deployment and its autoscaler, about which lint reports nothing.
 fn manifests() -> Vec<Value> {
     let hpa = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
@@ -300,7 +300,7 @@ fn other_autoscaler(target: &str) -> Value {
 }
 
 #[test]
-fn autoscalers_of_one_target_are_reported_both() {
+fn both_autoscalers_of_a_target_are_reported() {
     assert_eq!(ids(&lint(with(other_autoscaler("web")))), ["shared-target"; 2]);
     assert!(lint(with(other_autoscaler("api"))).is_empty());
     let mut elsewhere = other_autoscaler("web");
@@ -323,7 +323,7 @@ fn autoscalers_of_one_target_are_reported_both() {
     ] } }),
     true
 )]
-#[case::limits_only(
+#[case::mode_off(
     json!({ "resourcePolicy": { "containerPolicies": [
         { "containerName": "*", "mode": "Off" },
     ] } }),
@@ -403,7 +403,7 @@ fn unserved_metric_is_reported(
 }
 
 #[test]
-fn rules_serve_metrics_beside_the_apis() {
+fn metrics_of_rules_are_added_to_those_of_the_apis() {
     let rules = || ServedMetrics {
         by: "the rules file",
         groups: names(CUSTOM),
@@ -480,7 +480,7 @@ fn invalid_autoscaler_has_errors_and_no_advice(
 }
 
 #[test]
-fn required_field_that_is_null_is_an_error_of_that_field() {
+fn null_in_a_required_field_is_an_error() {
     let findings = lint(set(&[(0, "/spec/maxReplicas", Value::Null)]));
     let errors: Vec<_> =
         findings.iter().map(|one| (one.field.as_str(), one.message.as_str())).collect();
@@ -496,7 +496,7 @@ fn sorted_words(message: &str) -> String {
     words.join(" ")
 }
 
-/// The errors are those of the API server on every recorded admission.
+/// Compares the errors of all recorded admissions.
 #[test]
 fn errors_are_those_of_the_api_server() {
     let path =
@@ -689,7 +689,7 @@ fn unknown_version_is_reported(#[case] version: &str, #[case] is_reported: bool)
 }
 
 #[test]
-fn patch_gets_one_sentence() {
+fn patch_has_a_single_finding() {
     let patch = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata:\n  \
                  name: web\nspec:\n  maxReplicas: 9\n";
     assert_eq!(found(patch), ["5 invalid spec.scaleTargetRef"]);
@@ -716,7 +716,7 @@ fn files_without_an_autoscaler_are_a_problem(#[case] text: &str, #[case] expecte
 }
 
 #[test]
-fn namespace_of_the_command_line_is_that_of_objects_without_one() {
+fn namespace_flag_applies_to_objects_without_a_namespace() {
     let mut workspace = Workspace::from_manifests(numbered(set(&[
         (0, "/metadata/namespace", Value::Null),
         (1, "/metadata/name", json!("web")),
@@ -872,7 +872,7 @@ fn formats_name_rule_place_and_field() {
 }
 
 #[test]
-fn metric_that_the_controller_reads_is_not_unserved() {
+fn metric_with_a_value_in_the_status_is_not_reported() {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
     let source = json!({ "metric": { "name": "requests" }, "target": target });
     let current = json!({ "metric": { "name": "requests" }, "current": { "averageValue": "1" } });

@@ -27,7 +27,7 @@ pub(super) struct Workspace {
 pub(super) struct OwnSources {
     /// The settings of `--collectors`, if it is on.
     pub(super) collectors: Option<CollectionSettings>,
-    /// `--scaling-schedule`
+    /// Whether `--scaling-schedule` is on.
     pub(super) schedules: bool,
 }
 
@@ -55,7 +55,8 @@ pub(super) struct ServedMetrics {
     pub(super) external: Option<BTreeSet<String>>,
     /// The metrics of rules whose query is an average, by the same names.
     pub(super) averages: BTreeSet<String>,
-    /// Why the series of rules could not be read. Which metrics they serve is unknown then.
+    /// The reason why the series of the rules could not be read. The rules' metrics are then
+    /// unknown.
     pub(super) undiscovered: Option<String>,
 }
 
@@ -143,11 +144,11 @@ impl Workspace {
     /// can be in any.
     pub(super) fn referenced(&self, from: &Manifest, reference: &Reference) -> Option<&Manifest> {
         let found = || self.objects.iter().filter(|object| Reference::to(object) == *reference);
-        let is_unknown =
+        let may_match =
             |object: &&Manifest| namespace(object).is_empty() != namespace(from).is_empty();
         found()
             .find(|object| namespace(object) == namespace(from))
-            .or_else(|| found().find(is_unknown))
+            .or_else(|| found().find(may_match))
     }
 }
 

@@ -46,7 +46,7 @@ where
     // The last directive wins, so the user can override the defaults.
     let directives = format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level);
     let registry = tracing_subscriber::registry().with(EnvFilter::builder().parse(directives)?);
-    // If the reader of standard error is gone, reporting that would panic.
+    // If standard error is closed, reporting the failed write there would panic.
     let layer = fmt::layer().log_internal_errors(false);
     Ok(registry.with(match arguments.log_format {
         LogFormat::Text => {

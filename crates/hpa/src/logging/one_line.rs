@@ -44,21 +44,21 @@ fn escape(line: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(line);
     }
     let mut escaped = String::with_capacity(line.len() + 16);
-    for letter in text.chars() {
-        if is_escaped(letter) {
-            escaped.extend(letter.escape_default());
+    for character in text.chars() {
+        if is_escaped(character) {
+            escaped.extend(character.escape_default());
         } else {
-            escaped.push(letter);
+            escaped.push(character);
         }
     }
     escaped.push_str(end);
     Cow::Owned(escaped.into_bytes())
 }
 
-fn is_escaped(letter: char) -> bool {
+fn is_escaped(character: char) -> bool {
     // Line and paragraph separators are not control characters.
-    (letter.is_control() && letter != ESCAPE && letter != '\t')
-        || matches!(letter, '\u{2028}' | '\u{2029}')
+    (character.is_control() && character != ESCAPE && character != '\t')
+        || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_escaped_but_the_last_line_break() {
+    fn control_characters_except_the_last_line_break_are_escaped() {
         let escaped =
             escape("\u{1b}[32mINFO\u{1b}[0m a\nb\r\n\u{85}\u{2028}\u{0}é\tc\n".as_bytes());
         let text = String::from_utf8_lossy(&escaped);

@@ -82,7 +82,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Objects, and the problems of the documents that have none.
+/// Objects of files, and the problems of files and documents that can't be read.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     pub(crate) manifests: Vec<Manifest>,
@@ -158,7 +158,7 @@ pub(crate) fn read_file(file: &Path) -> anyhow::Result<String> {
     read_stream(file).with_context(name)
 }
 
-/// As [`read_file`]. The error doesn't name the file.
+/// Like [`read_file`], but the error doesn't name the file.
 fn read_stream(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         return Ok(std::io::read_to_string(std::io::stdin())?);
@@ -176,7 +176,7 @@ pub(crate) fn parse(file: &str, stream: &str) -> anyhow::Result<Vec<Manifest>> {
     }
 }
 
-/// The error of objects with several mistakes: the only one, or their number and a line for each.
+/// Combines errors into one. Several become their number and a line for each.
 pub(crate) fn combined_error(errors: &[String]) -> anyhow::Error {
     match errors {
         [only] => anyhow!("{only}"),
@@ -214,7 +214,7 @@ impl Input {
                 Err(_) => is_template(&document),
             };
             if is_template {
-                // One sentence for all documents of a file.
+                // Report only the first template of a file.
                 templates += 1;
                 if templates == 1 {
                     let (place, message) = (format!("{file}:{line}"), template_message(Some(path)));
@@ -239,7 +239,7 @@ impl Input {
     }
 }
 
-/// Whether a document that is not YAML has the actions of Go's or Jinja's templates.
+/// Whether an invalid document has actions of Go or Jinja templates.
 fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
@@ -267,7 +267,7 @@ fn template_message(file: Option<&Path>) -> String {
     format!("this is a template: render it first, with helm template {chart}")
 }
 
-/// The closest directory above a file that has one of some files.
+/// Finds the closest directory above `file` that contains one of the files `names`.
 pub(crate) fn directory_with(file: &Path, names: &[&str]) -> Option<String> {
     let mut directories = file.ancestors().skip(1);
     let directory =
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn error_names_file_and_line_and_other_documents_are_read() {
+    fn invalid_document_is_reported_and_others_are_read() {
         let input = input("kind: Pod\n---\na: 1\nb: [\n---\nkind: Service\n");
         let kinds: Vec<_> = input.manifests.iter().map(Manifest::kind).collect();
         assert_eq!(kinds, ["Pod", "Service"]);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn template_is_named_with_the_command_that_renders_it() {
+    fn template_error_names_the_command_that_renders_it() {
         let expected = "this is a template: render it first, with helm template CHART";
         for stream in [
             "{{- if .Values.enabled }}\nkind: HorizontalPodAutoscaler\n{{- end }}\n---\n{{ x }}\n",
@@ -362,12 +362,12 @@ mod tests {
         ] {
             assert_eq!(problems(stream), [format!("f.yaml:1: {expected}")]);
         }
-        // Alerts have templates of their own.
+        // Prometheus renders the templates in alerts.
         assert!(problems("kind: PrometheusRule\nspec: {x: '{{ $labels.pod }}'}\n").is_empty());
     }
 
     #[test]
-    fn template_of_a_chart_names_its_directory() {
+    fn template_error_names_the_directory_of_the_chart() {
         let chart = tempfile::tempdir().unwrap();
         let templates = chart.path().join("templates");
         fs::create_dir(&templates).unwrap();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_file_is_a_problem_beside_the_others() {
+    fn unreadable_file_is_reported_and_others_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let (good, missing) = (directory.path().join("good.yaml"), directory.path().join("no"));
         fs::write(&good, "kind: Pod\n").unwrap();

@@ -8,17 +8,18 @@ use serde_json::{Map, Number, Value};
 
 /// The maximum number of values in a document, including those of aliases.
 const MAX_VALUES: usize = 1_000_000;
-/// Integers up to this one are exact as floating-point numbers.
+/// Floating-point numbers represent integers up to this one (2^53) exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A key that a mapping has twice.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Duplicate {
     pub(crate) field: String,
-    /// The value that is lost, and the position of its key.
+    /// The value of the earlier key, which is ignored.
     pub(crate) lost: Value,
+    /// The position of the earlier key.
     pub(crate) position: Position,
-    /// The position of the key that wins.
+    /// The position of the later key, whose value counts.
     pub(crate) kept: Position,
 }
 
@@ -55,7 +56,8 @@ impl Reader {
         YamlError { position: self.in_file(node.position), message: message.to_owned() }
     }
 
-    /// `path` is `None` in an alias, whose fields are elsewhere in the document.
+    /// Converts a node. `path` is `None` inside an alias, because its fields are elsewhere in the
+    /// document.
     fn value(&mut self, node: &Node, path: Option<&str>) -> Result<Value, YamlError> {
         self.values += 1;
         if self.values > MAX_VALUES {
@@ -65,7 +67,7 @@ impl Reader {
             Content::Scalar(scalar) => Ok(scalar_value(scalar)),
             Content::Sequence(items) => {
                 let items = items.iter().enumerate().map(|(index, item)| {
-                    // An anchor is before its aliases.
+                    // An alias has the position of its anchor, which is before this sequence.
                     let path = path.filter(|_| item.position >= node.position);
                     let path = path.map(|path| format!("{path}[{index}]"));
                     if let Some(path) = &path {
@@ -117,7 +119,7 @@ impl Reader {
     fn add_key(&mut self, path: &str, kept: Position, lost: Option<&Value>) {
         let positions = &mut self.fields.positions.0;
         let first = positions.insert(path.to_owned(), kept);
-        // Members that `<<` has added have no position.
+        // Members that `<<` added have no position.
         if let (Some(lost), Some(position)) = (lost, first) {
             let is_inside = |other: &str| {
                 let rest = other.strip_prefix(path);
@@ -130,7 +132,7 @@ impl Reader {
     }
 }
 
-/// Adds the members of a mapping, or of several, of which the first has precedence.
+/// Adds the members of one or several mappings. The first mapping has precedence.
 fn merge(members: &mut Map<String, Value>, value: Value) -> Result<(), &'static str> {
     match value {
         Value::Object(added) => {
@@ -174,7 +176,7 @@ fn number(text: &str) -> Option<Value> {
     Number::from_f64(float).map(Value::Number)
 }
 
-/// An integer in Go's notation: `0x1f`, `0o17`, `017` and `0b1` have other bases.
+/// Parses an integer in Go's notation, in which `0x1f`, `0o17`, `017` and `0b1` have other bases.
 fn integer(text: &str) -> Option<Value> {
     let (sign, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) if text.starts_with('-') => ("-", digits),

@@ -27,11 +27,11 @@ pub(super) fn values(chart: &str, file: &'static str) -> Page {
             }
             continue;
         }
-        let mut shown = code(&default.to_string());
+        let mut default_cell = code(&default.to_string());
         if let Some(flag) = &entry.trailing {
-            shown = format!("{shown} ({flag})");
+            default_cell = format!("{default_cell} ({flag})");
         }
-        page.row(&[&code(&name), &kind(&schema, &entry.path), &shown, &entry.comment]);
+        page.row(&[&code(&name), &kind(&schema, &entry.path), &default_cell, &entry.comment]);
         page.names.push(format!("{chart} {name}"));
     }
     page
@@ -44,7 +44,7 @@ struct Entry {
     comment: String,
     /// The comment after the value, in the same line.
     trailing: Option<String>,
-    /// Whether keys follow that are indented deeper.
+    /// Whether keys with a deeper indentation follow.
     has_members: bool,
 }
 
@@ -55,10 +55,10 @@ impl Entry {
     }
 }
 
-/// The keys of block mappings. Items of lists belong to the key before them.
+/// Parses the keys of block mappings. Items of lists are part of the key before them.
 fn entries(text: &str) -> Vec<Entry> {
     let mut found: Vec<Entry> = Vec::new();
-    let mut open: Vec<(usize, String)> = Vec::new();
+    let mut open_keys: Vec<(usize, String)> = Vec::new();
     let mut comment = Vec::new();
     let mut list = None;
     for line in text.lines() {
@@ -81,13 +81,15 @@ fn entries(text: &str) -> Vec<Entry> {
         }
         list = None;
         let Some((key, rest)) = content.split_once(':') else { continue };
-        open.retain(|(outer, _)| *outer < indent);
-        if let Some(parent) = found.iter_mut().rev().find(|entry| entry.path.len() == open.len()) {
-            parent.has_members = !open.is_empty();
+        open_keys.retain(|(outer, _)| *outer < indent);
+        if let Some(parent) =
+            found.iter_mut().rev().find(|entry| entry.path.len() == open_keys.len())
+        {
+            parent.has_members = !open_keys.is_empty();
         }
-        open.push((indent, key.trim_matches('"').to_owned()));
+        open_keys.push((indent, key.trim_matches('"').to_owned()));
         let trailing = rest.split_once(" # ").map(|(_, words)| words.trim().to_owned());
-        let path = open.iter().map(|(_, key)| key.clone()).collect();
+        let path = open_keys.iter().map(|(_, key)| key.clone()).collect();
         let comment = std::mem::take(&mut comment).join(" ");
         found.push(Entry { path, comment, trailing, has_members: false });
     }
@@ -96,9 +98,9 @@ fn entries(text: &str) -> Vec<Entry> {
 
 /// The type of a value, in the words of JSON Schema.
 fn kind(schema: &Value, path: &[String]) -> String {
-    let (mut at, mut name) = (schema, None);
+    let (mut node, mut name) = (schema, None);
     for part in path {
-        (name, at) = resolve(schema, &at["properties"][part]);
+        (name, node) = resolve(schema, &node["properties"][part]);
     }
     if let Some(name) = name {
         return name;
@@ -110,17 +112,17 @@ fn kind(schema: &Value, path: &[String]) -> String {
             .map(|one| one.as_str().map_or_else(|| one.to_string(), ToOwned::to_owned))
             .collect()
     };
-    if at.get("enum").is_some() {
-        return words(&at["enum"]).iter().map(|one| code(one)).collect::<Vec<_>>().join(", ");
+    if node.get("enum").is_some() {
+        return words(&node["enum"]).iter().map(|one| code(one)).collect::<Vec<_>>().join(", ");
     }
-    words(&at["type"]).join(" or ")
+    words(&node["type"]).join(" or ")
 }
 
 /// Follows a reference to a definition, and returns its name.
-fn resolve<'a>(schema: &'a Value, at: &'a Value) -> (Option<String>, &'a Value) {
-    let name = at["$ref"].as_str().and_then(|path| path.strip_prefix("#/definitions/"));
+fn resolve<'a>(schema: &'a Value, node: &'a Value) -> (Option<String>, &'a Value) {
+    let name = node["$ref"].as_str().and_then(|path| path.strip_prefix("#/definitions/"));
     match name {
         Some(name) => (Some(name.to_owned()), &schema["definitions"][name]),
-        None => (None, at),
+        None => (None, node),
     }
 }

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fs};
 use super::{pages, read, repository};
 
 /// The names of the last release. A release replaces the file (RELEASING.md).
-const RELEASED: &str = "release/interface.txt";
+const RELEASED_NAMES: &str = "release/interface.txt";
 /// If this environment variable is set, the test writes the names of this version to the file.
-const RELEASE: &str = "UPDATE_INTERFACE";
+const UPDATE_VARIABLE: &str = "UPDATE_INTERFACE";
 
 /// Returns the changes of the interface that the changelog doesn't mention.
 fn unmentioned(released: &str, current: &BTreeSet<String>, changelog: &str) -> Vec<String> {
@@ -40,11 +40,11 @@ async fn changes_since_the_last_release_are_in_the_changelog() {
         current.extend(page.names.iter().map(|name| format!("{kind}: {name}")));
     }
     assert!(current.len() > 500, "{current:?}");
-    if std::env::var_os(RELEASE).is_some() {
+    if std::env::var_os(UPDATE_VARIABLE).is_some() {
         let lines: Vec<&str> = current.iter().map(String::as_str).collect();
-        fs::write(repository(RELEASED), lines.join("\n") + "\n").expect("a file");
+        fs::write(repository(RELEASED_NAMES), lines.join("\n") + "\n").expect("a file");
     }
-    let missing = unmentioned(&read(RELEASED), &current, &read("CHANGELOG.md"));
+    let missing = unmentioned(&read(RELEASED_NAMES), &current, &read("CHANGELOG.md"));
     assert!(
         missing.is_empty(),
         "CHANGELOG.md, section Unreleased, has no line about:\n  {}",

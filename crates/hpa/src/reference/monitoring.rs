@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Page, code, read_yaml};
 use crate::export_tests::Exposition;
 
-/// The metrics of an exposition of a controller with all sources.
+/// The page of the metrics in an exposition.
 pub(super) fn metrics(exposition: &str) -> Page {
     let mut page = Page::new(
         "metrics.md",
@@ -19,8 +19,8 @@ pub(super) fn metrics(exposition: &str) -> Page {
         exposition.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_default()
     };
     for (name, (kind, labels)) in Exposition::parse(exposition).families {
-        let shown: Vec<String> = labels.iter().map(|label| code(label)).collect();
-        page.row(&[&code(&name), &kind, &shown.join(" "), help(&name)]);
+        let label_cells: Vec<String> = labels.iter().map(|label| code(label)).collect();
+        page.row(&[&code(&name), &kind, &label_cells.join(" "), help(&name)]);
         page.names.extend(labels.iter().map(|label| format!("{name}{{{label}}}")));
         page.names.push(name);
     }

@@ -4,7 +4,7 @@ use hpa_calc::settings::{DOMAIN, SETTINGS};
 
 use super::{Page, code, lint};
 
-/// The settings of single autoscalers.
+/// The page of the annotations with settings of an autoscaler.
 pub(super) fn annotations() -> Page {
     let mut page = Page::new(
         "annotations.md",

@@ -1,12 +1,13 @@
-//! The match of the rebuilt run with the recorded replicas.
+//! Compares the replicas of the rebuilt run with the recorded ones.
 
 use hpa_simulate::{Step, report::percent};
 use serde::Serialize;
 
 use super::series::Series;
 
-/// Mean differences up to these shares of the mean replicas.
+/// The maximum difference for [`Trust::Good`], as a share of the mean replicas.
 const GOOD: f64 = 0.05;
+/// The maximum difference for [`Trust::Limited`].
 const LIMITED: f64 = 0.15;
 /// The minimum share of time with recorded replicas for a comparison.
 const MIN_COVERAGE: f64 = 0.5;
@@ -48,7 +49,7 @@ pub(super) enum Trust {
 }
 
 impl Agreement {
-    /// Compares the scalings of a run, which began with `initial` replicas, with recorded replicas.
+    /// Compares a run with the recorded replicas. The run starts with `initial` replicas.
     pub(super) fn new(initial: u32, steps: &[Step], recorded: &Series, step: f64) -> Self {
         let mut scalings = steps.iter().peekable();
         let mut replicas = f64::from(initial);
@@ -60,13 +61,13 @@ impl Agreement {
             }
             differences.extend(recorded.map(|recorded| replicas - recorded.round()));
         }
-        let share = |most: f64| {
-            let within = differences.iter().filter(|one| one.abs() <= most + 0.5).count();
+        let share = |limit: f64| {
+            let within = differences.iter().filter(|one| one.abs() <= limit + 0.5).count();
             within as f64 / differences.len().max(1) as f64
         };
         let count = differences.len().max(1) as f64;
-        let known: Vec<f64> = recorded.values().map(f64::round).collect();
-        let changes = known
+        let recorded_values: Vec<f64> = recorded.values().map(f64::round).collect();
+        let changes = recorded_values
             .windows(2)
             .filter(|pair| !matches!(pair, [one, next] if one.total_cmp(next).is_eq()));
         let mut agreement = Self {
@@ -84,8 +85,8 @@ impl Agreement {
         agreement
     }
 
-    /// The mean absolute difference as a share of the mean replicas. `None` if those are 0 and the
-    /// rebuilt ones aren't.
+    /// The mean absolute difference as a share of the mean replicas. `None` if only the recorded
+    /// replicas are 0.
     fn relative(&self) -> Option<f64> {
         if self.mean_absolute_difference <= 0.0 {
             return Some(0.0);
@@ -184,7 +185,7 @@ workload: {load: {constant: 900}, replicas: 2}
 
     #[test]
     fn shares_are_of_the_compared_time() {
-        // 2 then 4, while 2, then nothing, then 3 and 6 were recorded.
+        // The run has 2, then 4 replicas. Recorded are 2, none, 3 and 6.
         let recorded = recorded(&[(20, Some(2.0)), (20, None), (10, Some(3.0)), (10, Some(6.0))]);
         let agreement = Agreement::new(2, &steps(&[(600.0, 4)]), &recorded, 15.0);
         assert!((agreement.compared - 2.0 / 3.0).abs() < 1e-9);
@@ -200,7 +201,7 @@ workload: {load: {constant: 900}, replicas: 2}
     }
 
     #[test]
-    fn difference_from_no_replicas_is_no_share() {
+    fn difference_has_no_share_if_recorded_replicas_are_zero() {
         let agreement = Agreement::new(1, &[], &recorded(&[(100, Some(0.0))]), 15.0);
         let [measured, _] = agreement.sentences();
         assert!(

@@ -46,7 +46,7 @@ impl Autoscaler {
     }
 
     fn new(mut object: Value, client: Option<Client>) -> anyhow::Result<Self> {
-        // The manifest of a scenario is one of autoscaling/v2.
+        // Scenarios have autoscalers of autoscaling/v2, whose settings are annotations.
         fields_to_annotations(&mut object);
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object.clone()).context("unable to decode the autoscaler")?;
@@ -54,14 +54,14 @@ impl Autoscaler {
         Ok(Self { hpa, object, client })
     }
 
-    /// Whether it is one of the custom API.
+    /// Whether the autoscaler is of the custom API.
     pub(super) fn is_custom(&self) -> bool {
         let group = manifests::text(&self.object, "/apiVersion").split('/').next();
         group == Some(hpa_crd::GROUP)
     }
 
-    /// The manifest for a scenario: the spec without these metrics, and the settings of the
-    /// autoscaler.
+    /// The manifest for a scenario: the spec without ignored metrics, and the settings as
+    /// annotations.
     pub(super) fn manifest(&self, ignored: &[String]) -> Value {
         let mut spec = self.object.get("spec").cloned().unwrap_or_default();
         if !ignored.is_empty() {

@@ -21,7 +21,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The result of a query, which must be a single series. Empty if there is none.
+    /// Reads a query. The result must be a single series; without one, all steps are gaps.
     pub(super) async fn read(&self, query: &Query) -> anyhow::Result<Series> {
         let mut series = Series::empty(self.window.len());
         for chunk in self.window.chunks() {
@@ -61,9 +61,9 @@ impl Reader<'_> {
         series: &mut Series,
     ) -> anyhow::Result<()> {
         let delay = SignedDuration::try_from_secs_f64(query.delay).unwrap_or_default();
-        let later = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
-        let asked = Chunk { start: later(chunk.start), end: later(chunk.end) };
-        for (ms, value) in self.points(query, asked).await? {
+        let delayed = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
+        let shifted = Chunk { start: delayed(chunk.start), end: delayed(chunk.end) };
+        for (ms, value) in self.points(query, shifted).await? {
             let ms = Timestamp::from_millisecond(ms).ok();
             let ms = ms.and_then(|time| time.checked_sub(delay).ok());
             let index = ms.and_then(|time| self.window.index(time.as_millisecond()));

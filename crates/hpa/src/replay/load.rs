@@ -1,4 +1,4 @@
-//! The load of an autoscaler's past, for forecasts.
+//! The recorded load of an autoscaler, for forecasts.
 
 use hpa_calc::HorizontalPodAutoscaler;
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::args::PastArguments;
 
-/// A load, and the autoscaler that has to follow it.
+/// A recorded load, and the autoscaler that follows it.
 pub(crate) struct PastLoad {
     /// `namespace/name`.
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct PastLoad {
     /// The median time from a pod's creation until it was ready.
     pub(crate) startup: Option<SignedDuration>,
     pub(crate) hpa: HorizontalPodAutoscaler,
-    /// Whether it is one of the custom API.
+    /// Whether the autoscaler is of the custom API.
     pub(crate) is_custom: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The metrics of an autoscaler, as parts of a load.
+//! The metrics of an autoscaler, and the loads that they measure.
 
 use std::collections::BTreeMap;
 
@@ -66,12 +66,12 @@ impl Source {
 }
 
 impl Metric {
-    /// Whether the value is one for all pods, which falls as replicas are added.
+    /// Whether all pods share one value, which is assumed to fall as replicas are added.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.target, Target::Value(_)) && !self.source.is_of_pods()
     }
 
-    /// A value of the metric summed up over the pods.
+    /// Converts recorded values to totals over all pods. Only shared values differ.
     pub(super) fn total(&self, value: Series, replicas: &Series) -> Series {
         if self.is_shared() {
             value.zip(replicas, |value, replicas| value * replicas)
@@ -80,7 +80,7 @@ impl Metric {
         }
     }
 
-    /// The metrics of an autoscaler without those to ignore.
+    /// The metrics of an autoscaler that aren't ignored.
     pub(super) fn all(
         hpa: &HorizontalPodAutoscaler,
         ignored: &[String],
@@ -105,13 +105,13 @@ impl Metric {
     pub(super) fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
         let field = format!("spec.metrics[{index}]");
         let context = || format!("{field}: not a complete metric");
-        let (source, target) = read(spec).with_context(context)?;
+        let (source, target) = source_and_target(spec).with_context(context)?;
         let name = spec.metric_name().to_owned();
         let is_resource = matches!(source, Source::Resource { .. });
         if is_resource && !matches!(name.as_str(), "cpu" | "memory") {
             bail!("{field}: the resource {name} can't be replayed: add --ignore-metric {name}");
         }
-        let target = numbers(target).with_context(context)?;
+        let target = numeric_target(target).with_context(context)?;
         Ok(Self { index, field, name, source, target })
     }
 
@@ -142,7 +142,7 @@ impl Metric {
         }
     }
 
-    /// An amount of the rebuilt load.
+    /// Formats an amount of the rebuilt load with its unit.
     pub(super) fn load_amount(&self, value: f64) -> String {
         let of = if self.resource().is_some() { "" } else { "of " };
         format!("{value} {of}{}", self.load_unit())
@@ -153,7 +153,7 @@ impl Metric {
     }
 }
 
-/// The metrics of an autoscaler without those to ignore, with their indices.
+/// The metrics of an autoscaler that aren't ignored, with their indices.
 pub(super) fn used_metrics<'a>(
     hpa: &'a HorizontalPodAutoscaler,
     ignored: &'a [String],
@@ -167,7 +167,7 @@ fn is_named(index: usize, metric: &MetricSpec, name: &str) -> bool {
     metric.metric_name() == name || name.parse() == Ok(index)
 }
 
-fn read(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {
+fn source_and_target(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {
     if let Some(resource) = &spec.resource {
         return Some((Source::Resource { container: None }, &resource.target));
     }
@@ -193,7 +193,7 @@ fn read(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {
     Some((Source::External { labels: labels(&identifier), identifier }, &external.target))
 }
 
-/// Labels that the metric's selector matches.
+/// Labels that match the metric's selector.
 fn labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
     let Some(selector) = &metric.selector else { return BTreeMap::new() };
     let expressions = selector.match_expressions.iter().filter_map(|expression| {
@@ -207,7 +207,7 @@ fn labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
     expressions.chain(selector.match_labels.clone()).collect()
 }
 
-fn numbers(target: &MetricTarget) -> Option<Target> {
+fn numeric_target(target: &MetricTarget) -> Option<Target> {
     let number = |quantity: &Option<Quantity>| quantity.as_ref().map(Quantity::as_f64);
     let utilization =
         target.average_utilization.map(|percent| Target::Utilization(f64::from(percent)));

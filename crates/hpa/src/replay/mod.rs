@@ -42,8 +42,8 @@ use crate::{
     simulate, terminal,
 };
 
-/// The longest time from a change of scheduled bounds until replicas within them are recorded.
-const DELAY: SignedDuration = SignedDuration::from_mins(2);
+/// The longest time from a change of scheduled bounds to the first recorded replicas within them.
+const BOUNDS_DELAY: SignedDuration = SignedDuration::from_mins(2);
 
 /// Replays the past of an autoscaler.
 pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
@@ -56,16 +56,16 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
     complete(&mut rebuilt, arguments, &autoscaler, &past)?;
     if let Some(path) = &arguments.save {
         let text = serde_saphyr::to_string(&rebuilt.scenario).context("unable to write YAML")?;
-        let head =
+        let header =
             format!("# Rebuilt by hpa replay. Run it with: hpa simulate {}\n", path.display());
-        simulate::write(path, &(head + &text))?;
+        simulate::write(path, &(header + &text))?;
     }
     let no_files = |name: &str| Err(format!("{name}: a replay reads no file"));
     let study = Study::parse(&rebuilt.scenario.to_string(), &no_files).context(
         "the rebuilt scenario is invalid: check the spec of the autoscaler and --variants",
     )?;
-    let draws = arguments.html.is_some();
-    let results = simulate::simulate(&study.variants, draws || arguments.timeline);
+    let has_charts = arguments.html.is_some();
+    let results = simulate::simulate(&study.variants, has_charts || arguments.timeline);
     let Some((base, run)) = results.first() else { bail!("there is no variant") };
     let step = past.window.step as f64;
     let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
@@ -142,18 +142,18 @@ fn controller(arguments: &AutoscalingArguments) -> Value {
     })
 }
 
-/// The assumptions, and the facts in the past that contradict them.
+/// Adds notes about facts of the past that contradict the assumptions.
 fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
-    let (asked, recorded) = (past.requested.seconds(), past.window.seconds());
+    let (requested, recorded) = (past.requested.seconds(), past.window.seconds());
     // A few missing steps are normal at the end, because rates need samples of later times.
-    if recorded < asked * 0.99 {
+    if recorded < requested * 0.99 {
         notes.insert(
             0,
             format!(
                 "Prometheus has the replicas and metrics of {} only, not of {}: only that time is \
                  replayed.",
                 report::span(recorded),
-                report::span(asked)
+                report::span(requested)
             ),
         );
     }
@@ -162,15 +162,16 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
         let bounds = settings.bounds_at(&hpa.spec, time);
         f64::from(bounds.min_replicas)..=f64::from(bounds.max_replicas)
     };
-    let known = past.replicas.values().count().max(1);
-    let share = |is: &dyn Fn(Timestamp, f64) -> bool| {
+    let steps = past.replicas.values().count().max(1);
+    let share = |predicate: &dyn Fn(Timestamp, f64) -> bool| {
         let values = past.replicas.0.iter().zip(past.window.times());
-        let found = values.filter(|(value, time)| value.is_some_and(|one| is(*time, one.round())));
-        found.count() as f64 / known as f64
+        let found =
+            values.filter(|(value, time)| value.is_some_and(|one| predicate(*time, one.round())));
+        found.count() as f64 / steps as f64
     };
     // Replicas follow the schedule in the next reconcile, and are recorded in the next scrape.
     let outside = share(&|time, replicas| {
-        let before = time.checked_sub(DELAY).unwrap_or(time);
+        let before = time.checked_sub(BOUNDS_DELAY).unwrap_or(time);
         ![time, before].into_iter().any(|time| bounds_at(time).contains(&replicas))
     });
     if outside > 0.0 {

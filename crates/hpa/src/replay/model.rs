@@ -18,9 +18,9 @@ const GOOD_FIT: f64 = 0.1;
 const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
 
-/// The load has the value of a sample for this many seconds before it. The model measures the load
-/// over the 15 s before a sample, in steps of a second, so the autoscaler reads the same value.
-const MEASURED_BEFORE: f64 = 14.5;
+/// The load changes to the value of a sample this many seconds before the sample. The model
+/// measures the load over the 15 s before a sample, so the autoscaler reads the recorded value.
+const LEAD_SECONDS: f64 = 14.5;
 /// The assumed start-up time of pods without data, in seconds.
 const DEFAULT_STARTUP: f64 = 10.0;
 
@@ -51,7 +51,7 @@ impl Model {
             Startup::Given(seconds) | Startup::Recorded(seconds) => seconds,
             Startup::Unknown => DEFAULT_STARTUP,
         };
-        // Pods without load use nothing: the recorded total has everything.
+        // Pods without load use nothing, because the recorded total includes all usage.
         let profile = json!({
             "scheduling": 0, "starting": startup / 2.0, "readiness": startup / 2.0,
             "startupCpu": "0", "idleCpu": "0", "cpuPerUnit": "0", "idleMemory": "0",
@@ -93,11 +93,12 @@ impl Model {
         self.assumptions.push(sentence);
     }
 
-    /// Reserves a resource of the only container. The model has only one value for each resource.
-    fn claim(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
-        let other_container = self.container.as_deref().is_some_and(|own| Some(own) != container);
-        let other = container.is_some() && other_container;
-        if other || self.resources.contains(&metric.name) {
+    /// Assigns a metric to a resource of the container. The model has one container, and one value
+    /// per resource.
+    fn claim_resource(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
+        let differs = self.container.as_deref().is_some_and(|claimed| Some(claimed) != container);
+        let is_other_container = container.is_some() && differs;
+        if is_other_container || self.resources.contains(&metric.name) {
             bail!(
                 "{}: replay models one container, and one metric of {}: add --ignore-metric={}",
                 metric.field,
@@ -148,7 +149,7 @@ impl Model {
         }
     }
 
-    /// Adds a metric of an object, or an external one.
+    /// Adds an object metric or an external metric with its value.
     fn add_value(&mut self, metric: &Metric, value: Value) {
         let name = &metric.name;
         match &metric.source {
@@ -170,8 +171,8 @@ impl Model {
         }
     }
 
-    /// Adds a metric other than the load. Metrics of pods are proportional to the load, others have
-    /// their recorded values.
+    /// Adds a metric other than the load. Metrics of pods become linear functions of the load.
+    /// Others have their recorded values.
     pub(super) fn add_other(
         &mut self,
         other: &Recorded,
@@ -187,13 +188,14 @@ impl Model {
             }
             return Ok(());
         }
-        let own = other.value.zip(&past.replicas, |value, replicas| value / replicas.max(1.0));
-        let line = fit(per_pod, &own);
+        let pod_values =
+            other.value.zip(&past.replicas, |value, replicas| value / replicas.max(1.0));
+        let line = fit(per_pod, &pod_values);
         self.assume(describe_fit(&other.metric, line));
         let Line { base, slope, .. } = line;
         match source {
             Source::Resource { container } => {
-                self.claim(&other.metric, container.as_deref())?;
+                self.claim_resource(&other.metric, container.as_deref())?;
                 if name == "cpu" {
                     self.set("idleCpu", nano(base));
                     self.set("cpuPerUnit", nano(slope));
@@ -272,7 +274,7 @@ fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
     if is_rate {
         return samples(&load.points(step));
     }
-    let points = load.held_points(step, MEASURED_BEFORE);
+    let points = load.held_points(step, LEAD_SECONDS);
     json!({ "samples": { "points": points, "interpolation": "step" } })
 }
 

@@ -60,7 +60,7 @@ impl Replay<'_> {
         text
     }
 
-    /// The page: its charts have the recorded replicas beside those of each run.
+    /// The HTML page. Its charts show recorded replicas with those of each run.
     pub(super) fn page(&self, study: &Study, results: &[report::Result]) -> String {
         let study = Study { description: self.description(), ..study.clone() };
         let step = self.window.step as f64;
@@ -69,7 +69,7 @@ impl Replay<'_> {
         report::html(&study, results, Some(&recorded))
     }
 
-    /// One sentence a line.
+    /// The description on the page, one sentence per line.
     fn description(&self) -> String {
         let [measured, advice] = self.agreement.sentences();
         let mut sentences = vec![self.period(), measured, advice];

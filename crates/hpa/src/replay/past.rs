@@ -10,11 +10,11 @@ use super::{
     window::Window,
 };
 
-/// A metric and its past.
+/// A metric and its recorded values.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
     pub(super) metric: Metric,
-    /// The total over all pods; of metrics without pods, the value.
+    /// The total over all pods. For a metric without pods, its value.
     pub(super) value: Series,
 }
 

@@ -8,9 +8,9 @@ use hpa_prometheus::source::PrometheusProvider;
 
 use super::metric::{Metric, Source};
 
-/// Names of pods that don't exist. A rule inserts a regular expression of both into its query,
+/// Placeholders for the names of pods. A rule inserts both into its query as a regular expression,
 /// which is then replaced by a pattern for the target's pods.
-const NAMES: [&str; 2] = ["hpareplayone", "hpareplaytwo"];
+const PLACEHOLDERS: [&str; 2] = ["hpareplayone", "hpareplaytwo"];
 
 /// A query, with texts for messages.
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub(super) struct Query {
     /// The data that it reads, for messages.
     pub(super) what: String,
     pub(super) text: String,
-    /// Advice for the case that it has no result.
+    /// Advice if the query has no result.
     pub(super) advice: String,
-    /// The server of the rule, if it is not the server of the command line.
+    /// A client of the rule's server. `None` for the server of the command line.
     pub(super) client: Option<Client>,
     /// The query is evaluated this many seconds after the time to which its result belongs.
     pub(super) delay: f64,
@@ -38,9 +38,10 @@ pub(super) struct TargetRef {
     pub(super) pods: String,
 }
 
-/// The names of the pods that a controller of this kind creates.
+/// A regular expression for the names of the pods that a controller of this kind creates.
 ///
-/// Names of custom resources may have any character but slashes and percent signs.
+/// Escapes the name, because names of custom resources may have any character but slashes and
+/// percent signs.
 pub(super) fn pod_names(kind: &str, name: &str) -> String {
     let escaped = |c: char| match c {
         '.' => "[.]".to_owned(),
@@ -79,7 +80,7 @@ impl TargetRef {
     }
 
     /// `spec.replicas` of the target, or the closest substitute.
-    pub(super) fn replicas(&self, own: Option<&str>) -> Query {
+    pub(super) fn replicas(&self, custom_query: Option<&str>) -> Query {
         let Self { namespace, autoscaler, kind, name, .. } = self;
         let metrics: &[&str] = match kind.as_str() {
             "Deployment" => &["deployment_spec_replicas", "deployment_status_replicas"],
@@ -103,10 +104,10 @@ impl TargetRef {
             });
         let text = of_target.chain(of_autoscaler).collect::<Vec<_>>().join(" or ");
         let advice = "kube-state-metrics exports them; give another query with --replicas-query";
-        Query::new("replicas", own.map_or(text, str::to_owned), advice)
+        Query::new("replicas", custom_query.map_or(text, str::to_owned), advice)
     }
 
-    /// The samples of a pod's CPU usage within ten minutes, to find out the scrape interval.
+    /// The number of CPU samples of a pod in ten minutes, which shows the scrape interval.
     pub(super) fn scrapes(&self) -> Query {
         let series = format!("container_cpu_usage_seconds_total{{{}}}", self.containers(None));
         let text = format!("max(count_over_time({series}[10m]))");
@@ -118,7 +119,7 @@ impl TargetRef {
         let container = container.map(|name| format!(",container={}", Quoted(name)));
         let text = format!(
             "avg(sum by (pod) (kube_pod_container_resource_requests{{{},resource={}{}}}))",
-            self.own_pods(),
+            self.pod_matchers(),
             Quoted(resource),
             container.unwrap_or_default()
         );
@@ -129,9 +130,9 @@ impl TargetRef {
         Query::new(&format!("{resource} requests of the pods"), text, &advice)
     }
 
-    /// The time until pods are ready, in seconds.
+    /// The median time from a pod's creation until it is ready, in seconds.
     pub(super) fn startup(&self) -> Query {
-        let selector = format!("{{{}}}", self.own_pods());
+        let selector = format!("{{{}}}", self.pod_matchers());
         let text = format!(
             "quantile(0.5, max by (pod) (kube_pod_status_ready_time{selector}) - \
              max by (pod) (kube_pod_created{selector}))"
@@ -140,7 +141,7 @@ impl TargetRef {
     }
 
     /// The matchers of the target's pods.
-    fn own_pods(&self) -> String {
+    fn pod_matchers(&self) -> String {
         format!("namespace={},pod=~{}", Quoted(&self.namespace), Quoted(&self.pods))
     }
 
@@ -149,16 +150,16 @@ impl TargetRef {
             || "container!=\"\",container!=\"POD\"".to_owned(),
             |container| format!("container={}", Quoted(container)),
         );
-        format!("{},{container}", self.own_pods())
+        format!("{},{container}", self.pod_matchers())
     }
 
     /// The CPU that the load needs: the mean of the pods that were ready in the whole window, times
     /// the mean number of ready pods. The usage of starting pods is not part of the load, and the
     /// autoscaler also ignores it. Without kube-state-metrics, the usage of all pods.
     fn cpu(&self, container: Option<&str>, window: i64) -> String {
-        let (own_pods, containers) = (self.own_pods(), self.containers(container));
+        let (pod_matchers, containers) = (self.pod_matchers(), self.containers(container));
         let rate = format!("rate(container_cpu_usage_seconds_total{{{containers}}}[{window}s])");
-        let ready = format!("kube_pod_status_ready{{{own_pods},condition=\"true\"}}");
+        let ready = format!("kube_pod_status_ready{{{pod_matchers},condition=\"true\"}}");
         let pods = format!(
             "sum(max by (pod) (sum_over_time({ready}[{window}s]))) \
              / max(count_over_time({ready}[{window}s]))"
@@ -187,7 +188,7 @@ impl TargetRef {
         Query { delay, ..Query::new(&format!("the usage of {}", metric.describe()), text, &advice) }
     }
 
-    /// The total of a metric over all pods; for metrics without pods, its value.
+    /// The query for the total of a metric over all pods. For a metric without pods, for its value.
     pub(super) fn metric(
         &self,
         metric: &Metric,
@@ -208,14 +209,14 @@ impl TargetRef {
                 return Ok(self.usage(metric, container.as_deref(), window));
             }
             (Source::Pods { identifier, .. }, Some(provider)) => {
-                let names = NAMES.map(str::to_owned);
+                let names = PLACEHOLDERS.map(str::to_owned);
                 let request = request(identifier, GroupResource::pods());
                 custom(provider, &request, &names).and_then(|(query, client)| {
                     let quoted = Quoted(&self.pods).to_string();
                     let pods = quoted.strip_prefix('"').and_then(|pods| pods.strip_suffix('"'));
-                    let all = query.replace(&NAMES.join("|"), pods.unwrap_or_default());
-                    // A query that doesn't select pods would also read those of other workloads.
-                    (all != query).then_some((all, client))
+                    let replaced = query.replace(&PLACEHOLDERS.join("|"), pods.unwrap_or_default());
+                    // A query without a pattern for pods would include other workloads.
+                    (replaced != query).then_some((replaced, client))
                 })
             }
             (Source::Object { object, identifier, .. }, Some(provider)) => {
@@ -253,7 +254,7 @@ impl TargetRef {
             ));
         }
         let labels = match &metric.source {
-            Source::Pods { labels, .. } => std::iter::once(self.own_pods())
+            Source::Pods { labels, .. } => std::iter::once(self.pod_matchers())
                 .chain(matchers(labels))
                 .collect::<Vec<_>>()
                 .join(","),
@@ -281,7 +282,7 @@ fn matchers(
     labels.iter().map(|(name, value)| {
         let is_plain = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
             && !name.starts_with(|c: char| c.is_ascii_digit());
-        // Prometheus 3 reads other names in quotes.
+        // Prometheus 3 accepts other names in quotes.
         let name = if is_plain { name.clone() } else { Quoted(name).to_string() };
         format!("{name}={}", Quoted(value))
     })
@@ -292,20 +293,20 @@ fn selector(metric: &MetricIdentifier) -> Selector {
     selector.unwrap_or_else(Selector::everything)
 }
 
-type Applied = (String, Option<Client>);
+type RuleQuery = (String, Option<Client>);
 
 fn custom(
     provider: &PrometheusProvider,
     request: &CustomQuery,
     names: &[String],
-) -> Option<Applied> {
+) -> Option<RuleQuery> {
     let explanation = provider.explain_custom(request, names);
     let (index, query) = applied(&explanation)?;
     let server = provider.inspect_custom().into_iter().nth(index)?.definition.server;
     Some((query, provider.client(&server)))
 }
 
-fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> Option<Applied> {
+fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> Option<RuleQuery> {
     let explanation = provider.explain_external(request);
     let (index, query) = applied(&explanation)?;
     let server = provider.inspect_external().into_iter().nth(index)?.definition.server;

@@ -25,12 +25,13 @@ use crate::{
     simulate::progress::Progress,
 };
 
-/// The window of the rates that metrics-server computes is at most a minute.
+/// The minimum window of rates, in seconds. metrics-server's window is at most a minute.
 const SHORTEST_RATE: i64 = 60;
 /// The number of scrapes in the window of a rate. One of them may be missing.
 const SCRAPES_PER_RATE: f64 = 4.0;
 /// The default window of rates if the scrape interval is unknown, in seconds.
 const DEFAULT_RATE: i64 = 120;
+/// The window in which [`TargetRef::scrapes`] counts samples, in seconds.
 const SCRAPES_WINDOW: f64 = 600.0;
 
 /// Reads replicas, metrics, requests and start-up times of the target's pods.
@@ -39,7 +40,7 @@ pub(super) async fn read_past(
     autoscaler: &Autoscaler,
 ) -> anyhow::Result<Past> {
     let metrics = Metric::all(&autoscaler.hpa, &arguments.ignore_metric)?;
-    let own = own_queries(arguments, &metrics)?;
+    let load_queries = own_queries(arguments, &metrics)?;
     let given = given_requests(&arguments.request)?;
     let until = arguments.until.unwrap_or_else(Timestamp::now);
     let window = Window::new(arguments.since, until, arguments.step.map(to_std));
@@ -52,7 +53,8 @@ pub(super) async fn read_past(
     let client = Client::new(settings, Arc::new(()))?;
     client.check_files().await?;
     let needs_rules = |metric: &Metric| {
-        !matches!(metric.source, Source::Resource { .. }) && !own.contains_key(&metric.name)
+        !matches!(metric.source, Source::Resource { .. })
+            && !load_queries.contains_key(&metric.name)
     };
     let provider =
         if metrics.iter().any(needs_rules) { rules(arguments, autoscaler).await? } else { None };
@@ -67,7 +69,8 @@ pub(super) async fn read_past(
     let mut recorded = Vec::new();
     let mut requests = given;
     for metric in metrics {
-        let query = query(&metric, &target, provider.as_deref(), own.get(&metric.name), rate)?;
+        let query =
+            query(&metric, &target, provider.as_deref(), load_queries.get(&metric.name), rate)?;
         let value = reader.read_required(&query).await?;
         read_requests(&metric, &target, &reader, &mut requests).await?;
         recorded.push(Recorded { metric, value });
@@ -149,7 +152,7 @@ async fn rules(
     Ok(provider)
 }
 
-/// The window of rates in seconds: four scrapes, but at least metrics-server's window.
+/// The window of rates in seconds: four scrapes, but at least [`SHORTEST_RATE`].
 pub(super) async fn rate_window(
     given: Option<SignedDuration>,
     reader: &Reader<'_>,
@@ -178,13 +181,13 @@ fn query(
     metric: &Metric,
     target: &TargetRef,
     provider: Option<&PrometheusProvider>,
-    own: Option<&String>,
+    load_query: Option<&String>,
     rate: i64,
 ) -> anyhow::Result<Query> {
-    match own {
-        Some(own) => Ok(Query {
+    match load_query {
+        Some(query) => Ok(Query {
             what: format!("the metric {}", metric.name),
-            text: own.clone(),
+            text: query.clone(),
             advice: "check --load-query".to_owned(),
             client: None,
             delay: 0.0,

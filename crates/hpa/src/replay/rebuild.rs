@@ -9,12 +9,11 @@ use super::{
     series::{Series, significant},
 };
 
-/// The minimum capacity of a pod, as a multiple of its target. With less, the load of the
-/// autoscaler's metrics would be cut off, although it can ask for twice the replicas at once by
-/// default.
+/// The minimum capacity of a pod, as a multiple of its target. Metrics don't exceed the capacity,
+/// but must reach twice the target: by default, an autoscaler can double the replicas at once.
 const TARGETS_PER_POD: f64 = 2.0;
 
-/// Rebuilds the load of the past, and the scenario in which it meets the autoscaler.
+/// Rebuilds the recorded load and a scenario with it.
 pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Result<Rebuilt> {
     let MainLoad { index: main, recorded, load, target } = main_load(past)?;
     let per_pod = load.zip(&past.replicas, |load, replicas| load / replicas.max(1.0));
@@ -25,12 +24,13 @@ pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Res
             model.add_other(other, past, &per_pod)?;
         }
     }
-    let seen = per_pod.quantile(1.0).unwrap_or_default();
-    let capacity = past.capacity.unwrap_or_else(|| seen.max(TARGETS_PER_POD * target));
+    let max_per_pod = per_pod.quantile(1.0).unwrap_or_default();
+    let capacity = past.capacity.unwrap_or_else(|| max_per_pod.max(TARGETS_PER_POD * target));
     if past.capacity.is_none() {
-        let which = if seen >= capacity { "the most that one served" } else { "twice the target" };
+        let basis =
+            if max_per_pod >= capacity { "the most that one served" } else { "twice the target" };
         model.assume(format!(
-            "A pod can serve {which}: {}. OVERLOAD and LATENCY count load beyond that \
+            "A pod can serve {basis}: {}. OVERLOAD and LATENCY count load beyond that \
              (--pod-capacity).",
             recorded.metric.load_amount(significant(capacity))
         ));
@@ -77,7 +77,7 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
         })
         .collect::<anyhow::Result<_>>()?;
     for step in 0..past.window.len() {
-        // Reversed, because max_by returns the last of equal values and the first is wanted.
+        // Reversed, because `max_by` returns the last of equal values, and the first must win.
         let values = proposals.iter().enumerate().rev();
         let values = values.filter_map(|(index, one)| Some((index, one.get(step)?)));
         let best = values.max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -121,10 +121,11 @@ pub(super) fn fit(load: &Series, metric: &Series) -> Line {
     let (base, slope) = if base >= 0.0 {
         (base, slope)
     } else {
-        let (both, square) = pairs.iter().fold((0.0, 0.0), |(both, square), (load, metric)| {
-            (both + load * metric, square + load * load)
-        });
-        (0.0, if square > 0.0 { (both / square).max(0.0) } else { 0.0 })
+        let (product_sum, square_sum) =
+            pairs.iter().fold((0.0, 0.0), |(product_sum, square_sum), (load, metric)| {
+                (product_sum + load * metric, square_sum + load * load)
+            });
+        (0.0, if square_sum > 0.0 { (product_sum / square_sum).max(0.0) } else { 0.0 })
     };
     let errors = pairs.iter().map(|(load, metric)| (metric - base - slope * load).abs());
     let error = errors.sum::<f64>() / count;
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_part_is_negative() {
+    fn base_and_slope_are_never_negative() {
         let falling = line(&[(1.0, 3.0), (2.0, 1.0)]);
         assert!((falling.base - 2.0).abs() < 1e-9 && falling.slope.abs() < 1e-9, "{falling:?}");
         assert!((falling.error - 0.5).abs() < 1e-9);

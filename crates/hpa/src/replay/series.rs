@@ -1,6 +1,6 @@
 //! Values at regular intervals, with gaps.
 
-/// Values from the start on, one per step. `None` in gaps.
+/// One value per step, `None` in gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series(pub(super) Vec<Option<f64>>);
 
@@ -75,7 +75,7 @@ impl Series {
         gaps
     }
 
-    /// Times and values for a load. Steps are left out if the value stays the same.
+    /// Seconds and values for a load. Leaves out gaps, and values that equal both neighbors.
     pub(super) fn points(&self, step: f64) -> Vec<(f64, f64)> {
         let known = self.0.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)));
         let all: Vec<(f64, f64)> =
@@ -89,12 +89,12 @@ impl Series {
         points.map(|(_, point)| *point).collect()
     }
 
-    /// Times and values for a load that keeps each value until the next one, starting `before`
+    /// Seconds and values for a load that is constant between points. Each value starts `lead`
     /// seconds before its step. Gaps are interpolated linearly.
-    pub(super) fn held_points(&self, step: f64, before: f64) -> Vec<(f64, f64)> {
+    pub(super) fn held_points(&self, step: f64, lead: f64) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (index, value) in self.filled().into_iter().enumerate() {
-            let (time, value) = ((index as f64 * step - before).max(0.0), significant(value));
+            let (time, value) = ((index as f64 * step - lead).max(0.0), significant(value));
             match points.last() {
                 Some((_, last)) if last.to_bits() == value.to_bits() => {}
                 _ => points.push((time, value)),
@@ -111,7 +111,7 @@ impl Series {
             .enumerate()
             .filter_map(|(index, value)| Some((index, (*value)?)))
             .collect();
-        let at = |index: usize| {
+        let value_at = |index: usize| {
             let next = known.partition_point(|(known, _)| *known <= index);
             let before = next.checked_sub(1).and_then(|before| known.get(before));
             match (before, known.get(next)) {
@@ -122,7 +122,7 @@ impl Series {
                 (None, None) => 0.0,
             }
         };
-        (0..self.0.len()).map(at).collect()
+        (0..self.0.len()).map(value_at).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The past of loads, for forecasts in the controller.
+//! Past loads, for forecasts in the controller.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl PrometheusPast {
         let spec = hpa.spec.metrics.get(index).ok_or_else(|| unknown("no such metric"))?;
         let metric = Metric::new(index, spec).map_err(|error| unknown(&format!("{error:#}")))?;
         if self.rules.is_none() && matches!(metric.source, Source::External { .. }) {
-            // The series of this name may be those of all namespaces.
+            // Without a rule, series of this name may belong to any namespace.
             let text = format!("no rule says which series of {} belong to it", metric.name);
             return Err(PastError::Unknown(text));
         }
@@ -84,7 +84,7 @@ impl PrometheusPast {
     }
 }
 
-/// Whether the series of all rules are listed, so that a metric that no rule has doesn't exist there.
+/// Whether the series of all rules are listed. Until then, a rule may still get a missing metric.
 fn has_listed(rules: &PrometheusProvider) -> bool {
     let is_listed = |rule: &RuleStatus| {
         let is_invalid = rule.error.is_some() && rule.failures == 0;

@@ -1,4 +1,4 @@
-//! Rebuilds loads from known pasts.
+//! Rebuilds loads from pasts whose loads are known.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,7 +30,7 @@ fn series(value: impl Fn(f64) -> f64) -> Series {
     Series((0..=STEPS).map(|step| Some(value(step as f64 * 15.0))).collect())
 }
 
-/// Replicas that follow 60 units in the first, 120 in the second half hour, at 10 for each.
+/// Replicas that follow [`load`], with 10 units for each.
 fn replicas() -> Series {
     series(|second| if second < 1800.0 { 6.0 } else { 12.0 })
 }
@@ -114,8 +114,8 @@ fn load_of_each_kind_of_metric_gives_the_recorded_replicas(
 }
 
 #[test]
-fn load_is_that_of_the_metric_that_asks_for_the_most() {
-    // CPU asks for half of the replicas, on a line over the requests: 20m and 4m for each.
+fn load_comes_from_the_metric_that_asks_for_most_replicas() {
+    // CPU asks for half of the replicas: a pod uses 20m, and 8m for each request.
     let cpu_value = series(|second| {
         let replicas = if second < 1800.0 { 6.0 } else { 12.0 };
         0.02 * replicas + 0.008 * load(second)
@@ -222,11 +222,11 @@ fn time_without_records_at_start_and_end_is_removed() {
     assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
     assert_eq!((past.window.steps, past.replicas.0.len()), (160, 161));
     assert_eq!(past.metrics[0].value.get(0), Some(60.0));
-    let mut once = Past { replicas: Series::empty(161), ..past };
-    assert!(once.clone().trimmed().is_err());
-    once.replicas.0[3] = Some(6.0);
-    let once = once.trimmed().unwrap();
-    assert_eq!((once.window.steps, once.replicas.0.len()), (0, 1));
+    let mut single = Past { replicas: Series::empty(161), ..past };
+    assert!(single.clone().trimmed().is_err());
+    single.replicas.0[3] = Some(6.0);
+    let single = single.trimmed().unwrap();
+    assert_eq!((single.window.steps, single.replicas.0.len()), (0, 1));
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn names_cannot_change_a_query() {
     }
 }
 
-/// The notes about an hour with [`replicas`], with bounds from the middle of it on.
+/// The notes about an hour with [`replicas`], optionally with scheduled bounds.
 fn notes_with(bounds: Option<&str>) -> Vec<String> {
     let mut manifest = autoscaler(&json!([pods("requests", "10")]));
     manifest["spec"]["maxReplicas"] = json!(10);

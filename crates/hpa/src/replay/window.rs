@@ -28,12 +28,12 @@ pub(super) struct Chunk {
 }
 
 impl Window {
-    /// The period before `until`. Unless given, the step depends on its length.
+    /// The period of the length `since` before `until`. The default step depends on the length.
     pub(super) fn new(since: Duration, until: Timestamp, step: Option<Duration>) -> Self {
         let whole = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let since = whole(since);
-        let least = since / MAX_POINTS / SHORTEST_STEP * SHORTEST_STEP + SHORTEST_STEP;
-        let step = step.map_or(least, whole).max(1);
+        let default_step = since / MAX_POINTS / SHORTEST_STEP * SHORTEST_STEP + SHORTEST_STEP;
+        let step = step.map_or(default_step, whole).max(1);
         let steps = since / step;
         let start = Timestamp::from_second(until.as_second().saturating_sub(steps * step));
         Self { start: start.unwrap_or(until), step, steps }
@@ -82,9 +82,9 @@ impl Window {
 
     /// The point that is closest to a time in milliseconds.
     pub(super) fn index(&self, ms: i64) -> Option<usize> {
-        let since = ms.checked_sub(self.start.as_millisecond())?;
+        let elapsed = ms.checked_sub(self.start.as_millisecond())?;
         let step = self.step.checked_mul(1000)?;
-        let index = since.checked_add(step / 2)?.div_euclid(step);
+        let index = elapsed.checked_add(step / 2)?.div_euclid(step);
         usize::try_from(index).ok().filter(|index| *index < self.len())
     }
 }

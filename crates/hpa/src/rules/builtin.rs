@@ -1,4 +1,4 @@
-//! The resources of Kubernetes itself that metrics can describe.
+//! Built-in resources of Kubernetes that metrics can describe.
 
 use hpa_metrics::resource::{ApiResource, ApiResources, GroupResource};
 

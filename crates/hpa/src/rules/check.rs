@@ -29,7 +29,7 @@ use crate::args::{CheckArguments, ResourceArguments};
 /// The report lists at most this many metrics of a rule.
 const MAX_METRICS: usize = 10;
 
-/// The report, and whether all rules work.
+/// Checks the rules of a file. Returns the report, and whether all rules work.
 pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
     let CheckArguments { prometheus, connect, resources, .. } = arguments;
     let config = match read_config(&arguments.file) {
@@ -67,7 +67,7 @@ pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String,
     Ok((format!("{text}{summary}\n"), problems == 0))
 }
 
-/// The error of fields that can't be decoded, and the mistakes in the other fields of the file.
+/// Adds the mistakes in the other fields of the file to an error about undecodable fields.
 async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments) -> anyhow::Error {
     let Some(ConfigError::Fields(Issues { issues, rest })) = error.downcast_ref() else {
         return error;
@@ -75,16 +75,16 @@ async fn with_other_mistakes(error: anyhow::Error, arguments: &ResourceArguments
     let Ok(mapper) = mapper(arguments).await else { return error };
     let Ok(resources) = mapper.load().await else { return error };
     let rules = RuleSet::compile(rest, &resources);
-    // A field may be missing, or lack a part, because it is misspelled.
-    let is_own = |path: &str| {
+    // A misspelled field can make another one missing or incomplete, which is no separate mistake.
+    let is_independent = |path: &str| {
         rest.positions.0.contains_key(path)
             && !issues.iter().any(|issue| issue.path.starts_with(path))
     };
-    let refused = rules.errors().filter(|error| is_own(&error.path));
+    let rejected = rules.errors().filter(|error| is_independent(&error.path));
     let findings = lint(rest, &rules, &resources).into_iter();
     let lines: Vec<String> = std::iter::once(format!("{error:#}"))
-        .chain(refused.map(|error| with_causes(error)))
-        .chain(findings.filter(|finding| is_own(&finding.path)).map(|one| display(&one)))
+        .chain(rejected.map(|error| with_causes(error)))
+        .chain(findings.filter(|finding| is_independent(&finding.path)).map(|one| display(&one)))
         .collect();
     anyhow::Error::msg(lines.join("\n"))
 }
@@ -102,14 +102,15 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
         let unused = &ambiguous.unused;
         format!("warning: {resource} has two labels: queries use {used}, not {unused}")
     }));
-    let is_good = rules.first_error().is_none() && findings.iter().all(|own| own.is_warning);
-    if is_good {
+    let is_valid =
+        rules.first_error().is_none() && findings.iter().all(|finding| finding.is_warning);
+    if is_valid {
         lines.push(format!("valid: {}", parts(config)));
         let is_named = !config.servers.is_empty();
         let connect = if is_named { ", or --connect for the file's servers" } else { "" };
         lines.push(format!("To check against series, add --prometheus-url{connect}"));
     }
-    (lines.into_iter().map(|line| line + "\n").collect(), is_good)
+    (lines.into_iter().map(|line| line + "\n").collect(), is_valid)
 }
 
 /// The parts of a file, such as "1 rule, 2 external rules, resourceRules".
@@ -151,7 +152,7 @@ impl Report<'_> {
         self.line(&format!("  problem: {text}"));
     }
 
-    /// Reports that a rule has no series. A rule for series of any name may have none.
+    /// Reports that a rule has no series. Without a fixed name of series, this is only a warning.
     fn unused_rule(&mut self, series_query: &str, text: &str) {
         if names_a_series(series_query) { self.problem(text) } else { self.warning(text) }
     }
@@ -191,14 +192,14 @@ impl Report<'_> {
             };
         }
         for metric in rule.metrics.iter().take(MAX_METRICS) {
-            let shadow = metric.shadowed_by.map(|by| format!(" (not used: rule {by} also has it)"));
+            let note = metric.shadowed_by.map(|by| format!(" (not used: rule {by} also has it)"));
             let name = display_name(metric);
-            self.line(&format!("  {name} <- {}{}", metric.series, shadow.unwrap_or_default()));
+            self.line(&format!("  {name} <- {}{}", metric.series, note.unwrap_or_default()));
         }
         if rule.metrics.len() > MAX_METRICS {
             self.line(&format!("  and {} more", rule.metrics.len() - MAX_METRICS));
         }
-        // Prefer a metric of pods, and namespaces last.
+        // Prefer metrics of pods. Use metrics of namespaces last.
         let used = || rule.metrics.iter().filter(|metric| metric.shadowed_by.is_none());
         let (pods, namespaces) = (GroupResource::pods(), GroupResource::namespaces());
         let rank = |metric: &&InspectedMetric| match &metric.resource {
@@ -281,8 +282,7 @@ impl Report<'_> {
         self.warnings(server, explanation.applied().map(|rule| &rule.outcome)).await;
     }
 
-    /// Reports a failed sample query. NaN is not an error of the rule: an idle histogram has no
-    /// value.
+    /// Reports a failed sample query. NaN is only a warning: an idle histogram has no value.
     fn failure(&mut self, object: &str, error: &MetricError) {
         let text = format!("{object}: {}", describe(error));
         let is_nan = text.contains(&NoValue::NotANumber.to_string());
@@ -359,7 +359,7 @@ impl Report<'_> {
     }
 }
 
-/// Whether a selector is for the series of one name.
+/// Whether a selector names its series.
 fn names_a_series(selector: &str) -> bool {
     let expr = promql::parse(selector);
     expr.is_ok_and(|expr| matches!(&expr.node, Node::Selector(one) if one.series().is_some()))
@@ -369,10 +369,10 @@ fn names_a_series(selector: &str) -> bool {
 pub(super) fn namespace_label(rule: &RuleInspection) -> String {
     let resources = &rule.definition.resources;
     let mut overrides = resources.overrides.iter();
-    let own = overrides.find(|(_, target)| {
+    let namespace_override = overrides.find(|(_, target)| {
         ["namespace", "namespaces"].contains(&target.resource.as_str()) && target.group.is_empty()
     });
-    match own {
+    match namespace_override {
         Some((label, _)) => label.to_owned(),
         None if resources.template.is_empty() => "namespace".to_owned(),
         None => resources.template.replace("<<.Resource>>", "namespace"),

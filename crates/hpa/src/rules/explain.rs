@@ -18,7 +18,7 @@ use super::{
 };
 use crate::args::{ExplainArguments, MetricsApi};
 
-/// The explanation, and whether the metric has a value.
+/// Explains a metric. Returns the explanation, and whether the metric has a value.
 pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
     let config = read_config(&arguments.config)?;
     let ExplainArguments { prometheus, connect, resources, .. } = arguments;
@@ -68,20 +68,20 @@ async fn custom(
         ([], Some(known)) => known.objects(provider, &request).await,
         (names, _) => names.to_vec(),
     };
-    // A rule is explained even if there is no object.
+    // Explain the rules even if no object has the metric.
     let explained = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let explanation = provider.explain_custom(&request, &explained);
     let inspected = provider.inspect_custom();
     let headline = Headline::new("rules", &request.metric, &explanation, &inspected);
     let mut text = rules(provider, "rules", explanation, &inspected).await;
     if headline.applied.is_none() {
-        return headline.above(&text, 0);
+        return headline.prepend_to(&text, 0);
     }
     if names.is_empty() {
         if let Some(known) = known {
             text.push_str(&known.absence(provider, &request).await);
         }
-        return headline.above(&text, 0);
+        return headline.prepend_to(&text, 0);
     }
     let mut found = 0;
     for name in &names {
@@ -96,18 +96,19 @@ async fn custom(
             Err(error) => _ = writeln!(text, "{name}: {}", describe(&error)),
         }
     }
-    headline.above(&text, found)
+    headline.prepend_to(&text, found)
 }
 
-/// The first line: whether the metric has values, and of which rule.
+/// The first line: whether the metric has values, and from which rule.
 struct Headline<'a> {
     list: &'a str,
     metric: &'a str,
     request_problem: Option<String>,
     /// The position of the rule that applies.
     applied: Option<usize>,
-    /// The number of rules, and of those whose series can't be read.
+    /// The number of rules.
     rules: usize,
+    /// The number of rules whose series can't be read.
     unread: usize,
 }
 
@@ -124,8 +125,8 @@ impl<'a> Headline<'a> {
         Self { list, metric, request_problem, applied, rules: inspected.len(), unread }
     }
 
-    /// The explanation below the headline, and whether the metric has a value.
-    fn above(&self, text: &str, values: usize) -> (String, bool) {
+    /// Puts the headline above an explanation. Returns both, and whether the metric has a value.
+    fn prepend_to(&self, text: &str, values: usize) -> (String, bool) {
         let Self { list, metric, rules, unread, .. } = self;
         if let Some(problem) = &self.request_problem {
             return (format!("{metric}: {problem}\n{text}"), false);
@@ -235,7 +236,7 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
     let headline = Headline::new("externalRules", &request.metric, &explanation, &inspected);
     let mut text = rules(provider, "externalRules", explanation, &inspected).await;
     if headline.applied.is_none() {
-        return headline.above(&text, 0);
+        return headline.prepend_to(&text, 0);
     }
     match provider.read_external(request.clone()).await {
         Ok(values) => {
@@ -259,11 +260,11 @@ async fn external(provider: &PrometheusProvider, request: &ExternalQuery) -> (St
                         .to_owned()
                 });
             }
-            headline.above(&text, values.items.len())
+            headline.prepend_to(&text, values.items.len())
         }
         Err(error) => {
             let _ = writeln!(text, "{}", describe(&error));
-            headline.above(&text, 0)
+            headline.prepend_to(&text, 0)
         }
     }
 }
@@ -295,7 +296,7 @@ async fn in_other_namespaces(
     ))
 }
 
-/// Each rule with its outcome.
+/// Describes each rule with its outcome.
 async fn rules(
     provider: &PrometheusProvider,
     list: &str,

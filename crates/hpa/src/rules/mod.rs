@@ -31,7 +31,7 @@ use crate::{
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("unable to start the runtime")?;
-    let (text, is_good) = match command {
+    let (text, is_success) = match command {
         RulesCommand::Check(arguments) => runtime.block_on(check::check(&arguments))?,
         RulesCommand::Explain(arguments) => runtime.block_on(explain::explain(&arguments))?,
         RulesCommand::Generate(arguments) => (generate(&arguments)?, true),
@@ -39,7 +39,7 @@ pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
         RulesCommand::Schema => (JSON_SCHEMA.to_owned(), true),
     };
     crate::terminal::print(&text)?;
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
@@ -60,7 +60,7 @@ fn read_config(path: &Path) -> anyhow::Result<Config> {
     rules_provider::read_config(path)
 }
 
-/// The resources of Kubernetes itself.
+/// Maps the built-in resources of Kubernetes.
 pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
     Arc::new(FixedMapper(builtin::resources()))
 }
@@ -91,7 +91,7 @@ async fn provider(
     connect: bool,
     resources: &ResourceArguments,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
-    // No objects are selected through the API server.
+    // Requests name their objects, so none are listed from the API server.
     let objects = Arc::new(NoObjects);
     rules_provider::provider(config, prometheus, connect, mapper(resources).await?, objects).await
 }

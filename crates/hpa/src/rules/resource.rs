@@ -16,9 +16,9 @@ use kube::{Api, api::ListParams};
 
 use super::sample::Server;
 
-/// At most this many objects of the cluster are compared with the results.
+/// The maximum number of the cluster's objects that are compared with the results.
 const MAX_OBJECTS: u32 = 500;
-/// At most this many results are printed.
+/// The maximum number of printed results.
 const MAX_RESULTS: usize = 10;
 
 const USAGES: [(UsageResource, &str); 2] =
@@ -56,19 +56,19 @@ struct UsageQuery {
 fn queries(
     metrics: &ResourceMetrics,
     provider: &PrometheusProvider,
-    is_pods: bool,
+    for_pods: bool,
 ) -> Vec<Result<UsageQuery, String>> {
     let resources = provider.resources();
-    let resource = if is_pods { GroupResource::pods() } else { GroupResource::nodes() };
+    let resource = if for_pods { GroupResource::pods() } else { GroupResource::nodes() };
     let query = |usage: UsageResource, name: &str| {
-        let field = if is_pods { "containerQuery" } else { "nodeQuery" };
+        let field = if for_pods { "containerQuery" } else { "nodeQuery" };
         let field = format!("{name}.{field}");
         let label = |resource: &GroupResource| {
             metrics.label(usage, resource, &resources).map_err(|error| format!("{field}: {error}"))
         };
         let name_label = label(&resource)?;
         let mut labels = vec![name_label.clone()];
-        if is_pods {
+        if for_pods {
             labels.push(metrics.container_label(usage).to_owned());
         }
         let query = metrics.query_of_all(usage, &resource, &resources, Compat::Off);
@@ -78,7 +78,7 @@ fn queries(
     USAGES.into_iter().map(|(usage, name)| query(usage, name)).collect()
 }
 
-/// The lines of a report, and the problems among them.
+/// Checks the queries of `resourceRules`. Returns a line for each that works, and the problems.
 pub(super) async fn check(
     config: &Config,
     provider: &PrometheusProvider,
@@ -90,10 +90,10 @@ pub(super) async fn check(
         return (lines, problems);
     };
     let server = Server { provider, name: &definition.server };
-    for (is_pods, known) in [(true, &objects.pods), (false, &objects.nodes)] {
-        for query in queries(&metrics, provider, is_pods) {
+    for (for_pods, cluster_names) in [(true, &objects.pods), (false, &objects.nodes)] {
+        for query in queries(&metrics, provider, for_pods) {
             let result = match query {
-                Ok(query) => check_query(&server, &query, known.as_deref(), is_pods).await,
+                Ok(query) => check_query(&server, &query, cluster_names.as_deref(), for_pods).await,
                 Err(problem) => Err(problem),
             };
             match result {
@@ -108,8 +108,8 @@ pub(super) async fn check(
 async fn check_query(
     server: &Server<'_>,
     query: &UsageQuery,
-    known: Option<&[String]>,
-    is_pods: bool,
+    cluster_names: Option<&[String]>,
+    for_pods: bool,
 ) -> Result<String, String> {
     let UsageQuery { field, query, name_label, labels } = query;
     let results = server.vector(query).await.map_err(|error| format!("{field}: {error}"))?;
@@ -126,17 +126,19 @@ async fn check_query(
         results.iter().filter_map(|labels| labels.get(name_label)).map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
-    let (kind, example) = (if is_pods { "pods" } else { "nodes" }, names.first().unwrap_or(&""));
-    let is_known = |known: &[String]| names.iter().any(|name| known.iter().any(|own| own == name));
-    match known {
-        Some(known) if !is_known(known) => {
-            let own = known.first().map_or("", String::as_str);
+    let (kind, example) = (if for_pods { "pods" } else { "nodes" }, names.first().unwrap_or(&""));
+    let has_match = |cluster_names: &[String]| {
+        names.iter().any(|name| cluster_names.iter().any(|cluster_name| cluster_name == name))
+    };
+    match cluster_names {
+        Some(cluster_names) if !has_match(cluster_names) => {
+            let actual = cluster_names.first().map_or("", String::as_str);
             return Err(format!(
                 "{field}: `{name_label}` is {example}, but the {kind} of the cluster have names \
-                 such as {own}: map the label that has the names, or add one by relabeling"
+                 such as {actual}: map the label that has the names, or add one by relabeling"
             ));
         }
-        None if !is_pods && example.contains(':') => {
+        None if !for_pods && example.contains(':') => {
             return Err(format!(
                 "{field}: `{name_label}` is {example}, an address and not the name of a node: map \
                  the label that has the name, or add one by relabeling"

@@ -1,4 +1,4 @@
-//! Reads the existing objects and series from Prometheus.
+//! Finds existing objects and series in Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use hpa_prometheus::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// The maximum number of objects for a request without names.
+/// The maximum number of objects or namespaces that are read as values of a label.
 const MAX_OBJECTS: usize = 20;
 
 type Labels = BTreeMap<String, String>;
 
-/// A server of a file, by its name.
+/// A server of a rules file.
 #[derive(Clone, Copy)]
 pub(super) struct Server<'p> {
     pub(super) provider: &'p PrometheusProvider,
     pub(super) name: &'p str,
 }
 
-/// A selector for a series of a rule: the matchers of `seriesQuery`, and labels that must be set.
+/// A selector for a series of a rule: the matchers of `seriesQuery`, and labels that must exist.
 pub(super) fn selector(series_query: &str, series: &str, labels: &[&str]) -> String {
     let mut matchers = vec![format!("__name__={series:?}")];
     if let Ok(promql::Expr { node: Node::Selector(selector), .. }) = promql::parse(series_query) {
-        let own = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
-        matchers.extend(own.map(|matcher| matcher.source.to_owned()));
+        let others = selector.matchers.iter().filter(|matcher| matcher.label != "__name__");
+        matchers.extend(others.map(|matcher| matcher.source.to_owned()));
     }
     matchers.extend(labels.iter().map(|label| format!("{label}!=\"\"")));
     format!("{{{}}}", matchers.join(","))
@@ -63,7 +63,7 @@ impl Server<'_> {
         self.samples(&query).await.into_iter().next().map(|(labels, _)| labels)
     }
 
-    /// The values of a label, in their order. Series without the label count as empty.
+    /// The sorted values of a label. A series without the label has an empty value.
     pub(super) async fn values(&self, label: &str, selector: &str) -> Vec<String> {
         let found = self.samples(&format!("group by ({label}) ({selector})")).await.into_iter();
         let mut values: Vec<String> =
@@ -75,7 +75,7 @@ impl Server<'_> {
 
     /// The age of the newest sample of a selector, if it had one within the last day.
     pub(super) async fn age(&self, selector: &str) -> Option<String> {
-        // Steps of 5 minutes find each sample once, but the last of them can be 5 minutes ago.
+        // Steps of 5 minutes find every series, but miss up to 5 minutes of its newest samples.
         let coarse = format!("max(max_over_time(timestamp({selector})[1d:5m]))");
         let newest = self.samples(&format!("max(timestamp({selector})) or {coarse}")).await;
         let newest = newest.first().map(|(_, time)| *time);
@@ -89,7 +89,7 @@ impl Server<'_> {
             let age = SignedDuration::try_from_secs_f64(age.round()).ok()?;
             return Some(format!("The newest sample is {age:#} old"));
         }
-        // The query fails for a selector of several names.
+        // The queries fail for a selector that matches several names of series.
         let had_series = self.had_series(selector).await;
         had_series.then(|| "There were samples within the last day".to_owned())
     }

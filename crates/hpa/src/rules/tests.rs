@@ -8,7 +8,7 @@ use hpa_prometheus::rules::Config;
 use super::{check, generate};
 use crate::args::{CheckArguments, GenerateArguments};
 
-/// The arguments as they are parsed.
+/// Parses the arguments of `hpa rules check`.
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
@@ -122,12 +122,12 @@ async fn check_without_a_server_warns_of_queries_for_all_objects() {
     assert!(warnings.len() == 1 && warnings[0].starts_with(unmatched), "{warnings:?}");
     let warnings = check("sum(<<.Series>>{<<.LabelMatchers>>})").await;
     assert!(warnings.len() == 1 && warnings[0].starts_with(ungrouped), "{warnings:?}");
-    for sound in [
+    for query in [
         "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
         "sum(<<.Series>>{<<.LabelMatchers>>}) by (service)",
         "<<.Series>>{<<.LabelMatchers>>}",
     ] {
-        assert_eq!(check(sound).await, [""; 0], "{sound}");
+        assert_eq!(check(query).await, [""; 0], "{query}");
     }
 }
 
@@ -172,7 +172,7 @@ async fn servers_of_the_file_are_reached_only_on_request() {
     assert!(error.contains("the token file /etc/hpa/credentials/secret"), "{error}");
 }
 
-/// Each example of docs/prometheus.md with rules.
+/// Checks each example of rules in docs/prometheus.md.
 #[tokio::test]
 async fn documented_rules_are_valid() {
     let document = include_str!("../../../../docs/prometheus.md");
@@ -192,7 +192,7 @@ async fn documented_rules_are_valid() {
 }
 
 #[test]
-fn run_refuses_half_of_resource_rules() {
+fn resource_rules_without_memory_are_refused() {
     let config = Config::parse("resourceRules: {cpu: {nodeQuery: up}}").unwrap();
     let error = crate::rules_provider::refuse_invalid_rules(&config).unwrap_err();
     assert_eq!(error.to_string(), "resourceRules.memory is missing");

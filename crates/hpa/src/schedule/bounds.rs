@@ -1,4 +1,4 @@
-//! The bounds of autoscalers over some time, by their schedules.
+//! Previews the scheduled bounds of autoscalers.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The name of the setting.
-const BOUNDS: &str = "bounds";
+const BOUNDS_SETTING: &str = "bounds";
 
 /// The bounds of one autoscaler over some time.
 pub(super) struct BoundsPreview {
@@ -56,7 +56,7 @@ fn read_one(
     let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
     let is_of_bounds = |problem: &&SettingProblem| match &problem.place {
         Place::Annotation(name) => {
-            Setting::of_annotation(name).is_some_and(|setting| setting.name == BOUNDS)
+            Setting::of_annotation(name).is_some_and(|setting| setting.name == BOUNDS_SETTING)
         }
         Place::Field(path) => path.starts_with("spec.bounds"),
     };
@@ -66,10 +66,10 @@ fn read_one(
     if settings.bounds.is_none() && problems.is_empty() {
         return Ok(None);
     }
-    let zone = settings.bounds.iter().flat_map(|entries| entries.iter()).next();
+    let first_entry = settings.bounds.iter().flat_map(|entries| entries.iter()).next();
     Ok(Some(BoundsPreview {
         name,
-        zone: zone.map_or(TimeZone::UTC, |entry| entry.time_zone.clone()),
+        zone: first_entry.map_or(TimeZone::UTC, |entry| entry.time_zone.clone()),
         from,
         to,
         first: settings.bounds_at(&hpa.spec, from),

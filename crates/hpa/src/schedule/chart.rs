@@ -12,11 +12,11 @@ use super::preview::Preview;
 const SLOTS_PER_DAY: i32 = 48;
 const MINUTES_PER_SLOT: i32 = 30;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// A time with the value 0.
+/// A half hour with the value 0.
 const ZERO: char = '·';
-/// A time outside the preview, or one that is skipped when summer time begins.
+/// A half hour outside the preview, or skipped because summer time begins.
 const OUTSIDE: char = ' ';
-/// Bars in cyan.
+/// The color of bars: cyan.
 const COLOR: &str = "\x1b[36m";
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
@@ -32,7 +32,7 @@ pub(super) fn draw(preview: &Preview, has_color: bool) -> String {
         let slots: Vec<Slot> =
             (0..SLOTS_PER_DAY).map(|slot| Slot::new(preview, date, slot)).collect();
         let max = slots.iter().filter_map(|slot| slot.value).max();
-        // The last day ends at its start if the preview starts at midnight.
+        // A preview that ends at midnight has nothing of its last day.
         let Some(max) = max else { continue };
         let bars = bars(&slots, preview.max(), has_color);
         // Writing to a string can't fail.
@@ -59,8 +59,8 @@ impl Slot {
             return Self { value: None };
         }
         // The value at the start, and those that follow in the slot.
-        let before = preview.changes.iter().take_while(|change| change.at <= start).last();
-        let first = before.map_or(preview.first, |change| change.value);
+        let last_change = preview.changes.iter().take_while(|change| change.at <= start).last();
+        let first = last_change.map_or(preview.first, |change| change.value);
         let inside = preview.changes.iter().filter(|change| start < change.at && change.at < end);
         Self { value: Some(inside.map(|change| change.value).fold(first, i64::max)) }
     }

@@ -19,7 +19,7 @@ use crate::{
     terminal,
 };
 
-/// The previewed time.
+/// The length of the previewed time.
 const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Runs a subcommand.
@@ -32,7 +32,7 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
     Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The preview, and whether all entries are valid.
+/// Previews a file. Returns the text, and whether all entries are valid.
 fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     let input = read_file(&arguments.file)?;
     let compat = if arguments.compat.is_some() { Compat::Reference } else { Compat::Off };
@@ -61,7 +61,7 @@ fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     Ok((text, is_valid))
 }
 
-/// The schedules and scheduled bounds of a manifest. It is an error if there is none.
+/// Previews the schedules and scheduled bounds of a manifest. Fails if there are none.
 fn read(
     file: &str,
     input: &str,

@@ -18,7 +18,7 @@ use crate::{
 const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
 pub(super) const API_VERSION: &str = "zalando.org/v1";
 
-/// One schedule over some time.
+/// The preview of one schedule.
 pub(super) struct Preview {
     pub(super) name: String,
     pub(super) zone: TimeZone,
@@ -32,7 +32,7 @@ pub(super) struct Preview {
     pub(super) problems: Vec<Problem>,
 }
 
-/// The schedules of some manifests. The error has a line for each invalid entry of each schedule.
+/// Previews the schedules of manifests. The error has a line for each invalid entry.
 pub(super) fn read(
     manifests: &[Manifest],
     settings: &Settings,
@@ -47,13 +47,15 @@ pub(super) fn read(
         let name = describe(object);
         let preview = parse(object.get("spec").cloned().unwrap_or_default()).and_then(|spec| {
             let metric =
-                ScheduledMetric::new(&spec, settings).map_err(|it| vec![it.to_string()])?;
+                ScheduledMetric::new(&spec, settings).map_err(|error| vec![error.to_string()])?;
             Preview::new(name.clone(), &metric, settings, from, to)
                 .map_err(|error| vec![error.to_string()])
         });
         match preview {
             Ok(preview) => previews.push(preview),
-            Err(found) => errors.extend(found.into_iter().map(|it| format!("{name}: {it}"))),
+            Err(messages) => {
+                errors.extend(messages.into_iter().map(|message| format!("{name}: {message}")));
+            }
         }
     }
     if !errors.is_empty() {
@@ -62,7 +64,7 @@ pub(super) fn read(
     Ok(previews)
 }
 
-/// The spec of a schedule, or the first error of each invalid entry.
+/// Decodes the spec of a schedule. Fails with the first error of each invalid entry.
 fn parse(spec: Value) -> Result<ScalingScheduleSpec, Vec<String>> {
     let entries = spec.get("schedules").and_then(Value::as_array).cloned().unwrap_or_default();
     deserialize("spec", spec).map_err(|error| {
@@ -74,7 +76,7 @@ fn parse(spec: Value) -> Result<ScalingScheduleSpec, Vec<String>> {
     })
 }
 
-/// The error names the field below `path`.
+/// Decodes a value. The error names the field, prefixed with `path`.
 fn deserialize<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let field = error.path().to_string();
@@ -98,7 +100,7 @@ impl Preview {
         let default = || settings.time_zones.get(&settings.default_time_zone);
         let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
         let ramp = metric.ramp_duration();
-        let is_shown = |window: &Window| {
+        let is_visible = |window: &Window| {
             let rise = window.start.saturating_sub(ramp);
             let fall = window.end.saturating_add(ramp);
             window.start < window.end
@@ -106,9 +108,9 @@ impl Preview {
                 && fall.is_ok_and(|fall| fall > from)
         };
         let mut windows = metric.windows(from, to);
-        windows.retain(is_shown);
+        windows.retain(is_visible);
         windows.sort_by_key(|window| (window.start, window.entry));
-        // An invalid entry is reported, and the others are drawn.
+        // The values ignore invalid entries, which `problems` lists.
         let (first, changes) = (metric.valid_value_at(from), metric.changes(from, to));
         let problems = metric.problems().to_vec();
         let ramp_seconds = ramp.as_secs();

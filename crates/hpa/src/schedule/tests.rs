@@ -29,13 +29,13 @@ fn week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
     Ok(read("f.yaml", manifest, &Settings::default(), from, to)?.0)
 }
 
-fn only(manifest: &str) -> Preview {
+fn single_preview(manifest: &str) -> Preview {
     week(manifest).expect("a preview").pop().expect("one preview")
 }
 
 #[test]
 fn week_is_drawn_with_a_window_across_midnight() {
-    let text = only(MANIFEST).text(false);
+    let text = single_preview(MANIFEST).text(false);
     let expected = "\
 ScalingSchedule shop/evening, times in UTC
 
@@ -57,7 +57,7 @@ Mon 2026-11-23 00:00 +00:00: value 0, next 2 at Tue 2026-11-24 11:06 +00:00; ram
 
 #[test]
 fn color_does_not_change_the_text() {
-    let preview = only(MANIFEST);
+    let preview = single_preview(MANIFEST);
     let colored = preview.text(true);
     assert!(colored.contains("\x1b[36m█"), "{colored}");
     let mut plain = colored;
@@ -69,7 +69,7 @@ fn color_does_not_change_the_text() {
 
 #[test]
 fn json_has_all_changes_and_windows() {
-    let json = only(MANIFEST).json();
+    let json = single_preview(MANIFEST).json();
     assert_eq!(json["windows"][1]["start"], "2026-11-27T22:00:00Z");
     assert_eq!(json["windows"][1]["end"], "2026-11-28T02:00:00Z");
     assert_eq!(json["changes"][0]["at"], "2026-11-24T11:06:00Z");
@@ -91,7 +91,7 @@ fn skipped_hour_is_blank() {
 
 #[test]
 fn invalid_entry_is_reported_without_values() {
-    let preview = only(&MANIFEST.replace("22:00", "22.00"));
+    let preview = single_preview(&MANIFEST.replace("22:00", "22.00"));
     assert!(!preview.is_valid());
     let text = preview.text(false);
     let problem = "spec.schedules[0].period.startTime: \"22.00\" is not a time HH:MM";
@@ -101,7 +101,7 @@ fn invalid_entry_is_reported_without_values() {
 
 #[test]
 fn unknown_time_zone_is_a_warning() {
-    let preview = only(&MANIFEST.replace("UTC", "Mars/Base"));
+    let preview = single_preview(&MANIFEST.replace("UTC", "Mars/Base"));
     assert!(preview.is_valid());
     let text = preview.text(false);
     assert!(text.contains("unknown time zone \"Mars/Base\", using Europe/Berlin"), "{text}");

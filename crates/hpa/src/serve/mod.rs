@@ -50,7 +50,7 @@ pub(crate) fn certificates(
     Ok(Some(ServingCertificate::from_files(certificates, key, Handshake::default())?))
 }
 
-/// Serves at an address and returns it with the actual port.
+/// Serves at an address. Returns the server, and the address with the actual port.
 async fn serve_telemetry(
     address: SocketAddr,
     certificates: Option<ServingCertificate>,
@@ -83,6 +83,7 @@ impl Endpoints for TelemetryEndpoints {
         if path == "/metrics" {
             return self.metrics(begin_long_response(connection)).await;
         }
+        // Marks the connection as used, because the server closes the longest idle one first.
         drop(connection.start());
         match path {
             "/healthz" => health(self.telemetry.alive()),
@@ -114,8 +115,12 @@ fn health(outcome: Result<(), HealthError>) -> Response<Text> {
     }
 }
 
-fn respond_with(status: StatusCode, text: String, long: Option<RunningRequest>) -> Response<Text> {
-    let mut response = Response::new(Text::new(text, long));
+fn respond_with(
+    status: StatusCode,
+    text: String,
+    long_response: Option<RunningRequest>,
+) -> Response<Text> {
+    let mut response = Response::new(Text::new(text, long_response));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     response

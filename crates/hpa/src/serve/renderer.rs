@@ -1,4 +1,4 @@
-//! Renders long responses one after the other.
+//! Renders long responses one at a time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A small HTTP server: idle and slow clients can't keep others out.
+//! A small HTTP server that idle and slow clients can't block.
 
 use std::{
     convert::Infallible,
@@ -60,8 +60,8 @@ pub(crate) trait Endpoints: Send + Sync + 'static {
     ) -> Response<Text>;
 }
 
-/// Starts a response that takes time and memory. If there are too many, closes the connection with
-/// the oldest one.
+/// Starts a response that takes time and memory. If too many are in progress, closes the connection
+/// of the oldest one.
 pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningRequest {
     let mut request = connection.start();
     request.respond();
@@ -72,12 +72,12 @@ pub(crate) fn begin_long_response(connection: &Arc<Connection>) -> RunningReques
 pub(crate) struct Text {
     rest: Bytes,
     /// The long response, which ends when this body is dropped.
-    _long: Option<RunningRequest>,
+    _long_response: Option<RunningRequest>,
 }
 
 impl Text {
-    pub(crate) fn new(text: impl Into<Bytes>, long: Option<RunningRequest>) -> Self {
-        Self { rest: text.into(), _long: long }
+    pub(crate) fn new(text: impl Into<Bytes>, long_response: Option<RunningRequest>) -> Self {
+        Self { rest: text.into(), _long_response: long_response }
     }
 }
 
@@ -119,8 +119,8 @@ impl Server {
     }
 }
 
-/// Serves at an address and returns it with the actual port. At most `max_long_responses` are in
-/// progress at the same time.
+/// Serves at an address. Returns the server, and the address with the actual port. At most
+/// `max_long_responses` are in progress at the same time.
 pub(crate) async fn serve(
     address: SocketAddr,
     certificates: Option<ServingCertificate>,
@@ -135,24 +135,24 @@ pub(crate) async fn serve(
         authenticated: 0,
         unread: max_long_responses,
     };
-    let listening = Arc::new(Listening {
+    let shared = Arc::new(SharedState {
         certificates,
         endpoints,
         connections: Connections::new(limits),
         stop: stop.clone(),
     });
-    Ok((Server { task: tokio::spawn(listening.listen(listener)), stop }, address))
+    Ok((Server { task: tokio::spawn(shared.listen(listener)), stop }, address))
 }
 
 /// The state that connections share.
-struct Listening<E> {
+struct SharedState<E> {
     certificates: Option<ServingCertificate>,
     endpoints: E,
     connections: Arc<Connections>,
     stop: CancellationToken,
 }
 
-impl<E: Endpoints> Listening<E> {
+impl<E: Endpoints> SharedState<E> {
     async fn listen(self: Arc<Self>, listener: TcpListener) {
         let tasks = TaskTracker::new();
         loop {
@@ -161,13 +161,13 @@ impl<E: Endpoints> Listening<E> {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, client)) => {
                         let Some(connection) = self.connections.admit(client.ip()) else { continue };
-                        let listening = self.clone();
+                        let shared = self.clone();
                         tasks.spawn(async move {
                             tokio::select! {
                                 () = connection.replaced() => {
                                     debug!("closed a connection to make room for another one");
                                 }
-                                () = listening.serve_connection(stream, &connection) => {}
+                                () = shared.serve_connection(stream, &connection) => {}
                             }
                         });
                     }

@@ -89,13 +89,13 @@ async fn request_head_must_arrive_in_time() {
     let mut silent = TcpStream::connect(address).await.expect("a server");
     let mut slow = TcpStream::connect(address).await.expect("a server");
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.expect("a server");
-    let mut reused = TcpStream::connect(address).await.expect("a server");
-    reused.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("a server");
+    let mut answered = TcpStream::connect(address).await.expect("a server");
+    answered.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("a server");
     let ended = async { tokio::join!(read_to_end(&mut silent), read_to_end(&mut slow)) };
     let ended = timeout(Duration::from_secs(8), ended).await;
     assert_eq!(ended, Ok((String::new(), String::new())));
-    let reused = timeout(Duration::from_secs(8), read_to_end(&mut reused)).await;
-    assert!(reused.expect("closed").ends_with("ok\n"));
+    let answered = timeout(Duration::from_secs(8), read_to_end(&mut answered)).await;
+    assert!(answered.expect("closed").ends_with("ok\n"));
 }
 
 #[tokio::test]

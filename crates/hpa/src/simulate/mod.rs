@@ -29,8 +29,8 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if let Some(seed) = arguments.seed {
         study.variants = study.variants.iter().map(|one| one.with_seed(seed)).collect();
     }
-    let draws = arguments.html.is_some() || arguments.svg.is_some();
-    let results = simulate(&study.variants, draws || arguments.timeline);
+    let has_charts = arguments.html.is_some() || arguments.svg.is_some();
+    let results = simulate(&study.variants, has_charts || arguments.timeline);
     if let Some(path) = &arguments.html {
         write(path, &report::html(&study, &results, None))?;
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps the variants with these names, in the order of the file.
+/// Selects the variants with these names, in the order of the file.
 fn select(study: &mut Study, names: &[String]) -> anyhow::Result<()> {
     let known: Vec<&str> = study.variants.iter().map(|variant| variant.name.as_str()).collect();
     for name in names {
@@ -85,9 +85,9 @@ Columns: docs/tuning.md#columns
     )
 }
 
-/// The scalings of each variant with their reasons. Times are since the start, or from `start`.
+/// The scalings of each variant with their reasons. Times are calendar times if `start` is set.
 pub(crate) fn steps(results: &[report::Result], start: Option<Timestamp>) -> String {
-    let one = |(variant, run): &report::Result| {
+    let steps_of = |(variant, run): &report::Result| {
         format!(
             "
 {}
@@ -96,7 +96,7 @@ pub(crate) fn steps(results: &[report::Result], start: Option<Timestamp>) -> Str
             report::steps(run, start)
         )
     };
-    results.iter().map(one).collect()
+    results.iter().map(steps_of).collect()
 }
 
 #[derive(Serialize)]

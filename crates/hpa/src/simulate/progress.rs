@@ -1,4 +1,4 @@
-//! Progress: a bar on a terminal, lines elsewhere.
+//! Reports progress: a bar on a terminal, lines elsewhere.
 
 use std::{
     io::{IsTerminal, Write as _},
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
 #[derive(Default)]
 struct State {
     done: f64,
-    /// The time and the amount of the first work. The rate doesn't include the preparations before.
+    /// The time and the amount of the first work. The rate excludes the preparations before it.
     first: Option<(Duration, f64)>,
     /// Time of the last bar or line, since the start.
     drawn: Option<Duration>,
@@ -69,7 +69,7 @@ impl Progress {
             return;
         }
         state.drawn = Some(elapsed);
-        // Without a place to write to, the work goes on.
+        // A failed write must not stop the work.
         let mut output = std::io::stderr();
         if self.is_terminal {
             let size = terminal_size::terminal_size_of(&output);
@@ -117,7 +117,7 @@ impl State {
         self.first.get_or_insert((elapsed, self.done));
     }
 
-    /// Empty until the rate is known.
+    /// The remaining time. Empty until the rate is known.
     fn time_left(&self, total: f64, elapsed: Duration) -> String {
         if self.done >= total {
             return ", almost done".to_owned();
@@ -138,7 +138,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// After preparations of 10 s, one of 40 variants a second.
+    /// The state after preparations of 10 s and `done` variants, one per second.
     fn state(done: u32) -> State {
         let mut state = State::default();
         for second in 1..=done {

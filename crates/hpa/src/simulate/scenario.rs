@@ -5,7 +5,7 @@ use std::{fs, io::Read as _, path::Path};
 use anyhow::{Context, anyhow};
 use hpa_simulate::{Study, StudyError};
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// Reads a scenario and the files that it refers to, whose paths are relative to the scenario.
@@ -31,7 +31,7 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| error.to_string())
 }
 
-/// The file and the error. The text of a syntax error contains its cause.
+/// Adds the file to an error, and the cause of invalid samples. Other texts contain their cause.
 fn describe(file: &Path, error: &StudyError) -> anyhow::Error {
     let cause = match error {
         StudyError::Samples { source, .. } => {

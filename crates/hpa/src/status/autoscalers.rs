@@ -15,10 +15,10 @@ use super::{
     cluster::{Observed, ObservedAutoscaler},
 };
 
-/// An older autoscaler without a status is an error.
+/// An autoscaler without a status is an error if it is older than this.
 const MAX_AGE_WITHOUT_STATUS: SignedDuration = SignedDuration::from_mins(2);
 
-/// The autoscalers with the same problem, and the cause of the first one.
+/// The failing autoscalers by reason, with the cause of the first one.
 type ByReason = BTreeMap<String, (Vec<String>, String)>;
 
 pub(super) fn check(observed: &Observed) -> Vec<Check> {
@@ -56,10 +56,11 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
             state => by_state.entry(state).or_default().push(autoscaler.name.clone()),
         }
     }
-    let held = [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
-    let held = held.iter().chain(&[by_pause.values().map(Vec::len).sum()]).sum::<usize>();
+    let inactive =
+        [State::Off, State::DryRun].map(|state| by_state.get(&state).map_or(0, Vec::len));
+    let inactive = inactive.iter().chain(&[by_pause.values().map(Vec::len).sum()]).sum::<usize>();
     let count = failing.values().map(|(names, _)| names.len()).sum::<usize>() + unhandled.len();
-    let mut checks = vec![total(all.len(), count, held, unknown)];
+    let mut checks = vec![total(all.len(), count, inactive, unknown)];
     for (reason, (names, cause)) in &failing {
         let text = format!("{reason}: {} ({})", counted(names.len(), "autoscaler"), named(names));
         let command = names.first().map(|name| format!("; hpa explain {name}"));
@@ -102,20 +103,19 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     checks
 }
 
-/// The first line claims only what a status says. `held` autoscalers are off, paused or in
-/// dry run.
-fn total(count: usize, failing: usize, held: usize, unknown: usize) -> Check {
+/// Sums up the statuses. `inactive` autoscalers are off, paused or in dry run.
+fn total(count: usize, failing: usize, inactive: usize, unknown: usize) -> Check {
     let all = counted(count, "autoscaler");
-    let (level, text) = match (failing, unknown, held) {
+    let (level, text) = match (failing, unknown, inactive) {
         _ if count == 0 => (Level::Warning, "there are no autoscalers".to_owned()),
         (1.., ..) => (Level::Error, format!("{failing} of {all} can't scale")),
         (0, 1.., _) => (Level::Skipped, format!("{unknown} of {all} without a status yet")),
         (0, 0, 0) => (Level::Ok, format!("{all} can scale")),
-        (0, 0, held) if held == count => (Level::Ok, format!("{all} without errors")),
-        (0, 0, held) => (Level::Ok, format!("{} of {all} can scale", count - held)),
+        (0, 0, inactive) if inactive == count => (Level::Ok, format!("{all} without errors")),
+        (0, 0, inactive) => (Level::Ok, format!("{} of {all} can scale", count - inactive)),
     };
     let check = Check::new(level, text);
-    // The checks after it are about each problem.
+    // Each problem has its own check.
     if failing > 0 { check.summary() } else { check }
 }
 

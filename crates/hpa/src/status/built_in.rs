@@ -43,7 +43,7 @@ impl KubeControllerManager {
 }
 
 impl Flags {
-    /// Reads the static pod of a node, as kubeadm names it.
+    /// Reads the static pod, which kubeadm names after its node.
     async fn read(client: &Client, node: &str) -> Option<Self> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
         let pod = format!("{NAME}-{node}");
@@ -56,8 +56,8 @@ impl Flags {
     }
 }
 
-/// Whether `--controllers` selects the HPA controller, which is on by default. The last flag counts,
-/// and in it the first entry for the controller.
+/// Whether `--controllers` selects the HPA controller, which is on by default. The last such flag
+/// counts, and in it the first entry that names the controller.
 fn has_hpa_controller(words: &[String]) -> bool {
     let mut values = words.iter().enumerate().filter_map(|(index, word)| {
         let value = word.strip_prefix("--controllers")?;
@@ -69,11 +69,11 @@ fn has_hpa_controller(words: &[String]) -> bool {
     });
     let Some(selected) = values.next_back() else { return true };
     let entries = || selected.split(',').map(str::trim);
-    let own = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
-    own.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))
+    let entry = entries().find(|entry| HPA_CONTROLLER.contains(&entry.trim_start_matches('-')));
+    entry.map_or_else(|| entries().any(|entry| entry == "*"), |entry| !entry.starts_with('-'))
 }
 
-/// States who holds the lease, and whether the HPA controller is on.
+/// Reports the lease holder, and whether its HPA controller is on.
 pub(super) fn check(observed: &Observed) -> Check {
     let KubeControllerManager { holder, flags } = &observed.built_in;
     let holder = match holder {
@@ -119,8 +119,8 @@ fn unknown(error: &Unavailable) -> Check {
     Check::new(Level::Skipped, format!("whether {NAME} runs is unknown: {reason}"))
 }
 
-/// Whether a controller of this project holds its lease and stored the status of an autoscaler of
-/// the API that the built-in controller handles.
+/// Whether an hpa-rs controller holds its lease and stored the status of an autoscaler of the core
+/// API.
 fn handles_core_api(observed: &Observed) -> bool {
     let is_core = |api| matches!(api, AutoscalerApi::Core);
     let mut managers = observed

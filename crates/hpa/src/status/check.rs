@@ -1,4 +1,4 @@
-//! Results of checks, and how they are printed.
+//! Results of checks, and their text.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::terminal::escape_line;
 /// A line names at most this many autoscalers.
 const MAX_NAMES: usize = 3;
 
-/// The result of a check, the worst last.
+/// The severity of a check's result. The last variant is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Level {
@@ -30,7 +30,7 @@ pub(super) struct Check {
     /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
-    /// Whether it sums up other checks.
+    /// Whether the check sums up other checks.
     #[serde(skip)]
     is_summary: bool,
 }
@@ -72,9 +72,9 @@ impl Report {
         Self { level, sections }
     }
 
-    /// The verdict, one line for each check, and the hints.
+    /// The headline, one line for each check, and the hints.
     pub(super) fn text(&self, colored: bool) -> String {
-        let mut text = format!("{} {}\n\n", self.level.symbol(colored), self.verdict());
+        let mut text = format!("{} {}\n\n", self.level.symbol(colored), self.headline());
         // Writing to a string doesn't fail.
         for Section { name, checks } in &self.sections {
             let _ = writeln!(text, "{name}");
@@ -92,7 +92,7 @@ impl Report {
     }
 
     /// The number of problems, and the worst of them.
-    fn verdict(&self) -> String {
+    fn headline(&self) -> String {
         let checks = || self.sections.iter().flat_map(|section| &section.checks);
         let of_level =
             |level| checks().filter(move |check| check.level == level && !check.is_summary);
@@ -125,11 +125,11 @@ impl Level {
     }
 }
 
-/// The first names, and the number of further ones.
+/// Lists the first names, and the number of the rest.
 pub(crate) fn named(names: &[String]) -> String {
-    let shown = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
+    let listed = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
     match names.len().saturating_sub(MAX_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        0 => listed,
+        rest => format!("{listed} and {rest} more"),
     }
 }

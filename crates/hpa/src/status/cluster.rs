@@ -39,8 +39,8 @@ pub(super) struct Observed {
     pub(super) url: Option<String>,
     pub(super) status: Result<ControllerStatus, Unavailable>,
     pub(super) built_in: KubeControllerManager,
-    /// The APIs whose group ends with `metrics.k8s.io`.
-    /// `None` if the API server doesn't register APIs of others.
+    /// The APIs whose group ends with `metrics.k8s.io`. `None` if the API server has no aggregation
+    /// layer.
     pub(super) metrics_apis: Result<Option<Vec<MetricsApiService>>, String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ObservedAutoscaler {
 pub(super) struct MetricsApiService {
     pub(super) group: String,
     pub(super) version: String,
-    /// The reason why the API server can't reach it.
+    /// The reason why the API server can't reach the API.
     pub(super) unavailable: Option<String>,
 }
 
@@ -102,7 +102,7 @@ impl Observed {
     }
 }
 
-/// Lists the autoscalers of the APIs of a flag, or of all that are served.
+/// Lists the autoscalers of the APIs that `flag` selects, or else of all served APIs.
 pub(crate) async fn list_all(
     client: &Client,
     flag: Option<AutoscalerApiArgument>,
@@ -160,11 +160,11 @@ impl ObservedAutoscaler {
         })
     }
 
-    /// The state by the stored status. The settings are the flags of the controller.
+    /// Summarizes the stored status. `settings` are those of the controller's flags.
     pub(crate) fn short_report(&self, settings: &Settings, policy: &SettingPolicy) -> ShortReport {
         let is_reference = self.manager.as_deref() == Some(BUILT_IN);
-        let own = settings_of_controller(settings.clone(), &self.hpa, policy, is_reference);
-        ShortReport::with_scale(&self.hpa, &own, self.scale.as_ref())
+        let resolved = settings_of_controller(settings.clone(), &self.hpa, policy, is_reference);
+        ShortReport::with_scale(&self.hpa, &resolved, self.scale.as_ref())
     }
 
     /// The reason of the condition that prevents scaling.

@@ -13,16 +13,19 @@ use super::{
 };
 use crate::debug_client::{BUILT_IN, LeaseHolder, LeaseName, Unavailable};
 
-/// Reconciles that are this many sync periods late are a warning, or an error.
+/// Reconciles that started more than this many sync periods ago are a warning.
 const LATE_PERIODS: f64 = 2.0;
+/// Reconciles that started more than this many sync periods ago are an error.
 const VERY_LATE_PERIODS: f64 = 5.0;
-/// A healthy watch confirms its cache every two sync periods.
+/// Caches that were confirmed more than this many sync periods ago are a warning. A healthy watch
+/// confirms its cache within two.
 const OLD_CACHE_PERIODS: f64 = 3.0;
+/// Caches that were confirmed more than this many sync periods ago are an error.
 const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
-/// The minimum for the sync period in these checks. Watches are not renewed more often, and a
+/// The minimum sync period in these checks. Watches are not renewed more often, and a
 /// request may take this long.
 const MIN_PERIOD_SECONDS: f64 = 5.0;
-/// A controller that stored a status within this time runs.
+/// A controller that stored a status within this time counts as running.
 const RECENT_WRITE: SignedDuration = SignedDuration::from_mins(1);
 /// If histories have not been stored for this time, they may be lost with the leader.
 const UNSAVED_SECONDS: f64 = 60.0;
@@ -37,7 +40,7 @@ pub(super) fn check_lease(observed: &Observed) -> Vec<Check> {
     }
     match &observed.status {
         Ok(status) => checks.push(build(status)),
-        // The check of the lease or the pod has the same reason.
+        // The check of the lease or the pod reports the same error.
         Err(error) if observed.leader.as_ref().err() == Some(error) => {}
         Err(error) => checks.push(unread("the debug API can't be read", error)),
     }
@@ -51,14 +54,14 @@ fn lease(observed: &Observed) -> Check {
     let holder = match &observed.holder {
         Ok(holder) => holder,
         Err(error @ (Unavailable::NoLease(_) | Unavailable::NotHeld(_))) => {
-            let others = |one: &ObservedAutoscaler| {
+            let is_foreign = |one: &ObservedAutoscaler| {
                 one.manager
                     .as_deref()
                     .is_some_and(|manager| FieldManager::parse_lease(manager).is_none())
             };
-            // Another controller, or one without leader election.
-            let level =
-                if observed.autoscalers.iter().any(others) { Level::Warning } else { Level::Error };
+            // Another controller may handle the autoscalers, or one without leader election.
+            let is_handled = observed.autoscalers.iter().any(is_foreign);
+            let level = if is_handled { Level::Warning } else { Level::Error };
             return Check::new(level, error.to_string());
         }
         Err(error) => return unread("the lease can't be read", error),
@@ -97,7 +100,7 @@ fn build(status: &ControllerStatus) -> Check {
     Check::new(Level::Ok, text)
 }
 
-/// Other controllers than this lease's that stored statuses.
+/// Reports controllers other than the lease's that stored statuses.
 fn other_controllers(observed: &Observed) -> Vec<Check> {
     let own = FieldManager::for_lease(&observed.lease.namespace, &observed.lease.name);
     let has_leader = observed.holder.is_ok();
@@ -157,7 +160,7 @@ fn other_controllers(observed: &Observed) -> Vec<Check> {
     by_manager.into_iter().map(check).collect()
 }
 
-/// Whether another controller runs, by its lease. `None` if that is not known.
+/// Whether another controller runs, by its lease. `None` if unknown.
 fn is_running(observed: &Observed, manager: &str) -> Option<bool> {
     if manager != BUILT_IN {
         return None;
@@ -208,7 +211,7 @@ fn working(status: &ControllerStatus) -> Check {
 
 fn lateness(oldest: f64, period: f64) -> Check {
     let limit = period.max(MIN_PERIOD_SECONDS);
-    let level = graded(oldest, limit * LATE_PERIODS, limit * VERY_LATE_PERIODS);
+    let level = level_of(oldest, limit * LATE_PERIODS, limit * VERY_LATE_PERIODS);
     let text = format!(
         "the oldest reconcile of an autoscaler was {} ago, sync period {}",
         seconds(oldest),
@@ -221,7 +224,7 @@ fn lateness(oldest: f64, period: f64) -> Check {
 fn queue(status: &ControllerStatus) -> Check {
     let longest = status.queue.longest_running_seconds;
     let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
-    let level = graded(longest, period * LATE_PERIODS, period * VERY_LATE_PERIODS);
+    let level = level_of(longest, period * LATE_PERIODS, period * VERY_LATE_PERIODS);
     let text = format!(
         "queue: {} due, {} in progress, the longest for {}",
         status.queue.due,
@@ -239,7 +242,7 @@ fn caches(status: &ControllerStatus) -> Check {
     let Some((_, oldest)) = ages.first().copied() else {
         return Check::new(Level::Skipped, "no cache reports when it was confirmed");
     };
-    let level = graded(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
+    let level = level_of(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
     let all: Vec<_> =
         ages.iter().map(|(resource, age)| format!("{resource} {}", seconds(*age))).collect();
     let check = Check::new(level, format!("caches confirmed: {} ago", all.join(", ")));
@@ -250,7 +253,7 @@ fn caches(status: &ControllerStatus) -> Check {
 fn histories(status: &ControllerStatus) -> Check {
     let unsaved = status.history_unsaved_seconds;
     if unsaved > 0.0 {
-        let level = graded(unsaved, 0.0, UNSAVED_SECONDS);
+        let level = level_of(unsaved, 0.0, UNSAVED_SECONDS);
         let text = format!("writes of histories have failed for {}", seconds(unsaved));
         return Check::new(level, text).hint("HPAControllerHistoryNotStored in docs/alerts.md");
     }
@@ -267,8 +270,7 @@ fn histories(status: &ControllerStatus) -> Check {
     }
 }
 
-/// The reason why something can't be read. A missing permission or a disabled API is not an error
-/// of the controller.
+/// Reports an input that can't be read. A missing permission or a disabled API is only a warning.
 fn unread(what: &str, error: &Unavailable) -> Check {
     let is_failure = matches!(
         error,
@@ -278,7 +280,7 @@ fn unread(what: &str, error: &Unavailable) -> Check {
     Check::new(level, format!("{what}: {error}"))
 }
 
-fn graded(value: f64, warning: f64, error: f64) -> Level {
+fn level_of(value: f64, warning: f64, error: f64) -> Level {
     if value > error {
         Level::Error
     } else if value > warning {

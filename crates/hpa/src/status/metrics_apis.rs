@@ -24,14 +24,14 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     for group in GROUPS {
-        let needing: Vec<&ObservedAutoscaler> =
+        let dependents: Vec<&ObservedAutoscaler> =
             observed.autoscalers.iter().filter(|one| needs(one, group)).collect();
         let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
         if versions.is_empty() {
-            checks.extend(not_installed(group, &needing));
+            checks.extend(not_installed(group, &dependents));
             continue;
         }
-        let needing = names(needing.iter());
+        let dependents = names(dependents.iter());
         for service in versions {
             let (version, unavailable) = (&service.version, &service.unavailable);
             checks.push(match unavailable {
@@ -39,10 +39,10 @@ pub(super) fn check(observed: &Observed) -> Vec<Check> {
                     Level::Ok,
                     format!("{group}/{version} is available, by its APIService"),
                 ),
-                Some(why) => {
-                    let text = format!("{group}/{version} is not available: {why}");
-                    let level = if needing.is_empty() { Level::Warning } else { Level::Error };
-                    let hint = match needing.as_slice() {
+                Some(reason) => {
+                    let text = format!("{group}/{version} is not available: {reason}");
+                    let level = if dependents.is_empty() { Level::Warning } else { Level::Error };
+                    let hint = match dependents.as_slice() {
                         [] => "no autoscaler needs it".to_owned(),
                         names => format!("needed by {}", named(names)),
                     };
@@ -63,10 +63,10 @@ fn names<'a>(autoscalers: impl Iterator<Item = &'a &'a ObservedAutoscaler>) -> V
 
 /// The check of an API that is not installed. The controller may read the metrics itself, so only
 /// autoscalers whose condition names the API need it.
-fn not_installed(group: &str, needing: &[&ObservedAutoscaler]) -> Option<Check> {
-    let has_source = needing.iter().any(|one| is_read(one, group));
-    let failing = names(needing.iter().filter(|one| fails_by_api(one, group)));
-    let new = names(needing.iter().filter(|one| one.hpa.status.conditions.is_empty()));
+fn not_installed(group: &str, dependents: &[&ObservedAutoscaler]) -> Option<Check> {
+    let has_source = dependents.iter().any(|one| is_read(one, group));
+    let failing = names(dependents.iter().filter(|one| fails_by_api(one, group)));
+    let new = names(dependents.iter().filter(|one| one.hpa.status.conditions.is_empty()));
     let (level, affected) = match (failing.is_empty(), has_source) {
         (false, _) => (Level::Error, failing),
         (true, false) if !new.is_empty() => (Level::Warning, new),
@@ -104,14 +104,14 @@ fn fails_by_api(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
     failed.is_some_and(|condition| names_api(&condition.message, group))
 }
 
-/// Whether a message has the name of an API, or of a resource in it: `pods.metrics.k8s.io`.
+/// Whether a message names an API group or one of its resources, such as `pods.metrics.k8s.io`.
 fn names_api(message: &str, group: &str) -> bool {
     let is_end = |char: char| !(char.is_ascii_alphanumeric() || matches!(char, '.' | '-' | '_'));
     let of_word = |word: &str| {
         let is_of = |group: &&&str| {
             word.strip_suffix(**group).is_some_and(|start| start.is_empty() || start.ends_with('.'))
         };
-        // The longest, because the names of the other APIs end with that of the first one.
+        // The longest match, because all groups end with `metrics.k8s.io`.
         GROUPS.iter().filter(is_of).max_by_key(|group| group.len()).copied()
     };
     message.split(is_end).any(|word| of_word(word) == Some(group))

@@ -1,4 +1,5 @@
-//! Reads the scales of targets that may lack pods, of which the statuses don't have the number.
+//! Reads the scales of targets that may lack pods, because the statuses don't contain the number of
+//! pods.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,13 +10,12 @@ use kube::Client;
 
 use super::cluster::ObservedAutoscaler;
 
-/// At most this many scales are read.
+/// The maximum number of scales that are read.
 const MAX_SCALES: usize = 100;
 /// Limit for concurrent reads.
 const MAX_CONCURRENT_READS: usize = 8;
 
-/// Reads the scales for the autoscalers in [`State::WaitingForPods`]. Those that can't be read stay
-/// unknown.
+/// Reads the scales for the autoscalers in [`State::WaitingForPods`]. Ignores errors.
 pub(crate) async fn read_scales(
     client: &Client,
     timeout: Duration,

@@ -117,7 +117,7 @@ fn healthy() -> Observed {
     }
 }
 
-/// The findings that are not OK.
+/// The checks that are not OK.
 fn problems(observed: &Observed) -> Vec<(Level, String)> {
     let checks = check(observed).sections.into_iter().flat_map(|section| section.checks);
     let checks = checks.filter(|check| check.level > Level::Ok);
@@ -125,7 +125,7 @@ fn problems(observed: &Observed) -> Vec<(Level, String)> {
 }
 
 #[test]
-fn healthy_controller_fits_on_one_screen() {
+fn healthy_controller_has_no_problems() {
     let observed = healthy();
     assert_eq!(problems(&observed), []);
     assert_eq!(

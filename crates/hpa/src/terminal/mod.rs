@@ -27,8 +27,8 @@ pub(crate) fn print_json(text: &str) -> anyhow::Result<()> {
     write(escape_json(text).as_bytes())
 }
 
-/// Prints a report in a format. `text` gets whether to use colors, and must escape all text from a
-/// cluster.
+/// Prints a report in a format. The argument of `text` is whether to use colors. `text` must escape
+/// all text from a cluster.
 pub(crate) fn print_report(
     format: ReportFormat,
     report: &impl Serialize,
@@ -50,14 +50,15 @@ pub(crate) fn print_yaml(yaml: &str) -> anyhow::Result<()> {
     write(yaml.as_bytes())
 }
 
-/// Writes YAML in which control characters, and those that [`print()`] escapes, are escape sequences of
+/// Encodes a value as YAML. The characters that [`print()`] escapes become escape sequences of
 /// double-quoted scalars.
 pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let yaml = serde_saphyr::to_string(value).context("unable to write YAML")?;
     if !yaml.contains(is_directional) {
         return Ok(yaml);
     }
-    // Placeholders keep the order of fields, which a `Value` doesn't.
+    // Encode with placeholders, then insert the escaped strings. `Ordered` keeps the order of
+    // fields, which `Value` doesn't.
     let json = serde_json::to_string(value)?;
     let mut placeholder = "escaped-scalar".to_owned();
     while json.contains(&placeholder) {
@@ -80,7 +81,7 @@ pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(yaml)
 }
 
-/// Whether YAML must not be printed as it is.
+/// Whether YAML has characters that must be escaped.
 pub(crate) fn needs_escapes(yaml: &str) -> bool {
     yaml.replace("\r\n", "\n").contains(is_escaped)
 }
@@ -144,16 +145,16 @@ pub(crate) fn escape_control(text: &str) -> String {
     escape(text, |c| c.escape_default().to_string())
 }
 
-/// The same in JSON, which stays valid and has the same values.
+/// Like [`escape_control`], but in JSON: it stays valid, with the same values.
 fn escape_json(text: &str) -> String {
     escape(text, |c| format!("\\u{:04x}", u32::from(c)))
 }
 
-fn escape(text: &str, escaped: impl Fn(char) -> String) -> String {
+fn escape(text: &str, replacement: impl Fn(char) -> String) -> String {
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {
         if is_escaped(c) {
-            result += &escaped(c);
+            result += &replacement(c);
         } else {
             result.push(c);
         }

@@ -1,4 +1,4 @@
-//! Values whose fields keep their order.
+//! JSON values whose fields keep their order.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::Value;
 
-/// A JSON value.
+/// A JSON value whose fields keep their order.
 pub(super) enum Ordered {
     String(String),
     Sequence(Vec<Ordered>),

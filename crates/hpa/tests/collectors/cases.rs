@@ -13,8 +13,8 @@ use crate::{
 };
 
 const START: i64 = 10;
-/// The target of each metric. So if a service multiplies its load by it, the load is the number of
-/// replicas.
+/// The target of each metric. Services multiply their loads by it at first, so each load is the
+/// number of replicas.
 const TARGET: u64 = 10;
 const FLUX: &str = "from(bucket: \"apps\")";
 
@@ -23,9 +23,9 @@ struct Case {
     name: &'static str,
     metric: Value,
     annotations: Vec<(&'static str, &'static str)>,
-    /// The key in its requests.
+    /// The text by which the service recognizes the request.
     key: &'static str,
-    /// Different for each, and within the first step up from [`START`].
+    /// Different for each case. One scale-up from [`START`] reaches it.
     load: u64,
 }
 
@@ -136,7 +136,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A kind that the testbed doesn't have.
+/// Defines a kind that the testbed doesn't have.
 fn definition(group: &str, plural: &str, kind: &str) -> Value {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let version = json!({

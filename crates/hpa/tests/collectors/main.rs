@@ -76,7 +76,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// With a controller.
+    /// Creates a cluster with a controller.
     async fn start(address: SocketAddr) -> Self {
         let mut cluster = Self::new(address).await;
         let controller = cluster.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &FLAGS, &[]);
@@ -118,7 +118,7 @@ impl Cluster {
         Self { testbed, served, controller: None }
     }
 
-    /// An instance that takes part in the election. It leads if no other one does.
+    /// Starts an instance that takes part in the election.
     fn start_instance(&self) -> Child {
         let election = [
             "run",
@@ -134,7 +134,7 @@ impl Cluster {
         command.spawn().expect("the program starts")
     }
 
-    /// An autoscaler with an invalid annotation.
+    /// Creates an autoscaler with an invalid annotation.
     fn apply_broken(&self) {
         let port = ("pods.rps.json-path/port", "http".to_owned());
         let key = ("pods.rps.json-path/json-key", "$.rps".to_owned());

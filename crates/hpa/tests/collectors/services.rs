@@ -24,7 +24,7 @@ pub(crate) const ACCESS_KEY: &str = "AKIDENV";
 pub(crate) const ORGANIZATION: &str = "shop";
 const QUEUE_URL: &str = "https://sqs.test/1/";
 
-/// The values of all services, by what a request names: a query, a queue, a check, a subscription.
+/// The loads of all services, by the query, queue, check or subscription that a request names.
 pub(crate) struct Services {
     loads: BTreeMap<&'static str, u64>,
     factor: AtomicU64,
@@ -38,7 +38,7 @@ impl Services {
         Self { loads: loads.into_iter().collect(), factor: factor.into() }
     }
 
-    /// All values are multiplied by it.
+    /// Sets the factor by which all loads are multiplied.
     pub(crate) fn set_factor(&self, factor: u64) {
         self.factor.store(factor, Ordering::SeqCst);
     }
@@ -61,7 +61,7 @@ impl Services {
     }
 }
 
-/// Refuses requests without a header that begins with this.
+/// Refuses requests unless the header begins with `expected`.
 fn check(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), StatusCode> {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     let is_expected = value.is_some_and(|value| value.starts_with(expected));
@@ -127,7 +127,7 @@ async fn zmon(State(services): Shared, headers: HeaderMap, body: String) -> Repl
     Ok(Json(json!({ "queries": [{ "results": [{ "values": values }] }] })))
 }
 
-/// Of two partitions, one has a single event.
+/// Divides the events into two partitions, one with a single event.
 async fn nakadi(
     State(services): Shared,
     Path(id): Path<String>,

@@ -35,18 +35,19 @@ pub(crate) struct Cluster {
     pub(crate) address: SocketAddr,
     /// The objects, once the hour is over.
     completed: Receiver<Testbed>,
+    /// Signals that Prometheus has stored the last page.
     scraped: Receiver<()>,
 }
 
 impl Cluster {
-    /// A cluster whose hour begins at `start`.
+    /// Starts a cluster whose hour begins at `start`.
     pub(crate) fn start(start: Timestamp) -> Self {
         let (pages_sender, pages) = mpsc::sync_channel(1);
         let (completed_sender, completed) = mpsc::sync_channel(1);
         thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
-            let testbed = runtime.block_on(live(start, &pages_sender));
+            let testbed = runtime.block_on(run_cluster(start, &pages_sender));
             completed_sender.send(testbed).expect("the test waits for it");
         });
         let runtime = Runtime::new().expect("a runtime");
@@ -64,14 +65,14 @@ impl Cluster {
             .runtime
             .block_on(testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
             .expect("a port");
-        // Until the process ends.
+        // The server runs until the process ends.
         std::mem::forget(handle);
         Testbed::kubeconfig(address)
     }
 }
 
 /// Runs the cluster. While a page waits for its scrape, time stands still.
-async fn live(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
+async fn run_cluster(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let scenario = Scenario::parse(SCENARIO).expect("a scenario");
     let clock = SimulatedClock::new(start, 1.0);
     let simulation = Simulation::new(scenario, clock.clone());
@@ -87,8 +88,8 @@ async fn live(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let controller = RunningController::start(dependencies, options);
     let mut scrape_at = 0.0;
     while scrape_at <= SECONDS {
-        simulation.wait_for(|seen| seen.second >= scrape_at).await;
-        // A real scrape comes between two steps.
+        simulation.wait_for(|state| state.second >= scrape_at).await;
+        // Real scrapes happen between steps.
         clock.sleep(0.5).await;
         pages.send(simulation.exposition(&testbed)).expect("Prometheus scrapes");
         scrape_at += SCRAPE_SECONDS;
@@ -98,7 +99,7 @@ async fn live(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     testbed
 }
 
-/// Serves a page for each scrape. Without a new one, it serves the last one again, which changes
+/// Serves a page for each scrape. Without a new page, it repeats the last one, which changes
 /// nothing.
 async fn serve(pages: Receiver<String>, scraped: SyncSender<()>) -> SocketAddr {
     let pages = Mutex::new((pages, String::new()));

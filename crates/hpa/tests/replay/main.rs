@@ -38,7 +38,7 @@ fn cpu(percent: u32) -> Value {
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
-/// A target that asks for about as many replicas as 60 % of the CPU request do.
+/// A metric that asks for about as many replicas as CPU with a target of 60 % does.
 fn requests() -> Value {
     let target = json!({ "type": "AverageValue", "averageValue": "63" });
     json!({ "type": "Pods", "pods": { "metric": { "name": "http_requests" }, "target": target } })
@@ -126,8 +126,8 @@ fn saved_scenario_gives_the_same_run(prometheus: &Prometheus) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let simulated: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(replay["variants"], simulated["variants"]);
-    let least = |index: usize| &replay["variants"][index]["outcome"]["replicas"]["mean"];
-    assert!(least(1).as_f64() > least(0).as_f64(), "{replay}");
+    let mean_replicas = |index: usize| &replay["variants"][index]["outcome"]["replicas"]["mean"];
+    assert!(mean_replicas(1).as_f64() > mean_replicas(0).as_f64(), "{replay}");
     let page = fs::read_to_string(page).expect("the page");
     assert!(page.contains("Trust: good.") && page.contains("<h2>high</h2>"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! A Prometheus with an hour of the simulated cluster, which it scraped itself.
+//! A Prometheus that has scraped an hour of the simulated cluster.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::cluster::Cluster;
 
 const CONFIG: &str = include_str!("../../../../examples/replay/prometheus.yaml");
-/// The time between two scrapes. The cluster advances by 15 seconds.
+/// The real time between two scrapes. The cluster advances by 15 seconds in it.
 const SCRAPE_INTERVAL: &str = "50ms";
 
 pub(crate) struct Prometheus {
@@ -35,7 +35,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts Prometheus and a cluster, and waits until it has scraped the hour. `None` if
+    /// Starts Prometheus and a cluster, and waits until the hour is scraped. `None` if
     /// Prometheus is not installed.
     pub(crate) fn start() -> Option<Self> {
         let version = Command::new("prometheus").arg("--version").output();
@@ -43,7 +43,7 @@ impl Prometheus {
             hpa_tests::programs::skip("prometheus", "there is no prometheus in PATH");
             return None;
         }
-        // The hour is past when Prometheus begins to scrape it, and the samples aren't too old.
+        // The hour must be over before Prometheus scrapes it, but recent enough for its samples.
         let start = Timestamp::now().as_second() - 70 * 60;
         let start = Timestamp::from_second(start).expect("a time");
         let cluster = Cluster::start(start);

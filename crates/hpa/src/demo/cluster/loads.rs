@@ -1,4 +1,4 @@
-//! The weeks before the demo, for forecasts.
+//! The loads of the weeks before the demo, for forecasts.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use hpa_testbed::workload::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// The loads of the scenario's workloads, which have no noise.
+/// Computes the loads of the scenario's workloads, without noise.
 pub(super) struct DemoPastLoads {
     start: Timestamp,
     workloads: BTreeMap<WorkloadId, (WorkloadSpec, PodProfile)>,

@@ -67,7 +67,7 @@ pub(crate) struct DemoCluster {
     pub(crate) kubeconfig: PathBuf,
     /// Simulated seconds per real second.
     speed: f64,
-    unchecked: Unchecked,
+    pending_checks: PendingChecks,
     past: Arc<DemoPast>,
     setup: ControllerSetup,
     recorder: Arc<DecisionRecorder>,
@@ -78,13 +78,13 @@ pub(crate) struct DemoCluster {
 /// The autoscalers whose past is being checked. A check takes real time, so simulated time slows
 /// down until it ends.
 #[derive(Debug, Default)]
-struct Unchecked {
+struct PendingChecks {
     keys: BTreeSet<HpaKey>,
     since: Option<Instant>,
 }
 
-impl Unchecked {
-    fn follow(&mut self, decision: &Decision) {
+impl PendingChecks {
+    fn update(&mut self, decision: &Decision) {
         if decision.waits_for_forecast {
             self.keys.insert(decision.key.clone());
             self.since.get_or_insert_with(Instant::now);
@@ -161,7 +161,7 @@ impl DemoCluster {
             controller,
             kubeconfig,
             speed,
-            unchecked: Unchecked::default(),
+            pending_checks: PendingChecks::default(),
             past,
             setup,
             recorder,
@@ -172,13 +172,13 @@ impl DemoCluster {
 
     /// Slows simulated time down while the past of an autoscaler is being checked.
     pub(crate) fn wait_for_checks(&mut self, decision: &Decision) {
-        self.unchecked.follow(decision);
+        self.pending_checks.update(decision);
         self.adjust_speed();
     }
 
-    /// Sets the speed, which is at most normal during checks.
+    /// Sets the speed of simulated time, which is at most real time during checks.
     pub(crate) fn adjust_speed(&self) {
-        let is_waiting = self.unchecked.is_waiting();
+        let is_waiting = self.pending_checks.is_waiting();
         let speed = if is_waiting { self.speed.min(1.0) } else { self.speed };
         let clock = self.simulation.clock();
         if clock.speed().to_bits() != speed.to_bits() {
@@ -186,7 +186,7 @@ impl DemoCluster {
         }
     }
 
-    /// Continues at normal speed. A controller can't change its sync period, so another one
+    /// Continues in real time. A controller can't change its sync period, so a new controller
     /// replaces it. Like any restarted controller, it uses the current replicas as the first
     /// recommendation of each autoscaler.
     pub(crate) async fn slow_down(&mut self) {
@@ -324,15 +324,15 @@ mod tests {
     }
 
     #[test]
-    fn later_check_has_its_own_time() {
-        let mut unchecked = Unchecked::default();
-        unchecked.follow(&decision("web", true));
-        assert!(unchecked.is_waiting());
-        unchecked.since = Instant::now().checked_sub(MAX_CHECK_TIME);
-        assert!(!unchecked.is_waiting());
-        unchecked.follow(&decision("web", false));
-        unchecked.follow(&decision("api", true));
-        assert!(unchecked.is_waiting());
+    fn later_check_has_the_full_time_limit() {
+        let mut pending_checks = PendingChecks::default();
+        pending_checks.update(&decision("web", true));
+        assert!(pending_checks.is_waiting());
+        pending_checks.since = Instant::now().checked_sub(MAX_CHECK_TIME);
+        assert!(!pending_checks.is_waiting());
+        pending_checks.update(&decision("web", false));
+        pending_checks.update(&decision("api", true));
+        assert!(pending_checks.is_waiting());
     }
 
     const SCENARIO: &str = "
@@ -356,7 +356,7 @@ manifests:
             let decision = timeout(Duration::from_secs(20), cluster.decisions.recv()).await;
             assert_eq!(&*decision.unwrap().unwrap().key.name, "web");
         }
-        // The dashboard knows them. The decisions are sent first.
+        // The recorder runs after the sender, so it may lack the last decision.
         let key = HpaKey::new("default", "web");
         let past = cluster.past.past(&key, None, None).await.unwrap();
         assert!(past.samples.len() >= 2 && past.history.is_some(), "{past:?}");
@@ -366,7 +366,7 @@ manifests:
         assert!(next.samples.iter().all(|sample| sample.at > last));
         cluster.slow_down().await;
         while cluster.decisions.try_recv().is_ok() {}
-        // Now they are 15 s apart.
+        // Reconciles are now 15 s apart.
         sleep(Duration::from_secs(2)).await;
         let decisions = std::iter::from_fn(|| cluster.decisions.try_recv().ok()).count();
         assert!(decisions <= 1, "{decisions}");

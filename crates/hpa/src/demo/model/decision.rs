@@ -31,7 +31,7 @@ pub(crate) struct Decision {
     pub(crate) sentence: String,
     /// The metric with the largest proposal.
     pub(crate) measurement: Option<Measurement>,
-    /// Whether a load was measured whose past isn't checked yet.
+    /// Whether forecasts are on, but the past of the measured load isn't checked yet.
     pub(crate) waits_for_forecast: bool,
 }
 
@@ -65,14 +65,14 @@ impl Decision {
     }
 }
 
-/// Whether a load was measured whose past isn't checked yet.
+/// Whether forecasts are on, but the past of the measured load isn't checked yet.
 fn waits_for_forecast(Reconciled { settings, conclusion, .. }: &Reconciled<'_>) -> bool {
     let has_load = conclusion.explanation.winner.is_some();
     let is_checked = conclusion.status.condition(&ConditionType::ForecastActive).is_some();
     settings.forecasts.is_on() && has_load && !is_checked
 }
 
-/// The stabilization window for scaling down until the first decision, in seconds.
+/// The stabilization window for scaling down before the first decision, in seconds.
 pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler) -> f64 {
     window(hpa, &Settings::default())
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_has_the_scheduled_bounds_and_the_own_window() {
+    fn decision_has_the_scheduled_bounds_and_the_window_of_the_annotation() {
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "default", "annotations": {
                 "autoscaling.hpa-rs.dev/downscale-stabilization": "30s",

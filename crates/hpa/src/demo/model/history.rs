@@ -45,8 +45,8 @@ pub(crate) struct AutoscalerHistory {
     pub(crate) is_in_scenario: bool,
     /// Whether its workload drains a queue.
     pub(crate) has_queue: bool,
-    /// Whether the scenario sets a target load per pod. Without it, `needed` is computed from the
-    /// capacity of pods, and more replicas than that are not too many.
+    /// Whether the scenario sets a target load per pod. If not, `needed` is computed from the
+    /// capacity of pods, and more replicas are not a violation.
     pub(crate) has_target_load: bool,
     pub(crate) decisions: u32,
     pub(crate) scale_ups: u32,

@@ -17,7 +17,7 @@ use super::{
 
 const API_VERSION: &str = "autoscaling/v2";
 const KIND: &str = "HorizontalPodAutoscaler";
-/// The number of scalings in the live view.
+/// The maximum number of recent scalings.
 const MAX_RECENT: usize = 50;
 
 #[derive(Debug)]
@@ -43,12 +43,12 @@ impl DemoRecords {
         });
         let has_target_load = workloads.collect();
         let queues = scenario.queues.iter();
-        let drained = queues.filter_map(|queue| scenario.workload(&queue.workload));
+        let draining_workloads = queues.filter_map(|queue| scenario.workload(&queue.workload));
         let mut records = Self {
             autoscalers: Vec::new(),
             recent_scalings: Vec::new(),
             second: 0.0,
-            queue_workloads: drained.map(WorkloadId::for_spec).collect(),
+            queue_workloads: draining_workloads.map(WorkloadId::for_spec).collect(),
             has_target_load,
         };
         for hpa in autoscalers_in_order(testbed, scenario) {

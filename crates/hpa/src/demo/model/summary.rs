@@ -29,14 +29,14 @@ impl Summary {
         let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
         lines.extend(LEGEND.lines().map(str::to_owned));
         lines.push(String::new());
-        let judged = || records.autoscalers.iter().filter(|history| history.is_in_scenario);
-        let violations: Vec<String> = judged()
+        let checked = || records.autoscalers.iter().filter(|history| history.is_in_scenario);
+        let violations: Vec<String> = checked()
             .flat_map(|history| {
                 let name = &history.key.name;
                 violations(history).into_iter().map(move |text| format!("  {name}: {text}"))
             })
             .collect();
-        let count = judged().count();
+        let count = checked().count();
         lines.push(match (count, violations.is_empty()) {
             (0, _) => {
                 "No autoscaler of the scenario exists, so there is nothing to judge.".to_owned()

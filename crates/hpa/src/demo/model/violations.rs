@@ -127,18 +127,18 @@ fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<
     let window = history.downscale_window + REACTION;
     let is_scaling_down =
         history.last_scale_down.is_some_and(|second| second >= last.second - window);
-    let most = needed(history, window).fold(0.0, f64::max);
-    let is_too_many = f64::from(last.desired) > most * (1.0 + TOLERANCE) + 1.0;
+    let most_needed = needed(history, window).fold(0.0, f64::max);
+    let is_too_many = f64::from(last.desired) > most_needed * (1.0 + TOLERANCE) + 1.0;
     (is_too_many && !is_scaling_down).then(|| {
         format!(
-            "it ended with {}, but at most {most} were needed in the last {}",
+            "it ended with {}, but at most {most_needed} were needed in the last {}",
             counted(last.desired, "replica"),
             minutes(window)
         )
     })
 }
 
-/// A backlog at the end must be younger than a reaction takes, or must be shrinking.
+/// A backlog at the end must be younger than [`REACTION`], or must not be growing.
 fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
     if !history.has_queue || last.backlog < 1.0 {
         return None;

@@ -67,7 +67,7 @@ pub(super) fn frame(
     lines
 }
 
-/// Wraps a text where a terminal would. Addresses must not be cut, because a part of one is
+/// Wraps a text at the width of the terminal. Other lines are cut, but a cut address or command is
 /// useless.
 fn wrapped(text: &str, columns: usize) -> Vec<Line> {
     let characters: Vec<char> = text.chars().collect();
@@ -84,8 +84,8 @@ fn autoscalers(records: &DemoRecords, span: f64, columns: usize, rows: usize) ->
         // The last block needs no blank line. Others need a line for the number of hidden ones.
         let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
         if lines.len() + needed > rows {
-            let more = format!("and {} more; enlarge the terminal to see them", count - index);
-            lines.push(Line::default().with(Style::Yellow, more));
+            let hidden = format!("and {} more; enlarge the terminal to see them", count - index);
+            lines.push(Line::default().with(Style::Yellow, hidden));
             break;
         }
         lines.extend(block);
@@ -189,7 +189,7 @@ fn with_replicas(line: Line, last: WorkloadSample) -> Line {
     line.with(Style::Dim, format!(", {} needed", last.needed))
 }
 
-/// The last decision. Only its limit if it has one, because the title shows the measurement.
+/// The last decision. If it has a limit, only the limit, because the title shows the measurement.
 fn last_decision(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
     let Some(decision) = &history.last_decision else {
         return vec![Line::default().with(Style::Dim, "  no decision yet")];

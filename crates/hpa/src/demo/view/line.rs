@@ -77,19 +77,19 @@ impl Line {
 
     /// The line cut to `width` columns, with escape sequences if `has_color` is set.
     pub(super) fn render(&self, width: usize, has_color: bool) -> String {
-        let (mut rendered, mut left) = (String::new(), width);
+        let (mut rendered, mut remaining) = (String::new(), width);
         let is_cut = self.width() > width;
         for (style, text) in &self.parts {
-            let mut shown: String = text.chars().take(left).collect();
-            left -= shown.chars().count();
-            if is_cut && left == 0 && shown.pop().is_some() {
-                shown.push('…');
+            let mut visible: String = text.chars().take(remaining).collect();
+            remaining -= visible.chars().count();
+            if is_cut && remaining == 0 && visible.pop().is_some() {
+                visible.push('…');
             }
-            match style.code().filter(|_| has_color && !shown.is_empty()) {
-                Some(code) => _ = write!(rendered, "\x1b[{code}m{shown}\x1b[0m"),
-                None => rendered.push_str(&shown),
+            match style.code().filter(|_| has_color && !visible.is_empty()) {
+                Some(code) => _ = write!(rendered, "\x1b[{code}m{visible}\x1b[0m"),
+                None => rendered.push_str(&visible),
             }
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
         }

@@ -29,8 +29,8 @@ use crate::{
 
 /// Default log level of the log file if the output is a live view.
 const LOG_LEVEL_LIVE: &str = "info";
-/// Default log level on standard error if the output is lines. The incidents of a scenario are
-/// warnings, which the decisions explain.
+/// Default log level on standard error if the output is lines. It leaves out the warnings about a
+/// scenario's incidents, which the decisions explain.
 const LOG_LEVEL_LINES: &str = "error";
 
 pub(crate) enum Output {

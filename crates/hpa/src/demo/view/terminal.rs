@@ -45,8 +45,8 @@ impl Screen {
     /// Draws as many of the lines as fit.
     pub(super) fn draw(&self, lines: &[Line]) -> io::Result<()> {
         let (columns, rows) = size();
-        let shown = lines.iter().take(rows).map(|line| line.render(columns, self.has_color));
-        let body = shown.map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\r\n");
+        let visible = lines.iter().take(rows).map(|line| line.render(columns, self.has_color));
+        let body = visible.map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\r\n");
         let mut out = stdout().lock();
         write!(out, "{BEGIN_UPDATE}\x1b[H{body}\x1b[J{END_UPDATE}")?;
         out.flush()

@@ -15,23 +15,24 @@ use crate::lint::finding::Report;
 
 const ANNOTATIONS: &str = "metadata.annotations";
 /// The prefix of annotations that configure collectors.
-const COLLECTED: &str = "metric-config.";
-/// A part of all domains of this project's annotations.
+const COLLECTOR_PREFIX: &str = "metric-config.";
+/// The part that the domains of all annotations of this project have in common.
 const PROJECT: &str = "hpa-rs";
 
-/// Settings of this project, as annotations or fields, whose name or value is unknown. The
-/// controller ignores them.
+/// Reports settings of this project, as annotations or fields, whose name is unknown or whose value
+/// is invalid. The controller ignores them.
 pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
     for (name, value) in &decoded.annotations {
         let Some(value) = value.as_str() else { continue };
-        let is_own = name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
-        if is_own && Setting::of_annotation(name).is_none() {
+        let is_of_project =
+            name.split_once('/').is_some_and(|(domain, _)| domain.contains(PROJECT));
+        if is_of_project && Setting::of_annotation(name).is_none() {
             let hint = annotation_hint(name);
             let message = format!("there is no such annotation; ignored, is {value:?}. {hint}");
             report.add(member_path(ANNOTATIONS, name), message);
         }
     }
-    // What the API server refuses is reported as that.
+    // `invalid` reports values that the API server rejects.
     let Some(resolved) = decoded.resolved.as_ref().filter(|_| decoded.hpa.is_some()) else {
         return;
     };
@@ -46,7 +47,7 @@ pub(super) fn invalid_annotation(decoded: &DecodedAutoscaler, report: &mut Repor
     }
 }
 
-/// The annotation that an unknown one may be a misspelling of, or all of them.
+/// Suggests the annotation that is similar to an unknown one, or else lists all.
 fn annotation_hint(annotation: &str) -> String {
     let wanted = annotation.split_once('/').map_or(annotation, |(_, name)| name);
     let names = SETTINGS.iter().map(|setting| setting.name);
@@ -56,11 +57,11 @@ fn annotation_hint(annotation: &str) -> String {
     }
 }
 
-/// Annotations that no collector can use. Metrics without such annotations are not checked, because
-/// another adapter may serve them.
+/// Reports annotations `metric-config.*` that no collector can use. An autoscaler without such
+/// annotations is not checked, because another adapter may serve its metrics.
 pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     let annotations = &subject.hpa.metadata.annotations;
-    if !annotations.keys().any(|name| name.starts_with(COLLECTED)) {
+    if !annotations.keys().any(|name| name.starts_with(COLLECTOR_PREFIX)) {
         return;
     }
     let untyped = metrics_of_unknown_type(subject.hpa);
@@ -80,12 +81,12 @@ pub(super) fn metric_config(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// External metrics with annotations of a collector, whose type is none of a collector: the field
-/// and a message.
+/// External metrics with annotations for a collector, whose `type` names no collector. Returns the
+/// field and a message for each.
 fn metrics_of_unknown_type(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String)> {
     let metrics = hpa.spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
         let metric = &metric.external.as_ref()?.metric;
-        let prefix = format!("{COLLECTED}external.{}.", metric.name);
+        let prefix = format!("{COLLECTOR_PREFIX}external.{}.", metric.name);
         let mut names = hpa.metadata.annotations.keys();
         let annotated = names.find_map(|name| name.strip_prefix(&prefix)?.split('/').next())?;
         let labels = metric.selector.as_ref().map(|selector| &selector.match_labels);
@@ -109,8 +110,7 @@ fn metrics_of_unknown_type(hpa: &HorizontalPodAutoscaler) -> Vec<(String, String
     metrics.collect()
 }
 
-/// The environment of an operator with all collectors, and with all servers and regions that the
-/// autoscaler names.
+/// An environment with all collectors, and with all servers and regions that the autoscaler names.
 pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     let selectors = hpa.spec.metrics.iter().filter_map(|metric| {
         let external = metric.external.as_ref().map(|source| &source.metric);
@@ -122,8 +122,8 @@ pub(super) fn environment(hpa: &HorizontalPodAutoscaler) -> Environment {
     Environment { prometheus_aliases: names.clone(), sqs_regions: names, ..Environment::default() }
 }
 
-/// The field of a finding: its annotation, or the first one of its metric. The message may name
-/// settings: the last one counts.
+/// The field of a finding: the annotation of the last setting that the message names, or else the
+/// first annotation of its metric.
 fn annotation_field(
     annotations: &BTreeMap<String, String>,
     subject: &str,

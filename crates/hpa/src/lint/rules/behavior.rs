@@ -98,7 +98,7 @@ pub(super) fn stuck_scale_up(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 const ADD_PODS: &str = "Add a policy of type Pods";
 
-/// Says how to change policies that don't allow a scale-up.
+/// Advice on policies that don't allow a scale-up.
 fn unstick(rules: &ScalingRules) -> &'static str {
     let mut policies = rules.policies.iter().flatten();
     match rules.select_policy {
@@ -112,7 +112,7 @@ fn unstick(rules: &ScalingRules) -> &'static str {
     }
 }
 
-/// A tolerance so wide that no ratio between the bounds exceeds it.
+/// Reports a tolerance so wide that no ratio between the bounds exceeds it.
 pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     let spec = &subject.hpa.spec;
     // All bounds of the schedule: the replicas can be anywhere between the widest ones.
@@ -124,14 +124,14 @@ pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
     let Tolerances { up, down } = Tolerances::for_spec(spec, subject.settings);
     let (least, most) = (f64::from(min), f64::from(max));
-    let swallows = |direction| match direction {
+    let is_too_wide = |direction| match direction {
         Direction::Up => most / least <= 1.0 + up,
         Direction::Down => least / most >= 1.0 - down,
     };
     for (direction, member, tolerance) in
         [(Direction::Up, "scaleUp", up), (Direction::Down, "scaleDown", down)]
     {
-        if swallows(direction) {
+        if is_too_wide(direction) {
             let message = format!(
                 "between {min} and {max} replicas, every step is within the tolerance of \
                  {tolerance}: the autoscaler reacts only to a load that is beyond its bounds"
@@ -141,8 +141,8 @@ pub(super) fn wide_tolerance(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The field of a direction's tolerance. Findings of both directions are equal, and reported once,
-/// if both tolerances are those of one setting or of the controller.
+/// The field of a direction's tolerance. If one setting or the controller sets both tolerances, the
+/// findings of both directions are equal and reported once.
 fn tolerance_field(subject: &Subject<'_>, member: &str) -> String {
     let annotation = format!("{DOMAIN}/tolerance");
     let object = &subject.manifest.object;

@@ -15,7 +15,8 @@ use crate::{
 
 const CORE_GROUP: &str = "autoscaling";
 
-/// `minReplicas: 0` in a manifest of the core API. The API server has accepted a stored object.
+/// Reports `minReplicas: 0` in a manifest of the core API. An object that an API server has stored
+/// is not reported.
 pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
     let object = &subject.manifest.object;
     let is_core = group(text(object, "/apiVersion")) == CORE_GROUP;
@@ -31,7 +32,8 @@ pub(super) fn scale_to_zero(subject: &Subject<'_>, report: &mut Report<'_>) {
     report.add("spec.minReplicas", message);
 }
 
-/// An entry of the schedule that lets the minimum exceed the maximum, which is raised then.
+/// Reports entries of the schedule with which the minimum exceeds the maximum. The controller then
+/// raises the maximum.
 pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Subject { hpa, settings, .. } = subject;
     let Some(entries) = settings.bounds.as_deref() else { return };
@@ -58,7 +60,8 @@ pub(super) fn raised_maximum(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The minimums of a week by the schedule that are above the maximum of that time.
+/// The minimum and the maximum at each time in a week of the schedule at which the minimum is
+/// higher.
 fn raised_maximums(
     hpa: &HorizontalPodAutoscaler,
     settings: &Settings,

@@ -32,7 +32,7 @@ pub(super) fn target_above_request(subject: &Subject<'_>, report: &mut Report<'_
     }
 }
 
-/// Memory in thousandths of a byte, and CPU in whole cores where millicores were probably meant.
+/// Reports memory in thousandths of a byte, and CPU in cores where millicores were probably meant.
 pub(super) fn implausible_quantity(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {
         let (member, resource, target) = match metric {
@@ -78,7 +78,7 @@ pub(super) fn duplicate_metric(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A metric without its target, to compare which values metrics read.
+/// A metric without its target, for comparing the sources of metrics.
 fn without_target(metric: &MetricSpec) -> MetricSpec {
     let mut metric = metric.clone();
     let targets = [
@@ -176,8 +176,8 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
         .then(|| format!("the metric {name} in {api} is not served by {by}"))
 }
 
-/// An average over pods with an `AverageValue` target: the controller divides it by the replicas
-/// once more.
+/// Reports averages over pods with an `AverageValue` target, which the controller divides by the
+/// replicas once more.
 pub(super) fn averaged_twice(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(served) = &subject.workspace.served else { return };
     for (index, metric) in subject.hpa.spec.metrics.iter().enumerate() {

@@ -55,7 +55,7 @@ struct Subject<'a> {
     manifest: &'a Manifest,
     /// The autoscaler with the API server's defaults.
     hpa: &'a HorizontalPodAutoscaler,
-    /// With the default flags.
+    /// The autoscaler's settings, with the default flags of the controller.
     settings: &'a Settings,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Subject<'a> {
         Reference::at(&self.manifest.object, REFERENCE)
     }
 
-    /// The bounds of the spec, or all those of a week by the schedule.
+    /// The bounds of the spec, or all bounds in a week of the schedule.
     fn bounds(&self) -> Vec<Bounds> {
         let (spec, from) = (&self.hpa.spec, Timestamp::UNIX_EPOCH);
         let to = from + SignedDuration::from_hours(7 * 24);

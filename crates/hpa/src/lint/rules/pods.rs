@@ -62,13 +62,13 @@ pub(super) fn missing_container(subject: &Subject<'_>, report: &mut Report<'_>) 
 pub(super) fn missing_request(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     for Utilization { field, resource, container, .. } in utilizations(subject) {
-        let without = containers_without_request(target, resource, container);
-        if !without.is_empty() && !has_default(subject, resource) {
+        let lacking = containers_without_request(target, resource, container);
+        if !lacking.is_empty() && !has_default(subject, resource) {
             let message = format!(
                 "containers without a request for {resource} in {}: {}. The metric fails until \
                  each pod has it",
                 describe(target),
-                without.join(", ")
+                lacking.join(", ")
             );
             report.add(field, message);
         }
@@ -87,8 +87,8 @@ fn containers_without_request(
             resources.and_then(|resources| resources.get(kind)?.get(resource)).is_some()
         })
     };
-    let of_pod = target.object.pointer("/spec/template/spec/resources");
-    if container.is_none() && has_amount(of_pod) {
+    let pod_resources = target.object.pointer("/spec/template/spec/resources");
+    if container.is_none() && has_amount(pod_resources) {
         return Vec::new();
     }
     containers(&target.object)
@@ -102,13 +102,14 @@ fn containers_without_request(
 }
 
 /// Whether a `LimitRange` of the namespace sets a default request for the resource. The API server
-/// derives it from the first of these fields that is set.
+/// also derives that from the default limit, the minimum or the maximum.
 fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
-    let is_near = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
-    let mut limits = subject.workspace.of_kind("LimitRange").filter(is_near).flat_map(|limits| {
-        let limits = limits.object.pointer("/spec/limits").and_then(Value::as_array);
-        limits.into_iter().flatten()
-    });
+    let is_same_namespace = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
+    let mut limits =
+        subject.workspace.of_kind("LimitRange").filter(is_same_namespace).flat_map(|limits| {
+            let limits = limits.object.pointer("/spec/limits").and_then(Value::as_array);
+            limits.into_iter().flatten()
+        });
     limits.any(|limit| {
         let members = ["defaultRequest", "default", "min", "max"];
         text(limit, "/type") == "Container"
@@ -149,13 +150,13 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
     }
     let policies = vpa.pointer("/spec/resourcePolicy/containerPolicies").and_then(Value::as_array);
     let policies = policies.map(Vec::as_slice).unwrap_or_default();
-    // Without a policy for all containers, the others have the default.
     let applies = |policy: &&Value| match (text(policy, "/containerName"), utilization.container) {
         ("*", _) | (_, None) => true,
         (name, Some(container)) => name == container,
     };
     let mut applying = policies.iter().filter(applies).peekable();
     if applying.peek().is_none() {
+        // Without a policy, a VerticalPodAutoscaler controls CPU and memory.
         return ["cpu", "memory"].contains(&utilization.resource);
     }
     applying.any(|policy| {
@@ -168,12 +169,12 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
     })
 }
 
-/// Other workloads with pods that the target's selector matches. Their pods count as the target's.
-/// If such a workload also has an autoscaler, the controller scales neither.
+/// Reports other workloads whose pods the target's selector matches. These pods count as the
+/// target's. If such a workload also has an autoscaler, the controller scales neither.
 pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target() else { return };
     let selector = target.object.pointer("/spec/selector").cloned().unwrap_or_default();
-    // That of a ReplicationController is a map.
+    // The selector of a ReplicationController is a map.
     let is_map = text(&target.object, "/kind") == "ReplicationController";
     let selector = if is_map { json!({ "matchLabels": selector }) } else { selector };
     let Ok(selector) = serde_json::from_value::<LabelSelector>(selector) else { return };
@@ -188,20 +189,20 @@ pub(super) fn overlapping_selectors(subject: &Subject<'_>, report: &mut Report<'
     let is_other = |other: &&Manifest| {
         namespace(other) == namespace(target)
             && Reference::to(other) != Reference::to(target)
-            // A ReplicaSet of a Deployment, or a Job of a CronJob.
+            // Not a ReplicaSet of a Deployment or a Job of a CronJob.
             && other.object.pointer("/metadata/ownerReferences").is_none()
     };
     let workspace = subject.workspace;
     for other in workspace.objects().filter(is_other).filter(is_selected) {
-        let is_its_target = |hpa: &&Manifest| {
+        let scales_other = |hpa: &&Manifest| {
             namespace(hpa) == namespace(other)
                 && Reference::at(&hpa.object, REFERENCE) == Reference::to(other)
         };
-        let effect = match workspace.autoscalers().find(is_its_target) {
+        let effect = match workspace.autoscalers().find(scales_other) {
             Some(hpa) => {
-                let is_of_own_api = api_group(hpa) == api_group(subject.manifest);
+                let is_same_api = api_group(hpa) == api_group(subject.manifest);
                 let hpa = described_by_api(hpa, subject.manifest);
-                let effect = if is_of_own_api {
+                let effect = if is_same_api {
                     "neither acts"
                 } else {
                     "a controller of both acts on neither"

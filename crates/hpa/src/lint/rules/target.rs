@@ -1,4 +1,4 @@
-//! Checks of the target, and of other autoscalers of it.
+//! Checks of the target, and of other autoscalers with the same target.
 
 use hpa_calc::{settings::Bounds, similar::is_similar};
 use serde_json::Value;
@@ -37,13 +37,14 @@ pub(super) fn fixed_size(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// In a cluster, a target that doesn't exist. In files, a missing target if there is an object
-/// without autoscaler that could be meant: with a similar name, another kind or another namespace.
+/// Reports a target that doesn't exist. In files, reports it only if an object without an
+/// autoscaler could be meant: one with a similar name, another kind or another namespace.
 pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
     let wanted = subject.target_reference();
-    let is_near = |object: &Manifest| namespace(object) == namespace(manifest);
-    let is_target = |object: &Manifest| Reference::to(object) == wanted && is_near(object);
+    let is_same_namespace = |object: &Manifest| namespace(object) == namespace(manifest);
+    let is_target =
+        |object: &Manifest| Reference::to(object) == wanted && is_same_namespace(object);
     if workspace.objects().any(is_target) || !is_scalable(&wanted) {
         return;
     }
@@ -57,16 +58,19 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     if !workspace.is_files() {
         return;
     }
-    let is_free = |object: &&Manifest| {
-        let is_its_target = |hpa: &Manifest| {
+    let has_no_autoscaler = |object: &&Manifest| {
+        let scales_object = |hpa: &Manifest| {
             Reference::at(&hpa.object, REFERENCE) == Reference::to(object)
                 && namespace(hpa) == namespace(object)
         };
-        pod_template(&object.object).is_some() && !workspace.autoscalers().any(is_its_target)
+        pod_template(&object.object).is_some() && !workspace.autoscalers().any(scales_object)
     };
-    let candidates: Vec<_> = workspace.objects().filter(is_free).collect();
+    let candidates: Vec<_> = workspace.objects().filter(has_no_autoscaler).collect();
     let find = |is_it: &dyn Fn(&Reference, bool) -> bool| {
-        candidates.iter().find(|object| is_it(&Reference::to(object), is_near(object))).copied()
+        candidates
+            .iter()
+            .find(|object| is_it(&Reference::to(object), is_same_namespace(object)))
+            .copied()
     };
     let is_same_kind = |other: &Reference| other.kind == wanted.kind && other.group == wanted.group;
     if let Some(other) = find(&|other, _| *other == wanted) {
@@ -77,9 +81,9 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
             in_namespace(manifest)
         );
         report.add("metadata.namespace", message);
-    } else if let Some(other) = find(&|other, is_near| {
+    } else if let Some(other) = find(&|other, is_same_namespace| {
         other.name == wanted.name
-            && is_near
+            && is_same_namespace
             && !is_same_kind(other)
             && is_scalable(other)
             && is_built_in
@@ -87,8 +91,8 @@ pub(super) fn missing_target(subject: &Subject<'_>, report: &mut Report<'_>) {
         let message =
             format!("there is no {kind} {name}, but {} ({})", describe(other), place(other));
         report.add(format!("{FIELD}.kind"), message);
-    } else if let Some(other) = find(&|other, is_near| {
-        is_same_kind(other) && is_near && is_similar(&other.name, &wanted.name)
+    } else if let Some(other) = find(&|other, is_same_namespace| {
+        is_same_kind(other) && is_same_namespace && is_similar(&other.name, &wanted.name)
     }) {
         let message =
             format!("there is no {kind} {name}, but {} ({})", describe(other), place(other));
@@ -141,49 +145,49 @@ pub(super) fn unscalable_target(subject: &Subject<'_>, report: &mut Report<'_>) 
 
 pub(super) fn shared_target(subject: &Subject<'_>, report: &mut Report<'_>) {
     let (workspace, manifest) = (subject.workspace, subject.manifest);
-    let own = subject.target_reference();
+    let target = subject.target_reference();
     let is_of_target = |other: &&Manifest| {
-        namespace(other) == namespace(manifest) && Reference::at(&other.object, REFERENCE) == own
+        namespace(other) == namespace(manifest) && Reference::at(&other.object, REFERENCE) == target
     };
-    let is_of_own_api = |other: &&Manifest| api_group(other) == api_group(manifest);
+    let is_same_api = |other: &&Manifest| api_group(other) == api_group(manifest);
     // Manifests of several environments may have the same autoscaler.
-    let is_other = |other: &&Manifest| !is_of_own_api(other) || name(other) != name(manifest);
+    let is_other = |other: &&Manifest| !is_same_api(other) || name(other) != name(manifest);
     let others = workspace.autoscalers().filter(is_of_target).filter(is_other);
-    let (of_own_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_of_own_api);
-    for (others, effect) in [(of_own_api, "none of them scales it"), (of_other_api, TWO_APIS)] {
+    let (of_same_api, of_other_api): (Vec<_>, Vec<_>) = others.partition(is_same_api);
+    for (others, effect) in [(of_same_api, "none of them scales it"), (of_other_api, TWO_APIS)] {
         if !others.is_empty() {
             let others: Vec<String> =
                 others.iter().map(|other| described_by_api(other, manifest)).collect();
             let message = format!(
                 "{} {} is the target of {} too: {effect}",
-                own.kind,
-                own.name,
+                target.kind,
+                target.name,
                 others.join(", ")
             );
             report.add(FIELD, message);
         }
     }
     let owners = manifest.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let is_of_keda =
+    let is_created_by_keda =
         owners.into_iter().flatten().any(|owner| text(owner, "/kind") == "ScaledObject");
     let scaled = workspace.of_kind("ScaledObject").filter(|object| {
         let reference = object.object.pointer(REFERENCE).unwrap_or(&Value::Null);
-        let or = |pointer, default| match text(reference, pointer) {
+        let text_or = |pointer, default| match text(reference, pointer) {
             "" => default,
             value => value,
         };
         group(text(&object.object, "/apiVersion")) == KEDA
             && namespace(object) == namespace(manifest)
-            && text(reference, "/name") == own.name
-            && or("/kind", "Deployment") == own.kind
-            && group(or("/apiVersion", "apps/v1")) == own.group
+            && text(reference, "/name") == target.name
+            && text_or("/kind", "Deployment") == target.kind
+            && group(text_or("/apiVersion", "apps/v1")) == target.group
     });
     let (created, effect) = if api_group(manifest) == hpa_crd::GROUP {
         ("autoscaling/v2 autoscaler", TWO_APIS)
     } else {
         ("autoscaler", "none of them scales it")
     };
-    for object in scaled.filter(|_| !is_of_keda) {
+    for object in scaled.filter(|_| !is_created_by_keda) {
         let message = format!(
             "{} ({}) has the same target, and KEDA creates an {created} for it: {effect}",
             describe(object),
@@ -205,7 +209,7 @@ pub(super) fn described_by_api(autoscaler: &Manifest, beside: &Manifest) -> Stri
     format!("{} ({})", name(autoscaler), text(&autoscaler.object, "/apiVersion"))
 }
 
-/// A custom resource needs a selector in its scale.
+/// Reports custom resources without a selector in their scale.
 pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Reference { group, kind, .. } = subject.target_reference();
     let definitions = subject.workspace.of_kind("CustomResourceDefinition").filter(|definition| {
@@ -231,7 +235,7 @@ pub(super) fn missing_selector(subject: &Subject<'_>, report: &mut Report<'_>) {
 pub(super) fn replicas_in_manifest(subject: &Subject<'_>, report: &mut Report<'_>) {
     let Some(target) = subject.target().filter(|_| subject.workspace.is_files()) else { return };
     if is_stored(target) {
-        // It has the replicas that the autoscaler set.
+        // A stored object has the replicas that the autoscaler set.
         return;
     }
     if let Some(replicas) = target.object.pointer("/spec/replicas").filter(|one| !one.is_null()) {

@@ -33,13 +33,13 @@ pub(super) struct DecodedAutoscaler {
     file: String,
     pub(super) annotations: serde_json::Map<String, Value>,
     unknown: Vec<FieldError>,
-    /// The fields that an unknown one may be a misspelling of.
+    /// The known fields that unknown fields are similar to.
     misspelled: Vec<String>,
     invalid: Vec<FieldError>,
     duplicates: Vec<Duplicate>,
     /// The autoscaler with the API server's defaults. `None` if a value is invalid.
     pub(super) hpa: Option<HorizontalPodAutoscaler>,
-    /// The settings with the default flags. `None` if a value is invalid, or if this is a patch.
+    /// The settings with the default flags. `None` if the object is a patch or can't be decoded.
     pub(super) resolved: Option<Resolved>,
 }
 
@@ -128,9 +128,9 @@ impl DecodedAutoscaler {
             .extend(causes.map(|cause| FieldError { field: cause.field, message: cause.message }));
         let resolved = Settings::default().for_autoscaler(&hpa, &SettingPolicy::default());
         if self.api_version == hpa_crd::API_VERSION {
-            let served = with_known_time_zones(hpa.clone());
-            let served = Settings::default().for_autoscaler(&served, &SettingPolicy::default());
-            self.invalid.extend(invalid_fields(&served.problems));
+            let accepted = with_known_time_zones(hpa.clone());
+            let accepted = Settings::default().for_autoscaler(&accepted, &SettingPolicy::default());
+            self.invalid.extend(invalid_fields(&accepted.problems));
         }
         self.resolved = Some(resolved);
         self.hpa = self.invalid.is_empty().then_some(hpa);
@@ -161,7 +161,7 @@ fn invalid_fields(problems: &[SettingProblem]) -> Vec<FieldError> {
 }
 
 pub(super) fn invalid(decoded: &DecodedAutoscaler, report: &mut Report<'_>) {
-    // That a misspelled field is missing is a consequence of its spelling, which is reported.
+    // If a required field is misspelled, only the misspelling is reported.
     let is_cause = |error: &&FieldError| !decoded.misspelled.contains(&error.field);
     for FieldError { field, message } in decoded.invalid.iter().filter(is_cause) {
         report.add(field, message);

@@ -36,7 +36,7 @@ fn scaled_object_has_an_autoscaler_of_the_core_api() {
 }
 
 #[test]
-fn versions_of_one_autoscaler_share_no_target() {
+fn autoscaler_in_two_versions_is_not_a_shared_target() {
     let mut other = manifests().remove(0);
     other["apiVersion"] = json!("autoscaling/v1");
     other["spec"]["metrics"] = Value::Null;
@@ -102,7 +102,7 @@ fn selector_of_a_replication_controller_is_a_map() {
     assert!(findings[0].message.contains("the selector app=web of"), "{}", findings[0].message);
 }
 
-/// An autoscaler whose scale-up from zero has these policies.
+/// The message about an autoscaler whose scale-up from zero has these policies.
 fn stuck(select: &str, policies: &[&str]) -> String {
     let policy = |kind: &&str| json!({ "type": kind, "value": 4, "periodSeconds": 15 });
     let policies: Vec<Value> = policies.iter().map(policy).collect();
@@ -123,7 +123,7 @@ fn stuck(select: &str, policies: &[&str]) -> String {
 }
 
 #[test]
-fn advice_about_a_stuck_scale_up_helps() {
+fn advice_about_a_stuck_scale_up_depends_on_the_policies() {
     assert!(stuck("Max", &["Percent"]).ends_with("Add a policy of type Pods"));
     let message = stuck("Min", &["Percent", "Pods"]);
     assert!(message.ends_with("Remove the policies of type Percent, or select Max"), "{message}");

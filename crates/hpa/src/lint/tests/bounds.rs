@@ -37,7 +37,7 @@ fn zero_in_a_core_manifest_needs_a_version_or_a_gate(
 }
 
 #[test]
-fn zero_in_a_cluster_was_accepted() {
+fn zero_in_a_cluster_is_not_reported() {
     let served =
         ServedMetrics { groups: names(&["external.metrics.k8s.io"]), ..ServedMetrics::default() };
     assert_eq!(ids(&check(&in_cluster(to_zero(&[]), served))), [""; 0]);
@@ -94,7 +94,7 @@ fn low_maximum_that_a_minimum_raises_is_reported() {
 }
 
 #[test]
-fn field_of_the_custom_api_has_the_entry() {
+fn finding_in_the_custom_api_names_the_entry() {
     let bounds = json!([entry("12:00", "14:00", json!({ "minReplicas": 30 }))]);
     let findings =
         lint(set(&[(0, "/apiVersion", json!(hpa_crd::API_VERSION)), (0, "/spec/bounds", bounds)]));
@@ -125,7 +125,7 @@ fn wide_tolerance_of_one_setting_is_reported_once(
     assert_eq!(found, fields);
 }
 
-/// The API server doesn't know time zones.
+/// The API server accepts any name of a time zone.
 #[test]
 fn unknown_time_zone_in_a_field_is_a_warning_and_other_mistakes_are_errors() {
     let custom = (0, "/apiVersion", json!(hpa_crd::API_VERSION));

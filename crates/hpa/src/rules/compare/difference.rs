@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{report::Api, server::Answer, values::Values};
 
-/// The metrics that only one of the lists has. An API that a server doesn't serve has no metrics.
-/// After another error, what a server has is unknown.
+/// Compares the metrics that an API lists on both servers. A 404 means that a server doesn't serve
+/// the API. After any other error, the lists are not compared.
 pub(super) fn metrics(api: &'static str, left: &Answer, right: &Answer) -> anyhow::Result<Api> {
     let is_error = |(_, answer): &(_, &Answer)| !matches!(answer.status, 200 | 404);
     let errors = [("left", left), ("right", right)].into_iter().filter(is_error);
@@ -52,7 +52,8 @@ fn names(answer: &Answer) -> anyhow::Result<Option<BTreeSet<String>>> {
     Ok(Some(resources.iter().filter_map(name).collect()))
 }
 
-/// A line for each difference. Errors with the same status are equal, regardless of their messages.
+/// Compares values, and returns a line for each difference. Errors with the same status are equal,
+/// regardless of their messages.
 pub(super) fn values(left: &Values, right: &Values, tolerance: f64) -> Vec<String> {
     let (left, right) = match (left, right) {
         (Err((left, _)), Err((right, _))) if left == right => return Vec::new(),

@@ -23,9 +23,9 @@ pub(super) struct Api {
     pub(super) common: usize,
     pub(super) only_left: Vec<String>,
     pub(super) only_right: Vec<String>,
-    /// The server that doesn't serve the API, if only the other one does.
+    /// A line about the server that doesn't serve the API, if only the other one does.
     pub(super) unserved: Option<String>,
-    /// The errors because of which the lists were not compared.
+    /// The errors that prevented a comparison of the lists.
     pub(super) errors: Vec<String>,
     pub(super) statuses_differ: bool,
 }
@@ -54,7 +54,7 @@ impl Report {
 impl Api {
     fn differences(&self) -> usize {
         let metrics = self.only_left.len() + self.only_right.len();
-        // An API without metrics, for example metrics.k8s.io without pods, counts too.
+        // Different statuses are a difference even if the API lists no metrics.
         metrics.max(usize::from(self.statuses_differ))
     }
 }

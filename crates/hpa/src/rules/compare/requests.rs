@@ -15,7 +15,7 @@ const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces";
 const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
 const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces";
 
-/// Other characters are percent-encoded in paths and queries.
+/// The characters that are percent-encoded in paths and queries.
 const ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
 
@@ -23,7 +23,7 @@ const ENCODED: &AsciiSet =
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MetricRequest {
     pub(super) path: String,
-    /// The autoscalers that need it, as `namespace/name`.
+    /// The autoscalers that need its values, as `namespace/name`.
     pub(super) autoscalers: BTreeSet<String>,
 }
 
@@ -44,8 +44,8 @@ pub(super) fn of(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> 
     requests.collect()
 }
 
-/// The path with the values of a metric, for all pods of the namespace. `None` for a metric that
-/// can't be read.
+/// The path of a metric's values, for all pods of the namespace. `None` for a metric that can't be
+/// read.
 fn path(namespace: &str, spec: &MetricSpec) -> Option<String> {
     let namespace = encode(namespace);
     if let Some(pods) = &spec.pods {
@@ -81,8 +81,8 @@ fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
     Some(format!("{CUSTOM}/{namespace}/{resource}/{name}/{metric}{query}"))
 }
 
-/// The query parameter with the selector of a metric; empty without a selector. `None` if the
-/// selector is invalid, which the API server rejects.
+/// The query parameter with the selector of a metric, empty without a selector. `None` if the
+/// selector is invalid.
 fn query(parameter: &str, metric: &MetricIdentifier) -> Option<String> {
     let Some(selector) = &metric.selector else { return Some(String::new()) };
     let selector = Selector::from_label_selector(Some(selector)).ok()?;

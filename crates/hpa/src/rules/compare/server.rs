@@ -103,8 +103,8 @@ impl Server {
         Ok(Self { name, url, client })
     }
 
-    /// Names the server and the last cause if there is no connection. The client's error doesn't.
-    fn named(&self, error: kube::Error) -> anyhow::Error {
+    /// Describes a connection error by URL and root cause, because the client's text has neither.
+    fn with_url(&self, error: kube::Error) -> anyhow::Error {
         let error = anyhow::Error::new(error);
         if !error.chain().any(|cause| cause.to_string().contains("(Connect)")) {
             return error;
@@ -118,7 +118,7 @@ impl Server {
         let request = Request::get(path).header("Accept", "application/json").body(Body::empty())?;
         let answer = async {
             let response = self.client.send(request).await;
-            let response = response.map_err(|error| self.named(error))?;
+            let response = response.map_err(|error| self.with_url(error))?;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
             let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use super::*;
 
-/// The path and query of a request, and the answers to it in order. The last one repeats.
+/// Answers by the path and query of a request, in order. The last one repeats.
 type Answers = HashMap<&'static str, Vec<(u16, Value)>>;
 
 /// A server of the metrics APIs.
@@ -161,12 +161,12 @@ async fn different_values_and_metrics_are_reported() {
 }
 
 #[tokio::test]
-async fn value_that_settles_is_equal() {
+async fn values_that_agree_on_the_second_read_are_equal() {
     let left = FakeServer::default().pods(&[("web-1", "20")]);
     let right = FakeServer::default().pods(&[("web-1", "30")]).pods(&[("web-1", "20")]);
     let report = report(&left, &right, rps()).await.unwrap();
     assert_eq!(report.differences(), 0);
-    // Three lists, and the value twice.
+    // Three lists of APIs, and two reads of the value.
     assert_eq!(right.requests.load(Ordering::Relaxed), 5);
 }
 
@@ -203,7 +203,7 @@ async fn only_404_means_that_a_server_lacks_an_api() {
 }
 
 #[tokio::test]
-async fn equal_errors_are_no_difference_and_no_value() {
+async fn equal_errors_count_neither_as_difference_nor_as_value() {
     let report = report(&FakeServer::default(), &FakeServer::default(), rps()).await.unwrap();
     assert_eq!((report.differences(), report.values()), (0, 0));
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::server::Answer;
 
-/// Values by their object, their labels, or their container and resource; or the status and message
-/// of an error.
+/// Values by object, by labels, or by container and resource. The error is the status and message
+/// of the response.
 pub(super) type Values = Result<BTreeMap<String, Quantity>, (u16, String)>;
 
 pub(super) fn of(answer: &Answer) -> anyhow::Result<Values> {
@@ -42,13 +42,13 @@ fn quantity(value: &Value) -> anyhow::Result<Quantity> {
     text.parse().with_context(|| format!("the value {text:?}"))
 }
 
-/// `pod web-1`
+/// The name of a value's object, such as `pod web-1`.
 fn object(item: &Value) -> String {
     let described = &item["describedObject"];
     format!("{} {}", text(&described["kind"]).to_lowercase(), text(&described["name"]))
 }
 
-/// `queue=orders,tenant=acme`
+/// The labels of a value, such as `queue=orders,tenant=acme`.
 fn labels(labels: &Value) -> String {
     let mut result = String::new();
     for (name, value) in labels.as_object().into_iter().flatten() {
@@ -58,7 +58,7 @@ fn labels(labels: &Value) -> String {
     if result.is_empty() { "without labels".to_owned() } else { result }
 }
 
-/// `pod web-1, container app: cpu`
+/// Adds the usage of a pod's containers, by names such as `pod web-1, container app: cpu`.
 fn containers(item: &Value, values: &mut BTreeMap<String, Quantity>) -> anyhow::Result<()> {
     let pod = text(item.pointer("/metadata/name").unwrap_or(&Value::Null));
     for container in item["containers"].as_array().into_iter().flatten() {
